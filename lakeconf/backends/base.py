@@ -1,0 +1,239 @@
+"""The two contracts that a backend fulfils."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from lakeconf.secret import Secret
+from lakeconf.sql import Attach, CreateSecret, Statement, Value
+
+_SECRET_KEY = re.compile(r"secret|password|passphrase|token|credential|headers|sslkey|key$", re.IGNORECASE)
+_NOT_SECRET_KEY = re.compile(r"^(key_id|kms_key_id|secret_name)$", re.IGNORECASE)
+
+
+def _no_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("must not hold a NUL character")
+    return text
+
+
+def _option_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise ValueError("an option's name has letters, digits and underscores only")
+    return text
+
+
+def _secret_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise ValueError("a secret's name has letters, digits and underscores only")
+    if text.lower().startswith("lakeconf_"):
+        raise ValueError("names that begin with lakeconf_ are for the secrets that lakeconf names itself")
+    return text
+
+
+Text = Annotated[str, Field(min_length=1), AfterValidator(_no_nul)]
+OptionName = Annotated[str, AfterValidator(_option_name)]
+SecretName = Annotated[
+    str,
+    AfterValidator(_secret_name),
+    Field(description="Name of the DuckDB secret; without inline credentials it refers to one that exists already."),
+]
+ParameterValue = bool | int | float | Text | list[Text] | dict[str, Text]
+
+
+def guard_secrets(options: Mapping[str, Any]) -> dict[str, Value]:
+    """The options with every value that is secret by its key's name as a `Secret`.
+
+    Args:
+        options: Options such as `secret_parameters` or `attach_options`.
+
+    Returns:
+        The same, in order; `kms_key_id` and the like stay readable.
+    """
+    return {key: _guarded(value) if _is_secret(key) else value for key, value in options.items()}
+
+
+def _is_secret(key: str) -> bool:
+    return bool(_SECRET_KEY.search(key)) and not _NOT_SECRET_KEY.match(key)
+
+
+def _guarded(value: Any) -> Value:
+    if isinstance(value, str):
+        return Secret(value, variable=getattr(value, "variable", None))
+    if isinstance(value, Mapping):
+        return {key: _guarded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_guarded(item) for item in value]
+    return value  # type: ignore[no-any-return]  # numbers, booleans, and what is a Secret already
+
+
+SecretParameters = Annotated[
+    dict[OptionName, ParameterValue],
+    AfterValidator(guard_secrets),
+    Field(description="Further parameters of DuckDB's CREATE SECRET, passed on as they are."),
+]
+
+
+@dataclass(frozen=True)
+class StoreNames:
+    """The names that a store gives to what it makes in DuckDB.
+
+    Attributes:
+        store: The store's name; it has no double underscore, so the names of two stores never collide.
+        alias: The name under which the lake is attached.
+    """
+
+    store: str
+    alias: str
+
+    @property
+    def ducklake_secret(self) -> str:
+        """The DuckLake secret, which holds no credential."""
+        return f"lakeconf_{self.store}"
+
+    @property
+    def metadata_secret(self) -> str:
+        """The secret of the metadata backend, where the configuration does not name it."""
+        return f"lakeconf_{self.store}__metadata"
+
+    @property
+    def storage_secret(self) -> str:
+        """The secret of the storage backend, where the configuration does not name it."""
+        return f"lakeconf_{self.store}__storage"
+
+
+class Backend(BaseModel, ABC):
+    """What both kinds of backend have in common.
+
+    A subclass has a field `type: Literal["…"] = "…"`, and every other field with a description, from which the
+    reference and the JSON Schema are made. Relative paths have been made absolute before it is built.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, strict=True)
+
+    type: str
+
+    @property
+    @abstractmethod
+    def extensions(self) -> tuple[str, ...]:
+        """The DuckDB extensions that it needs, besides `ducklake`."""
+
+    @classmethod
+    def path_fields(cls) -> tuple[str, ...]:
+        """The fields that are paths on this machine, which a configuration file makes absolute."""
+        return ()
+
+    def prepare(self, *, read_only: bool) -> None:
+        """Checks or makes what must be there before the lake is attached, such as a folder.
+
+        Args:
+            read_only: True where nothing may be made.
+
+        Raises:
+            CatalogError: What is there is something else.
+            StorageError: It cannot be read or made.
+        """
+
+    def secrets_held(self) -> tuple[Secret, ...]:
+        """Every secret value of the backend, for the scrubber."""
+        return tuple(_secrets_in([getattr(self, name) for name in type(self).model_fields]))
+
+
+def _secrets_in(value: Any) -> list[Secret]:
+    if isinstance(value, Secret):
+        return [value]
+    if isinstance(value, Mapping):
+        return _secrets_in(list(value.values()))
+    if isinstance(value, (list, tuple)):
+        return [secret for item in value for secret in _secrets_in(item)]
+    return []
+
+
+class StorageBackend(Backend):
+    """Where the Parquet files are."""
+
+    @property
+    @abstractmethod
+    def location(self) -> str:
+        """The folder of the lake's files: an absolute path or canonical URI that ends in `/`."""
+
+    def secrets(self, names: StoreNames, *, in_motherduck: bool = False) -> tuple[CreateSecret, ...]:  # noqa: ARG002
+        """The secrets to create; none where an existing one is referred to.
+
+        Args:
+            names: The store's names.
+            in_motherduck: True where MotherDuck keeps them.
+        """
+        return ()
+
+    def hadoop_settings(self) -> dict[str, str | Secret]:
+        """The Hadoop settings, without the prefix `spark.hadoop.`, with which Spark reaches the same files."""
+        return {}
+
+
+class MetadataBackend(Backend):
+    """Where the catalog is."""
+
+    def refusal(self, storage: StorageBackend | None) -> str | None:
+        """Why this backend does not compose with `storage`.
+
+        Args:
+            storage: The storage backend; None where the store has none.
+
+        Returns:
+            One sentence, or None where the two compose.
+        """
+        return "needs a storage_backend: say where the Parquet files are" if storage is None else None
+
+    def default_alias(self, store: str) -> str:
+        """The alias of a store that is given none."""
+        return store
+
+    def secrets(self, names: StoreNames) -> tuple[CreateSecret, ...]:  # noqa: ARG002 - for those that have some
+        """The secrets to create; none where an existing one is referred to."""
+        return ()
+
+    def statements(
+        self, names: StoreNames, storage: StorageBackend | None, attach_options: Mapping[str, Value]
+    ) -> tuple[Statement, ...]:
+        """Secrets first, then ATTACH.
+
+        Args:
+            names: The store's names.
+            storage: The storage backend that `refusal` has let pass.
+            attach_options: Options of ATTACH.
+
+        Returns:
+            The statements between the loading of extensions and `USE`.
+        """
+        # Positions of rows in files are stable, and nested text keeps its quotes, only where nothing is inlined.
+        attach_options = {"data_inlining_row_limit": 0, **attach_options}
+        options = dict(self.ducklake_options(names))
+        if storage is not None:
+            options["data_path"] = storage.location
+        of_secret = {key: attach_options[key] for key in DUCKLAKE_SECRET_OPTIONS if key in attach_options}
+        of_attach = {key: value for key, value in attach_options.items() if key not in of_secret}
+        return (
+            *self.secrets(names),
+            *(storage.secrets(names) if storage is not None else ()),
+            CreateSecret(names.ducklake_secret, "ducklake", options | of_secret),
+            Attach(f"ducklake:{names.ducklake_secret}", names.alias, of_attach),
+        )
+
+    @abstractmethod
+    def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:
+        """The options of the DuckLake secret that say where the catalog is: `METADATA_PATH` and its like."""
+
+    def file(self) -> Path | None:
+        """The catalog's file, where it is one on this machine."""
+        return None
+
+
+DUCKLAKE_SECRET_OPTIONS: Sequence[str] = ("encrypted", "metadata_catalog")

@@ -1,0 +1,1 @@
+"""The metadata backends, one a file."""

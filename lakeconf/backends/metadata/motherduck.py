@@ -1,0 +1,83 @@
+"""A catalog that MotherDuck keeps. Written from its documentation; never run against the service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames, Text
+from lakeconf.errors import LakeconfError
+from lakeconf.sql import Attach, CreateDatabase, CreateSecret, Statement, Value
+
+
+class MotherDuckMetadata(MetadataBackend):
+    """A DuckLake database of MotherDuck; its token comes from the environment variable `motherduck_token` alone.
+
+    Source: https://motherduck.com/docs/integrations/file-formats/ducklake/
+    """
+
+    type: Literal["motherduck"] = "motherduck"
+    database: Annotated[Text, Field(description="Name of the database on MotherDuck; also the store's alias.")]
+    region: Annotated[
+        Text | None, Field(description="Region of your own bucket, for a storage backend that names none.")
+    ] = None
+    compute: Annotated[
+        Literal["motherduck", "local"],
+        Field(
+            description="Who runs queries: MotherDuck, or this machine, which then reads catalog and files itself, as "
+            "Spark must. `local` needs a bucket of your own and its owner's token."
+        ),
+    ] = "motherduck"
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        return ("motherduck",)
+
+    def refusal(self, storage: StorageBackend | None) -> str | None:
+        if storage is None:
+            if self.compute == "local":
+                return 'with compute = "local" it needs a storage_backend: a managed lake is read by MotherDuck alone'
+            return None
+        if not storage.location.startswith(("s3://", "r2://", "gs://")):
+            return "composes with s3, r2 or gcs storage, or with none: it cannot reach files of this machine"
+        return None
+
+    def default_alias(self, store: str) -> str:
+        return self.database if self.compute == "motherduck" else store
+
+    def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - the database says it all
+        return {"metadata_path": f"md:__ducklake_metadata_{self.database}"}
+
+    def statements(
+        self, names: StoreNames, storage: StorageBackend | None, attach_options: Mapping[str, Value]
+    ) -> tuple[Statement, ...]:
+        if self.compute == "local":
+            return super().statements(names, storage, attach_options)
+        self._check(names, attach_options)
+        data_path: dict[str, Value] = {"data_path": storage.location} if storage is not None else {}
+        return (
+            Attach("md:", None),
+            *self._storage_secrets(names, storage),
+            CreateDatabase(self.database, data_path),
+        )
+
+    def _check(self, names: StoreNames, attach_options: Mapping[str, Value]) -> None:
+        if names.alias != self.database:
+            raise LakeconfError(
+                f"stores.{names.store}: the alias {names.alias!r} is not the database {self.database!r}",
+                hint="MotherDuck attaches a database under its own name: leave alias away",
+            )
+        refused = sorted(attach_options)
+        if refused:
+            raise LakeconfError(f"stores.{names.store}: MotherDuck has no attach option {', '.join(refused)}")
+
+    def _storage_secrets(self, names: StoreNames, storage: StorageBackend | None) -> tuple[CreateSecret, ...]:
+        if storage is None:
+            return ()
+        region: dict[str, Value] = {"region": self.region} if self.region else {}
+        return tuple(
+            CreateSecret(secret.name, secret.type, region | dict(secret.options), in_motherduck=True, key=secret.key)
+            for secret in storage.secrets(names, in_motherduck=True)
+        )

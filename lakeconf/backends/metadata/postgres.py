@@ -1,0 +1,76 @@
+"""A catalog in a PostgreSQL database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+from typing_extensions import Self
+
+from lakeconf.backends.base import (
+    MetadataBackend,
+    SecretName,
+    SecretParameters,
+    StoreNames,
+    Text,
+)
+from lakeconf.secret import Secret
+from lakeconf.sql import CreateSecret, Value
+
+
+class PostgresMetadata(MetadataBackend):
+    """A catalog in PostgreSQL: many processes on many machines may read and write."""
+
+    type: Literal["postgres"] = "postgres"
+    secret_name: SecretName | None = None
+    host: Annotated[Text | None, Field(description="Host name or address of the server.")] = None
+    port: Annotated[int | None, Field(ge=1, le=65535, description="Its port; 5432 unless given.")] = None
+    database: Annotated[Text | None, Field(description="Name of the database.")] = None
+    user: Annotated[Text | None, Field(description="Name of the role.")] = None
+    password: Annotated[
+        Secret | None, Field(description="The role's password; write it as a variable, `${PGPASSWORD}`.")
+    ] = None
+    metadata_schema: Annotated[
+        Text, Field(description="Schema of the catalog's tables; two stores with different ones do not see each other.")
+    ] = "public"
+    secret_parameters: SecretParameters = {}
+
+    @model_validator(mode="after")
+    def _credentials_are_whole(self) -> Self:
+        given = [name for name in ("host", "database", "user") if getattr(self, name) is not None]
+        missing = [name for name in ("host", "database", "user") if getattr(self, name) is None]
+        if given and missing:
+            raise ValueError(f"half-given credentials: {', '.join(given)} without {', '.join(missing)}")
+        if not given:
+            self._check_reference()
+        return self
+
+    def _check_reference(self) -> None:
+        for name in ("password", "port"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"half-given credentials: {name} without host, database and user")
+        if self.secret_parameters:
+            raise ValueError("secret_parameters need host, database and user: an existing secret is not changed")
+        if self.secret_name is None:
+            raise ValueError("no credentials: give host, database and user, or the secret_name of an existing secret")
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        return ("postgres_scanner",)
+
+    def secrets(self, names: StoreNames) -> tuple[CreateSecret, ...]:
+        if self.host is None:
+            return ()
+        fields = ("host", "port", "database", "user", "password")
+        given: dict[str, Value] = {name: getattr(self, name) for name in fields if getattr(self, name) is not None}
+        options = given | self.secret_parameters
+        key = f"stores.{names.store}.metadata_backend"
+        return (CreateSecret(self.secret_name or names.metadata_secret, "postgres", options, key=key),)
+
+    def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:
+        return {
+            "metadata_path": "",
+            "metadata_schema": self.metadata_schema,
+            "metadata_parameters": {"TYPE": "postgres", "SECRET": self.secret_name or names.metadata_secret},
+        }

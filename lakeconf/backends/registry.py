@@ -1,0 +1,94 @@
+"""Finds the class of a backend by its `type`: the built-ins as data, entry points for what is unknown."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+from typing import TypeVar
+
+from lakeconf.backends.base import Backend, MetadataBackend, StorageBackend
+from lakeconf.errors import LakeconfError, nearest
+
+METADATA_BACKENDS: Mapping[str, str] = MappingProxyType(
+    {
+        "duckdb": "lakeconf.backends.metadata.duckdb:DuckDBMetadata",
+        "sqlite": "lakeconf.backends.metadata.sqlite:SQLiteMetadata",
+        "postgres": "lakeconf.backends.metadata.postgres:PostgresMetadata",
+        "motherduck": "lakeconf.backends.metadata.motherduck:MotherDuckMetadata",
+    }
+)
+STORAGE_BACKENDS: Mapping[str, str] = MappingProxyType(
+    {
+        "local": "lakeconf.backends.storage.local:LocalStorage",
+        "s3": "lakeconf.backends.storage.s3:S3Storage",
+        "r2": "lakeconf.backends.storage.r2:R2Storage",
+        "gcs": "lakeconf.backends.storage.gcs:GCSStorage",
+    }
+)
+
+BackendType = TypeVar("BackendType", bound=Backend)
+
+
+class UnknownTypeError(LakeconfError, LookupError):
+    """No backend has this type; the configuration turns it into a problem with a place."""
+
+
+def metadata_backend(type_name: str) -> type[MetadataBackend]:
+    """The class of a metadata backend.
+
+    Args:
+        type_name: What stands at `type`.
+
+    Raises:
+        UnknownTypeError: Neither lakeconf nor an installed package has it.
+    """
+    return _find(type_name, METADATA_BACKENDS, "lakeconf.metadata_backends", MetadataBackend)  # type: ignore[type-abstract]
+
+
+def storage_backend(type_name: str) -> type[StorageBackend]:
+    """The class of a storage backend.
+
+    Args:
+        type_name: What stands at `type`.
+
+    Raises:
+        UnknownTypeError: Neither lakeconf nor an installed package has it.
+    """
+    return _find(type_name, STORAGE_BACKENDS, "lakeconf.storage_backends", StorageBackend)  # type: ignore[type-abstract]
+
+
+def backend_types(built_in: Mapping[str, str], group: str) -> tuple[str, ...]:
+    """The types that can be used, third parties' included, sorted."""
+    return tuple(sorted({*built_in, *(point.name for point in _entry_points(group))}))
+
+
+def _find(type_name: str, built_in: Mapping[str, str], group: str, contract: type[BackendType]) -> type[BackendType]:
+    target = built_in.get(type_name) or _third_party(type_name, built_in, group)
+    module, _, name = target.partition(":")
+    found = getattr(importlib.import_module(module), name)
+    if not (isinstance(found, type) and issubclass(found, contract)):
+        raise UnknownTypeError(f"{target}, registered as {type_name!r} in {group}, is no {contract.__name__}")
+    return found
+
+
+def _third_party(type_name: str, built_in: Mapping[str, str], group: str) -> str:
+    points = [point for point in _entry_points(group) if point.name == type_name]
+    packages = sorted({point.dist.name if point.dist else point.value for point in points})
+    if len(packages) > 1:
+        raise UnknownTypeError(f"more than one package registers {type_name!r} in {group}: {', '.join(packages)}")
+    if not points:
+        types = backend_types(built_in, group)
+        near = nearest(type_name, types)
+        raise UnknownTypeError(
+            f"unknown type {type_name!r}",
+            hint=(f'did you mean "{near}"? ' if near else "") + f"allowed: {', '.join(types)}",
+        )
+    return points[0].value
+
+
+@functools.cache
+def _entry_points(group: str) -> tuple[EntryPoint, ...]:
+    return tuple(entry_points(group=group))

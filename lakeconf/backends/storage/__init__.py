@@ -1,0 +1,1 @@
+"""The storage backends, one a file."""

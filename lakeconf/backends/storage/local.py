@@ -1,0 +1,40 @@
+"""Files on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from lakeconf.backends.base import StorageBackend, Text
+from lakeconf.errors import StorageError
+
+
+class LocalStorage(StorageBackend):
+    """A folder of this machine, or one that all machines mount at the same path."""
+
+    type: Literal["local"] = "local"
+    path: Annotated[Text, Field(description="Folder of the Parquet files; relative to the configuration file.")]
+
+    @classmethod
+    def path_fields(cls) -> tuple[str, ...]:
+        return ("path",)
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def location(self) -> str:
+        return self.path.rstrip("/") + "/"
+
+    def prepare(self, *, read_only: bool) -> None:
+        path = Path(self.path)
+        if path.exists() and not path.is_dir():
+            raise StorageError(f"the data path {path} is a file", hint="path names the folder of the Parquet files")
+        if not read_only:
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StorageError(f"the data path {path} cannot be made: {error.strerror}") from error

@@ -1,0 +1,180 @@
+"""What the object stores have in common: a bucket, a scope, credentials in a secret, an endpoint."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+from typing_extensions import Self
+
+from lakeconf.backends.base import (
+    SecretName,
+    SecretParameters,
+    StorageBackend,
+    StoreNames,
+    Text,
+)
+from lakeconf.secret import Secret
+from lakeconf.sql import CreateSecret, Value
+
+
+class ObjectStorage(StorageBackend):
+    """A bucket that speaks S3's protocol."""
+
+    scheme: ClassVar[str]
+    other_schemes: ClassVar[tuple[str, ...]] = ()
+
+    secret_name: SecretName | None = None
+    bucket: Annotated[Text | None, Field(description="Name of the bucket, in place of `data_path`.")] = None
+    prefix: Annotated[Text | None, Field(description="Folder in the bucket.")] = None
+    data_path: Annotated[Text | None, Field(description="URI of the folder, in place of `bucket` and `prefix`.")] = None
+    scope: Annotated[
+        Text | None, Field(description="URI prefix that the secret is for; the bucket unless given. Ends in `/`.")
+    ] = None
+    key_id: Annotated[Text | None, Field(description="Access key id.")] = None
+    secret: Annotated[Secret | None, Field(description="Secret access key; write it as a variable.")] = None
+    session_token: Annotated[Secret | None, Field(description="Token of temporary credentials.")] = None
+    region: Annotated[Text | None, Field(description="Region of the bucket.")] = None
+    endpoint: Annotated[
+        Text | None, Field(description="Host and port of an S3-compatible server, without a scheme.")
+    ] = None
+    url_style: Annotated[
+        Literal["path", "vhost"] | None, Field(description="Bucket in the path of a URL, or in its host name.")
+    ] = None
+    use_ssl: Annotated[bool | None, Field(description="False for a server without TLS.")] = None
+    secret_parameters: SecretParameters = {}
+
+    @model_validator(mode="after")
+    def _credentials_are_whole(self) -> Self:
+        if self.key_id is None and self.secret is not None:
+            raise ValueError("half-given credentials: secret without key_id")
+        if self.key_id is not None and self.secret is None:
+            raise ValueError("half-given credentials: key_id without secret")
+        if self.session_token is not None and self.key_id is None:
+            raise ValueError("half-given credentials: session_token without key_id and secret")
+        if self.provider is not None and self.key_id is not None:
+            raise ValueError("key_id and secret contradict secret_parameters.provider: give one of them")
+        if not self.creates_secret:
+            self._check_reference()
+        return self
+
+    def _check_reference(self) -> None:
+        if self.secret_parameters:
+            raise ValueError("secret_parameters need key_id and secret, or a provider among them")
+        if self.secret_name is None:
+            raise ValueError(
+                "no credentials: give key_id and secret, secret_parameters = { provider = "
+                '"credential_chain" }, or the secret_name of an existing secret'
+            )
+
+    @model_validator(mode="after")
+    def _place_is_whole(self) -> Self:
+        if self.data_path is not None and (self.bucket is not None or self.prefix is not None):
+            raise ValueError("data_path contradicts bucket and prefix: give one of them")
+        if self.bucket is None and self.prefix is not None:
+            raise ValueError("prefix without bucket")
+        if self.bucket is None and self.data_path is None and self.scope is None:
+            raise ValueError("no place for the files: give bucket (and prefix), or data_path")
+        if self.bucket is not None and "/" in self.bucket:
+            raise ValueError("bucket is a name without a slash: what follows goes into prefix")
+        for name in ("data_path", "scope"):
+            if getattr(self, name) is not None:
+                self._canonical(name, getattr(self, name))
+        if self.endpoint is not None and "://" in self.endpoint:
+            raise ValueError("endpoint is host and port without a scheme; use_ssl says whether it speaks TLS")
+        return self
+
+    def _canonical(self, name: str, uri: str) -> str:
+        scheme, found, rest = uri.partition("://")
+        if not found or scheme not in (self.scheme, *self.other_schemes) or not rest.strip("/"):
+            raise ValueError(f"{name} is a URI such as {self.scheme}://bucket/folder/")
+        return f"{self.scheme}://{re.sub('/+$', '', rest)}/"
+
+    @property
+    def provider(self) -> str | None:
+        """The provider of credentials, where they are not inline."""
+        found = next((value for key, value in self.secret_parameters.items() if key.lower() == "provider"), None)
+        return None if found is None else str(found)
+
+    @property
+    def creates_secret(self) -> bool:
+        """True where the store makes the secret, False where it refers to an existing one."""
+        return self.key_id is not None or self.provider is not None
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        return ("httpfs", "aws") if self.provider == "credential_chain" else ("httpfs",)
+
+    @property
+    def location(self) -> str:
+        if self.data_path is not None:
+            return self._canonical("data_path", self.data_path)
+        if self.bucket is None:
+            return self._canonical("scope", self.scope or "")
+        prefix = (self.prefix or "").strip("/")
+        return f"{self.scheme}://{self.bucket}/{prefix}{'/' if prefix else ''}"
+
+    @property
+    def bucket_name(self) -> str:
+        """The bucket, however it is given."""
+        return self.location.partition("://")[2].partition("/")[0]
+
+    @property
+    def secret_scope(self) -> str:
+        """The scope of the secret; it ends in `/`, since DuckDB compares plain prefixes."""
+        return self._canonical("scope", self.scope) if self.scope else f"{self.scheme}://{self.bucket_name}/"
+
+    def secrets(self, names: StoreNames, *, in_motherduck: bool = False) -> tuple[CreateSecret, ...]:
+        if not self.creates_secret:
+            return ()
+        options = {**self._own_options(), "scope": self.secret_scope, **self.secret_parameters}
+        name = self.secret_name or names.storage_secret
+        key = f"stores.{names.store}.storage_backend"
+        return (CreateSecret(name, self.secret_type, options, in_motherduck=in_motherduck, key=key),)
+
+    @property
+    def secret_type(self) -> str:
+        """DuckDB's type of the secret."""
+        return self.scheme
+
+    def _own_options(self) -> Mapping[str, Value]:
+        fields = ("key_id", "secret", "session_token", "region", "endpoint", "url_style", "use_ssl")
+        return {name: getattr(self, name) for name in fields if getattr(self, name) is not None}
+
+    @property
+    def s3_endpoint(self) -> str | None:
+        """The endpoint that Spark's S3A needs, without a scheme; None for AWS itself."""
+        return self.endpoint
+
+    def hadoop_settings(self) -> dict[str, str | Secret]:
+        settings: dict[str, str | Secret | None] = {
+            "access.key": None if self.key_id is None else Secret(self.key_id),
+            "secret.key": self.secret,
+            "session.token": self.session_token,
+            "aws.credentials.provider": self._hadoop_provider(),
+            "endpoint": self._hadoop_endpoint(),
+            "endpoint.region": self.region,
+            "path.style.access": "true" if self._uses_path_style() else None,
+            "connection.ssl.enabled": "false" if self.use_ssl is False else None,
+        }
+        prefix = f"fs.s3a.bucket.{self.bucket_name}."
+        return {prefix + name: value for name, value in settings.items() if value is not None}
+
+    def _hadoop_endpoint(self) -> str | None:
+        if self.s3_endpoint is None:
+            return None
+        return f"{'http' if self.use_ssl is False else 'https'}://{self.s3_endpoint}"
+
+    def _uses_path_style(self) -> bool:
+        return self.url_style == "path"
+
+    def _hadoop_provider(self) -> str | None:
+        if self.session_token is not None:
+            return "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
+        if self.key_id is not None:
+            return "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
+        if self.provider == "credential_chain":
+            return "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+        return None

@@ -1,0 +1,173 @@
+"""Every error that lakeconf raises.
+
+LakeconfError
+├── ConfigError              the configuration is wrong: one or more problems, each with its place and a hint
+├── MissingDependencyError   an optional package is not installed
+├── ConnectionFailed         a server or a file of the store cannot be reached or refuses the credentials
+├── CatalogError             the catalog answers, but is not the lake that the store describes
+├── StorageError             a data file or the data path cannot be read or written
+├── TableNotFoundError       no such table or schema at this snapshot
+├── SnapshotNotFoundError    no such version, or no snapshot at that time
+├── SchemaError              a frame, a column or a type does not fit the table
+├── PredicateError           a `where` that cannot be understood or that rows do not satisfy
+├── QueryError               DuckDB refuses a statement
+├── UnsupportedError         lakeconf refuses rather than return wrong rows; says what to run instead
+├── SparkError               Java, the session or one of its settings does not fit
+├── AuditError               an audit of a transaction does not hold on the new state
+└── CommitError              a write did not become a snapshot; the lake is as it was
+    └── CommitConflictError  somebody else changed what this write has read
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class LakeconfError(Exception):
+    """The root of all errors of lakeconf.
+
+    Attributes:
+        message: What is wrong and where, in one sentence or a few.
+        hint: What would be right, or what to run; None where the message says it all.
+        retryable: True where the same call may succeed when it is made again.
+    """
+
+    retryable = False
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.args, self.__dict__))
+
+
+def _rebuild(cls: type[LakeconfError], args: tuple[object, ...], state: dict[str, object]) -> LakeconfError:
+    error = cls.__new__(cls, *args)
+    Exception.__init__(error, *args)
+    error.__dict__.update(state)
+    return error
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong in a configuration.
+
+    Attributes:
+        code: The stable code of the kind of problem, such as `LC101`.
+        message: What is wrong; never holds a secret value.
+        hint: What would be right.
+        key: The dotted key, such as `stores.prod.storage_backend.region`.
+        store: The store's name, where the problem belongs to one.
+        file: The file, or None for a configuration given as a dict.
+        line: 1-based line of the key in the file.
+        column: 1-based column of the key in the line.
+    """
+
+    code: str
+    message: str
+    hint: str | None = None
+    key: str | None = None
+    store: str | None = None
+    file: Path | None = None
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        place = str(self.file) if self.file else "<configuration>"
+        if self.line is not None:
+            place += f":{self.line}:{self.column or 1}"
+        key = f" {self.key}:" if self.key else ""
+        text = f"{place}:{key} {self.message} [{self.code}]"
+        return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+
+class ConfigError(LakeconfError, ValueError):
+    """The configuration is wrong.
+
+    Attributes:
+        problems: All that was found, in the order of the file.
+    """
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class MissingDependencyError(LakeconfError, ImportError):
+    """An optional package is not installed."""
+
+    def __init__(self, package: str, *, extra: str, needed_for: str) -> None:
+        super().__init__(
+            f"{needed_for} needs the package {package!r}, which is not installed",
+            hint=f"pip install 'lakeconf[{extra}]'",
+        )
+
+
+class ConnectionFailed(LakeconfError, ConnectionError):  # noqa: N818 - the built-in name is ConnectionError
+    """A server or a file of the store cannot be reached or refuses the credentials."""
+
+
+class CatalogError(LakeconfError):
+    """The catalog answers, but is not the lake that the store describes."""
+
+
+class StorageError(LakeconfError, OSError):
+    """A data file or the data path cannot be read or written."""
+
+    def __str__(self) -> str:
+        return LakeconfError.__str__(self)
+
+
+class TableNotFoundError(LakeconfError, LookupError):
+    """No such table or schema at this snapshot."""
+
+
+class SnapshotNotFoundError(LakeconfError, LookupError):
+    """No such version, or no snapshot at that time."""
+
+
+class SchemaError(LakeconfError, ValueError):
+    """A frame, a column or a type does not fit the table."""
+
+
+class PredicateError(LakeconfError, ValueError):
+    """A `where` that cannot be understood, or that rows do not satisfy."""
+
+
+class QueryError(LakeconfError):
+    """DuckDB refuses a statement."""
+
+
+class UnsupportedError(LakeconfError):
+    """lakeconf refuses rather than return wrong rows."""
+
+
+class SparkError(LakeconfError):
+    """Java, the Spark session or one of its settings does not fit."""
+
+
+class AuditError(LakeconfError):
+    """An audit of a transaction does not hold on the new state."""
+
+
+class CommitError(LakeconfError):
+    """A write did not become a snapshot; the lake is as it was."""
+
+
+class CommitConflictError(CommitError):
+    """Somebody else changed what this write has read."""
+
+    retryable = True
+
+
+def nearest(word: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that `word` was most likely meant to be, or None where none is near."""
+    return next(iter(difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)), None)

@@ -1,0 +1,224 @@
+"""A store: an alias, a metadata backend, a storage backend and attach options, composed into statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames, guard_secrets
+from lakeconf.connection import Connection, connect, load_extension
+from lakeconf.errors import CatalogError, LakeconfError, nearest
+from lakeconf.secret import Secret
+from lakeconf.sql import CreateSecret, LoadExtension, Masked, Portable, Revealed, Statement, Use, Value
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from lakeconf.lake import Lake
+
+# https://ducklake.select/docs/stable/duckdb/usage/connecting; META_… options are passed on to the metadata database.
+ATTACH_OPTIONS: Mapping[str, type] = {
+    "automatic_migration": bool,
+    "create_if_not_exists": bool,
+    "data_inlining_row_limit": int,
+    "encrypted": bool,
+    "metadata_catalog": str,
+    "override_data_path": bool,
+    "read_only": bool,
+    "snapshot_time": str,
+    "snapshot_version": int,
+    "write_deletion_vectors": bool,
+}
+
+
+class Store:
+    """Where a lake is, and how it is attached.
+
+    Args:
+        name: The store's name; gives the names of the secrets.
+        metadata_backend: Where the catalog is.
+        storage_backend: Where the Parquet files are; None where the metadata backend keeps them.
+        alias: The name under which the lake is attached; the store's name unless given.
+        attach_options: Options of ATTACH, such as `{"read_only": True}`.
+
+    Raises:
+        LakeconfError: The two backends do not compose, or an attach option does not exist.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        metadata_backend: MetadataBackend,
+        storage_backend: StorageBackend | None = None,
+        *,
+        alias: str | None = None,
+        attach_options: Mapping[str, Value] | None = None,
+    ) -> None:
+        refusal = metadata_backend.refusal(storage_backend)
+        if refusal is not None:
+            raise LakeconfError(f"stores.{name}: {metadata_backend.type} {refusal}")
+        self.name = name
+        self.metadata_backend = metadata_backend
+        self.storage_backend = storage_backend
+        self.alias = alias or metadata_backend.default_alias(name)
+        self.attach_options = guard_secrets(attach_options or {})
+        for key, value in self.attach_options.items():
+            problem = attach_option_problem(key, value)
+            if problem is not None:
+                raise LakeconfError(f"stores.{name}.attach_options.{key}: {problem}")
+
+    def __repr__(self) -> str:
+        return (
+            f"Store({self.name!r}, metadata_backend={self.metadata_backend!r}, "
+            f"storage_backend={self.storage_backend!r}, alias={self.alias!r})"
+        )
+
+    @property
+    def read_only(self) -> bool:
+        """True where the lake is attached for reading only."""
+        return bool(self.attach_options.get("read_only")) or any(
+            key in self.attach_options for key in ("snapshot_version", "snapshot_time")
+        )
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """The DuckDB extensions that the store needs, in the order in which they are loaded."""
+        needed = ("ducklake", *self.metadata_backend.extensions)
+        if self.storage_backend is not None:
+            needed += self.storage_backend.extensions
+        return tuple(dict.fromkeys(needed))
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """Everything that attaches the lake, as values: extensions, secrets, ATTACH, USE."""
+        names = StoreNames(self.name, self.alias)
+        attach = self.metadata_backend.statements(names, self.storage_backend, self.attach_options)
+        return (*(LoadExtension(name) for name in self.extensions), *attach, Use(self.alias))
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """Every secret value of the store, for scrubbing text that others made."""
+        backends = [self.metadata_backend, *([self.storage_backend] if self.storage_backend else [])]
+        held = tuple(secret for backend in backends for secret in backend.secrets_held())
+        return (*held, *(value for value in self.attach_options.values() if isinstance(value, Secret)))
+
+    def preview_sql(self, *, show_secrets: bool = False, portable: bool = False) -> list[str]:
+        """The SQL that attaches the lake; nothing is opened.
+
+        Args:
+            show_secrets: Secret values in clear in place of `'***'`.
+            portable: Secrets as `getenv('X')` and `INSTALL` before `LOAD`, for the DuckDB CLI on any machine.
+
+        Returns:
+            One statement a line, in the order in which they run.
+
+        Raises:
+            LakeconfError: A portable script is asked for, and a secret is a literal of the configuration.
+        """
+        if show_secrets and portable:
+            raise LakeconfError("a portable script holds no secret: ask for show_secrets or for portable")
+        rendering = Portable() if portable else Revealed() if show_secrets else Masked()
+        return [statement.render(rendering) for statement in self.statements]
+
+    def attach(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Attaches the lake to a connection that somebody else owns, and makes it the default (`USE`).
+
+        Args:
+            connection: Any connection to DuckDB. Its secrets become temporary ones of that instance.
+
+        Raises:
+            CatalogError: The alias is in use, a secret of that name is somebody else's, or the catalog is no lake.
+            ConnectionFailed: The catalog cannot be reached.
+        """
+        self.attach_to(Connection(connection, self.secrets))
+
+    def attach_to(self, connection: Connection) -> None:
+        """Attaches the lake to a connection of lakeconf's own; otherwise as `attach`."""
+        self._check_free(connection)
+        self.metadata_backend.prepare(read_only=self.read_only)
+        if self.storage_backend is not None:
+            self.storage_backend.prepare(read_only=self.read_only)
+        for statement in self.statements:
+            connection.run(statement)
+
+    def connect(self) -> duckdb.DuckDBPyConnection:
+        """Opens an instance of DuckDB in memory with the lake attached and in use.
+
+        Returns:
+            duckdb's own connection; the caller closes it.
+        """
+        return self.open_connection().native
+
+    def open_connection(self) -> Connection:
+        """As `connect`, but errors are lakeconf's and show no secret."""
+        connection = connect(self.secrets)
+        try:
+            self.attach_to(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def open(self, engine: Any = None) -> Lake:
+        """Opens the lake.
+
+        Args:
+            engine: None for DuckDB; a SparkSession for Spark.
+
+        Returns:
+            The lake, pinned at its latest snapshot; a context manager.
+
+        Raises:
+            ConnectionFailed: The catalog cannot be reached.
+            CatalogError: What answers is no lake, or of a version that lakeconf does not read.
+            SparkError: The session cannot reach the storage backend.
+        """
+        from lakeconf.lake import Lake
+
+        return Lake.open(self, engine)
+
+    def _check_free(self, connection: Connection) -> None:
+        databases = "SELECT 1 FROM duckdb_databases() WHERE database_name = ?"
+        if connection.rows(databases, [self.alias]):
+            raise CatalogError(
+                f"stores.{self.name}: the connection has a database {self.alias!r} already",
+                hint=f"DETACH it, or give the store another alias: [stores.{self.name}] alias = …",
+            )
+        load_extension(connection, "ducklake")
+        existing = dict(connection.rows("SELECT name, secret_string FROM duckdb_secrets()"))
+        made_by_lakeconf = [text for name, text in existing.items() if name.startswith("lakeconf_")]
+        for statement in self.statements:
+            if isinstance(statement, CreateSecret) and statement.name.lower() in existing:
+                self._check_own(statement, made_by_lakeconf)
+
+    def _check_own(self, secret: CreateSecret, made_by_lakeconf: list[str]) -> None:
+        scope = secret.options.get("scope")
+        marks = (f"SECRET={secret.name}", *([f"data_path={scope}"] if scope else []))
+        if secret.name.startswith("lakeconf_") or any(mark in text for mark in marks for text in made_by_lakeconf):
+            return
+        raise CatalogError(
+            f"stores.{self.name}: the connection has a secret {secret.name!r} that lakeconf did not make",
+            hint="leave the credentials away to refer to it, or choose another secret_name",
+        )
+
+
+def attach_option_problem(key: str, value: object) -> str | None:
+    """What is wrong with an option of ATTACH.
+
+    Args:
+        key: Its name, in lower case.
+        value: Its value.
+
+    Returns:
+        One sentence, or None where nothing is.
+    """
+    if key.startswith("meta_"):
+        return None if isinstance(value, (str, int, bool, Secret)) else "should be a text, a number or a boolean"
+    expected = ATTACH_OPTIONS.get(key)
+    if expected is None:
+        near = nearest(key, ATTACH_OPTIONS)
+        hint = f'did you mean "{near}"?' if near else f"allowed: {', '.join(ATTACH_OPTIONS)}"
+        return f"unknown attach option, {hint}"
+    fits = isinstance(value, expected) and not (expected is int and isinstance(value, bool))
+    names = {bool: "true or false", int: "an integer", str: "a text"}
+    return None if fits else f"should be {names[expected]}"

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from lakeconf import connection as connection_module
+from lakeconf.connection import connect, load_extension, translated_errors
+from lakeconf.errors import (
+    CatalogError,
+    CommitConflictError,
+    ConnectionFailed,
+    LakeconfError,
+    QueryError,
+    SchemaError,
+    StorageError,
+)
+from lakeconf.secret import Secret
+
+DUCKDB_ERRORS = [
+    value for value in vars(duckdb).values() if isinstance(value, type) and issubclass(value, duckdb.Error)
+]
+
+
+@pytest.mark.parametrize("error_class", DUCKDB_ERRORS, ids=lambda cls: cls.__name__)
+def test_every_error_of_duckdb_becomes_one_of_lakeconf(error_class: type[Exception]):
+    with pytest.raises(LakeconfError, match="something"), translated_errors():
+        raise error_class("something")
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELEC 1", QueryError),
+        ("FROM nowhere", QueryError),
+        ("SELECT 'x'::INTEGER", SchemaError),
+        ("SELECT 2147483647::INTEGER + 1::INTEGER", SchemaError),
+        ("FROM read_parquet('/no/such/file.parquet')", StorageError),
+        ("ATTACH '/no/such/folder/x.db'", StorageError),
+    ],
+)
+def test_an_error_says_what_kind_it_is(sql: str, expected: type[LakeconfError]):
+    with connect() as connection, pytest.raises(expected):
+        connection.execute(sql)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("database is locked", ConnectionFailed),
+        ("Transaction conflict - attempting to delete from table", CommitConflictError),
+        ('Unable to connect to Postgres at "": connection refused', ConnectionFailed),
+        ('DATA_PATH parameter "a" does not match existing data path in the catalog "b"', CatalogError),
+    ],
+)
+def test_the_text_of_an_error_decides_where_its_class_does_not(text: str, expected: type[LakeconfError]):
+    with pytest.raises(expected), translated_errors():
+        raise duckdb.Error(text)
+
+
+def test_a_secret_is_scrubbed_from_an_error_and_its_causes():
+    with connect([Secret("hunter2")]) as connection, pytest.raises(QueryError) as raised:
+        connection.execute("SELECT hunter2")
+    assert "hunter2" not in f"{raised.value!r} {raised.value.__cause__!r} {raised.value.__context__!r}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "could not connect: host=h password=sekret dbname=d",
+        "could not connect: host=h password='sek ret' dbname=d",
+        "could not connect to postgres://lake:sekret@h/d",
+    ],
+)
+def test_the_password_of_a_connection_string_is_scrubbed_though_nobody_declared_it(text: str):
+    with pytest.raises(LakeconfError) as raised, translated_errors():
+        raise duckdb.Error(text)
+    assert "sek" not in str(raised.value)
+
+
+def test_extensions_come_from_their_wheels():
+    with connect() as connection:
+        load_extension(connection, "ducklake")
+        load_extension(connection, "ducklake")
+        loaded = connection.rows(
+            "SELECT install_path FROM duckdb_extensions() WHERE loaded AND extension_name = 'ducklake'"
+        )
+    assert len(loaded) == 1
+
+
+def test_without_a_wheel_and_without_the_server_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(connection_module, "_extension_wheel", lambda _name: None)
+    with connect() as connection:
+        connection.execute("SET custom_extension_repository = 'http://127.0.0.1:9'")
+        connection.execute("SET extension_directory = '/nonexistent/lakeconf'")
+        with pytest.raises(ConnectionFailed, match=r"'ducklake'(.|\n)*lakeconf\[bundled\]"):
+            load_extension(connection, "ducklake")
