@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lakeconf.config.model import Config, init
+    from lakeconf.engines.spark.start import spark_session
     from lakeconf.errors import LakeconfError
     from lakeconf.lake import Lake
     from lakeconf.secret import Secret
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from lakeconf.table import Table
 
 __version__ = "0.1.0"
-__all__ = ["Config", "Lake", "LakeconfError", "Secret", "Store", "Table", "init"]
+__all__ = ["Config", "Lake", "LakeconfError", "Secret", "Store", "Table", "init", "spark_session"]
 
 # Imported when first used, so that `import lakeconf` stays as cheap as a bare module.
 _HOME = {
@@ -25,6 +26,7 @@ _HOME = {
     "Store": "lakeconf.store",
     "Table": "lakeconf.table",
     "init": "lakeconf.config.model",
+    "spark_session": "lakeconf.engines.spark.start",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -78,6 +78,23 @@ class Secret:
     @classmethod
     def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {"type": "string", "minLength": 1, "format": "password", "writeOnly": True}
+
+
+class Settings(dict[str, str]):
+    """Settings of another tool, in clear because it needs them so; shown with `***` where a value is secret.
+
+    Args:
+        settings: Names and values; a `Secret` is revealed.
+    """
+
+    def __init__(self, settings: Mapping[str, str | Secret]) -> None:
+        super().__init__({k: v.reveal() if isinstance(v, Secret) else v for k, v in settings.items()})
+        self._secret = frozenset(key for key, value in settings.items() if isinstance(value, Secret))
+
+    def __repr__(self) -> str:
+        return repr({key: MASK if key in self._secret else value for key, value in self.items()})
+
+    __str__ = __repr__
 
 
 def _validate(value: object) -> Secret:

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames, guard_secrets
 from lakeconf.connection import Connection, connect, load_extension
 from lakeconf.errors import CatalogError, LakeconfError, nearest
-from lakeconf.secret import Secret
+from lakeconf.secret import Secret, Settings
 from lakeconf.sql import CreateSecret, LoadExtension, Masked, Portable, Revealed, Statement, Use, Value
 
 if TYPE_CHECKING:
     import duckdb
 
     from lakeconf.lake import Lake
+
+Builder = TypeVar("Builder", bound="SparkBuilder")
+
+
+class SparkBuilder(Protocol):
+    """What `SparkSession.builder` can do, without pyspark."""
+
+    def config(self: Builder, key: str, value: str, /) -> Builder:
+        """Sets a setting."""
+        ...
+
 
 # https://ducklake.select/docs/stable/duckdb/usage/connecting; META_… options are passed on to the metadata database.
 ATTACH_OPTIONS: Mapping[str, type] = {
@@ -176,6 +187,28 @@ class Store:
         from lakeconf.lake import Lake
 
         return Lake.open(self, engine)
+
+    def spark_conf(self) -> dict[str, str]:
+        """The settings with which a Spark session reaches the store's files.
+
+        Returns:
+            Spark's names of the settings and their values, in clear; its `repr` shows `***` for what is secret.
+        """
+        settings = self.storage_backend.hadoop_settings() if self.storage_backend is not None else {}
+        return Settings({f"spark.hadoop.{key}": value for key, value in settings.items()})
+
+    def configure(self, builder: Builder) -> Builder:
+        """Gives a session's builder the settings of `spark_conf`.
+
+        Args:
+            builder: `SparkSession.builder`.
+
+        Returns:
+            The same builder.
+        """
+        for key, value in self.spark_conf().items():
+            builder = builder.config(key, value)
+        return builder
 
     def _check_free(self, connection: Connection) -> None:
         databases = "SELECT 1 FROM duckdb_databases() WHERE database_name = ?"

@@ -22,7 +22,7 @@ DUCKDB_ERRORS = [
 
 
 @pytest.mark.parametrize("error_class", DUCKDB_ERRORS, ids=lambda cls: cls.__name__)
-def test_every_error_of_duckdb_becomes_one_of_lakeconf(error_class: type[Exception]):
+def test_every_error_of_duckdb_becomes_one_of_lakeconf(error_class: type[Exception]) -> None:
     with pytest.raises(LakeconfError, match="something"), translated_errors():
         raise error_class("something")
 
@@ -38,7 +38,7 @@ def test_every_error_of_duckdb_becomes_one_of_lakeconf(error_class: type[Excepti
         ("ATTACH '/no/such/folder/x.db'", StorageError),
     ],
 )
-def test_an_error_says_what_kind_it_is(sql: str, expected: type[LakeconfError]):
+def test_an_error_says_what_kind_it_is(sql: str, expected: type[LakeconfError]) -> None:
     with connect() as connection, pytest.raises(expected):
         connection.execute(sql)
 
@@ -52,12 +52,12 @@ def test_an_error_says_what_kind_it_is(sql: str, expected: type[LakeconfError]):
         ('DATA_PATH parameter "a" does not match existing data path in the catalog "b"', CatalogError),
     ],
 )
-def test_the_text_of_an_error_decides_where_its_class_does_not(text: str, expected: type[LakeconfError]):
+def test_the_text_of_an_error_decides_where_its_class_does_not(text: str, expected: type[LakeconfError]) -> None:
     with pytest.raises(expected), translated_errors():
         raise duckdb.Error(text)
 
 
-def test_a_secret_is_scrubbed_from_an_error_and_its_causes():
+def test_a_secret_is_scrubbed_from_an_error_and_its_causes() -> None:
     with connect([Secret("hunter2")]) as connection, pytest.raises(QueryError) as raised:
         connection.execute("SELECT hunter2")
     assert "hunter2" not in f"{raised.value!r} {raised.value.__cause__!r} {raised.value.__context__!r}"
@@ -71,13 +71,13 @@ def test_a_secret_is_scrubbed_from_an_error_and_its_causes():
         "could not connect to postgres://lake:sekret@h/d",
     ],
 )
-def test_the_password_of_a_connection_string_is_scrubbed_though_nobody_declared_it(text: str):
+def test_the_password_of_a_connection_string_is_scrubbed_though_nobody_declared_it(text: str) -> None:
     with pytest.raises(LakeconfError) as raised, translated_errors():
         raise duckdb.Error(text)
     assert "sek" not in str(raised.value)
 
 
-def test_extensions_come_from_their_wheels():
+def test_extensions_come_from_their_wheels() -> None:
     with connect() as connection:
         load_extension(connection, "ducklake")
         load_extension(connection, "ducklake")
@@ -87,7 +87,7 @@ def test_extensions_come_from_their_wheels():
     assert len(loaded) == 1
 
 
-def test_without_a_wheel_and_without_the_server_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch):
+def test_without_a_wheel_and_without_the_server_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_module, "_extension_wheel", lambda _name: None)
     with connect() as connection:
         connection.execute("SET custom_extension_repository = 'http://127.0.0.1:9'")

@@ -2,65 +2,73 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeconf.secret import FromVariable, Secret, scrub
+from lakeconf.secret import FromVariable, Secret, Settings, scrub
 
 
 @pytest.mark.parametrize(
     "show", [str, repr, "{}".format, "{!r}".format, "%s".__mod__, lambda s: str([s]), lambda s: str({1: s})]
 )
-def test_no_way_of_printing_shows_the_value(show):
+def test_no_way_of_printing_shows_the_value(show: Callable[[Secret], str]) -> None:
     assert "hunter2" not in show(Secret("hunter2"))
 
 
-def test_reveal_gives_the_value():
+def test_reveal_gives_the_value() -> None:
     assert Secret("hunter2").reveal() == "hunter2"
 
 
-def test_an_empty_secret_is_refused():
+def test_an_empty_secret_is_refused() -> None:
     with pytest.raises(ValueError, match="must not be empty"):
         Secret("")
 
 
-def test_equality_is_by_value():
+def test_equality_is_by_value() -> None:
     assert Secret("a", variable="A") == Secret("a")
     assert Secret("a") != Secret("b")
     assert Secret("a") != "a"
     assert len({Secret("a"), Secret("a")}) == 1
 
 
-def test_it_is_not_json():
+def test_it_is_not_json() -> None:
     with pytest.raises(TypeError):
         json.dumps(Secret("hunter2"))
 
 
-def test_it_pickles_as_the_name_of_its_variable(monkeypatch: pytest.MonkeyPatch):
+def test_it_pickles_as_the_name_of_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGPASSWORD", "there")
     pickled = pickle.dumps(Secret("hunter2", variable="PGPASSWORD"))
     assert b"hunter2" not in pickled
     assert pickle.loads(pickled) == Secret("there")  # noqa: S301 - made in the line above
 
 
-def test_a_literal_refuses_to_be_pickled_and_says_what_to_do():
+def test_a_literal_refuses_to_be_pickled_and_says_what_to_do() -> None:
     with pytest.raises(TypeError, match=r"\$\{VARIABLE\}"):
         pickle.dumps(Secret("hunter2"))
 
 
-def test_a_text_remembers_its_variable():
+def test_a_text_remembers_its_variable() -> None:
     text = FromVariable("value", "X")
     assert (text, text.variable) == ("value", "X")
 
 
 @given(st.text(min_size=1).filter(lambda value: value not in "*'"), st.text(), st.text())
-def test_scrubbing_leaves_no_trace_of_a_secret(value: str, before: str, after: str):
+def test_scrubbing_leaves_no_trace_of_a_secret(value: str, before: str, after: str) -> None:
     escaped = value.replace("'", "''")
     scrubbed = scrub(f"{before}{value}|{escaped}{after}", [Secret(value)])
     assert value not in scrubbed or value in "***"
 
 
-def test_the_longer_of_two_secrets_is_scrubbed_whole():
+def test_the_longer_of_two_secrets_is_scrubbed_whole() -> None:
     assert scrub("password=abcdef", [Secret("abc"), Secret("abcdef")]) == "password=***"
+
+
+def test_settings_hold_the_values_and_do_not_show_the_secret_ones() -> None:
+    settings = Settings({"key": Secret("hunter2"), "region": "eu"})
+    assert dict(settings) == {"key": "hunter2", "region": "eu"}
+    assert "hunter2" not in f"{settings} {settings!r}"
+    assert "eu" in repr(settings)

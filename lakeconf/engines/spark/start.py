@@ -1,0 +1,58 @@
+"""Starts a Spark session on this machine that reaches the files of a store."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from lakeconf.engines.spark.java import ensure_java
+from lakeconf.errors import MissingDependencyError, SparkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class HasSparkSettings(Protocol):
+    """A store, as far as this needs it."""
+
+    def spark_conf(self) -> dict[str, str]:
+        """The settings with which Spark reaches its files."""
+        ...
+
+
+def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Starts a Spark session that reaches the files of `stores`, or gives the running one.
+
+    It finds a Java, and lets Spark's workers run the same Python. Where a cluster gives you a session, do without this
+    and call `store.configure(SparkSession.builder)`.
+
+    Args:
+        stores: The stores that the session is for.
+        settings: Further settings, such as `{"spark.master": "local[4]"}`; they win.
+
+    Returns:
+        The session; the caller stops it.
+
+    Raises:
+        MissingDependencyError: pyspark is not installed.
+        SparkError: There is no Java, or Spark does not start.
+    """
+    try:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise MissingDependencyError("pyspark", extra="spark", needed_for="a Spark session") from error
+    ensure_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder
+    conf: dict[str, str] = {}
+    for store in stores:
+        conf |= store.spark_conf()
+    for key, value in (conf | dict(settings or {})).items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except PySparkException as error:
+        raise SparkError(f"Spark does not start: {error}") from error
