@@ -69,6 +69,12 @@ class Secret:
             )
         return (_from_environment, (self.variable,))
 
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Secret:
+        return self
+
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
         from pydantic_core import core_schema

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -245,6 +246,8 @@ def attach_option_problem(key: str, value: object) -> str | None:
     Returns:
         One sentence, or None where nothing is.
     """
+    if not re.fullmatch(r"[a-z_][a-z0-9_]*", key):
+        return "an option's name has small letters, digits and underscores only"
     if key.startswith("meta_"):
         return None if isinstance(value, (str, int, bool, Secret)) else "should be a text, a number or a boolean"
     expected = ATTACH_OPTIONS.get(key)

@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
+from typing_extensions import Self
 
 from lakeconf.secret import Secret
 from lakeconf.sql import Attach, CreateSecret, Statement, Value
@@ -57,10 +66,11 @@ def guard_secrets(options: Mapping[str, Any]) -> dict[str, Value]:
     Returns:
         The same, in order; `kms_key_id` and the like stay readable.
     """
-    return {key: _guarded(value) if _is_secret(key) else value for key, value in options.items()}
+    return {key: _guarded(value) if is_secret_key(key) else value for key, value in options.items()}
 
 
-def _is_secret(key: str) -> bool:
+def is_secret_key(key: str) -> bool:
+    """True where a value is secret by the name of its key, such as `password` or `sslkey`."""
     return bool(_SECRET_KEY.search(key)) and not _NOT_SECRET_KEY.match(key)
 
 
@@ -74,9 +84,23 @@ def _guarded(value: Any) -> Value:
     return value  # type: ignore[no-any-return]  # numbers, booleans, and what is a Secret already
 
 
+def _guard_checked(value: Any, check: ValidatorFunctionWrapHandler) -> dict[str, Value]:
+    # pydantic gives back plain texts; a secret must remember the variable that it came from.
+    check(_plain(value))
+    return guard_secrets(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.reveal() if isinstance(value, Secret) else value
+
+
 SecretParameters = Annotated[
     dict[OptionName, ParameterValue],
-    AfterValidator(guard_secrets),
+    WrapValidator(_guard_checked),
     Field(description="Further parameters of DuckDB's CREATE SECRET, passed on as they are."),
 ]
 
@@ -140,6 +164,16 @@ class Backend(BaseModel, ABC):
             CatalogError: What is there is something else.
             StorageError: It cannot be read or made.
         """
+
+    @model_validator(mode="after")
+    def _parameters_are_no_fields(self) -> Self:
+        parameters = [key.lower() for key in getattr(self, "secret_parameters", {})]
+        for key in parameters:
+            if key in type(self).model_fields:
+                raise ValueError(f"{key} is a key of the backend itself: move it out of secret_parameters")
+            if parameters.count(key) > 1:
+                raise ValueError(f"secret_parameters give {key} twice")
+        return self
 
     def secrets_held(self) -> tuple[Secret, ...]:
         """Every secret value of the backend, for the scrubber."""

@@ -68,7 +68,12 @@ def backend_types(built_in: Mapping[str, str], group: str) -> tuple[str, ...]:
 def _find(type_name: str, built_in: Mapping[str, str], group: str, contract: type[BackendType]) -> type[BackendType]:
     target = built_in.get(type_name) or _third_party(type_name, built_in, group)
     module, _, name = target.partition(":")
-    found = getattr(importlib.import_module(module), name)
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UnknownTypeError(
+            f"{target}, registered as {type_name!r} in {group}, cannot be imported: {error}"
+        ) from error
     if not (isinstance(found, type) and issubclass(found, contract)):
         raise UnknownTypeError(f"{target}, registered as {type_name!r} in {group}, is no {contract.__name__}")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -11,6 +12,9 @@ from lakeconf.backends.base import MetadataBackend, Text
 from lakeconf.errors import CatalogError, StorageError
 
 _HEADERS = {"SQLite": (0, b"SQLite format 3\x00"), "DuckDB": (8, b"DUCK")}
+# Closing a file drops every POSIX lock that this process holds on it, also those of a database that has it open
+# (https://www.sqlite.org/howtocorrupt.html §2.2). So lakeconf looks into each catalog once, before it attaches it.
+_LOOKED_INTO: set[Path] = set()
 
 
 class CatalogFile(MetadataBackend):
@@ -30,22 +34,54 @@ class CatalogFile(MetadataBackend):
         path = self.file()
         if path.is_dir():
             raise CatalogError(f"the catalog {path} is a directory", hint="uri names the catalog's file")
-        if path.is_file() and path.stat().st_size:
-            self._check_header(path)
-        elif read_only:
+        exists = path.is_file() and path.stat().st_size > 0
+        if exists and path not in _LOOKED_INTO:
+            self.look_into(path)
+        if not exists and read_only:
             raise CatalogError(f"the catalog {path} does not exist, and a read-only store does not make it")
-        else:
+        if not exists:
             make_folder(path.parent)
+        _LOOKED_INTO.add(path)
 
-    def _check_header(self, path: Path) -> None:
-        with path.open("rb") as file:
-            head = file.read(32)
+    def look_into(self, path: Path) -> None:
+        """Checks that a file is a catalog of this type.
+
+        Args:
+            path: A file that is not empty.
+
+        Raises:
+            CatalogError: It is something else.
+            StorageError: It cannot be read.
+        """
+        try:
+            with path.open("rb") as file:
+                head = file.read(32)
+        except OSError as error:
+            raise StorageError(f"the catalog {path} cannot be read: {error.strerror}") from error
         found = next((kind for kind, (at, magic) in _HEADERS.items() if head[at:].startswith(magic)), None)
         if found == self.kind:
             return
         what = f"a {found} database" if found else "no database that lakeconf knows"
         hint = f'set type = "{found.lower()}" or name another file' if found else "name the file of the lake's catalog"
         raise CatalogError(f"the catalog {path} is {what}, not one of {self.kind}", hint=hint)
+
+
+def refuse_foreign(path: Path, kind: str, tables: Collection[str]) -> None:
+    """Refuses a database with tables of somebody else: DuckLake would make its own among them.
+
+    Args:
+        path: The database's file.
+        kind: What it is, such as `SQLite`.
+        tables: The names of its tables.
+
+    Raises:
+        CatalogError: None of them is DuckLake's.
+    """
+    if tables and "ducklake_metadata" not in tables:
+        raise CatalogError(
+            f"{path} is a database of {kind}, but no DuckLake catalog (it has the table {min(tables)!r})",
+            hint="name the catalog's own file; lakeconf does not make a catalog among other tables",
+        )
 
 
 def make_folder(path: Path) -> None:

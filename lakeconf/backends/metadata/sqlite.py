@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from lakeconf.backends.base import StoreNames
-from lakeconf.backends.metadata.catalog_file import CatalogFile
+from lakeconf.backends.metadata.catalog_file import CatalogFile, refuse_foreign
 from lakeconf.errors import CatalogError
 from lakeconf.sql import Value
 
@@ -26,19 +27,16 @@ class SQLiteMetadata(CatalogFile):
     def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - the file says it all
         return {"metadata_path": f"sqlite:{self.uri}"}
 
-    def prepare(self, *, read_only: bool) -> None:
-        super().prepare(read_only=read_only)
-        path = self.file()
-        if not path.is_file():
-            return
-        # DuckLake makes its tables in whatever database it finds; a foreign one must stay as it is.
-        with closing(sqlite3.connect(f"file:{_escaped(str(path))}?mode=ro", uri=True)) as connection:
-            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if tables and "ducklake_metadata" not in tables:
-            raise CatalogError(
-                f"{path} is an SQLite database, but no DuckLake catalog (it has the table {min(tables)!r})",
-                hint="name the catalog's own file; lakeconf does not make a catalog among other tables",
-            )
+    def look_into(self, path: Path) -> None:
+        super().look_into(path)
+        try:
+            with closing(sqlite3.connect(f"file:{_escaped(str(path))}?mode=ro", uri=True)) as connection:
+                tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        except sqlite3.OperationalError:
+            return  # locked, or not to be opened for reading alone: ATTACH will say what it is
+        except sqlite3.DatabaseError as error:
+            raise CatalogError(f"the catalog {path} is damaged: {error}") from error
+        refuse_foreign(path, self.kind, tables)
 
 
 def _escaped(path: str) -> str:

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from lakeconf.backends.storage.object_storage import ObjectStorage
+
+# No bulk delete, no version 2 of the listing, no conditional PUT. Source:
+# https://hadoop.apache.org/docs/stable/hadoop-aws/tools/hadoop-aws/third_party_stores.html
+_DIFFERENT_FROM_S3: Mapping[str, str] = {
+    "checksum.generation": "false",
+    "committer.magic.enabled": "false",
+    "create.conditional.enabled": "false",
+    "list.version": "1",
+    "multiobjectdelete.enable": "false",
+    "optimized.copy.from.local.enabled": "false",
+}
 
 
 class GCSStorage(ObjectStorage):
@@ -21,6 +33,10 @@ class GCSStorage(ObjectStorage):
     @property
     def s3_endpoint(self) -> str | None:
         return self.endpoint or "storage.googleapis.com"
+
+    @property
+    def s3_features(self) -> Mapping[str, str]:
+        return _DIFFERENT_FROM_S3
 
     def _uses_path_style(self) -> bool:
         return self.url_style != "vhost"

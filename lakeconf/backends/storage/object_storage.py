@@ -16,8 +16,12 @@ from lakeconf.backends.base import (
     StoreNames,
     Text,
 )
+from lakeconf.backends.storage.s3a import S3ABucket
 from lakeconf.secret import Secret
 from lakeconf.sql import CreateSecret, Value
+
+# DuckDB's default too, so that both sign alike.
+DEFAULT_REGION = "us-east-1"
 
 
 class ObjectStorage(StorageBackend):
@@ -74,7 +78,7 @@ class ObjectStorage(StorageBackend):
         if self.data_path is not None and (self.bucket is not None or self.prefix is not None):
             raise ValueError("data_path contradicts bucket and prefix: give one of them")
         if self.bucket is None and self.prefix is not None:
-            raise ValueError("prefix without bucket")
+            raise ValueError("prefix without bucket: give the bucket too")
         if self.bucket is None and self.data_path is None and self.scope is None:
             raise ValueError("no place for the files: give bucket (and prefix), or data_path")
         if self.bucket is not None and "/" in self.bucket:
@@ -148,33 +152,30 @@ class ObjectStorage(StorageBackend):
         """The endpoint that Spark's S3A needs, without a scheme; None for AWS itself."""
         return self.endpoint
 
-    def hadoop_settings(self) -> dict[str, str | Secret]:
-        settings: dict[str, str | Secret | None] = {
-            "access.key": None if self.key_id is None else Secret(self.key_id),
-            "secret.key": self.secret,
-            "session.token": self.session_token,
-            "aws.credentials.provider": self._hadoop_provider(),
-            "endpoint": self._hadoop_endpoint(),
-            "endpoint.region": self.region,
-            "path.style.access": "true" if self._uses_path_style() else None,
-            "connection.ssl.enabled": "false" if self.use_ssl is False else None,
-        }
-        prefix = f"fs.s3a.bucket.{self.bucket_name}."
-        return {prefix + name: value for name, value in settings.items() if value is not None}
+    @property
+    def s3_region(self) -> str | None:
+        """The region that Spark's S3A signs for: a server that is not AWS's needs one, whichever, but not `auto`."""
+        region = None if self.region == "auto" else self.region
+        return region or (None if self.s3_endpoint is None else DEFAULT_REGION)
 
-    def _hadoop_endpoint(self) -> str | None:
-        if self.s3_endpoint is None:
-            return None
-        return f"{'http' if self.use_ssl is False else 'https'}://{self.s3_endpoint}"
+    @property
+    def s3_features(self) -> Mapping[str, str]:
+        """Settings of S3A, without their prefix, for what the server does differently from S3."""
+        return {}
+
+    def hadoop_settings(self) -> dict[str, str | Secret]:
+        return S3ABucket(
+            name=self.bucket_name,
+            endpoint=self.s3_endpoint,
+            region=self.s3_region,
+            path_style=self._uses_path_style(),
+            use_ssl=self.use_ssl is not False,
+            key_id=self.key_id,
+            secret=self.secret,
+            session_token=self.session_token,
+            parameters=self.secret_parameters,
+            features=self.s3_features,
+        ).settings()
 
     def _uses_path_style(self) -> bool:
         return self.url_style == "path"
-
-    def _hadoop_provider(self) -> str | None:
-        if self.session_token is not None:
-            return "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
-        if self.key_id is not None:
-            return "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
-        if self.provider == "credential_chain":
-            return "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
-        return None

@@ -1,0 +1,51 @@
+# `make` prints the list of targets: the text behind ## of each.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.setup
+
+# uv does not read pip's settings: hand on where packages come from, if pip was told.
+ifneq ($(PIP_INDEX_URL),)
+export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
+endif
+# PySpark is one file of 450 MB: give a slow line the time.
+export UV_HTTP_TIMEOUT ?= 600
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test prove check lock clean
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Make .venv with everything the targets below need (PYTHON=python3.12 chooses another Python)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "lakeconf needs Python 3.10 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Choose another: make PYTHON=python3.12 setup")'
+	@test -x $(BIN)/uv || { echo "Making .venv"; $(PYTHON) -m venv --clear .venv && $(BIN)/python -m pip install --quiet --disable-pip-version-check uv; }
+	@echo "Installing requirements.lock (the first time takes some minutes: PySpark is 450 MB; later it comes from uv's cache)"
+	@$(BIN)/uv pip install --python $(BIN)/python --requirements requirements.lock
+	@$(BIN)/uv pip install --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+demo: setup ## Run the main job: 50,000 events into a lake with Spark, daily revenue with narwhals, checked by DuckDB
+	@$(BIN)/python examples/main_job/make_events.py
+	@$(BIN)/python examples/main_job/job.py
+
+test: setup ## Run all tests
+	@$(BIN)/python -m pytest
+
+prove: setup ## Run the same tests at full strength: many more examples for each property
+	@LAKECONF_PROVE=1 $(BIN)/python -m pytest
+
+check: setup ## Check formatting, lint and types
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs --allow-untyped-calls --allow-untyped-decorators tests
+
+lock: setup ## Resolve requirements.lock anew, for every Python and platform at once
+	@$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --all-extras --upgrade --quiet \
+		--no-emit-index-url --no-emit-find-links --no-header --no-annotate --output-file requirements.lock
+
+clean: ## Remove the demo's lake, caches and built files (.venv stays)
+	@rm -rf .lakeconf .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist spark-warehouse
+	@find lakeconf tests examples -name __pycache__ -type d -prune -exec rm -rf {} +

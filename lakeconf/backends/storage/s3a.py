@@ -1,0 +1,183 @@
+"""What Spark needs to reach a bucket through Hadoop's S3A: its settings, and the packages that match its Hadoop.
+
+The class names and keys are those of hadoop-aws 3.4 and later, which uses version 2 of the AWS SDK.
+Source: https://hadoop.apache.org/docs/stable/hadoop-aws/tools/hadoop-aws/index.html
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lakeconf.errors import UnsupportedError
+from lakeconf.secret import Secret
+
+# The AWS SDK that each Hadoop was built with: aws-java-sdk-v2.version in the pom of its hadoop-project.
+AWS_SDK_VERSIONS: Mapping[str, str] = {"3.4.1": "2.24.6", "3.4.2": "2.29.52", "3.5.0": "2.35.4"}
+# In place of the SDK's bundle of 600 MB. netty comes with Spark, in a version that must not be mixed with another.
+_SDK_MODULES = ("s3-transfer-manager", "sts")
+_EXCLUDED = ("software.amazon.awssdk:bundle", "io.netty:*", "org.slf4j:*")
+
+_SDK = "software.amazon.awssdk.auth.credentials."
+_HADOOP = "org.apache.hadoop.fs.s3a."
+_PROFILE = _HADOOP + "auth.ProfileAWSCredentialsProvider"
+_CHAIN: Mapping[str, str] = {
+    "env": _SDK + "EnvironmentVariableCredentialsProvider",
+    "config": _SDK + "ProfileCredentialsProvider",
+    "sso": _SDK + "ProfileCredentialsProvider",
+    "process": _SDK + "ProfileCredentialsProvider",
+    "sts": _SDK + "WebIdentityTokenFileCredentialsProvider",
+    "instance": _HADOOP + "auth.IAMInstanceCredentialsProvider",
+}
+# Parameters of DuckDB's secret that have an equivalent below, or that only DuckDB needs.
+_UNDERSTOOD = {"provider", "chain", "profile", "assume_role_arn", "external_id", "kms_key_id", "requester_pays"}
+_FOR_DUCKDB_ALONE = {"refresh", "refresh_info", "validation", "url_compatibility_mode"}
+
+
+def s3a_packages(hadoop_version: str) -> tuple[str, ...]:
+    """The coordinates for `spark.jars.packages` that match a version of Hadoop.
+
+    Args:
+        hadoop_version: The version that Spark runs, such as `3.5.0`; hadoop-aws must have the same.
+
+    Returns:
+        hadoop-aws alone, with the whole AWS SDK, where the version is not a known one. Profiles with single sign-on
+        need `software.amazon.awssdk:sso` and `:ssooidc` besides.
+    """
+    packages = (f"org.apache.hadoop:hadoop-aws:{hadoop_version}",)
+    sdk = AWS_SDK_VERSIONS.get(hadoop_version)
+    return packages + tuple(f"software.amazon.awssdk:{name}:{sdk}" for name in _SDK_MODULES if sdk)
+
+
+def s3a_excludes(hadoop_version: str) -> tuple[str, ...]:
+    """What `spark.jars.excludes` leaves out of `s3a_packages`."""
+    return _EXCLUDED if hadoop_version in AWS_SDK_VERSIONS else ()
+
+
+def package_settings() -> dict[str, str]:
+    """The settings that let the installed Spark fetch S3A.
+
+    Returns:
+        Nothing where no Spark is installed, or where it has S3A already.
+    """
+    names = [path.name for path in _spark_jars().glob("hadoop-*.jar")]
+    found = next(filter(None, (re.fullmatch(r"hadoop-client-api-(.+)\.jar", name) for name in names)), None)
+    if found is None or any(name.startswith("hadoop-aws-") for name in names):
+        return {}
+    settings = {"spark.jars.packages": ",".join(s3a_packages(found[1]))}
+    excludes = ",".join(s3a_excludes(found[1]))
+    return settings | ({"spark.jars.excludes": excludes} if excludes else {})
+
+
+def _spark_jars() -> Path:
+    home = os.environ.get("SPARK_HOME")
+    if home:
+        return Path(home, "jars")
+    pyspark = importlib.util.find_spec("pyspark")
+    return Path(pyspark.origin).parent / "jars" if pyspark and pyspark.origin else Path("jars")
+
+
+@dataclass(frozen=True)
+class S3ABucket:
+    """A bucket as S3A sees it.
+
+    Attributes:
+        name: The bucket's name.
+        endpoint: Host and port; None for AWS.
+        region: What requests are signed for; None lets the AWS SDK find out.
+        path_style: True where the bucket stands in the path of a URL.
+        use_ssl: False for a server without TLS.
+        key_id: Access key id, where the credentials are inline.
+        secret: Secret access key.
+        session_token: Token of temporary credentials.
+        parameters: The `secret_parameters` of the storage backend.
+        features: Settings for what the server does differently from S3.
+    """
+
+    name: str
+    endpoint: str | None
+    region: str | None
+    path_style: bool
+    use_ssl: bool
+    key_id: str | None
+    secret: Secret | None
+    session_token: Secret | None
+    parameters: Mapping[str, object]
+    features: Mapping[str, str] = field(default_factory=dict)
+
+    def settings(self) -> dict[str, str | Secret]:
+        """The Hadoop settings, for this bucket alone.
+
+        Raises:
+            UnsupportedError: A parameter of the secret has no equivalent in S3A.
+        """
+        parameters = {key.lower(): value for key, value in self.parameters.items()}
+        for key in parameters:
+            if key not in _UNDERSTOOD | _FOR_DUCKDB_ALONE:
+                raise UnsupportedError(
+                    f"Spark cannot reach the bucket {self.name!r}: S3A has no setting for secret_parameters.{key}",
+                    hint="use the store with DuckDB, or configure the session's fs.s3a.* settings yourself",
+                )
+        texts = {key: str(value) for key, value in parameters.items()}
+        given = {**self._place(), **self._credentials(texts), **_options(texts), **self.features}
+        return {f"fs.s3a.bucket.{self.name}.{key}": value for key, value in given.items()}
+
+    def _place(self) -> dict[str, str | Secret]:
+        place: dict[str, str | Secret] = {}
+        if self.endpoint is not None:
+            place["endpoint"] = f"{'https' if self.use_ssl else 'http'}://{self.endpoint}"
+            place["connection.ssl.enabled"] = str(self.use_ssl).lower()
+        if self.region is not None:
+            place["endpoint.region"] = self.region
+        if self.path_style:
+            place["path.style.access"] = "true"
+        return place
+
+    def _credentials(self, parameters: Mapping[str, str]) -> dict[str, str | Secret]:
+        if self.key_id is not None and self.secret is not None:
+            keys: dict[str, str | Secret] = {"access.key": Secret(self.key_id), "secret.key": self.secret}
+            if self.session_token is None:
+                return keys | {"aws.credentials.provider": _HADOOP + "SimpleAWSCredentialsProvider"}
+            provider = _HADOOP + "TemporaryAWSCredentialsProvider"
+            return keys | {"session.token": self.session_token, "aws.credentials.provider": provider}
+        if parameters.get("provider") != "credential_chain":
+            return {}
+        found = _chain_providers(parameters)
+        own: dict[str, str | Secret] = {"auth.profile.name": parameters["profile"]} if "profile" in parameters else {}
+        if "assume_role_arn" not in parameters:
+            return own | {"aws.credentials.provider": found}
+        role = {"assumed.role.arn": parameters["assume_role_arn"], "assumed.role.credentials.provider": found}
+        if "external_id" in parameters:
+            role["assumed.role.external.id"] = parameters["external_id"]
+        return own | role | {"aws.credentials.provider": _HADOOP + "auth.AssumedRoleCredentialProvider"}
+
+
+def _chain_providers(parameters: Mapping[str, str]) -> str:
+    """The classes that look for credentials where DuckDB's chain looks, in the same order."""
+    links = [link.strip().lower() for link in parameters.get("chain", "").split(";") if link.strip()]
+    unknown = [link for link in links if link not in _CHAIN]
+    by_profile = [link for link in links if link in ("sso", "process")]
+    if unknown or ("profile" in parameters and by_profile):
+        what = f"the chain {unknown[0]!r}" if unknown else f"a named profile together with {by_profile[0]!r}"
+        raise UnsupportedError(
+            f"Spark cannot look for credentials as secret_parameters say: S3A has no provider for {what}",
+            hint=f"links that Spark knows: {', '.join(_CHAIN)}; a profile for these can be named by AWS_PROFILE",
+        )
+    if "profile" in parameters:
+        providers = [_PROFILE if link == "config" else _CHAIN[link] for link in links] or [_PROFILE]
+    else:
+        providers = [_CHAIN[link] for link in links] or [_SDK + "DefaultCredentialsProvider"]
+    return ",".join(dict.fromkeys(providers))
+
+
+def _options(parameters: Mapping[str, str]) -> dict[str, str | Secret]:
+    options: dict[str, str | Secret] = {}
+    if "kms_key_id" in parameters:
+        options |= {"encryption.algorithm": "SSE-KMS", "encryption.key": parameters["kms_key_id"]}
+    if parameters.get("requester_pays", "").lower() == "true":
+        options["requester.pays.enabled"] = "true"
+    return options

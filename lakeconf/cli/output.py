@@ -1,0 +1,67 @@
+"""What the commands show: text with colours on a terminal alone, and JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lakeconf.errors import ConfigError, LakeconfError, Problem
+
+
+def show(text: str, *, to_stderr: bool = False) -> None:
+    """Shows text; its colours only on a terminal, and not where NO_COLOR is set."""
+    click.echo(text, err=to_stderr, color=False if os.environ.get("NO_COLOR") else None)
+
+
+def show_json(data: Any) -> None:
+    """Shows data as JSON."""
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def show_table(rows: Sequence[Sequence[str]]) -> None:
+    """Shows rows in columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        show("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def show_error(error: LakeconfError) -> None:
+    """Shows an error on stderr, without a traceback."""
+    if isinstance(error, ConfigError):
+        show("\n".join(problem_text(problem) for problem in error.problems), to_stderr=True)
+        return
+    lines = [f"{click.style('error:', fg='red', bold=True)} {error.message}"]
+    if error.hint:
+        lines.append(_hint(error.hint))
+    show("\n".join(lines), to_stderr=True)
+
+
+def problem_text(problem: Problem) -> str:
+    """A problem as a person reads it."""
+    place = _relative(problem.file) if problem.file is not None else click.style("error", fg="red")
+    if problem.line is not None:
+        place += f":{problem.line}:{problem.column}"
+    key = f" {problem.key}" if problem.key else ""
+    code = click.style(f"[{problem.code}]", dim=True)
+    text = f"{click.style(f'{place}:', bold=True)}{key}{':' if key else ''} {problem.message} {code}"
+    return f"{text}\n{_hint(problem.hint)}" if problem.hint else text
+
+
+def problem_data(problems: Iterable[Problem]) -> list[Mapping[str, Any]]:
+    """The problems as JSON knows them."""
+    return [asdict(problem) | {"file": str(problem.file) if problem.file else None} for problem in problems]
+
+
+def _hint(hint: str) -> str:
+    return f"  {click.style('hint:', fg='cyan')} {hint}"
+
+
+def _relative(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -1,0 +1,44 @@
+"""`lakeconf preview-sql`."""
+
+from __future__ import annotations
+
+import click
+
+from lakeconf.cli.options import config_option
+from lakeconf.cli.output import show, show_json
+from lakeconf.config.model import init
+
+
+@click.command("preview-sql", short_help="Show the SQL that attaches a lake.")
+@click.argument("store", required=False)
+@click.option("--show-secrets", is_flag=True, help="Show secret values in clear.")
+@click.option(
+    "--portable", is_flag=True, help="Write secrets as getenv('X') and install extensions: a script for the DuckDB CLI."
+)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["sql", "json"]),
+    default="sql",
+    show_default=True,
+    help="SQL that can be run, or JSON with the store's alias and extensions.",
+)
+@config_option
+def command(store: str | None, source: str | None, format_name: str, *, show_secrets: bool, portable: bool) -> None:
+    """Show the SQL that attaches the lake of STORE, or of the default store; nothing is opened.
+
+    Secret values are shown as '***'. With --portable the output runs anywhere and holds no secret:
+
+    \b
+        lakeconf preview-sql prod --portable > init.sql
+        duckdb -init init.sql
+    """
+    if show_secrets and portable:
+        raise click.UsageError("--show-secrets and --portable contradict each other: a portable script has no secret")
+    found = init(source).get_store(store)
+    statements = found.preview_sql(show_secrets=show_secrets, portable=portable)
+    if format_name == "json":
+        extensions = list(found.extensions)
+        show_json({"store": found.name, "alias": found.alias, "extensions": extensions, "statements": statements})
+    else:
+        show("\n".join(statements))

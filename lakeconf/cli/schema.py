@@ -1,0 +1,20 @@
+"""`lakeconf schema`."""
+
+from __future__ import annotations
+
+import click
+
+from lakeconf.cli.output import show_json
+from lakeconf.config.schema import json_schema
+
+
+@click.command("schema", short_help="Print the JSON Schema of lakeconf.toml.")
+def command() -> None:
+    """Print the JSON Schema of lakeconf.toml, with which editors complete and check it.
+
+    \b
+        lakeconf schema > lakeconf.schema.json
+        # and as the first line of lakeconf.toml:
+        #:schema ./lakeconf.schema.json
+    """
+    show_json(json_schema())

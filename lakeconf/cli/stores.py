@@ -1,0 +1,32 @@
+"""`lakeconf stores`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from lakeconf.cli.options import config_option, format_option
+from lakeconf.cli.output import show_json, show_table
+from lakeconf.config.model import init
+from lakeconf.config.outline import Outline
+
+
+@click.command("stores", short_help="List the stores.")
+@format_option
+@config_option
+def command(source: str | None, format_name: str) -> None:
+    """List the stores; * marks the one that is used where none is named.
+
+    No variable is resolved, so this works where those of a store are not set.
+    """
+    outline = init(source).outline()
+    if format_name == "json":
+        show_json([asdict(store) for store in outline])
+    else:
+        show_table([_row(store) for store in outline])
+
+
+def _row(store: Outline) -> tuple[str, str, str, str]:
+    backends = " + ".join(name for name in (store.metadata_backend or "?", store.storage_backend) if name)
+    return "*" if store.is_default else " ", store.name, backends, f"extends {store.extends}" if store.extends else ""

@@ -1,0 +1,239 @@
+"""Makes the backends of a store from their tables, and turns what pydantic refuses into problems with a place."""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from pydantic import ValidationError
+
+from lakeconf.backends.base import Backend
+from lakeconf.backends.registry import UnknownTypeError
+from lakeconf.config.codes import Code
+from lakeconf.config.draft import Draft
+from lakeconf.errors import nearest
+from lakeconf.secret import Secret
+
+BackendType = TypeVar("BackendType", bound=Backend)
+
+# A colon behind two letters or more: C:\lake is a path.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|:memory:")
+_ABOUT_CREDENTIALS = re.compile(r"credentials|secret_parameters|contradict secret")
+_EXPECTED = {
+    "string_type": "a text",
+    "int_type": "an integer",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dict_type": "a table",
+    "list_type": "a list",
+}
+_TYPE_NAMES = {str: "a text", bool: "a boolean", int: "an integer", float: "a number", dict: "a table", list: "a list"}
+
+
+@dataclass(frozen=True)
+class _Fault:
+    """One refusal of pydantic, without the value that it refuses."""
+
+    kind: str
+    key: tuple[str, ...]
+    text: str
+    context: Mapping[str, Any]
+
+
+def build_backend(draft: Draft, section: str, find: Callable[[str], type[BackendType]]) -> BackendType | None:
+    """Makes a backend.
+
+    Args:
+        draft: The store, which takes down what is wrong.
+        section: `metadata_backend` or `storage_backend`.
+        find: Gives the class of a type.
+
+    Returns:
+        The backend; None where the store has none, or where something is wrong.
+    """
+    table = draft.values.get(section)
+    if table is None:
+        return None
+    if not isinstance(table, dict):
+        hint = f'write [stores.{draft.name}.{section}] and under it type = "…"'
+        draft.report(Code.WRONG_TYPE, f"should be a table, not {type_name(table)}", (section,), hint=hint)
+        return None
+    model = _model(draft, section, table, find)
+    if model is None:
+        return None
+    backend, faults = _validated(model, _prepared(draft, section, table, model))
+    for fault in faults:
+        _report(draft, section, model, fault)
+    return backend
+
+
+def type_name(value: object) -> str:
+    """The type of a value in a few words."""
+    return next((name for kind, name in _TYPE_NAMES.items() if isinstance(value, kind)), "a date or time")
+
+
+def typed(text: Any, allowed: set[type]) -> Any:
+    """Text of the environment as what the key wants; unchanged where it is no such thing."""
+    if not isinstance(text, str) or str in allowed or Secret in allowed:
+        return text
+    if bool in allowed and text.lower() in ("true", "false", "1", "0"):
+        return text.lower() in ("true", "1")
+    if int in allowed and re.fullmatch(r"[+-]?[0-9]+", text):
+        return int(text)
+    if float in allowed and re.fullmatch(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?", text):
+        return float(text)
+    return text
+
+
+def unknown_key_hint(key: str, known: typing.Iterable[str]) -> str:
+    """Names the nearest known key, or all of them."""
+    near = nearest(key.lower(), known)
+    return f'did you mean "{near}"?' if near else f"known here: {', '.join(known)}"
+
+
+def _model(
+    draft: Draft, section: str, table: Mapping[str, Any], find: Callable[[str], type[BackendType]]
+) -> type[BackendType] | None:
+    key = (section, "type")
+    type_of_backend = table.get("type")
+    if key in draft.unresolved:
+        return None
+    if not isinstance(type_of_backend, str):
+        if type_of_backend is None:
+            draft.report(Code.MISSING_KEY, "is missing", key, hint=_types_hint(find))
+        else:
+            draft.report(Code.WRONG_TYPE, f"should be a text, not {type_name(type_of_backend)}", key)
+        return None
+    try:
+        return find(str(type_of_backend))
+    except UnknownTypeError as error:
+        draft.report(Code.UNKNOWN_TYPE, error.message, key, hint=error.hint)
+        return None
+
+
+def _types_hint(find: Callable[[str], type[BackendType]]) -> str | None:
+    try:
+        find("")
+    except UnknownTypeError as error:
+        return error.hint
+    return None
+
+
+def _prepared(draft: Draft, section: str, table: Mapping[str, Any], model: type[Backend]) -> dict[str, Any]:
+    """The table with text of the environment typed, and relative paths absolute."""
+    values = dict(table)
+    for name, value in table.items():
+        key = (section, name)
+        if name in model.model_fields and draft.is_from_environment(key):
+            values[name] = typed(value, _types_in(model.model_fields[name].annotation))
+        if name not in model.path_fields() or key in draft.unresolved or not isinstance(value, str) or not value:
+            continue
+        if _SCHEME.match(value):
+            hint = f"write it without the scheme; relative paths start from the folder of {draft.file_name}"
+            draft.report(Code.WRONG_VALUE, "should be a path on this machine, not a URI", key, hint=hint)
+        else:
+            values[name] = draft.absolute(value)
+    return values
+
+
+def _types_in(annotation: Any) -> set[type]:
+    if typing.get_origin(annotation) is Annotated:
+        return _types_in(typing.get_args(annotation)[0])
+    inner = typing.get_args(annotation)
+    return {found for part in inner for found in _types_in(part)} if inner else {annotation}
+
+
+def _validated(model: type[BackendType], values: dict[str, Any]) -> tuple[BackendType | None, list[_Fault]]:
+    backend, faults = _attempt(model, values)
+    unknown = [fault.key[0] for fault in faults if fault.kind == "extra_forbidden"]
+    if not unknown or len(unknown) < len(faults):
+        return backend, faults
+    # What contradicts itself shows only once the keys are right: look again, as though they were.
+    corrected = {key: value for key, value in values.items() if key not in unknown}
+    for key in unknown:
+        near = nearest(key.lower(), model.model_fields)
+        if near is not None:
+            corrected.setdefault(near, values[key])
+    return None, faults + _attempt(model, corrected)[1]
+
+
+def _attempt(model: type[BackendType], values: dict[str, Any]) -> tuple[BackendType | None, list[_Fault]]:
+    try:
+        return model.model_validate(values), []
+    except ValidationError as error:
+        faults: dict[tuple[str, ...], _Fault] = {}
+        for found in error.errors(include_url=False, include_input=False):
+            # Below a key of secret_parameters pydantic names the members of a union, one error for each.
+            key = tuple(str(part) for part in found["loc"][:2])
+            context = found.get("ctx", {})
+            text = str(context["error"]) if "error" in context else found["msg"]
+            kind = "parameter" if key in faults and len(key) > 1 else found["type"]
+            faults[key] = _Fault(kind, key, text, context)
+    return None, list(faults.values())
+
+
+def _report(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> None:
+    key = (section, *fault.key)
+    if any(key[:length] in draft.unresolved for length in range(1, len(key) + 1)):
+        return
+    if not fault.key:
+        _report_whole(draft, section, fault)
+        return
+    name = fault.key[0]
+    if fault.kind == "extra_forbidden":
+        draft.report(Code.UNKNOWN_KEY, "unknown key", key, hint=unknown_key_hint(name, model.model_fields))
+    elif fault.kind == "missing":
+        draft.report(Code.MISSING_KEY, "is missing", key, hint=model.model_fields[name].description)
+    elif fault.kind in _EXPECTED or fault.kind == "parameter":
+        draft.report(Code.WRONG_TYPE, _type_message(draft, section, fault), key, hint=_type_hint(draft, section, fault))
+    else:
+        draft.report(Code.WRONG_VALUE, draft.scrubbed(_value_message(fault)), key)
+
+
+def _report_whole(draft: Draft, section: str, fault: _Fault) -> None:
+    """A refusal of the whole table; its place is the first key that it names and that is given."""
+    table = draft.values[section]
+    named = [word for word in re.findall(r"\w+", fault.text) if word in table]
+    if any((section, word) in draft.unresolved for word in named):
+        return
+    code = Code.CREDENTIALS if _ABOUT_CREDENTIALS.search(fault.text) else Code.FIELDS
+    hint = None
+    if fault.text.startswith("half-given"):
+        hint = "give all of them, or none to refer to the existing secret that secret_name names"
+    draft.report(code, draft.scrubbed(fault.text), (section, *named[:1]), hint=hint)
+
+
+def _given(draft: Draft, section: str, fault: _Fault) -> Any:
+    value = draft.values[section].get(fault.key[0])
+    return value.get(fault.key[1]) if len(fault.key) > 1 and isinstance(value, dict) else value
+
+
+def _type_message(draft: Draft, section: str, fault: _Fault) -> str:
+    expected = _EXPECTED.get(fault.kind, "a text, a number, a boolean, or a list or table of texts")
+    return f"should be {expected}, not {type_name(_given(draft, section, fault))}"
+
+
+def _type_hint(draft: Draft, section: str, fault: _Fault) -> str | None:
+    given = _given(draft, section, fault)
+    if draft.is_from_environment((section, *fault.key)):
+        return None
+    if fault.kind in ("int_type", "bool_type", "float_type") and isinstance(given, str):
+        return "write it without quotes"
+    if fault.kind == "string_type" and isinstance(given, (int, float)):
+        return "write it between quotes"
+    return None
+
+
+def _value_message(fault: _Fault) -> str:
+    bounds = {"greater_than_equal": ("ge", "at least"), "less_than_equal": ("le", "at most")}
+    if fault.kind in bounds:
+        name, words = bounds[fault.kind]
+        return f"should be {words} {fault.context[name]}"
+    if fault.kind == "literal_error":
+        return f"should be {fault.context['expected']}"
+    if fault.kind == "string_too_short":
+        return "must not be empty"
+    return fault.text.removeprefix("Input ").removeprefix("Value error, ")

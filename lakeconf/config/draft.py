@@ -1,0 +1,130 @@
+"""A store while it is read: its values with their variables resolved, where each came from, and what is wrong."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lakeconf.backends.base import is_secret_key
+from lakeconf.config.codes import Code
+from lakeconf.config.file import Source
+from lakeconf.config.inheritance import Branch, Path
+from lakeconf.config.variables import Kind, expand
+from lakeconf.errors import Problem
+from lakeconf.secret import FromVariable, Secret, scrub
+
+# What stands for a value that cannot be resolved, so that the rest of its table is checked all the same.
+_PLACEHOLDER = "unresolved"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a value came from.
+
+    Attributes:
+        place: The key under which it stands, in the table of the store itself or in that of a parent.
+        kind: What it is there: a literal, a variable, the default of one, a mixture; or an override by the environment.
+        variable: The variable, where it is one.
+    """
+
+    place: Path
+    kind: Kind | Literal["override"] = "literal"
+    variable: str | None = None
+
+
+class Draft:
+    """A store while it is read.
+
+    Args:
+        source: The file, for the places of problems.
+        name: The store's name.
+        tree: What it says, `extends` followed.
+        environment: The variables, by name.
+    """
+
+    def __init__(self, source: Source, name: str, tree: Branch, environment: Mapping[str, str]) -> None:
+        self.name = name
+        self.problems: list[Problem] = []
+        self.origins: dict[Path, Origin] = {}
+        self.unresolved: set[Path] = set()
+        self.file_name = source.path.name if source.path is not None else "the configuration"
+        self._source = source
+        self._environment = environment
+        self.values: dict[str, Any] = self._table(tree, ())
+
+    def report(self, code: Code, message: str, key: Path = (), *, hint: str | None = None) -> None:
+        """Notes a problem.
+
+        Args:
+            code: Its kind.
+            message: What is wrong.
+            key: The key inside the store's table; it may be missing there.
+            hint: What would be right.
+        """
+        around = next(key[:length] for length in range(len(key), -1, -1) if key[:length] in self.origins)
+        origin = self.origins[around]
+        place = (*origin.place, *key[len(around) :])
+        is_override = origin.kind == "override"
+        if origin.variable is not None and code is not Code.UNSET_VARIABLE:
+            message += f" ({'given by' if is_override else 'from'} the variable {origin.variable})"
+        at = () if is_override else place
+        self.problems.append(self._source.problem(code, message, hint=hint, key=place, at=at, store=self.name))
+
+    def scrubbed(self, text: str) -> str:
+        """A text that somebody else made, without the store's secrets."""
+        return scrub(text, _secrets(self.values))
+
+    def absolute(self, path: str) -> str:
+        """The path, relative ones starting from the folder of the file."""
+        # resolve() would follow symbolic links, and the path is part of what the lake remembers.
+        return os.path.abspath(os.path.join(self._source.folder, os.path.expanduser(path)))
+
+    def is_from_environment(self, key: Path) -> bool:
+        """True where a value is text only because the environment knows nothing else."""
+        return key in self.origins and self.origins[key].kind != "literal"
+
+    def _table(self, branch: Branch, key: Path) -> dict[str, Any]:
+        self.origins[key] = Origin(branch.place)
+        values: dict[str, Any] = {}
+        for name, entry in branch.entries.items():
+            below = (*key, name)
+            if isinstance(entry, Branch):
+                values[name] = self._table(entry, below)
+            else:
+                self.origins[below] = Origin(entry.place)
+                values[name] = self._value(entry.value, below)
+        return values
+
+    def _value(self, value: Any, key: Path) -> Any:
+        if isinstance(value, FromVariable):
+            self.origins[key] = Origin(self.origins[key].place, "override", value.variable)
+            return value
+        if isinstance(value, str):
+            return self._text(value, key)
+        if isinstance(value, os.PathLike):
+            return os.fspath(value)
+        if isinstance(value, list):
+            return [self._value(item, key) for item in value]
+        return value
+
+    def _text(self, text: str, key: Path) -> str:
+        expansion = expand(text, self._environment)
+        if expansion.kind != "literal":
+            self.origins[key] = Origin(self.origins[key].place, expansion.kind, expansion.variables[0])
+        for fault in expansion.faults:
+            self.report(fault.code, fault.message, key, hint=fault.hint)
+            self.unresolved.add(key)
+        return _PLACEHOLDER if expansion.faults else expansion.text
+
+
+def _secrets(value: Any, *, is_secret: bool = False) -> list[Secret]:
+    if isinstance(value, Mapping):
+        below = (_secrets(item, is_secret=is_secret or is_secret_key(key)) for key, item in value.items())
+        return [secret for found in below for secret in found]
+    if isinstance(value, list):
+        return [secret for item in value for secret in _secrets(item, is_secret=is_secret)]
+    if isinstance(value, str):
+        return [Secret(value)] if is_secret and value else []
+    return [value] if isinstance(value, Secret) else []

@@ -1,0 +1,214 @@
+"""Finds the configuration file, reads it, and knows where in it a key stands."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from lakeconf.config.codes import Code
+from lakeconf.config.positions import Key, key_positions
+from lakeconf.errors import ConfigError, Problem
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE_NAME = "lakeconf.toml"
+PYPROJECT = "pyproject.toml"
+LOCATION_VARIABLE = "LAKECONF_CONFIG"
+
+Table: TypeAlias = Mapping[str, Any]
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
+_SYNTAX_HINTS = (
+    ("Unescaped '\\'", "a backslash is written twice, or the text stands between single quotes"),
+    ("Invalid value", 'a text stands between quotes: key = "text"'),
+    ("Expected '=' after a key", 'a key and its value are written key = "value"; a key with spaces stands in quotes'),
+    ("Cannot overwrite a value", "the key is given twice: keep one of them"),
+    ("Cannot declare", "the table is given twice: keep one of them"),
+    ("Duplicate inline table key", "the key is given twice: keep one of them"),
+    ("Cannot mutate immutable", "a table written as { … } is complete: add the key between its braces"),
+    ("Cannot redefine", "the table is given twice: keep one of them"),
+    ("Unterminated string", "the closing quote is missing"),
+    ("Illegal character", "a text of one line ends with its quote on the same line"),
+    ("Unclosed array", "the closing ] is missing"),
+    ("Unclosed inline table", "the closing } is missing"),
+    ("Expected ']", "a table's name stands between brackets: [stores.dev]"),
+    ("Expected newline or end of document", "one key a line; a text with quotes in it stands between single quotes"),
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A configuration as it stands in its file.
+
+    Attributes:
+        data: What it says, nothing resolved.
+        path: The file; None where a dict was given.
+        text: The file's text, in which positions are looked up.
+        prefix: The key of the table that holds it: `tool.lakeconf` in pyproject.toml.
+    """
+
+    data: Table = field(repr=False)
+    path: Path | None = None
+    text: str = field(default="", repr=False)
+    prefix: Key = ()
+
+    @property
+    def folder(self) -> Path:
+        """The folder that relative paths start from; the working folder for a dict."""
+        return self.path.parent if self.path is not None else Path.cwd()
+
+    def position(self, key: Key) -> tuple[int, int] | None:
+        """The line and the column of a key, or of the nearest table around it that is in the file."""
+        full = (*self.prefix, *key)
+        around = (full[:length] for length in range(len(full), 0, -1))
+        return next((self._positions[part] for part in around if part in self._positions), None)
+
+    def problem(self, code: Code, message: str, *, hint: str | None = None, key: Key = (), **place: Any) -> Problem:
+        """A problem with its place.
+
+        Args:
+            code: Its kind.
+            message: What is wrong.
+            hint: What would be right.
+            key: The key to show, and to look for.
+            **place: `store`; and `at`, the key to look for where it is another; None for a key that is not in the file.
+        """
+        line, column = self.position(place.get("at", key) or ()) or (None, None)
+        name = dotted(key) or None
+        return Problem(code.code, message, hint, name, place.get("store"), self.path, line, column)
+
+    @cached_property
+    def _positions(self) -> Mapping[Key, tuple[int, int]]:
+        return key_positions(self.text)
+
+
+def dotted(key: Key) -> str:
+    """The key as TOML writes it, such as `stores."my.lake".alias`; items of arrays as `[0]`."""
+    parts = [
+        f"[{part}]" if isinstance(part, int) else part if _BARE_KEY.fullmatch(part) else f'"{part}"' for part in key
+    ]
+    return ".".join(parts).replace(".[", "[")
+
+
+def find(source: str | os.PathLike[str] | None = None) -> Source:
+    """Finds and reads the configuration.
+
+    Args:
+        source: A file, or a folder that holds one. None: what `LAKECONF_CONFIG` names, else `lakeconf.toml` or
+            `[tool.lakeconf]` in `pyproject.toml`, from the working folder upward to the root of its repository.
+
+    Raises:
+        ConfigError: None was found; the error says where it looked. Or it cannot be read.
+    """
+    if source is not None:
+        return _explicit(Path(source), "")
+    from_environment = os.environ.get(LOCATION_VARIABLE)
+    if from_environment:
+        return _explicit(Path(from_environment), f" ({LOCATION_VARIABLE} names it)")
+    folders = list(_folders_upward(Path.cwd()))
+    for folder in folders:
+        found = _in_folder(folder)
+        if found is not None:
+            return found
+    raise _not_found(", ".join(str(folder) for folder in folders), "")
+
+
+def _explicit(path: Path, why: str) -> Source:
+    path = Path(os.path.abspath(path.expanduser()))
+    if path.is_dir():
+        found = _in_folder(path)
+        if found is None:
+            raise _not_found(str(path), why)
+        return found
+    if not path.exists():
+        raise _failure(Code.NO_CONFIGURATION, f"there is no such file{why}", path, hint="name a file that exists")
+    text = _text(path)
+    data = _parsed(path, text)
+    return _pyproject(path, text, data) if path.name == PYPROJECT else Source(data, path, text)
+
+
+def _in_folder(folder: Path) -> Source | None:
+    path = folder / FILE_NAME
+    if path.is_file():
+        text = _text(path)
+        return Source(_parsed(path, text), path, text)
+    path = folder / PYPROJECT
+    # A pyproject.toml that does not name lakeconf is not parsed: it may be long, or broken, and is not ours.
+    if path.is_file() and "lakeconf" in (text := _text(path)):
+        data = _parsed(path, text)
+        if "lakeconf" in data.get("tool", {}):
+            return _pyproject(path, text, data)
+    return None
+
+
+def _pyproject(path: Path, text: str, data: Table) -> Source:
+    own = data.get("tool", {}).get("lakeconf")
+    if not isinstance(own, Mapping):
+        raise _failure(
+            Code.NO_TABLE,
+            "no table [tool.lakeconf]",
+            path,
+            hint="write [tool.lakeconf.stores.dev.metadata_backend] …, or keep the stores in lakeconf.toml",
+        )
+    return Source(own, path, text, ("tool", "lakeconf"))
+
+
+def _folders_upward(start: Path) -> Iterator[Path]:
+    folders = [start, *start.parents]
+    root = next((number for number, folder in enumerate(folders) if (folder / ".git").exists()), 0)
+    return iter(folders[: root + 1])
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        problem = Problem(
+            Code.UNREADABLE.code, "the file is not UTF-8", "save it as UTF-8", file=path, line=line, column=1
+        )
+        raise ConfigError([problem]) from None
+    except OSError as error:
+        raise _failure(Code.UNREADABLE, f"the file cannot be read: {error.strerror}", path) from error
+
+
+def _parsed(path: Path, text: str) -> Table:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message = str(error)
+    line, column = _syntax_place(message, text)
+    message = _PLACE.sub("", message)
+    hint = next((hint for beginning, hint in _SYNTAX_HINTS if message.startswith(beginning)), None)
+    raise ConfigError([Problem(Code.NOT_TOML.code, message, hint, file=path, line=line, column=column)])
+
+
+def _syntax_place(message: str, text: str) -> tuple[int, int]:
+    match = _PLACE.search(message)
+    if match is not None and match.group(1):
+        return int(match.group(1)), int(match.group(2))
+    last = text.rstrip().split("\n")
+    return len(last), len(last[-1]) + 1
+
+
+def _failure(code: Code, message: str, path: Path, *, hint: str | None = None) -> ConfigError:
+    return ConfigError([Problem(code.code, message, hint, file=path)])
+
+
+def _not_found(looked_in: str, why: str) -> ConfigError:
+    problem = Problem(
+        Code.NO_CONFIGURATION.code,
+        f"neither {FILE_NAME} nor [tool.lakeconf] in {PYPROJECT} was found in {looked_in}{why}",
+        f"make one there, name one with {LOCATION_VARIABLE} or --config, or start in the folder that has it",
+    )
+    return ConfigError([problem])

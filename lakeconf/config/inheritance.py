@@ -1,0 +1,124 @@
+"""What a store says once `extends` is followed: the tables of its parents, with its own keys in place of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from lakeconf.config.codes import Code
+from lakeconf.config.file import Source, Table
+from lakeconf.errors import ConfigError, nearest
+
+BACKENDS = ("metadata_backend", "storage_backend")
+
+Path: TypeAlias = "tuple[str, ...]"
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A value that is no table, as it stands in the file.
+
+    Attributes:
+        value: The value.
+        place: The key under which it stands: in the table of the store itself, or in that of a parent.
+    """
+
+    value: Any = field(repr=False)
+    place: Path
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A table, merged from those of the parents.
+
+    Attributes:
+        entries: Its keys.
+        place: The key under which it stands in the youngest table that has it.
+    """
+
+    entries: Mapping[str, Leaf | Branch]
+    place: Path
+
+
+def inherited(source: Source, stores: Table, name: str) -> Branch:
+    """The table of a store, merged with those that it extends.
+
+    Deep: a key of the child replaces that key alone. Only where the child's backend is of another `type`, nothing
+    of the parent's backend is taken over, since its keys mean something else.
+
+    Args:
+        source: The file, for the places of problems.
+        stores: The tables of all stores.
+        name: The store's name.
+
+    Raises:
+        ConfigError: A parent does not exist, the parents form a circle, or one of them is no table.
+    """
+    chain: list[str] = []
+    following: str | None = name
+    while following is not None:
+        chain.append(following)
+        following = _parent(source, stores, chain)
+    tree = _branch(stores[chain[-1]], ("stores", chain[-1]))
+    for child in reversed(chain[:-1]):
+        tree = _merged(tree, _branch(stores[child], ("stores", child)))
+    return tree
+
+
+def _parent(source: Source, stores: Table, chain: list[str]) -> str | None:
+    name = chain[-1]
+    key = ("stores", name, "extends")
+    table = stores[name]
+    if not isinstance(table, Mapping):
+        problem = source.problem(
+            Code.WRONG_TYPE,
+            "should be a table",
+            hint=f"write [stores.{name}.metadata_backend] …",
+            key=key[:2],
+            store=chain[0],
+        )
+        raise ConfigError([problem])
+    parent = table.get("extends")
+    if parent is None:
+        return None
+    message, hint, code = "should be a text, the name of a store", None, Code.WRONG_TYPE
+    if isinstance(parent, str):
+        if parent in chain:
+            circle = " -> ".join([*chain[chain.index(parent) :], parent])
+            message, hint, code = f"extends in a circle: {circle}", "let one of them extend none", Code.CYCLE
+        elif parent in stores:
+            return parent
+        else:
+            near = nearest(parent, stores)
+            message, code = f"there is no store {str(parent)!r} to extend", Code.UNKNOWN_PARENT
+            hint = f'did you mean "{near}"?' if near else f"there are: {', '.join(stores)}"
+    raise ConfigError([source.problem(code, message, hint=hint, key=key, store=chain[0])])
+
+
+def _branch(table: Table, place: Path) -> Branch:
+    entries: dict[str, Leaf | Branch] = {}
+    for key, value in table.items():
+        below = (*place, str(key))
+        entries[str(key)] = _branch(value, below) if isinstance(value, Mapping) else Leaf(value, below)
+    return Branch(entries, place)
+
+
+def _merged(parent: Branch, child: Branch) -> Branch:
+    entries = {key: entry for key, entry in parent.entries.items() if key != "extends"}
+    for key, entry in child.entries.items():
+        entries[key] = _merged_entry(key, entries.get(key), entry)
+    return Branch(entries, child.place)
+
+
+def _merged_entry(key: str, above: Leaf | Branch | None, own: Leaf | Branch) -> Leaf | Branch:
+    if not (isinstance(above, Branch) and isinstance(own, Branch)):
+        return own
+    if key in BACKENDS and _changes_type(above, own):
+        return own
+    return _merged(above, own)
+
+
+def _changes_type(parent: Branch, child: Branch) -> bool:
+    own, above = child.entries.get("type"), parent.entries.get("type")
+    return isinstance(own, Leaf) and isinstance(above, Leaf) and own.value != above.value

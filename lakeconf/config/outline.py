@@ -1,0 +1,60 @@
+"""A store at a glance, as it stands in the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakeconf.config.file import Source, Table
+from lakeconf.config.inheritance import BACKENDS, Branch, Leaf, inherited
+from lakeconf.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A store at a glance: no variable is resolved, and nothing is checked.
+
+    Attributes:
+        name: Its name.
+        is_default: True for the store that is used where none is named.
+        metadata_backend: The type of its metadata backend; None where it cannot be told.
+        storage_backend: The type of its storage backend; None where it has none.
+        extends: The store that it extends.
+    """
+
+    name: str
+    is_default: bool
+    metadata_backend: str | None = None
+    storage_backend: str | None = None
+    extends: str | None = None
+
+
+def outline_of(source: Source, stores: Table, name: str, *, is_default: bool) -> Outline:
+    """The outline of a store.
+
+    Args:
+        source: The file.
+        stores: The tables of all stores.
+        name: The store's name.
+        is_default: True where it is the default store.
+    """
+    try:
+        tree = inherited(source, stores, name)
+    except ConfigError:
+        return Outline(name, is_default)
+    metadata, storage = (_raw(tree.entries.get(section), "type") for section in BACKENDS)
+    return Outline(name, is_default, metadata, storage, _raw(tree, "extends"))
+
+
+def _raw(table: Branch | Leaf | None, key: str) -> str | None:
+    entry = table.entries.get(key) if isinstance(table, Branch) else None
+    return str(entry.value) if isinstance(entry, Leaf) else None
+
+
+def secret_names(source: Source, stores: Table, name: str) -> tuple[str, ...]:
+    """The `secret_name` of each backend of a store, where it has one, with its variables as they stand in the file."""
+    try:
+        tree = inherited(source, stores, name)
+    except ConfigError:
+        return ()
+    found = (_raw(tree.entries.get(section), "secret_name") for section in BACKENDS)
+    return tuple(secret for secret in found if secret is not None)

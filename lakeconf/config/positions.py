@@ -1,0 +1,150 @@
+"""Finds the line and the column of every key in a text that is known to be valid TOML.
+
+tomllib tells a place for syntax errors only, so the text is scanned a second time where another error needs one.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+import sys
+from collections.abc import Mapping
+from typing import TypeAlias
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Key: TypeAlias = "tuple[str | int, ...]"
+
+_SPACE = re.compile(r"[ \t]*")
+_BETWEEN = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_KEY_PART = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[A-Za-z0-9_-]+')
+_TEXT = re.compile(
+    r'"""(?:[^\\]|\\.)*?"{3,5}(?!")' + r"|'''.*?'{3,5}(?!')" + r'|"(?:[^"\\\n]|\\.)*"' + r"|'[^'\n]*'", re.DOTALL
+)
+_BARE_VALUE = re.compile(r"[^,\]}#\r\n]+")
+
+
+def key_positions(text: str) -> Mapping[Key, tuple[int, int]]:
+    """The place of each key.
+
+    Args:
+        text: Valid TOML, its line ends as they are.
+
+    Returns:
+        For the path of each key (items of arrays by their index) its 1-based line and column.
+    """
+    scanner = _Scanner(text)
+    scanner.document()
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    return {key: _place(starts, offset) for key, offset in scanner.offsets.items()}
+
+
+def _place(starts: list[int], offset: int) -> tuple[int, int]:
+    line = bisect.bisect_right(starts, offset)
+    return line, offset - starts[line - 1] + 1
+
+
+class _Scanner:
+    """Walks through the text once; `offsets` holds where the last part of each key begins."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.offsets: dict[Key, int] = {}
+        self._implied: set[Key] = set()
+        self._lengths: dict[Key, int] = {}
+
+    def document(self) -> None:
+        table: Key = ()
+        self._skip(_BETWEEN)
+        while self.at < len(self.text):
+            if self._take("["):
+                table = self._header(is_array=self._take("["))
+            else:
+                self._pair(table)
+            self._skip(_BETWEEN)
+
+    def _header(self, *, is_array: bool) -> Key:
+        self._skip(_SPACE)
+        offset, table = self._key(())
+        if is_array:
+            length = self._lengths[table] = self._lengths.get(table, 0) + 1
+            table = (*table, length - 1)
+            self.offsets[table] = offset
+        self.at += 2 if is_array else 1
+        return table
+
+    def _pair(self, table: Key) -> None:
+        _, key = self._key(table)
+        self.at += len("=")
+        self._skip(_SPACE)
+        self._value(key)
+
+    def _key(self, table: Key) -> tuple[int, Key]:
+        """Reads a dotted key and the space behind it; gives the offset of its last part, and its path."""
+        key = table
+        while True:
+            match = self._skip(_KEY_PART)
+            key = (*key, _decoded(match.group()))
+            self._skip(_SPACE)
+            is_last = not self._take(".")
+            self._note(key, match.start(), implied=not is_last)
+            if is_last:
+                return match.start(), key
+            if key in self._lengths:
+                key = (*key, self._lengths[key] - 1)
+            self._skip(_SPACE)
+
+    def _note(self, key: Key, offset: int, *, implied: bool) -> None:
+        if key not in self.offsets or (key in self._implied and not implied):
+            self.offsets[key] = offset
+            (self._implied.add if implied else self._implied.discard)(key)
+
+    def _value(self, key: Key) -> None:
+        if self._take("["):
+            self._array(key)
+        elif self._take("{"):
+            self._inline_table(key)
+        else:
+            self._skip(_TEXT if self.text[self.at] in "\"'" else _BARE_VALUE)
+
+    def _array(self, key: Key) -> None:
+        self._skip(_BETWEEN)
+        index = 0
+        while not self._take("]"):
+            self.offsets[(*key, index)] = self.at
+            self._value((*key, index))
+            self._skip(_BETWEEN)
+            self._take(",")
+            self._skip(_BETWEEN)
+            index += 1
+
+    def _inline_table(self, key: Key) -> None:
+        self._skip(_BETWEEN)
+        while not self._take("}"):
+            self._pair(key)
+            self._skip(_BETWEEN)
+            self._take(",")
+            self._skip(_BETWEEN)
+
+    def _take(self, character: str) -> bool:
+        found = self.text.startswith(character, self.at)
+        self.at += found
+        return found
+
+    def _skip(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        match = pattern.match(self.text, self.at)
+        if match is None:
+            raise ValueError(f"no valid TOML at character {self.at}")
+        self.at = match.end()
+        return match
+
+
+def _decoded(part: str) -> str:
+    if part[0] == "'":
+        return part[1:-1]
+    # tomllib knows the escapes.
+    return next(iter(tomllib.loads(f"{part} = 0"))) if part[0] == '"' else part

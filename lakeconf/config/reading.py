@@ -1,0 +1,163 @@
+"""Reads one store: `extends` followed, variables resolved, backends made, and everything that is wrong taken down."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakeconf.backends.base import MetadataBackend, StorageBackend, is_secret_key
+from lakeconf.backends.registry import metadata_backend, storage_backend
+from lakeconf.config.backend import build_backend, type_name, typed, unknown_key_hint
+from lakeconf.config.codes import Code
+from lakeconf.config.draft import Draft, Origin
+from lakeconf.config.file import Source, Table
+from lakeconf.config.inheritance import BACKENDS, Path, inherited
+from lakeconf.errors import ConfigError, LakeconfError, Problem
+from lakeconf.sql import CreateSecret
+from lakeconf.store import ATTACH_OPTIONS, Store, attach_option_problem
+
+STORE_KEYS = (*BACKENDS, "alias", "attach_options", "extends")
+ALIAS = re.compile(r"[a-z_][a-z0-9_]*")
+# Databases and schemas that every connection to DuckDB has.
+RESERVED_ALIASES = ("information_schema", "main", "memory", "pg_catalog", "system", "temp")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What came of reading a store.
+
+    Attributes:
+        store: The store; None where something is wrong.
+        problems: What is wrong, in the order of the file.
+        values: Its keys with variables resolved, secrets in clear.
+        origins: Where each of them came from.
+    """
+
+    store: Store | None
+    problems: tuple[Problem, ...]
+    values: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    origins: Mapping[Path, Origin] = field(default_factory=dict, repr=False)
+
+    @property
+    def secrets(self) -> tuple[CreateSecret, ...]:
+        """The secrets that the store creates."""
+        statements = self.store.statements if self.store is not None else ()
+        return tuple(statement for statement in statements if isinstance(statement, CreateSecret))
+
+
+def read_store(source: Source, stores: Table, name: str, environment: Mapping[str, str]) -> Reading:
+    """Reads a store.
+
+    Args:
+        source: The file, for the places of problems.
+        stores: The tables of all stores.
+        name: The store's name; there is one.
+        environment: The variables, by name.
+    """
+    try:
+        tree = inherited(source, stores, name)
+    except ConfigError as error:
+        return Reading(None, error.problems)
+    draft = Draft(source, name, tree, environment)
+    for key in draft.values:
+        if key not in STORE_KEYS:
+            draft.report(Code.UNKNOWN_KEY, "unknown key", (key,), hint=unknown_key_hint(key, STORE_KEYS))
+    alias = _alias(draft)
+    options = _attach_options(draft)
+    metadata = build_backend(draft, "metadata_backend", metadata_backend)
+    storage = build_backend(draft, "storage_backend", storage_backend)
+    if "metadata_backend" not in draft.values:
+        hint = f'say where the catalog is: [stores.{name}.metadata_backend] type = "sqlite" …'
+        draft.report(Code.MISSING_KEY, "is missing", ("metadata_backend",), hint=hint)
+    store = None
+    if metadata is not None and (storage is not None or "storage_backend" not in draft.values):
+        store = _composed(draft, metadata, storage, alias, options)
+    problems = tuple(in_order(draft.problems))
+    return Reading(None if problems else store, problems, draft.values, draft.origins)
+
+
+def in_order(problems: list[Problem]) -> list[Problem]:
+    """The problems in the order of the file, each once; those without a place come first."""
+    once: dict[tuple[object, ...], Problem] = {}
+    for found in problems:
+        once.setdefault((found.code, found.line, found.column, found.key, found.message), found)
+    return sorted(once.values(), key=lambda problem: (problem.line or 0, problem.column or 0))
+
+
+def _alias(draft: Draft) -> str | None:
+    alias = draft.values.get("alias")
+    key = ("alias",)
+    if alias is None or key in draft.unresolved:
+        return None
+    if not isinstance(alias, str):
+        draft.report(Code.WRONG_TYPE, f"should be a text, not {type_name(alias)}", key)
+        return None
+    if not ALIAS.fullmatch(alias):
+        draft.report(Code.ALIAS, f"{alias!r} is not allowed", key, hint=f'write it as "{allowed_name(alias)}"')
+    elif alias in RESERVED_ALIASES:
+        draft.report(
+            Code.ALIAS, f"every connection to DuckDB has a {alias!r} already", key, hint="choose another alias"
+        )
+    return str(alias)
+
+
+def allowed_name(name: str) -> str:
+    """The nearest name that is allowed for a store, and so for an alias."""
+    words = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+    return words if words[:1].isalpha() else f"s{words}" if words else "store"
+
+
+def _attach_options(draft: Draft) -> dict[str, Any]:
+    options = draft.values.get("attach_options", {})
+    if not isinstance(options, dict):
+        message = f"should be a table, not {type_name(options)}"
+        draft.report(Code.WRONG_TYPE, message, ("attach_options",), hint="write { read_only = true }")
+        return {}
+    checked: dict[str, Any] = {}
+    for name, given in options.items():
+        key = ("attach_options", name)
+        if key in draft.unresolved:
+            continue
+        value = typed(given, {ATTACH_OPTIONS.get(name, str)}) if draft.is_from_environment(key) else given
+        if name not in ATTACH_OPTIONS and not name.startswith("meta_"):
+            hint = unknown_key_hint(name, ATTACH_OPTIONS)
+            draft.report(Code.ATTACH_OPTION, "unknown attach option", key, hint=hint)
+        elif value == "" and is_secret_key(name):
+            draft.report(Code.WRONG_VALUE, "must not be empty", key)
+        elif (problem := attach_option_problem(name, value)) is not None:
+            draft.report(Code.ATTACH_OPTION, problem, key)
+        else:
+            checked[name] = value
+    return checked
+
+
+def _composed(
+    draft: Draft,
+    metadata: MetadataBackend,
+    storage: StorageBackend | None,
+    alias: str | None,
+    options: dict[str, Any],
+) -> Store | None:
+    refusal = metadata.refusal(storage)
+    if refusal is not None:
+        key = "metadata_backend" if storage is None else "storage_backend"
+        draft.report(Code.PAIR, f"{metadata.type} {refusal}", (key,))
+        return None
+    if alias is None and metadata.default_alias(draft.name) in RESERVED_ALIASES:
+        hint = f'give the store an alias: [stores.{draft.name}] alias = "lake"'
+        draft.report(Code.ALIAS, f"every connection to DuckDB has a {draft.name!r} already", hint=hint)
+    try:
+        store = Store(draft.name, metadata, storage, alias=alias, attach_options=options)
+        names = [statement.name.lower() for statement in store.statements if isinstance(statement, CreateSecret)]
+    except LakeconfError as error:
+        message = error.message.removeprefix(f"stores.{draft.name}: ")
+        named = [key for key in ("alias", "attach_options") if key in draft.values and key.split("_")[0] in message]
+        draft.report(Code.FIELDS, message, tuple(named[:1]), hint=error.hint)
+        return None
+    if len(set(names)) < len(names):
+        hint = "give each backend a secret_name of its own"
+        message = "both backends of the store have this secret_name"
+        draft.report(Code.SHARED_SECRET, message, ("storage_backend", "secret_name"), hint=hint)
+    return store

@@ -1,0 +1,174 @@
+"""The JSON Schema of lakeconf.toml, made from the models, so that editors complete and check it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lakeconf.backends.base import Backend
+from lakeconf.backends.registry import (
+    METADATA_BACKENDS,
+    STORAGE_BACKENDS,
+    backend_types,
+    metadata_backend,
+    storage_backend,
+)
+from lakeconf.store import ATTACH_OPTIONS
+
+_JSON_TYPES = {bool: "boolean", int: "integer", str: "string"}
+_VARIABLE = {"type": "string", "pattern": r"\$\{", "description": "A variable: ${NAME}, ${NAME:-default}."}
+_STORE_NAME = "^[a-z][a-z0-9]*(_[a-z0-9]+)*$"
+_OPTION_DESCRIPTIONS: Mapping[str, str] = {
+    "automatic_migration": "Migrate the catalog to the version of the DuckLake extension.",
+    "create_if_not_exists": "Make the lake where there is none; true unless given.",
+    "data_inlining_row_limit": "Inserts of at most this many rows are kept in the catalog; 0 unless given.",
+    "encrypted": "Encrypt the Parquet files of a lake that is made now.",
+    "metadata_catalog": "Name under which the catalog's database is attached.",
+    "override_data_path": "Use the storage backend's path even where the lake was made with another one.",
+    "read_only": "Attach for reading only.",
+    "snapshot_time": "Attach the lake as it was at this time, for reading only.",
+    "snapshot_version": "Attach the lake as it was at this snapshot, for reading only.",
+    "write_deletion_vectors": "Write deletes as deletion vectors instead of position delete files.",
+}
+_EXAMPLE = {
+    "default_store": "dev",
+    "stores": {
+        "dev": {
+            "metadata_backend": {"type": "sqlite", "uri": ".lakeconf/catalog.sqlite"},
+            "storage_backend": {"type": "local", "path": ".lakeconf/data"},
+        },
+        "prod": {
+            "alias": "lake",
+            "metadata_backend": {
+                "type": "postgres",
+                "host": "${PGHOST}",
+                "database": "lake",
+                "user": "lake",
+                "password": "${PGPASSWORD}",
+            },
+            "storage_backend": {
+                "type": "s3",
+                "bucket": "acme-lake",
+                "secret_parameters": {"provider": "credential_chain"},
+            },
+        },
+        "staging": {"extends": "prod", "storage_backend": {"prefix": "staging"}},
+    },
+}
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of lakeconf.toml, with the backends of the packages that are installed.
+
+    Source: https://json-schema.org/draft/2020-12
+    """
+    definitions: dict[str, Any] = {"attach_options": _attach_options()}
+    metadata = backend_types(METADATA_BACKENDS, "lakeconf.metadata_backends")
+    storage = backend_types(STORAGE_BACKENDS, "lakeconf.storage_backends")
+    backends = {
+        "metadata_backend": _backends("metadata_backend", metadata, metadata_backend, definitions),
+        "storage_backend": _backends("storage_backend", storage, storage_backend, definitions),
+    }
+    definitions["store"] = _store(backends, definitions)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "lakeconf.toml",
+        "description": "DuckLake stores, each a metadata backend and a storage backend.",
+        "type": "object",
+        "properties": {
+            "default_store": {"type": "string", "description": "The store that is used where none is named."},
+            "stores": {
+                "type": "object",
+                "description": "The stores by name.",
+                "patternProperties": {_STORE_NAME: {"$ref": "#/$defs/store"}},
+                "additionalProperties": False,
+                "minProperties": 1,
+            },
+        },
+        "required": ["stores"],
+        "additionalProperties": False,
+        "examples": [_EXAMPLE],
+        "$defs": definitions,
+    }
+
+
+def _store(backends: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole store; one that extends another may leave away what it takes over."""
+    partial = {section: _partial(section, definitions) for section in backends}
+    whole = {"properties": dict(backends), "required": ["metadata_backend"]}
+    return {
+        "type": "object",
+        "description": "Where a lake is, and how it is attached.",
+        "properties": {
+            "alias": {
+                "type": "string",
+                "anyOf": [{"pattern": "^[a-z_][a-z0-9_]*$"}, {"pattern": r"\$\{"}],
+                "description": "The name under which the lake is attached; the store's name unless given.",
+                "examples": ["lake"],
+            },
+            "attach_options": {"$ref": "#/$defs/attach_options"},
+            "extends": {
+                "type": "string",
+                "description": "The store whose keys this one takes over; a key given here replaces that key alone.",
+                "examples": ["prod"],
+            },
+            "metadata_backend": {"description": "Where the catalog is."},
+            "storage_backend": {"description": "Where the Parquet files are."},
+        },
+        "additionalProperties": False,
+        "if": {"required": ["extends"]},
+        "then": {"properties": partial},
+        "else": whole,
+    }
+
+
+def _backends(
+    section: str, types: tuple[str, ...], find: Callable[[str], type[Backend]], definitions: dict[str, Any]
+) -> dict[str, Any]:
+    for name in types:
+        key = f"{section}.{name}"
+        schema = find(name).model_json_schema(ref_template=f"#/$defs/{key}.{{model}}")
+        definitions.update({f"{key}.{inner}": value for inner, value in schema.pop("$defs", {}).items()})
+        properties = {field: _property(value) for field, value in schema["properties"].items()}
+        properties["type"] = {"const": name, "description": schema.get("description", "")}
+        required = ["type", *(field for field in schema.get("required", []) if field != "type")]
+        definitions[key] = {
+            "type": "object",
+            "title": name,
+            "description": schema.get("description", ""),
+            "properties": properties,
+            "required": required,
+            "additionalProperties": schema.get("additionalProperties", True),
+        }
+    return {"oneOf": [{"$ref": f"#/$defs/{section}.{name}"} for name in types]}
+
+
+def _partial(section: str, definitions: Mapping[str, Any]) -> dict[str, Any]:
+    found = [definition for key, definition in definitions.items() if key.startswith(f"{section}.")]
+    models = [{**definition, "required": []} for definition in found if "properties" in definition]
+    return {"type": "object", "anyOf": models}
+
+
+def _property(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A field as TOML gives it: without null, and with variables where it is no text."""
+    described = {key: value for key, value in schema.items() if key in ("description", "examples")}
+    kept = {key: value for key, value in schema.items() if key not in ("title", "default", *described)}
+    choices = [choice for choice in kept.pop("anyOf", [kept]) if choice != {"type": "null"}]
+    if not any(choice.get("type") == "string" and "enum" not in choice for choice in choices):
+        choices = [*choices, _VARIABLE]
+    return (choices[0] if len(choices) == 1 else {"anyOf": choices}) | described
+
+
+def _attach_options() -> dict[str, Any]:
+    properties = {
+        name: _property({"type": _JSON_TYPES[kind], "description": _OPTION_DESCRIPTIONS[name]})
+        for name, kind in ATTACH_OPTIONS.items()
+    }
+    return {
+        "type": "object",
+        "description": "Options of ATTACH; those that begin with meta_ are passed on to the catalog's database.",
+        "properties": properties,
+        "patternProperties": {"^meta_[a-z0-9_]+$": {"type": ["string", "integer", "boolean"]}},
+        "additionalProperties": False,
+        "examples": [{"read_only": True}],
+    }

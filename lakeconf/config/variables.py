@@ -1,0 +1,95 @@
+"""The variables of the environment that a value names: `${X}`, `${X:-default}`, `${X:?message}`; `$$` is a dollar."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from lakeconf.config.codes import Code
+from lakeconf.secret import FromVariable
+
+Kind: TypeAlias = Literal["literal", "variable", "default", "mixed"]
+
+_TOKEN = re.compile(
+    r"\$(?:(?P<dollar>\$)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<operator>:[-?])(?P<word>[^{}]*))?\}|(?P<malformed>\{))",
+    re.ASCII,
+)
+_FORMS = "the forms are ${NAME}, ${NAME:-default} and ${NAME:?message}; write $${ for a dollar and a brace"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a value cannot be resolved."""
+
+    code: Code
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """A value with its variables resolved.
+
+    Attributes:
+        text: The value; a `FromVariable` where it is one variable alone, which a portable script can name. One with
+            `:-default` is not: where the variable is unset there, the script would find nothing.
+        kind: What it came from: a variable alone, the default of one, a literal without any, or a mixture.
+        variables: The names of its variables.
+        faults: Why it cannot be resolved; then `text` is of no use.
+    """
+
+    text: str = field(repr=False)
+    kind: Kind = "literal"
+    variables: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+
+def expand(text: str, environment: Mapping[str, str]) -> Expansion:
+    """Resolves the variables in a text.
+
+    Args:
+        text: The value as it stands in the file.
+        environment: The variables, by name.
+    """
+    parts: list[str] = []
+    faults: list[Fault] = []
+    end = 0
+    matches = list(_TOKEN.finditer(text))
+    for match in matches:
+        resolved = _resolve(match, environment)
+        parts.append(text[end : match.start()])
+        end = match.end()
+        if isinstance(resolved, Fault):
+            faults.append(resolved)
+        else:
+            parts.append(resolved)
+    variables = tuple(match["name"] for match in matches if match["name"])
+    value = "".join([*parts, text[end:]])
+    if not variables:
+        return Expansion(value, faults=tuple(faults))
+    if len(matches) > 1 or matches[0].span() != (0, len(text)):
+        return Expansion(value, "mixed", variables, tuple(faults))
+    if matches[0]["operator"] == ":-":
+        return Expansion(value, "variable" if environment.get(variables[0]) else "default", variables, tuple(faults))
+    return Expansion(FromVariable(value, variables[0]), "variable", variables, tuple(faults))
+
+
+def _resolve(match: re.Match[str], environment: Mapping[str, str]) -> str | Fault:
+    if match["dollar"]:
+        return "$"
+    if match["malformed"]:
+        return Fault(Code.MALFORMED_VARIABLE, f"character {match.start() + 1} begins no variable", _FORMS)
+    name, operator, word = match["name"], match["operator"], match["word"]
+    value = environment.get(name)
+    # As in a shell, `:` treats an empty variable like one that is not set.
+    if operator == ":-":
+        return value or word
+    if operator == ":?" and not value:
+        message = f"the variable {name} is not set" if value is None else f"the variable {name} is empty"
+        return Fault(Code.UNSET_VARIABLE, f"{message}: {word}" if word else message, f"export {name}=…")
+    if value is None:
+        hint = f"export {name}=…, or give a default: ${{{name}:-…}}"
+        return Fault(Code.UNSET_VARIABLE, f"the variable {name} is not set", hint)
+    return value

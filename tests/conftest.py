@@ -1,0 +1,90 @@
+"""Fixtures for all tests: a clean environment, a project folder, one Spark session."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+from spark_session import spark_settings
+
+from lakeconf.engines.spark.java import ensure_java
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytest_plugins = ["server_fixtures", "hadoop_aws"]
+
+# Bounded and the same every time for `make test`; many more, and new ones each time, for `make prove`.
+_SLOW_IS_FINE = [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture]
+hypothesis.settings.register_profile(
+    "test", max_examples=50, deadline=None, derandomize=True, suppress_health_check=_SLOW_IS_FINE
+)
+hypothesis.settings.register_profile("prove", max_examples=2000, deadline=None, suppress_health_check=_SLOW_IS_FINE)
+hypothesis.settings.load_profile("prove" if os.environ.get("LAKECONF_PROVE") else "test")
+
+PROJECT = """\
+default_store = "dev"
+
+[stores.dev.metadata_backend]
+type = "sqlite"
+uri = "catalog.sqlite"
+
+[stores.dev.storage_backend]
+type = "local"
+path = "data"
+"""
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the tests may have a lakeconf of their own: it must not reach in."""
+    for name in list(os.environ):
+        if name.startswith("LAKECONF_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder: empty but for a lakeconf.toml with one store, `dev`, on SQLite and local files."""
+    (tmp_path / "lakeconf.toml").write_text(PROJECT)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def spark_event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder where the session writes down all it does, plans and settings included."""
+    return tmp_path_factory.mktemp("spark-events")
+
+
+@pytest.fixture(scope="session")
+def spark(
+    hadoop_aws_settings: dict[str, str], spark_event_log: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    """The one Spark session of the run: starting one takes longer than most tests."""
+    from pyspark.sql import SparkSession  # tests that need no Spark do not wait for it
+
+    ensure_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").appName("lakeconf tests")
+    settings = (
+        spark_settings()
+        | hadoop_aws_settings
+        | {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": spark_event_log.as_uri(),
+            "spark.sql.warehouse.dir": tmp_path_factory.mktemp("spark-warehouse").as_uri(),
+        }
+    )
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

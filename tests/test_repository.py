@@ -1,0 +1,47 @@
+"""What is in the repository fits every machine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+from source_tree import REPOSITORY
+
+# Written so that this file does not hold what it forbids.
+FORBIDDEN = re.compile(
+    r"""
+      pypi[.]org | pythonhosted[.]org | npmjs[.]com | npmjs[.]org          # hosts of package registries
+    | maven[.]org | maven[.]apache[.]org | crates[.]io | debian[.]org
+    | (?<![a-zA-Z]) / (?:work|root|farm|home/\w+|Users/\w+) /             # a folder of one machine
+    """,
+    re.VERBOSE,
+)
+
+
+def files() -> list[str]:
+    """What is tracked, and what would be: neither ignored nor added yet."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    return [name for name in result.stdout.split("\0") if name and (REPOSITORY / name).is_file()]
+
+
+def test_no_registry_host_and_no_folder_of_one_machine() -> None:
+    found = [
+        f"{name}:{number}: {match.group()}"
+        for name in files()
+        for number, line in enumerate((REPOSITORY / name).read_text(errors="replace").splitlines(), start=1)
+        for match in FORBIDDEN.finditer(line)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("line", ["--index-url https://pypi_org/simple", "path = '_root/.cache'", "see _work/main/x"])
+def test_the_check_sees_what_it_forbids(line: str) -> None:
+    assert FORBIDDEN.search(line.replace("pypi_", "pypi.").replace("_", "/"))
+
+
+def test_the_lock_names_every_version_and_no_place() -> None:
+    lines = (REPOSITORY / "requirements.lock").read_text().splitlines()
+    assert all(re.fullmatch(r"[a-z0-9][a-z0-9.-]*==[^\s@/]+( ; .+)?", line) for line in lines)
+    assert "duckdb==1.5.5" in lines

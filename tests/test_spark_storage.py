@@ -1,0 +1,167 @@
+"""Spark on object storage: the settings that a storage backend gives, through the real hadoop-aws."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeconf.backends.storage.gcs import GCSStorage
+from lakeconf.backends.storage.r2 import R2Storage
+from lakeconf.backends.storage.s3 import S3Storage
+from lakeconf.engines.spark.hadoop import catalog_uri, check_session, configure_session, hadoop_version, spark_uri
+from lakeconf.errors import SparkError
+from lakeconf.secret import Secret
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from servers import S3Server
+
+    from lakeconf.backends.storage.object_storage import ObjectStorage
+
+BACKENDS: dict[str, type[ObjectStorage]] = {"s3": S3Storage, "r2": R2Storage, "gcs": GCSStorage}
+pytestmark = pytest.mark.hadoop_aws
+
+
+def storage(server: S3Server, kind: str = "s3", **fields: Any) -> ObjectStorage:
+    """A backend with a bucket of its own on a server."""
+    given: dict[str, Any] = {
+        "bucket": server.create_bucket(),
+        "endpoint": server.endpoint,
+        "url_style": "path",
+        "use_ssl": server.ca is not None,
+        "key_id": server.keys.key_id,
+        "secret": Secret(server.keys.secret),
+    }
+    return BACKENDS[kind](**{key: value for key, value in (given | fields).items() if value is not None})
+
+
+def write_and_read(spark: SparkSession, backend: ObjectStorage) -> None:
+    folder = spark_uri(backend.location) + "a b+/t"
+    spark.range(100).selectExpr("id", "id % 3 AS part").write.partitionBy("part").parquet(folder)
+    assert spark.read.parquet(folder).where("part = 1").count() == 33
+
+
+@pytest.mark.parametrize("kind", BACKENDS)
+def test_spark_writes_and_reads(spark: SparkSession, s3_server: S3Server, kind: str) -> None:
+    backend = storage(s3_server, kind, prefix="lake")
+    settings = backend.hadoop_settings()
+    configure_session(spark, settings)
+    check_session(spark, backend.location, settings)
+    write_and_read(spark, backend)
+    assert s3_server.objects(backend.bucket_name, "lake/a b+/t/part=1/")
+
+
+def test_spark_signs_as_the_server_demands(spark: SparkSession, s3_iam_server: S3Server) -> None:
+    backend = storage(s3_iam_server)
+    configure_session(spark, backend.hadoop_settings())
+    write_and_read(spark, backend)
+
+
+@pytest.mark.parametrize(("field", "error"), [("key_id", "InvalidAccessKeyId"), ("secret", "SignatureDoesNotMatch")])
+def test_spark_is_refused_with_a_wrong_key(
+    spark: SparkSession, s3_iam_server: S3Server, field: str, error: str
+) -> None:
+    wrong: dict[str, Any] = {"key_id": "wrong"} if field == "key_id" else {"secret": Secret("wrong")}
+    backend = storage(s3_iam_server, **wrong)
+    configure_session(spark, backend.hadoop_settings())
+    with pytest.raises(Exception, match=f"(?s){error}|403") as caught:
+        write_and_read(spark, backend)
+    assert s3_iam_server.keys.secret not in str(caught.value)
+
+
+def test_a_large_file_is_uploaded_and_renamed_in_parts(spark: SparkSession, s3_server: S3Server) -> None:
+    backend = storage(s3_server)
+    prefix = f"fs.s3a.bucket.{backend.bucket_name}.multipart."
+    configure_session(spark, backend.hadoop_settings() | {f"{prefix}size": "5M", f"{prefix}threshold": "5M"})
+    folder = spark_uri(backend.location) + "t"
+    spark.range(400_000).selectExpr("id", "uuid() AS u").coalesce(1).write.parquet(folder)
+    assert spark._jvm
+    path = spark._jvm.org.apache.hadoop.fs.Path
+    files = path(folder).getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    assert files.rename(path(folder), path(folder + "2"))
+    assert spark.read.parquet(folder + "2").count() == 400_000
+
+
+def test_a_session_without_the_settings_is_told_which(spark: SparkSession, s3_server: S3Server) -> None:
+    backend = storage(s3_server)
+    with pytest.raises(SparkError, match=r"missing: .*access\.key.*secret\.key.*endpoint.*store\.configure") as caught:
+        check_session(spark, backend.location, backend.hadoop_settings())
+    assert s3_server.keys.key_id not in str(caught.value)
+
+
+def test_a_different_key_is_named_and_not_shown(spark: SparkSession, s3_server: S3Server) -> None:
+    backend = storage(s3_server)
+    configure_session(spark, backend.hadoop_settings())
+    other = backend.model_copy(update={"secret": Secret("another-secret")})
+    with pytest.raises(SparkError, match=rf"different: fs\.s3a\.bucket\.{backend.bucket}\.secret\.key") as caught:
+        check_session(spark, other.location, other.hadoop_settings())
+    assert "another-secret" not in str(caught.value)
+    assert s3_server.keys.secret not in str(caught.value)
+
+
+def test_global_settings_count_too(spark: SparkSession, s3_server: S3Server) -> None:
+    backend = storage(s3_server)
+    settings = backend.hadoop_settings()
+    ours = {key: value for key, value in settings.items() if not key.endswith(("connection.ssl.enabled",))}
+    configure_session(spark, ours)
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
+    configuration.set("fs.s3a.connection.ssl.enabled", "false")
+    try:
+        check_session(spark, backend.location, settings)
+    finally:
+        configuration.unset("fs.s3a.connection.ssl.enabled")
+
+
+@pytest.mark.parametrize("other_endpoint", ["127.0.0.1:1", None])
+def test_one_bucket_at_two_endpoints_is_refused(
+    spark: SparkSession, s3_server: S3Server, other_endpoint: str | None
+) -> None:
+    backend = storage(s3_server)
+    configure_session(spark, backend.hadoop_settings())
+    check_session(spark, backend.location, backend.hadoop_settings())
+    other = backend.model_copy(update={"endpoint": other_endpoint})
+    with pytest.raises(SparkError, match=f"{other_endpoint or 'AWS'}.*a Spark session each"):
+        check_session(spark, other.location, other.hadoop_settings())
+
+
+def test_the_first_settings_win_and_that_is_said(spark: SparkSession, s3_server: S3Server) -> None:
+    backend = storage(s3_server)
+    configure_session(spark, backend.hadoop_settings())
+    write_and_read(spark, backend)
+    other = backend.model_copy(update={"secret": Secret("another-secret")})
+    configure_session(spark, other.hadoop_settings())
+    with pytest.raises(SparkError, match=r"Hadoop keeps the first; different: .*secret\.key"):
+        check_session(spark, other.location, other.hadoop_settings())
+
+
+def test_local_files_need_no_settings(spark: SparkSession, tmp_path: Path) -> None:
+    check_session(spark, f"{tmp_path}/", {})
+
+
+def test_hadoop_has_the_version_that_the_packages_are_for(spark: SparkSession) -> None:
+    assert hadoop_version(spark) == "3.5.0"
+
+
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        ("s3://b/x/", "s3a://b/x/main/t/a b%2B.parquet"),
+        ("r2://b/", "s3a://b/main/t/f.parquet"),
+        ("gs://b/x/", "s3a://b/x/f.parquet"),
+        ("/data/lake/", "file:/data/lake/f.parquet"),
+        ("/data/lake/", "file:///data/lake/f.parquet"),
+    ],
+)
+def test_paths_go_to_spark_and_back(location: str, path: str) -> None:
+    uri = catalog_uri(path, location)
+    assert uri.startswith(location)
+    assert uri.rpartition("/")[2] == path.rpartition("/")[2]
+    assert spark_uri(uri).replace("file:///", "file:/") == path.replace("file:///", "file:/")
+
+
+def test_a_file_elsewhere_is_not_one_of_the_lake() -> None:
+    with pytest.raises(SparkError, match="not below"):
+        catalog_uri("s3a://other/x/f.parquet", "s3://b/x/")
