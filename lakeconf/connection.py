@@ -113,7 +113,8 @@ class Connection:
 
     def cursor(self) -> Connection:
         """Another connection to the same instance; it does not inherit `USE`."""
-        return Connection(self.native.cursor(), self._secrets)
+        with translated_errors(self._secrets):
+            return Connection(self.native.cursor(), self._secrets)
 
     def close(self) -> None:
         """Closes the connection."""

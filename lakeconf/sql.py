@@ -176,15 +176,17 @@ class Attach:
         path: What stands after ATTACH, such as `ducklake:lakeconf_prod`; never holds a credential.
         alias: The name of the database in the connection; None where the server gives it.
         options: Options of ATTACH.
+        key: The dotted key of the configuration that `options` come from, for errors.
     """
 
     path: str
     alias: str | None
     options: Mapping[str, Value] = field(default_factory=dict)
+    key: str = ""
 
     def render(self, rendering: Rendering) -> str:
         alias = f" AS {identifier(self.alias)}" if self.alias is not None else ""
-        options = _render_options([], self.options, self.alias or self.path, rendering)
+        options = _render_options([], self.options, self.key or self.path, rendering)
         return f"ATTACH {literal(self.path)}{alias}{' ' + options if options else ''};"
 
 

@@ -189,25 +189,33 @@ class Store:
 
         return Lake.open(self, engine)
 
-    def spark_conf(self) -> dict[str, str]:
+    def spark_conf(self, *, packages: bool = True) -> dict[str, str]:
         """The settings with which a Spark session reaches the store's files.
+
+        Args:
+            packages: With `spark.jars.packages`, as it fits the installed Spark; False where the cluster has what is
+                needed, or where you name your own packages.
 
         Returns:
             Spark's names of the settings and their values, in clear; its `repr` shows `***` for what is secret.
         """
-        settings = self.storage_backend.hadoop_settings() if self.storage_backend is not None else {}
-        return Settings({f"spark.hadoop.{key}": value for key, value in settings.items()})
+        if self.storage_backend is None:
+            return {}
+        needed = self.storage_backend.spark_packages() if packages else {}
+        hadoop = {f"spark.hadoop.{key}": value for key, value in self.storage_backend.hadoop_settings().items()}
+        return Settings({**needed, **hadoop})
 
-    def configure(self, builder: Builder) -> Builder:
+    def configure(self, builder: Builder, *, packages: bool = True) -> Builder:
         """Gives a session's builder the settings of `spark_conf`.
 
         Args:
             builder: `SparkSession.builder`.
+            packages: As for `spark_conf`.
 
         Returns:
             The same builder.
         """
-        for key, value in self.spark_conf().items():
+        for key, value in self.spark_conf(packages=packages).items():
             builder = builder.config(key, value)
         return builder
 

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -62,7 +62,7 @@ def hadoop_aws_settings(pytestconfig: pytest.Config) -> dict[str, str]:
 def find_jars(config: pytest.Config) -> list[str]:
     """The paths of hadoop-aws and of what it needs; empty where there is no way to them."""
     packages = package_settings()
-    cache: pytest.Cache = config.cache  # type: ignore[assignment]  # None only while pytest starts
+    cache: Any = config.cache
     wanted = packages.get("spark.jars.packages", "")
     known: dict[str, list[str]] = cache.get("lakeconf/hadoop_aws", {})
     if known.get(wanted) and all(Path(jar).is_file() for jar in known[wanted]):
@@ -94,7 +94,7 @@ def _pom(packages: Iterable[str], excludes: Iterable[str]) -> str:
         f"<dependency>{_coordinates(each)}<exclusions>{excluded}</exclusions></dependency>" for each in packages
     )
     return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<project><modelVersion>4.0.0</modelVersion>"
         "<groupId>lakeconf</groupId><artifactId>tests</artifactId><version>1</version>"
         f"<dependencies>{dependencies}</dependencies></project>"
     )

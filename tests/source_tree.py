@@ -62,7 +62,8 @@ def imports_of(name: str, source: str, modules: set[str]) -> list[Import]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{name}:{node.lineno} imports relatively"
             full = [f"{node.module}.{alias.name}" for alias in node.names]
-            targets = [target if target in modules else str(node.module) for target in full]
+            known = modules | {"lakeconf.__version__"}
+            targets = [target if target in known else str(node.module) for target in full]
         else:
             continue
         found += [Import(name, target, node.lineno, id(node) in late, id(node) in typing) for target in targets]

@@ -10,7 +10,7 @@ from source_tree import Import, all_imports, imports_of
 BASE = {"errors", "secret", "sql"}
 CATALOG = BASE | {"connection", "catalog"}
 STORE = BASE | {"connection", "backends", "store"}
-LAKE = CATALOG | STORE | {"config", "engines", "transaction", "table", "lake"}
+LAKE = CATALOG | STORE | {"config", "engines", "locks", "transaction", "table", "lake"}
 # Each part of lakeconf, and the parts that it may import. What is not a key here is not a part.
 LAYERS: dict[str, set[str]] = {
     "__main__": {"cli"},
@@ -21,9 +21,10 @@ LAYERS: dict[str, set[str]] = {
     "backends": BASE,
     "store": STORE,
     "config": STORE,
+    "locks": STORE,
     "catalog": CATALOG,
     "engines": CATALOG,
-    "transaction": CATALOG | {"engines"},
+    "transaction": CATALOG | {"engines", "locks"},
     "table": CATALOG | {"engines", "transaction"},
     "lake": LAKE,
     "pipelines": LAKE,
@@ -35,7 +36,7 @@ LATE = {("lakeconf.store", "lakeconf.lake")}
 
 
 def own(found: Import) -> bool:
-    return found.imported.split(".")[0] == "lakeconf"
+    return found.imported.split(".")[0] == "lakeconf" and found.imported != "lakeconf.__version__"
 
 
 def layer(module: str) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +26,35 @@ if TYPE_CHECKING:
     from lakeconf.backends.storage.object_storage import ObjectStorage
 
 BACKENDS: dict[str, type[ObjectStorage]] = {"s3": S3Storage, "r2": R2Storage, "gcs": GCSStorage}
+PROGRAM = """
+import json, os, sys
+from pyspark.sql import SparkSession
+from lakeconf.backends.metadata.sqlite import SQLiteMetadata
+from lakeconf.backends.storage.s3 import S3Storage
+from lakeconf.engines.spark.hadoop import check_session, spark_uri
+from lakeconf.store import Store
+os.environ["PYSPARK_PYTHON"] = sys.executable
+stores = []
+for number, fields in enumerate(json.loads(os.environ["STORAGES"])):
+    stores.append(Store(f"s{number}", SQLiteMetadata(uri="catalog"), S3Storage(**fields)))
+builder = SparkSession.builder.master("local[1]")
+for store in stores:
+    builder = store.configure(builder)
+for key, value in {
+    "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+    "spark.eventLog.enabled": "true", "spark.eventLog.dir": sys.argv[1], "spark.eventLog.compress": "false",
+}.items():
+    builder = builder.config(key, value)
+spark = builder.getOrCreate()
+for store in stores:
+    location = store.storage_backend.location
+    check_session(spark, location, store.storage_backend.hadoop_settings())
+    spark.range(10).write.parquet(spark_uri(location) + "t")
+    frame = spark.read.parquet(spark_uri(location) + "t").where("id = 7")
+    frame.explain("extended")
+    print(frame.collect(), store.spark_conf())
+spark.stop()
+"""
 pytestmark = pytest.mark.hadoop_aws
 
 
@@ -87,7 +120,9 @@ def test_a_large_file_is_uploaded_and_renamed_in_parts(spark: SparkSession, s3_s
 
 def test_a_session_without_the_settings_is_told_which(spark: SparkSession, s3_server: S3Server) -> None:
     backend = storage(s3_server)
-    with pytest.raises(SparkError, match=r"missing: .*access\.key.*secret\.key.*endpoint.*store\.configure") as caught:
+    with pytest.raises(
+        SparkError, match=r"(?s)missing: .*endpoint.*access\.key.*secret\.key.*store\.configure"
+    ) as caught:
         check_session(spark, backend.location, backend.hadoop_settings())
     assert s3_server.keys.key_id not in str(caught.value)
 
@@ -123,7 +158,7 @@ def test_one_bucket_at_two_endpoints_is_refused(
     configure_session(spark, backend.hadoop_settings())
     check_session(spark, backend.location, backend.hadoop_settings())
     other = backend.model_copy(update={"endpoint": other_endpoint})
-    with pytest.raises(SparkError, match=f"{other_endpoint or 'AWS'}.*a Spark session each"):
+    with pytest.raises(SparkError, match=f"(?s){other_endpoint or 'AWS'}.*a Spark session each"):
         check_session(spark, other.location, other.hadoop_settings())
 
 
@@ -135,6 +170,48 @@ def test_the_first_settings_win_and_that_is_said(spark: SparkSession, s3_server:
     configure_session(spark, other.hadoop_settings())
     with pytest.raises(SparkError, match=r"Hadoop keeps the first; different: .*secret\.key"):
         check_session(spark, other.location, other.hadoop_settings())
+
+
+def test_a_session_that_stores_configure(tmp_path: Path, s3_server: S3Server, s3_iam_server: S3Server) -> None:
+    """In a process of its own: Spark fetches the packages, finds each kind of credentials, and shows none of them."""
+    planted = {"key_id": "planted-key-1", "secret": "planted-secret-2", "session_token": "planted-token-3"}
+    good = s3_iam_server.keys
+    place = {"url_style": "path", "use_ssl": False}
+    chain = {"endpoint": s3_iam_server.endpoint, "region": s3_iam_server.region} | place
+    storages: list[dict[str, Any]] = [
+        {"bucket": s3_server.create_bucket(), "endpoint": s3_server.endpoint, **place, **planted},
+        {"bucket": s3_iam_server.create_bucket(), **chain, "secret_parameters": {"chain": "sts;env"}},
+        {"bucket": s3_iam_server.create_bucket(), **chain, "secret_parameters": {"chain": "config", "profile": "lake"}},
+    ]
+    for each in storages[1:]:
+        each["secret_parameters"]["provider"] = "credential_chain"
+    (tmp_path / "credentials").write_text(
+        f"[default]\naws_access_key_id=wrong\naws_secret_access_key=wrong\n"
+        f"[lake]\naws_access_key_id={good.key_id}\naws_secret_access_key={good.secret}\n"
+    )
+    environment = {
+        "AWS_ACCESS_KEY_ID": good.key_id,
+        "AWS_SECRET_ACCESS_KEY": good.secret,
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials"),
+        "STORAGES": json.dumps(storages),
+    }
+    log = tmp_path / "log"
+    log.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, log.as_uri()],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | environment,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("[Row(id=7)]") == len(storages)
+    events = "".join(path.read_text() for path in log.rglob("*") if path.is_file())
+    assert "fs.s3a.bucket" in events
+    for secret in (*planted.values(), good.secret):
+        assert secret not in done.stdout + done.stderr + events
 
 
 def test_local_files_need_no_settings(spark: SparkSession, tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from lakeconf.catalog.snapshot import Snapshot
 
-FOLDER = Path(".lakeconf", "events")
+LAKE = Path(".lakeconf")
+FOLDER = LAKE / "events"
 CSV_SCHEMA = """
     event_id STRING, user_id BIGINT, event_type STRING, event_timestamp TIMESTAMP_NTZ, country STRING,
     revenue DECIMAL(10, 2)
@@ -96,10 +97,11 @@ def step(title: str) -> Iterator[None]:
 
 def read_days(lake: lakeconf.Lake) -> list[tuple[object, ...]]:
     """The days of `analytics.daily_revenue`, in order."""
-    return lake.table("analytics.daily_revenue").scan().sort("event_date").collect().rows()
+    days = lake.table("analytics.daily_revenue").scan().sort("event_date").collect()
+    return list(days.iter_rows())
 
 
-def show(days: list[tuple[object, ...]], snapshots: list[Snapshot]) -> None:
+def show(days: list[tuple[object, ...]], snapshots: Iterable[Snapshot]) -> None:
     """Prints the first days of the result, and what the lake remembers."""
     print_rows(
         f"analytics.daily_revenue, the first 7 of {len(days)} days",
@@ -112,35 +114,35 @@ def show(days: list[tuple[object, ...]], snapshots: list[Snapshot]) -> None:
 
 def print_rows(title: str, columns: list[str], rows: Iterable[tuple[object, ...]]) -> None:
     """Prints a small table."""
-    table = Table(*columns, title=title, title_justify="left", title_style="bold")
+    table = Table(*columns)
     for row in rows:
         table.add_row(*map(str, row))
-    console.print("\n", table)
+    console.print(f"\n[bold]{title}[/]", table, sep="\n")
 
 
-def show_files(store: lakeconf.Store) -> None:
-    """Prints what lies on the disk: the catalog, and the Parquet files of the tables."""
-    folder = Path(store.metadata_backend.uri).parent
-    rows = [
-        (str(path.relative_to(folder.parent)), f"{path.stat().st_size / 1024:,.0f} KB")
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix != ".csv"
-    ]
-    print_rows("Files on disk", ["file", "size"], rows)
+def show_files(folder: Path) -> None:
+    """Prints what lies on the disk: the catalog, and the Parquet files of each table, those of old snapshots too."""
+    data = folder / "data"
+    places: dict[Path, list[int]] = {}
+    for path in [*folder.glob("catalog.sqlite"), *sorted(data.rglob("*.parquet"))]:
+        place = data.joinpath(*path.relative_to(data).parts[:2]) if data in path.parents else path
+        places.setdefault(place, []).append(path.stat().st_size)
+    rows = [(place, len(sizes), f"{sum(sizes) / 1024:,.0f} KB") for place, sizes in places.items()]
+    print_rows("On disk", ["where", "files", "size"], rows)
 
 
 def check(store: lakeconf.Store, by_spark: list[tuple[object, ...]]) -> None:
     """Asks DuckDB, which reads the lake by itself, for the same days."""
     with store.connect() as connection:
         by_duckdb = connection.execute(DAILY_REVENUE_SQL).fetchall()
-        events = connection.execute("SELECT count(*) FROM raw.events").fetchone()
+        ((events,),) = connection.execute("SELECT count(*) FROM raw.events").fetchall()
     if by_spark != by_duckdb:
         different = [day for day in zip(by_spark, by_duckdb, strict=False) if day[0] != day[1]]
         raise lakeconf.LakeconfError(f"Spark and DuckDB do not read the same: {different or (by_spark, by_duckdb)}")
     revenue = sum(day[-1] for day in by_duckdb)
     console.print(
         f"\n[green]✓[/] DuckDB reads the same lake and finds the same: {len(by_duckdb)} days, "
-        f"{events[0]:,} events, {revenue:,} of revenue\n"
+        f"{events:,} events, {revenue:,} of revenue\n"
     )
 
 
@@ -164,7 +166,7 @@ def main(folder: Path) -> None:
         with step("Reading it back with Spark"):
             days = read_days(lake)
         show(days, lake.snapshots())
-    show_files(store)
+    show_files(LAKE)
     check(store, days)
     spark.stop()
 

@@ -24,7 +24,7 @@ from lakeconf.secret import Secret
 from lakeconf.sql import Attach, CreateSecret, Statement, Value
 
 _SECRET_KEY = re.compile(r"secret|password|passphrase|token|credential|headers|sslkey|key$", re.IGNORECASE)
-_NOT_SECRET_KEY = re.compile(r"^(key_id|kms_key_id|secret_name)$", re.IGNORECASE)
+_NOT_SECRET_KEY = re.compile(r"^(key_id|kms_key_id|secret_name|secret_parameters)$", re.IGNORECASE)
 
 
 def _no_nul(text: str) -> str:
@@ -140,7 +140,7 @@ class Backend(BaseModel, ABC):
     reference and the JSON Schema are made. Relative paths have been made absolute before it is built.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, strict=True, defer_build=True)
 
     type: str
 
@@ -211,6 +211,10 @@ class StorageBackend(Backend):
         """The Hadoop settings, without the prefix `spark.hadoop.`, with which Spark reaches the same files."""
         return {}
 
+    def spark_packages(self) -> dict[str, str]:
+        """The settings, `spark.jars.packages` and the like, with which the installed Spark gets what that takes."""
+        return {}
+
 
 class MetadataBackend(Backend):
     """Where the catalog is."""
@@ -258,12 +262,25 @@ class MetadataBackend(Backend):
             *self.secrets(names),
             *(storage.secrets(names) if storage is not None else ()),
             CreateSecret(names.ducklake_secret, "ducklake", options | of_secret),
-            Attach(f"ducklake:{names.ducklake_secret}", names.alias, of_attach),
+            Attach(
+                f"ducklake:{names.ducklake_secret}", names.alias, of_attach, key=f"stores.{names.store}.attach_options"
+            ),
         )
 
     @abstractmethod
     def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:
         """The options of the DuckLake secret that say where the catalog is: `METADATA_PATH` and its like."""
+
+    def lock_sql(self, key: int) -> str | None:  # noqa: ARG002 - for servers
+        """The query that takes a lock of the catalog's server and holds it to the end of the transaction.
+
+        Args:
+            key: The number of the lock.
+
+        Returns:
+            A query, or None where there is no server that has locks.
+        """
+        return None
 
     def file(self) -> Path | None:
         """The catalog's file, where it is one on this machine."""

@@ -86,7 +86,7 @@ def _third_party(type_name: str, built_in: Mapping[str, str], group: str) -> str
         raise UnknownTypeError(f"more than one package registers {type_name!r} in {group}: {', '.join(packages)}")
     if not points:
         types = backend_types(built_in, group)
-        near = nearest(type_name, types)
+        near = nearest(type_name.lower(), types)
         raise UnknownTypeError(
             f"unknown type {type_name!r}",
             hint=(f'did you mean "{near}"? ' if near else "") + f"allowed: {', '.join(types)}",

@@ -14,6 +14,7 @@ from lakeconf.backends.base import Backend
 from lakeconf.backends.registry import UnknownTypeError
 from lakeconf.config.codes import Code
 from lakeconf.config.draft import Draft
+from lakeconf.config.inheritance import STORE_KEYS
 from lakeconf.errors import nearest
 from lakeconf.secret import Secret
 
@@ -30,6 +31,14 @@ _EXPECTED = {
     "dict_type": "a table",
     "list_type": "a list",
 }
+_TYPE_HINTS = {
+    "int_type": "write a whole number, without quotes",
+    "float_type": "write a number, without quotes",
+    "bool_type": "write true or false, without quotes",
+    "dict_type": 'write { key = "value" }',
+    "list_type": 'write ["value"]',
+}
+_PARAMETERS = "allowed: a text that is not empty, a number, true or false, a list or a table of texts"
 _TYPE_NAMES = {str: "a text", bool: "a boolean", int: "an integer", float: "a number", dict: "a table", list: "a list"}
 
 
@@ -105,7 +114,9 @@ def _model(
         if type_of_backend is None:
             draft.report(Code.MISSING_KEY, "is missing", key, hint=_types_hint(find))
         else:
-            draft.report(Code.WRONG_TYPE, f"should be a text, not {type_name(type_of_backend)}", key)
+            draft.report(
+                Code.WRONG_TYPE, f"should be a text, not {type_name(type_of_backend)}", key, hint=_types_hint(find)
+            )
         return None
     try:
         return find(str(type_of_backend))
@@ -149,15 +160,20 @@ def _types_in(annotation: Any) -> set[type]:
 def _validated(model: type[BackendType], values: dict[str, Any]) -> tuple[BackendType | None, list[_Fault]]:
     backend, faults = _attempt(model, values)
     unknown = [fault.key[0] for fault in faults if fault.kind == "extra_forbidden"]
-    if not unknown or len(unknown) < len(faults):
+    if not unknown:
         return backend, faults
+    # A misspelt key is told once, not a second time as the key that is missing.
+    meant = {nearest(key.lower(), model.model_fields) for key in unknown}
+    faults = [fault for fault in faults if fault.kind != "missing" or fault.key[0] not in meant]
     # What contradicts itself shows only once the keys are right: look again, as though they were.
     corrected = {key: value for key, value in values.items() if key not in unknown}
     for key in unknown:
         near = nearest(key.lower(), model.model_fields)
         if near is not None:
             corrected.setdefault(near, values[key])
-    return None, faults + _attempt(model, corrected)[1]
+    if len(unknown) == len(faults):
+        faults += _attempt(model, corrected)[1]
+    return None, faults
 
 
 def _attempt(model: type[BackendType], values: dict[str, Any]) -> tuple[BackendType | None, list[_Fault]]:
@@ -180,29 +196,42 @@ def _report(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> 
     if any(key[:length] in draft.unresolved for length in range(1, len(key) + 1)):
         return
     if not fault.key:
-        _report_whole(draft, section, fault)
+        _report_whole(draft, section, model, fault)
         return
     name = fault.key[0]
     if fault.kind == "extra_forbidden":
-        draft.report(Code.UNKNOWN_KEY, "unknown key", key, hint=unknown_key_hint(name, model.model_fields))
-    elif fault.kind == "missing":
-        draft.report(Code.MISSING_KEY, "is missing", key, hint=model.model_fields[name].description)
-    elif fault.kind in _EXPECTED or fault.kind == "parameter":
+        draft.report(Code.UNKNOWN_KEY, "unknown key", key, hint=_unknown_hint(draft, name, model))
+        return
+    description = model.model_fields[name].description or f"choose another {name}"
+    if fault.kind == "missing":
+        draft.report(Code.MISSING_KEY, "is missing", key, hint=description)
+    elif fault.kind == "parameter":
+        draft.report(Code.WRONG_VALUE, "is nothing that CREATE SECRET takes", key, hint=_PARAMETERS)
+    elif fault.kind in _EXPECTED or fault.text == "should be a text":
         draft.report(Code.WRONG_TYPE, _type_message(draft, section, fault), key, hint=_type_hint(draft, section, fault))
     else:
-        draft.report(Code.WRONG_VALUE, draft.scrubbed(_value_message(fault)), key)
+        draft.report(Code.WRONG_VALUE, draft.scrubbed(_value_message(fault)), key, hint=description)
 
 
-def _report_whole(draft: Draft, section: str, fault: _Fault) -> None:
+def _unknown_hint(draft: Draft, key: str, model: type[Backend]) -> str:
+    if key in STORE_KEYS and nearest(key, model.model_fields) is None:
+        return f"it is a key of the store: write it under [stores.{draft.name}]"
+    return unknown_key_hint(key, model.model_fields)
+
+
+def _report_whole(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> None:
     """A refusal of the whole table; its place is the first key that it names and that is given."""
     table = draft.values[section]
     named = [word for word in re.findall(r"\w+", fault.text) if word in table]
     if any((section, word) in draft.unresolved for word in named):
         return
     code = Code.CREDENTIALS if _ABOUT_CREDENTIALS.search(fault.text) else Code.FIELDS
-    hint = None
     if fault.text.startswith("half-given"):
-        hint = "give all of them, or none to refer to the existing secret that secret_name names"
+        hint: str | None = "give all of them, or none to refer to the existing secret that secret_name names"
+    elif code is Code.CREDENTIALS:
+        hint = "credentials are given whole, or not at all: then secret_name names a secret that exists already"
+    else:
+        hint = model.model_fields[named[0]].description if named else (model.__doc__ or "").partition("\n")[0]
     draft.report(code, draft.scrubbed(fault.text), (section, *named[:1]), hint=hint)
 
 
@@ -212,19 +241,14 @@ def _given(draft: Draft, section: str, fault: _Fault) -> Any:
 
 
 def _type_message(draft: Draft, section: str, fault: _Fault) -> str:
-    expected = _EXPECTED.get(fault.kind, "a text, a number, a boolean, or a list or table of texts")
+    expected = _EXPECTED.get(fault.kind, fault.text.removeprefix("should be "))
     return f"should be {expected}, not {type_name(_given(draft, section, fault))}"
 
 
-def _type_hint(draft: Draft, section: str, fault: _Fault) -> str | None:
-    given = _given(draft, section, fault)
+def _type_hint(draft: Draft, section: str, fault: _Fault) -> str:
     if draft.is_from_environment((section, *fault.key)):
-        return None
-    if fault.kind in ("int_type", "bool_type", "float_type") and isinstance(given, str):
-        return "write it without quotes"
-    if fault.kind == "string_type" and isinstance(given, (int, float)):
-        return "write it between quotes"
-    return None
+        return "give the variable another value"
+    return _TYPE_HINTS.get(fault.kind, "write it between quotes")
 
 
 def _value_message(fault: _Fault) -> str:

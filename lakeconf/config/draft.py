@@ -67,7 +67,7 @@ class Draft:
         origin = self.origins[around]
         place = (*origin.place, *key[len(around) :])
         is_override = origin.kind == "override"
-        if origin.variable is not None and code is not Code.UNSET_VARIABLE:
+        if origin.variable is not None and code not in (Code.UNSET_VARIABLE, Code.MALFORMED_VARIABLE):
             message += f" ({'given by' if is_override else 'from'} the variable {origin.variable})"
         at = () if is_override else place
         self.problems.append(self._source.problem(code, message, hint=hint, key=place, at=at, store=self.name))

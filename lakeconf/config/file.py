@@ -28,21 +28,47 @@ Table: TypeAlias = Mapping[str, Any]
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
-_SYNTAX_HINTS = (
-    ("Unescaped '\\'", "a backslash is written twice, or the text stands between single quotes"),
-    ("Invalid value", 'a text stands between quotes: key = "text"'),
-    ("Expected '=' after a key", 'a key and its value are written key = "value"; a key with spaces stands in quotes'),
-    ("Cannot overwrite a value", "the key is given twice: keep one of them"),
-    ("Cannot declare", "the table is given twice: keep one of them"),
-    ("Duplicate inline table key", "the key is given twice: keep one of them"),
-    ("Cannot mutate immutable", "a table written as { … } is complete: add the key between its braces"),
-    ("Cannot redefine", "the table is given twice: keep one of them"),
-    ("Unterminated string", "the closing quote is missing"),
-    ("Illegal character", "a text of one line ends with its quote on the same line"),
-    ("Unclosed array", "the closing ] is missing"),
-    ("Unclosed inline table", "the closing } is missing"),
-    ("Expected ']", "a table's name stands between brackets: [stores.dev]"),
-    ("Expected newline or end of document", "one key a line; a text with quotes in it stands between single quotes"),
+# What tomllib says begins with the first; its words change with the version of Python, ours do not.
+_SYNTAX: tuple[tuple[str, str, str], ...] = (
+    (
+        "Unescaped '\\'",
+        "a backslash begins no escape here",
+        "a backslash is written twice, or the text stands between single quotes",
+    ),
+    (
+        "Invalid value",
+        "no value of TOML",
+        'a text stands between quotes, key = "text"; true and false are in small letters',
+    ),
+    (
+        "Invalid statement",
+        "neither a table nor a key",
+        'a line is [a.table], key = "value", or a comment that begins with #',
+    ),
+    (
+        "Expected '=' after a key",
+        "no = behind the key",
+        'a key and its value are written key = "value"; a key with spaces stands in quotes',
+    ),
+    ("Cannot overwrite a value", "a key that is there already", "the key is given twice: keep one of them"),
+    ("Duplicate inline table key", "a key that is there already", "the key is given twice: keep one of them"),
+    ("Cannot declare", "a table that is there already", "the table is given twice: keep one of them"),
+    ("Cannot redefine", "a table that is there already", "the table is given twice: keep one of them"),
+    (
+        "Cannot mutate immutable",
+        "a table that is complete",
+        "a table written as { … } takes no further keys: add the key between its braces",
+    ),
+    ("Unterminated string", "a text without an end", "the closing quote is missing"),
+    ("Illegal character", "a text without an end", "a text of one line ends with its quote on the same line"),
+    ("Unclosed array", "a list without an end", "the closing ] is missing"),
+    ("Unclosed inline table", "a table without an end", "the closing } is missing"),
+    ("Expected ']", "a table's name without an end", "a table's name stands between brackets: [stores.dev]"),
+    (
+        "Expected newline or end of document",
+        "something behind the value",
+        "one key a line; a text with quotes in it stands between quotes of the other kind",
+    ),
 )
 
 
@@ -189,8 +215,9 @@ def _parsed(path: Path, text: str) -> Table:
         message = str(error)
     line, column = _syntax_place(message, text)
     message = _PLACE.sub("", message)
-    hint = next((hint for beginning, hint in _SYNTAX_HINTS if message.startswith(beginning)), None)
-    raise ConfigError([Problem(Code.NOT_TOML.code, message, hint, file=path, line=line, column=column)])
+    known = (ours for beginning, *ours in _SYNTAX if message.startswith(beginning))
+    text, hint = next(known, (message, "https://toml.io describes the format"))
+    raise ConfigError([Problem(Code.NOT_TOML.code, f"not TOML: {text}", hint, file=path, line=line, column=column)])
 
 
 def _syntax_place(message: str, text: str) -> tuple[int, int]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from lakeconf.config.codes import Code
 from lakeconf.config.file import Source, Table
 from lakeconf.errors import ConfigError, nearest
 
 BACKENDS = ("metadata_backend", "storage_backend")
+STORE_KEYS = (*BACKENDS, "alias", "attach_options", "extends")
 
 Path: TypeAlias = "tuple[str, ...]"
 
@@ -82,18 +83,26 @@ def _parent(source: Source, stores: Table, chain: list[str]) -> str | None:
     parent = table.get("extends")
     if parent is None:
         return None
-    message, hint, code = "should be a text, the name of a store", None, Code.WRONG_TYPE
+    if isinstance(parent, str) and parent in chain:
+        _circle(source, stores, chain[chain.index(parent) :])
+    if isinstance(parent, str) and parent in stores:
+        return parent
+    message, hint, code = "should be a text", "write the name of one store between quotes", Code.WRONG_TYPE
     if isinstance(parent, str):
-        if parent in chain:
-            circle = " -> ".join([*chain[chain.index(parent) :], parent])
-            message, hint, code = f"extends in a circle: {circle}", "let one of them extend none", Code.CYCLE
-        elif parent in stores:
-            return parent
-        else:
-            near = nearest(parent, stores)
-            message, code = f"there is no store {str(parent)!r} to extend", Code.UNKNOWN_PARENT
-            hint = f'did you mean "{near}"?' if near else f"there are: {', '.join(stores)}"
+        near = nearest(parent, stores)
+        message, code = f"there is no store {str(parent)!r} to extend", Code.UNKNOWN_PARENT
+        hint = f'did you mean "{near}"?' if near else f"there are: {', '.join(stores)}"
     raise ConfigError([source.problem(code, message, hint=hint, key=key, store=chain[0])])
+
+
+def _circle(source: Source, stores: Table, members: list[str]) -> NoReturn:
+    # The same circle is met from each of its stores: told once, at the first of them in the file.
+    first = next(name for name in stores if name in members)
+    start = members.index(first)
+    circle = " -> ".join([*members[start:], *members[:start], first])
+    hint = "let one of them extend none"
+    key = ("stores", first, "extends")
+    raise ConfigError([source.problem(Code.CYCLE, f"extends in a circle: {circle}", hint=hint, key=key, store=first)])
 
 
 def _branch(table: Table, place: Path) -> Branch:

@@ -10,6 +10,7 @@ from pathlib import Path
 from lakeconf.config.backend import type_name, unknown_key_hint
 from lakeconf.config.codes import Code
 from lakeconf.config.file import Source, Table, find
+from lakeconf.config.inheritance import Path as Key
 from lakeconf.config.outline import Outline, outline_of, secret_names
 from lakeconf.config.overrides import overridden
 from lakeconf.config.reading import Reading, allowed_name, in_order, read_store
@@ -62,7 +63,7 @@ def validate(source: Config | str | os.PathLike[str] | Table | None = None, *sto
         return list(error.problems)
     names = [config.known(name) for name in stores] or config.names
     found = [problem for name in names for problem in config.reading(name).problems]
-    return in_order([*config.problems, *found])
+    return in_order([*config.problems, *config.default_store_problems(), *found])
 
 
 def _read(source: str | os.PathLike[str] | Table | None) -> Config:
@@ -108,19 +109,18 @@ class Config:
         given = self._data.get("default_store")
         if given is None:
             return next(iter(self._tables)) if len(self._tables) == 1 else None
-        expansion = expand(given, self._environment) if not isinstance(given, FromVariable) else None
-        if expansion is not None and expansion.faults:
-            key = ("default_store",)
-            raise ConfigError(
-                [
-                    self._source.problem(fault.code, fault.message, hint=fault.hint, key=key)
-                    for fault in expansion.faults
-                ]
-            )
-        name = str(expansion.text if expansion is not None else given)
-        if name not in self._tables:
-            raise ConfigError([self._unknown_store(name, "default_store")])
-        return name
+        key = ("default_store",)
+        if not isinstance(given, str):
+            message = f"should be a text, not {type_name(given)}"
+            hint = "write the name of a store between quotes"
+            raise ConfigError([self._source.problem(Code.WRONG_TYPE, message, hint=hint, key=key)])
+        if isinstance(given, FromVariable):
+            return self._checked_default(given, at=(), why=f" (given by the variable {given.variable})")
+        expansion = expand(given, self._environment)
+        if expansion.faults:
+            problem = self._source.problem
+            raise ConfigError([problem(f.code, f.message, hint=f.hint, key=key) for f in expansion.faults])
+        return self._checked_default(expansion.text, at=key)
 
     def get_store(self, name: str | None = None) -> Store:
         """A store.
@@ -219,25 +219,30 @@ class Config:
             if not STORE_NAME.fullmatch(name):
                 hint = f"write it as {allowed_name(name)}: small letters, digits and single underscores"
                 yield problem(Code.STORE_NAME, "is not allowed as a store's name", hint=hint, key=("stores", name))
-        yield from self._default_store_problems()
-
-    def _default_store_problems(self) -> Iterator[Problem]:
         given = self._data.get("default_store")
-        if given is not None and not isinstance(given, str):
-            message = f"should be a text, not {type_name(given)}"
-            yield self._source.problem(Code.WRONG_TYPE, message, key=("default_store",))
-        elif given is not None and self._tables and (isinstance(given, FromVariable) or "$" not in given):
-            try:
-                self.default_store  # noqa: B018 - raises where it names no store
-            except ConfigError as error:
-                yield from error.problems
+        # A variable in it is looked at when the default store is asked for: it may be unset where none is.
+        if given is not None and not (type(given) is str and "$" in given):
+            yield from self.default_store_problems()
 
-    def _unknown_store(self, name: str, key: str | None = None) -> Problem:
+    def default_store_problems(self) -> tuple[Problem, ...]:
+        """What is wrong with `default_store`."""
+        try:
+            self.default_store  # noqa: B018 - raises where it names no store
+        except ConfigError as error:
+            return error.problems
+        return ()
+
+    def _checked_default(self, name: str, *, at: Key, why: str = "") -> str:
+        if self._tables and name not in self._tables:
+            raise ConfigError([self._unknown_store(str(name), ("default_store",), at=at, why=why)])
+        return str(name)
+
+    def _unknown_store(self, name: str, key: Key = (), *, at: Key | None = None, why: str = "") -> Problem:
         near = nearest(name, self._tables)
         hint = f'did you mean "{near}"? ' if near else ""
         hint += f"there are: {', '.join(self.names)}"
-        place = (key,) if key is not None else ()
-        return self._source.problem(Code.UNKNOWN_STORE, f"there is no store {name!r}", hint=hint, key=place)
+        message = f"there is no store {name!r}{why}"
+        return self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key, at=key if at is None else at)
 
 
 def _differ(one: CreateSecret, other: CreateSecret) -> bool:

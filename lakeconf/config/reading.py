@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,14 +14,19 @@ from lakeconf.config.backend import build_backend, type_name, typed, unknown_key
 from lakeconf.config.codes import Code
 from lakeconf.config.draft import Draft, Origin
 from lakeconf.config.file import Source, Table
-from lakeconf.config.inheritance import BACKENDS, Path, inherited
+from lakeconf.config.inheritance import STORE_KEYS, Path, inherited
 from lakeconf.errors import ConfigError, LakeconfError, Problem
 from lakeconf.sql import CreateSecret
 from lakeconf.store import ATTACH_OPTIONS, Store, attach_option_problem
 
-STORE_KEYS = (*BACKENDS, "alias", "attach_options", "extends")
 ALIAS = re.compile(r"[a-z_][a-z0-9_]*")
 # Databases and schemas that every connection to DuckDB has.
+_OPTION_HINTS = {
+    bool: "write true or false, without quotes",
+    int: "write a whole number, without quotes",
+    str: "write it between quotes",
+    object: "the names of META_ options are in the documentation of the catalog's database",
+}
 RESERVED_ALIASES = ("information_schema", "main", "memory", "pg_catalog", "system", "temp")
 
 
@@ -92,7 +98,7 @@ def _alias(draft: Draft) -> str | None:
     if alias is None or key in draft.unresolved:
         return None
     if not isinstance(alias, str):
-        draft.report(Code.WRONG_TYPE, f"should be a text, not {type_name(alias)}", key)
+        draft.report(Code.WRONG_TYPE, f"should be a text, not {type_name(alias)}", key, hint="write it between quotes")
         return None
     if not ALIAS.fullmatch(alias):
         draft.report(Code.ALIAS, f"{alias!r} is not allowed", key, hint=f'write it as "{allowed_name(alias)}"')
@@ -105,7 +111,8 @@ def _alias(draft: Draft) -> str | None:
 
 def allowed_name(name: str) -> str:
     """The nearest name that is allowed for a store, and so for an alias."""
-    words = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    words = re.sub(r"[^a-z0-9]+", "_", plain.lower()).strip("_")
     return words if words[:1].isalpha() else f"s{words}" if words else "store"
 
 
@@ -125,9 +132,9 @@ def _attach_options(draft: Draft) -> dict[str, Any]:
             hint = unknown_key_hint(name, ATTACH_OPTIONS)
             draft.report(Code.ATTACH_OPTION, "unknown attach option", key, hint=hint)
         elif value == "" and is_secret_key(name):
-            draft.report(Code.WRONG_VALUE, "must not be empty", key)
+            draft.report(Code.WRONG_VALUE, "must not be empty", key, hint="give a value, or leave the option away")
         elif (problem := attach_option_problem(name, value)) is not None:
-            draft.report(Code.ATTACH_OPTION, problem, key)
+            draft.report(Code.ATTACH_OPTION, problem, key, hint=_OPTION_HINTS[ATTACH_OPTIONS.get(name, object)])
         else:
             checked[name] = value
     return checked
@@ -143,7 +150,10 @@ def _composed(
     refusal = metadata.refusal(storage)
     if refusal is not None:
         key = "metadata_backend" if storage is None else "storage_backend"
-        draft.report(Code.PAIR, f"{metadata.type} {refusal}", (key,))
+        hint = "change the type of one of the two"
+        if storage is None:
+            hint = f'write [stores.{draft.name}.storage_backend] and under it type = "…"'
+        draft.report(Code.PAIR, f"{metadata.type} {refusal}", (key,), hint=hint)
         return None
     if alias is None and metadata.default_alias(draft.name) in RESERVED_ALIASES:
         hint = f'give the store an alias: [stores.{draft.name}] alias = "lake"'
@@ -154,7 +164,8 @@ def _composed(
     except LakeconfError as error:
         message = error.message.removeprefix(f"stores.{draft.name}: ")
         named = [key for key in ("alias", "attach_options") if key in draft.values and key.split("_")[0] in message]
-        draft.report(Code.FIELDS, message, tuple(named[:1]), hint=error.hint)
+        hint = error.hint or "leave it away"
+        draft.report(Code.FIELDS, message, tuple(named[:1]), hint=hint)
         return None
     if len(set(names)) < len(names):
         hint = "give each backend a secret_name of its own"

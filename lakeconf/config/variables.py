@@ -65,6 +65,9 @@ def expand(text: str, environment: Mapping[str, str]) -> Expansion:
             faults.append(resolved)
         else:
             parts.append(resolved)
+    # The rest of a text that is malformed says nothing.
+    malformed = [fault for fault in faults if fault.code is Code.MALFORMED_VARIABLE]
+    faults = malformed or faults
     variables = tuple(match["name"] for match in matches if match["name"])
     value = "".join([*parts, text[end:]])
     if not variables:

@@ -38,7 +38,7 @@ class MotherDuckMetadata(MetadataBackend):
     def refusal(self, storage: StorageBackend | None) -> str | None:
         if storage is None:
             if self.compute == "local":
-                return 'with compute = "local" it needs a storage_backend: a managed lake is read by MotherDuck alone'
+                return 'with compute = "local" needs a storage_backend: a managed lake is read by MotherDuck alone'
             return None
         if not storage.location.startswith(("s3://", "r2://", "gs://")):
             return "composes with s3, r2 or gcs storage, or with none: it cannot reach files of this machine"

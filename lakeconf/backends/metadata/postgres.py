@@ -74,3 +74,7 @@ class PostgresMetadata(MetadataBackend):
             "metadata_schema": self.metadata_schema,
             "metadata_parameters": {"TYPE": "postgres", "SECRET": self.secret_name or names.metadata_secret},
         }
+
+    def lock_sql(self, key: int) -> str | None:
+        # Held to the end of a transaction: a lock of the session would outlive it in a pool of connections.
+        return f"SELECT 1 FROM (SELECT pg_advisory_xact_lock({key})) AS held"

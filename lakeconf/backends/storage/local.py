@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from lakeconf.backends.base import StorageBackend, Text
 from lakeconf.errors import StorageError
@@ -16,6 +16,13 @@ class LocalStorage(StorageBackend):
 
     type: Literal["local"] = "local"
     path: Annotated[Text, Field(description="Folder of the Parquet files; relative to the configuration file.")]
+
+    @field_validator("path")
+    @classmethod
+    def _has_no_backslash(cls, path: str) -> str:
+        if "\\" in path:
+            raise ValueError("must not hold a backslash: DuckLake takes it for a slash, and would write elsewhere")
+        return path
 
     @classmethod
     def path_fields(cls) -> tuple[str, ...]:

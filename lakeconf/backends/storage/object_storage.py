@@ -16,7 +16,7 @@ from lakeconf.backends.base import (
     StoreNames,
     Text,
 )
-from lakeconf.backends.storage.s3a import S3ABucket
+from lakeconf.backends.storage.s3a import S3ABucket, package_settings
 from lakeconf.secret import Secret
 from lakeconf.sql import CreateSecret, Value
 
@@ -176,6 +176,9 @@ class ObjectStorage(StorageBackend):
             parameters=self.secret_parameters,
             features=self.s3_features,
         ).settings()
+
+    def spark_packages(self) -> dict[str, str]:
+        return package_settings()
 
     def _uses_path_style(self) -> bool:
         return self.url_style == "path"

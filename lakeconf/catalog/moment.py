@@ -1,0 +1,55 @@
+"""Dates and times as they are written in a `where`."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, time, timedelta, timezone
+
+from lakeconf.errors import PredicateError
+
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?))?(Z|[+-]\d{2}(?::?\d{2})?)?")
+
+
+def parse_date(text: str) -> date:
+    """A date from `YYYY-MM-DD`.
+
+    Raises:
+        PredicateError: It is not one between the years 1 and 9999.
+    """
+    try:
+        if DATE.fullmatch(text):
+            return date.fromisoformat(text)
+    except ValueError:
+        pass
+    raise PredicateError(f"{text!r} is not a date", hint="write YYYY-MM-DD, of the years 0001 to 9999")
+
+
+def parse_timestamp(text: str) -> datetime:
+    """A time from `YYYY-MM-DD[ HH:MM[:SS[.ffffff]]][+HH[:MM]]`: in UTC where it has an offset, else naive.
+
+    Raises:
+        PredicateError: It is not one between the years 1 and 9999.
+    """
+    parts = TIMESTAMP.fullmatch(text.strip())
+    if not parts:
+        raise PredicateError(
+            f"{text!r} is not a time", hint="write YYYY-MM-DD HH:MM:SS, with at most 6 decimals, and an offset or none"
+        )
+    day, clock, offset = parts.groups()
+    try:
+        naive = datetime.combine(parse_date(day), time.fromisoformat(_padded(clock)) if clock else time())
+        if offset is None:
+            return naive
+        sign = -1 if offset[0] == "-" else 1
+        digits = "0" if offset == "Z" else offset[1:].replace(":", "")
+        shift = timedelta(hours=int(digits[:2]), minutes=int(digits[2:] or 0))
+        return naive.replace(tzinfo=timezone(sign * shift)).astimezone(timezone.utc)
+    except (ValueError, OverflowError) as error:
+        raise PredicateError(f"{text!r} is not a time") from error
+
+
+def _padded(clock: str) -> str:
+    # Before Python 3.11, fromisoformat takes three or six decimals only.
+    whole, dot, fraction = clock.partition(".")
+    return f"{whole}{dot}{fraction.ljust(6, '0')}" if dot else whole

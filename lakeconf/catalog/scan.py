@@ -1,0 +1,219 @@
+"""The plan of a scan: which files and rows an engine must read to see a table at one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow
+
+from lakeconf.catalog.data_file import DataFile, NameMapping, load_data_files, load_name_mappings
+from lakeconf.catalog.predicate import Predicate
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
+from lakeconf.catalog.statistics import Survivors, surviving_files
+from lakeconf.catalog.table import Column, TableInfo, find_table
+from lakeconf.catalog.where import Where, parse
+from lakeconf.errors import CatalogError, SchemaError, UnsupportedError, nearest
+from lakeconf.sql import identifier, literal
+
+# DuckDB's names for what every row has, and the names of the same in files and in the results here.
+_VIRTUAL = {"rowid": "_ducklake_internal_row_id", "snapshot_id": "_ducklake_internal_snapshot_id"}
+_ATTEMPTS = 5
+_INLINED_TABLES = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ? ORDER BY schema_version"
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """What to read of a table at one snapshot; plain data, knows no engine.
+
+    Attributes:
+        snapshot_id: The snapshot.
+        table: The table at that snapshot, with all its columns.
+        columns: The columns that are wanted, in the order wanted.
+        files: The data files to read.
+        name_mappings: By `mapping_id`: the mappings that the files need.
+        inlined_tables: Names of the catalog's tables that hold inlined rows visible at the snapshot.
+        files_skipped: Files that statistics or partition values rule out.
+        bytes_skipped: Their size.
+        time_zone: The zone in which DuckDB casts naive timestamps to zoned ones for this lake.
+        inlined_row_count: How many inlined rows are visible at the snapshot.
+        predicate: What rows are wanted; all where None. The files may hold other rows as well.
+    """
+
+    snapshot_id: int
+    table: TableInfo
+    columns: tuple[Column, ...]
+    files: tuple[DataFile, ...]
+    name_mappings: Mapping[int, tuple[NameMapping, ...]]
+    inlined_tables: tuple[str, ...]
+    files_skipped: int = 0
+    bytes_skipped: int = 0
+    time_zone: str = "UTC"
+    inlined_row_count: int = 0
+    predicate: Predicate | None = None
+
+
+def plan_scan(
+    reader: CatalogReader,
+    table_name: str,
+    snapshot_id: int,
+    columns: Sequence[str] | None = None,
+    where: Where | Predicate | None = None,
+) -> ScanPlan:
+    """Plans the scan of a table at a snapshot, in one transaction on the metadata.
+
+    Args:
+        reader: The lake.
+        table_name: `schema.table`, or `table` in the schema `main`.
+        snapshot_id: The snapshot.
+        columns: Names of the columns that are wanted, compared case-insensitively; all where None.
+        where: Only rows for which it is true are wanted; see `lakeconf.catalog.where`.
+
+    Raises:
+        SnapshotNotFoundError: The snapshot was expired, or never was.
+        TableNotFoundError: There is no such table at the snapshot.
+        SchemaError: The table has no column of that name.
+        PredicateError: `where` cannot be understood.
+        UnsupportedError: It is a view or a macro, or has files of an unknown format.
+        CatalogError: The catalog has another version, or two live delete files for one data file.
+    """
+    time_zone = reader.time_zone
+    with reader.transaction() as transaction:
+        table = find_table(transaction, table_name, snapshot_id)
+        wanted = table.columns if columns is None else _select(table, columns)
+        predicate = where if where is None or isinstance(where, Predicate) else parse(where, table.columns)
+        survivors: Survivors | None = None
+        if predicate is not None:
+            survivors = surviving_files(transaction, table, snapshot_id, predicate)
+        ids = None if survivors is None else survivors.data_file_ids
+        files = load_data_files(transaction, table, snapshot_id, ids)
+        mappings = load_name_mappings(transaction, (f.mapping_id for f in files if f.mapping_id is not None))
+        inlined = _inlined_tables(transaction, table, snapshot_id)
+    return ScanPlan(
+        snapshot_id=snapshot_id,
+        table=table,
+        columns=wanted,
+        files=files,
+        name_mappings=mappings,
+        inlined_tables=tuple(inlined),
+        files_skipped=survivors.files_skipped if survivors else 0,
+        bytes_skipped=survivors.bytes_skipped if survivors else 0,
+        time_zone=time_zone,
+        inlined_row_count=sum(inlined.values()),
+        predicate=predicate,
+    )
+
+
+def plan_with_inlined_rows(
+    reader: CatalogReader,
+    table_name: str,
+    snapshot_id: int,
+    columns: Sequence[str] | None = None,
+    where: Where | Predicate | None = None,
+) -> tuple[ScanPlan, pyarrow.Table]:
+    """Plans a scan and reads its inlined rows, and does so again where a flush came in between.
+
+    Takes what `plan_scan` takes and raises what it and `inlined_rows` raise.
+
+    Returns:
+        The plan, and what `inlined_rows` gives for it.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        plan = plan_scan(reader, table_name, snapshot_id, columns, where)
+        try:
+            return plan, inlined_rows(reader, plan)
+        except CatalogError as error:
+            if not error.retryable:
+                raise
+    plan = plan_scan(reader, table_name, snapshot_id, columns, where)
+    return plan, inlined_rows(reader, plan)
+
+
+def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
+    """The rows of the plan's table that are in the catalog and not in a file, whether they match or not.
+
+    They are read after the plan was made, and a flush in between moves them to files that the plan does not have. The
+    rows that are visible at a snapshot never change and are never joined by others, so as long as they are as many as
+    the plan has counted, they are the ones.
+
+    Args:
+        reader: The lake.
+        plan: The plan; the rows are as of its snapshot.
+
+    Returns:
+        The plan's columns, in its order and with its names, in DuckDB's types; behind them, where no column of the
+        table has the name `rowid` or `snapshot_id`, the rows' ids and snapshots as `_ducklake_internal_row_id` and
+        `_ducklake_internal_snapshot_id`.
+
+    Raises:
+        CatalogError: The rows were flushed since; it is retryable: plan again, or use `plan_with_inlined_rows`.
+        UnsupportedError: Columns of the table hide the names by which inlined rows are found.
+    """
+    names = {column.name.lower() for column in plan.table.columns}
+    selected = [identifier(column.name) for column in plan.columns]
+    selected += [f"{name} AS {alias}" for name, alias in _VIRTUAL.items() if name not in names]
+    source = ".".join(identifier(part) for part in (reader.alias, plan.table.schema_name, plan.table.name))
+    condition = _is_inlined(reader, plan, names)
+    with reader.lake_cursor() as cursor:
+        rows = cursor.arrow(
+            f"SELECT {', '.join(selected)} FROM {source} AT (VERSION => {plan.snapshot_id}) WHERE {condition}"  # noqa: S608
+        )
+    if rows.num_rows != plan.inlined_row_count:
+        error = CatalogError(
+            f"the inlined rows of {plan.table.schema_name}.{plan.table.name} were moved to files since the scan was "
+            f"planned: there were {plan.inlined_row_count}, and are {rows.num_rows}",
+            hint="plan the scan again",
+        )
+        error.retryable = True
+        raise error
+    return rows
+
+
+def _is_inlined(reader: CatalogReader, plan: ScanPlan, names: set[str]) -> str:
+    """The condition on DuckDB's table that picks the inlined rows, without a look at any file."""
+    if not plan.inlined_row_count:
+        return "false"
+    if "filename" not in names:
+        return f"filename IN ({', '.join(map(literal, plan.inlined_tables))})"
+    if "rowid" in names:
+        raise UnsupportedError(
+            f"the table {plan.table.schema_name}.{plan.table.name} has inlined rows, and its columns 'filename' and "
+            "'rowid' hide the names by which DuckDB finds them",
+            hint=f"move them to a file: CALL ducklake_flush_inlined_data({literal(reader.alias)})",
+        )
+    with reader.transaction() as transaction:
+        ids = [
+            row_id
+            for table in plan.inlined_tables
+            if transaction.has_table(table)
+            for (row_id,) in transaction.rows(_visible_inlined("row_id", table), [plan.snapshot_id])
+        ]
+    return f"rowid IN ({', '.join(map(str, ids)) or 'NULL'})"
+
+
+def _inlined_tables(transaction: MetadataTransaction, table: TableInfo, snapshot_id: int) -> dict[str, int]:
+    """The tables with inlined rows that are visible at the snapshot, and how many each has."""
+    counts = {
+        name: transaction.rows(_visible_inlined("count(*)", name), [snapshot_id])[0][0]
+        for (name,) in transaction.rows(_INLINED_TABLES, [table.table_id])
+    }
+    return {name: count for name, count in counts.items() if count}
+
+
+def _visible_inlined(selected: str, table: str) -> str:
+    return (
+        f"SELECT {selected} FROM {identifier(table)} "  # noqa: S608
+        "WHERE begin_snapshot <= $1 AND (end_snapshot IS NULL OR end_snapshot > $1)"
+    )
+
+
+def _select(table: TableInfo, names: Sequence[str]) -> tuple[Column, ...]:
+    by_name = {column.name.lower(): column for column in table.columns}
+    for name in names:
+        if name.lower() not in by_name:
+            near = nearest(name.lower(), by_name)
+            raise SchemaError(
+                f"the table {table.schema_name}.{table.name} has no column {name!r}",
+                hint=f"did you mean {by_name[near].name!r}?" if near else f"it has {', '.join(sorted(by_name))}",
+            )
+    return tuple(by_name[name.lower()] for name in names)

@@ -1,0 +1,273 @@
+"""Tables and columns of a lake at one snapshot."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
+from lakeconf.catalog.snapshot import require
+from lakeconf.errors import TableNotFoundError, UnsupportedError, nearest
+from lakeconf.sql import identifier
+
+DEFAULT_SCHEMA = "main"
+
+_PART = r'"(?:[^"]|"")+"|[^".]+'
+_TABLES = """
+    SELECT t.table_id, s.schema_name, t.table_name, s.path, s.path_is_relative, t.path, t.path_is_relative
+    FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
+    WHERE t.begin_snapshot <= $1 AND (t.end_snapshot IS NULL OR t.end_snapshot > $1)
+      AND s.begin_snapshot <= $1 AND (s.end_snapshot IS NULL OR s.end_snapshot > $1)
+"""
+# What else a name may stand for; each with its kind.
+_VIEWS_AND_MACROS = """
+    WITH other AS (
+        SELECT 'view' AS kind, schema_id, view_name AS name, begin_snapshot, end_snapshot FROM ducklake_view
+        UNION ALL
+        SELECT 'macro', schema_id, macro_name, begin_snapshot, end_snapshot FROM ducklake_macro
+    )
+    SELECT o.kind, s.schema_name, o.name
+    FROM other AS o JOIN ducklake_schema AS s ON s.schema_id = o.schema_id
+    WHERE o.begin_snapshot <= $1 AND (o.end_snapshot IS NULL OR o.end_snapshot > $1)
+      AND s.begin_snapshot <= $1 AND (s.end_snapshot IS NULL OR s.end_snapshot > $1)
+      AND lower(s.schema_name) = lower($2) AND lower(o.name) = lower($3)
+"""
+_COLUMNS = """
+    SELECT column_id, parent_column, column_name, column_type, nulls_allowed, initial_default,
+        begin_snapshot, end_snapshot, column_order
+    FROM ducklake_column WHERE table_id = ? ORDER BY column_id, begin_snapshot
+"""
+_PARTITIONING = """
+    SELECT i.partition_id, c.partition_key_index, c.column_id, c.transform
+    FROM ducklake_partition_info AS i LEFT JOIN ducklake_partition_column AS c
+      ON c.partition_id = i.partition_id AND c.table_id = i.table_id
+    WHERE i.table_id = $2 AND i.begin_snapshot <= $1 AND (i.end_snapshot IS NULL OR i.end_snapshot > $1)
+    ORDER BY c.partition_key_index
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column, or a field inside a nested one, as the catalog has it at one snapshot.
+
+    Attributes:
+        field_id: `ducklake_column.column_id`, which is the Parquet field id; never reused within a table.
+        name: Its name at this snapshot. The element of a list is called `element`, a map's parts `key` and `value`.
+        type: DuckLake's name of the type: `int32`, `decimal(10,2)`, `varchar`, `struct`, `list`, `map`, ….
+        nullable: False only for a top-level column that is NOT NULL.
+        initial_default: What files that lack the column hold for it, as text in the catalog; None is NULL.
+        children: Fields of a struct, the element of a list, key and value of a map.
+        name_is_unique: True where no other column beside it ever had this name (compared case-insensitively) and
+            this column never had another, and so for the columns that it is nested in: then, and only then, may a
+            Parquet reader push filters down by name. Of files with a name mapping it says nothing.
+        former_types: The other types that the column had in earlier snapshots, oldest first.
+        later_types: The other types that it has in later snapshots: a file that was compacted after a promotion
+            holds them even where it is read at an earlier snapshot.
+    """
+
+    field_id: int
+    name: str
+    type: str
+    nullable: bool
+    initial_default: str | None
+    children: tuple[Column, ...] = ()
+    name_is_unique: bool = True
+    former_types: tuple[str, ...] = ()
+    later_types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionField:
+    """One key of a table's partitioning.
+
+    Attributes:
+        index: `partition_key_index`, 0-based.
+        field_id: The column that it is computed from.
+        transform: `identity`, `year`, `month`, `day`, `hour` or `bucket(n)`.
+    """
+
+    index: int
+    field_id: int
+    transform: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """A table at one snapshot.
+
+    Attributes:
+        table_id: `ducklake_table.table_id`.
+        schema_name: The schema that it is in.
+        name: Its name.
+        columns: The top-level columns, in order.
+        path: The folder of its files: an absolute path or URI that ends in `/`, as DuckDB composes it.
+        partition_id: The live partitioning, or None.
+        partition_fields: Its keys.
+    """
+
+    table_id: int
+    schema_name: str
+    name: str
+    columns: tuple[Column, ...]
+    path: str
+    partition_id: int | None = None
+    partition_fields: tuple[PartitionField, ...] = ()
+
+
+def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
+    """A table as it was at a snapshot.
+
+    Args:
+        reader: The lake.
+        name: `schema.table`, or `table` in the schema `main`; compared case-insensitively. A part that holds a dot
+            is quoted: `"my.schema".events`.
+        snapshot_id: The snapshot.
+
+    Raises:
+        TableNotFoundError: There is no such table at this snapshot.
+        UnsupportedError: It is a view or a macro, which DuckDB alone can run.
+        SnapshotNotFoundError: There is no such snapshot.
+    """
+    with reader.transaction() as transaction:
+        return find_table(transaction, name, snapshot_id)
+
+
+def tables(reader: CatalogReader, snapshot_id: int) -> tuple[TableInfo, ...]:
+    """All tables at a snapshot, by schema and name.
+
+    Raises:
+        SnapshotNotFoundError: There is no such snapshot.
+    """
+    with reader.transaction() as transaction:
+        require(transaction, snapshot_id)
+        rows = transaction.rows(_TABLES + " ORDER BY schema_name, table_name", [snapshot_id])
+        return tuple(_table(transaction, row, snapshot_id) for row in rows)
+
+
+def find_table(transaction: MetadataTransaction, name: str, snapshot_id: int) -> TableInfo:
+    """What `load_table` gives, within a transaction that is open already."""
+    require(transaction, snapshot_id)
+    schema_name, table_name = split_name(name)
+    where = " AND lower(s.schema_name) = lower($2) AND lower(t.table_name) = lower($3)"
+    rows = transaction.rows(_TABLES + where, [snapshot_id, schema_name, table_name])
+    if not rows:
+        _refuse_missing(transaction, (schema_name, table_name), snapshot_id)
+    return _table(transaction, rows[0], snapshot_id)
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """The schema and the table of a name.
+
+    Raises:
+        TableNotFoundError: It has neither one part nor two.
+    """
+    parts = re.fullmatch(rf"(?:({_PART})\.)?({_PART})", name)
+    if not parts:
+        raise TableNotFoundError(f"{name!r} is not the name of a table", hint="write schema.table, or table")
+    schema, table = (_unquoted(part) if part else DEFAULT_SCHEMA for part in parts.groups())
+    return schema, table
+
+
+def compose_path(parent: str, path: str | None, *, is_relative: bool) -> str:
+    """The path of a schema, table or file, given that of what it is in."""
+    if path is None:
+        return parent
+    return parent + path if is_relative else path
+
+
+def _unquoted(part: str) -> str:
+    return part[1:-1].replace('""', '"') if part[0] == '"' else part
+
+
+def _refuse_missing(transaction: MetadataTransaction, name: tuple[str, str], snapshot_id: int) -> NoReturn:
+    for kind, *found in transaction.rows(_VIEWS_AND_MACROS, [snapshot_id, *name]):
+        qualified = ".".join(identifier(part) for part in (transaction.alias, *found))
+        call = f"{qualified} AT (VERSION => {snapshot_id})" if kind == "view" else f"{qualified}(…)"
+        raise UnsupportedError(
+            f"{'.'.join(found)} is a {kind}, written in DuckDB's SQL, and has no files of its own",
+            hint=f"run it in DuckDB: FROM {call}",
+        )
+    names = [f"{schema}.{table}" for _, schema, table, *_ in transaction.rows(_TABLES, [snapshot_id])]
+    wanted = ".".join(name)
+    near = nearest(wanted, names) or nearest(wanted.lower(), names)
+    raise TableNotFoundError(
+        f"no table {wanted!r} at version {snapshot_id}", hint=f"did you mean {near!r}?" if near else None
+    )
+
+
+def _table(transaction: MetadataTransaction, row: tuple[Any, ...], snapshot_id: int) -> TableInfo:
+    table_id, schema_name, name, schema_path, schema_is_relative, path, is_relative = row
+    folder = compose_path(transaction.data_path, schema_path, is_relative=schema_is_relative)
+    partitioning = transaction.rows(_PARTITIONING, [snapshot_id, table_id])
+    return TableInfo(
+        table_id=table_id,
+        schema_name=schema_name,
+        name=name,
+        columns=_columns(transaction.rows(_COLUMNS, [table_id]), snapshot_id),
+        path=compose_path(folder, path, is_relative=is_relative),
+        partition_id=partitioning[0][0] if partitioning else None,
+        partition_fields=tuple(PartitionField(*key) for _, *key in partitioning if key[0] is not None),
+    )
+
+
+@dataclass(frozen=True)
+class _Version:
+    """A row of `ducklake_column`: how a column was for some snapshots."""
+
+    field_id: int
+    parent: int | None
+    name: str
+    type: str
+    nulls_allowed: bool
+    initial_default: str | None
+    begin: int
+    end: int | None
+    order: int
+
+    def visible_at(self, snapshot_id: int) -> bool:
+        return self.begin <= snapshot_id and (self.end is None or snapshot_id < self.end)
+
+
+def _columns(rows: Sequence[tuple[Any, ...]], snapshot_id: int) -> tuple[Column, ...]:
+    history: dict[int, list[_Version]] = defaultdict(list)
+    # Files may be younger than the snapshot that is read, so what a column is called later counts as well.
+    name_owners: dict[tuple[int | None, str], set[int]] = defaultdict(set)
+    children: dict[int | None, list[_Version]] = defaultdict(list)
+    for version in (_Version(*row) for row in rows):
+        history[version.field_id].append(version)
+        name_owners[version.parent, version.name.lower()].add(version.field_id)
+        if version.visible_at(snapshot_id):
+            children[version.parent].append(version)
+
+    def column(now: _Version, *, parent_is_unique: bool) -> Column:
+        versions = history[now.field_id]
+        unique = (
+            parent_is_unique
+            and len({version.name for version in versions}) == 1
+            and len(name_owners[now.parent, now.name.lower()]) == 1
+        )
+        return Column(
+            field_id=now.field_id,
+            name=now.name,
+            type=now.type,
+            # The catalog says NOT NULL of nested fields that were added or renamed, wrongly.
+            nullable=now.parent is not None or bool(now.nulls_allowed),
+            initial_default=now.initial_default,
+            children=below(now.field_id, parent_is_unique=unique),
+            name_is_unique=unique,
+            former_types=_other_types(now, [version for version in versions if version.begin < now.begin]),
+            later_types=_other_types(now, [version for version in versions if version.begin > now.begin]),
+        )
+
+    def below(parent: int | None, *, parent_is_unique: bool) -> tuple[Column, ...]:
+        ordered = sorted(children[parent], key=lambda version: (version.order, version.field_id))
+        return tuple(column(version, parent_is_unique=parent_is_unique) for version in ordered)
+
+    return below(None, parent_is_unique=True)
+
+
+def _other_types(now: _Version, versions: list[_Version]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(version.type for version in versions if version.type != now.type))

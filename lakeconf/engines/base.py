@@ -1,0 +1,88 @@
+"""What an engine does for a lake: it carries out a scan, and stages the rows of a write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import narwhals as nw
+
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.table import TableInfo
+from lakeconf.catalog.where import Where
+from lakeconf.connection import Connection
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Rows that are written down and not yet committed; nobody sees them.
+
+    Attributes:
+        source: SQL that gives the staged rows, with the table's columns in its types.
+        files: Parquet files that can be registered as they are; empty where `source` must be inserted.
+        discard: SQL statements that remove what the staging left in DuckDB.
+        folder: The folder of this write's own files; None where there are none.
+        row_count: How many rows there are; None where only the commit will tell.
+        keeps_files: False where the rows are inserted from the files, which are then of no more use.
+    """
+
+    source: str
+    files: tuple[str, ...] = ()
+    discard: tuple[str, ...] = ()
+    folder: str | None = None
+    row_count: int | None = None
+    keeps_files: bool = True
+
+
+class Engine(Protocol):
+    """DuckDB or Spark."""
+
+    name: str
+
+    def details(self) -> Mapping[str, str]:
+        """What a commit says of the engine besides its name, such as Spark's application id."""
+        ...
+
+    def scan(
+        self,
+        reader: CatalogReader,
+        table: str,
+        snapshot_id: int,
+        columns: Sequence[str] | None,
+        where: Where | None,
+    ) -> nw.LazyFrame[Any]:
+        """The rows of a table at a snapshot, as a lazy frame of the engine."""
+        ...
+
+    def adopt(self, frame: object) -> Any:
+        """The frame as one that this engine can work with; what another library holds is handed over once.
+
+        Raises:
+            SchemaError: It is no frame that narwhals takes.
+        """
+        ...
+
+    def schema(self, adopted: Any) -> dict[str, str]:
+        """The columns of an adopted frame and their types, in DuckDB's names.
+
+        Raises:
+            SchemaError: A type is one that DuckLake has not.
+        """
+        ...
+
+    def stage(self, adopted: Any, table: TableInfo, types: Mapping[str, str], writer: Connection, token: str) -> Staged:
+        """Writes the rows of a frame down where the commit finds them.
+
+        Args:
+            adopted: An adopted frame whose columns have been checked.
+            table: The table that it is for.
+            types: The table's columns and their types, in DuckDB's names.
+            writer: The connection that will commit.
+            token: The name of this write.
+        """
+        ...
+
+    def remove(self, staged: Staged) -> None:
+        """Removes the files of a write that did not commit."""
+        ...

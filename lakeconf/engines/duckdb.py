@@ -1,0 +1,121 @@
+"""DuckDB as the engine: scans are relations of the lake's reading connection, staged rows a table in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import duckdb
+import narwhals as nw
+
+from lakeconf.catalog.predicate import to_duckdb_sql
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.table import TableInfo, load_table
+from lakeconf.catalog.where import Where, parse
+from lakeconf.connection import Connection, translated_errors
+from lakeconf.engines.base import Staged
+from lakeconf.engines.selection import full_name, not_null_violation, selected
+from lakeconf.errors import SchemaError
+from lakeconf.sql import identifier
+
+
+class DuckDBEngine:
+    """Reads and writes the Parquet files with DuckDB.
+
+    Args:
+        reader: The connection that scans are made on; frames live as long as it does.
+    """
+
+    name = "duckdb"
+
+    def __init__(self, reader: Connection) -> None:
+        self._reader = reader
+
+    def details(self) -> Mapping[str, str]:
+        return {}
+
+    def scan(
+        self,
+        reader: CatalogReader,
+        table: str,
+        snapshot_id: int,
+        columns: Sequence[str] | None,
+        where: Where | None,
+    ) -> nw.LazyFrame[Any]:
+        info = load_table(reader, table, snapshot_id)
+        wanted = ", ".join(identifier(column.name) for column in selected(info, columns))
+        condition = "" if where is None else f" WHERE {to_duckdb_sql(parse(where, info.columns))}"
+        name = f"{identifier(reader.alias)}.{identifier(info.schema_name)}.{identifier(info.name)}"
+        with translated_errors():
+            relation = self._reader.native.sql(f"SELECT {wanted} FROM {name} AT (VERSION => {snapshot_id}){condition}")
+        return nw.from_native(relation)
+
+    def adopt(self, frame: object) -> duckdb.DuckDBPyRelation:
+        native = native_frame(frame)
+        with translated_errors():
+            if isinstance(native, duckdb.DuckDBPyRelation):
+                return native if self._is_ours(native) else self._reader.native.from_arrow(native.to_arrow_table())
+            return self._reader.native.from_arrow(arrow(native))
+
+    def schema(self, adopted: duckdb.DuckDBPyRelation) -> dict[str, str]:
+        return dict(zip(adopted.columns, map(str, adopted.types), strict=True))
+
+    def stage(
+        self,
+        adopted: duckdb.DuckDBPyRelation,
+        table: TableInfo,
+        types: Mapping[str, str],
+        writer: Connection,
+        token: str,
+    ) -> Staged:
+        staged = f"memory.main.{identifier(f'lakeconf_{token}')}"
+        by_name = {name.lower(): name for name in adopted.columns}
+        values = ", ".join(
+            f"CAST({identifier(by_name[name.lower()])} AS {type_name}) AS {identifier(name)}"
+            for name, type_name in types.items()
+        )
+        with translated_errors():
+            # Made by the relation's own connection, since no other can run it, and read by the one that commits.
+            adopted.query("lakeconf_rows", f"CREATE TABLE {staged} AS SELECT {values} FROM lakeconf_rows")
+        required = [column.name for column in table.columns if not column.nullable]
+        counts = "".join(f", count(*) FILTER ({identifier(name)} IS NULL)" for name in required)
+        ((count, *nulls),) = writer.rows(f"SELECT count(*){counts} FROM {staged}")
+        if any(nulls):
+            writer.execute(f"DROP TABLE {staged}")
+            name = next(name for name, found in zip(required, nulls, strict=True) if found)
+            # DuckDB finds this too, but only after it has written a file, which it leaves behind.
+            raise not_null_violation(name, full_name(table))
+        return Staged(f"FROM {staged}", discard=(f"DROP TABLE IF EXISTS {staged}",), row_count=count)
+
+    def remove(self, staged: Staged) -> None:
+        """The tables in memory go by `discard`."""
+
+    def _is_ours(self, relation: duckdb.DuckDBPyRelation) -> bool:
+        try:
+            self._reader.native.from_query("SELECT 1 AS one LIMIT 0").join(
+                relation.limit(0).set_alias("theirs"), "true"
+            )
+        except duckdb.Error:
+            return False
+        return True
+
+
+def native_frame(frame: object) -> Any:
+    """The frame under narwhals, or the frame itself where it is one that narwhals takes.
+
+    Raises:
+        SchemaError: It is none.
+    """
+    try:
+        return nw.to_native(nw.from_native(frame))  # type: ignore[call-overload]
+    except TypeError as error:
+        raise SchemaError(
+            f"{type(frame).__name__} is not a frame",
+            hint="give a frame of narwhals, pyspark, polars, pandas, pyarrow or duckdb",
+        ) from error
+
+
+def arrow(native: Any) -> Any:
+    """A native frame as an Arrow table."""
+    frame = nw.from_native(native)
+    return frame.collect("pyarrow").to_native() if isinstance(frame, nw.LazyFrame) else frame.to_arrow()

@@ -1,0 +1,115 @@
+"""Where a file has each column, and how it is read from there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakeconf.catalog.data_file import NameMapping
+from lakeconf.catalog.table import Column
+from lakeconf.engines.spark.footers import Stored
+
+_NESTED = ("struct", "list", "map")
+# Types whose Spark form is not what a file stores, so that Spark's reader cannot be given their default.
+_CONVERTED = frozenset(("int128", "uint128", "uuid", "time", "timetz", "timestamp_ns", "interval", "variant"))
+# How DuckLake stores the types for which Parquet has none of their own.
+_STORED_AS = {"timestamp_s": "timestamp", "int128": "float64", "uint128": "float64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a file, or a group of files, has a column.
+
+    Attributes:
+        name: The name to ask for.
+        field_id: The field id to ask for; None where the file is read by name.
+        type: How it is stored, as `Stored.type`.
+        children: Of each child of the column where it is; None where the file lacks it.
+        witness: For a struct of which the file has no wanted field: a field that tells whether the struct is NULL.
+    """
+
+    name: str
+    field_id: int | None
+    type: str
+    children: tuple[Found | None, ...] = ()
+    witness: Found | None = None
+
+
+# The value of a hive partition column is in the path alone.
+IN_PATH = Found("", None, "path")
+
+
+def read_name(column: Column) -> str:
+    """The name under which a column is asked for by field id.
+
+    Spark matches columns by field id, but filters row groups by name. So a name that means another column in some
+    file is replaced by one that is in no file; nothing can then be filtered by it.
+    """
+    return column.name if column.name_is_unique else f"__lakeconf_{column.field_id}_{column.name}"
+
+
+def assumed(column: Column) -> Found:
+    """Where a column is in a file that DuckLake wrote since the column has its type."""
+    children = tuple(assumed(child) for child in column.children)
+    return Found(read_name(column), column.field_id, _STORED_AS.get(column.type, column.type), children)
+
+
+def needs_footer(column: Column) -> bool:
+    """True where `assumed` may be wrong, or Spark's reader cannot fill in what is missing."""
+    if column.former_types or column.later_types:
+        return True
+    if column.initial_default is not None and column.type in _CONVERTED:
+        return True
+    return any(child.initial_default is not None or needs_footer(child) for child in column.children)
+
+
+def by_field_id(column: Column, fields: Sequence[Stored]) -> Found | None:
+    """Where a column is among the fields of a file, or of a struct in it; None where the file lacks it."""
+    stored = next((field for field in fields if field.field_id == column.field_id), None)
+    if stored is None:
+        return None
+    if column.type == "struct":
+        children = tuple(by_field_id(child, stored.children) for child in column.children)
+    else:
+        # Parquet says which is the element of a list, and which are key and value of a map, by their place.
+        children = tuple(_in_place(child, at) for child, at in zip(column.children, stored.children, strict=False))
+    return Found(read_name(column), column.field_id, stored.type, children, _witness(children, stored))
+
+
+def _in_place(column: Column, stored: Stored) -> Found | None:
+    return by_field_id(column, [Stored(stored.name, column.field_id, stored.type, stored.children)])
+
+
+def by_name(column: Column, mappings: Sequence[NameMapping], fields: Sequence[Stored]) -> Found | None:
+    """As `by_field_id`, for a file that is read by a name mapping."""
+    mapping = next((mapping for mapping in mappings if mapping.field_id == column.field_id), None)
+    if mapping is None:
+        return None
+    if mapping.in_path:
+        return IN_PATH
+    stored = _named(mapping.source_name, fields)
+    return None if stored is None else _mapped(column, mapping, stored)
+
+
+def _mapped(column: Column, mapping: NameMapping, stored: Stored) -> Found:
+    if column.type == "struct":
+        children = tuple(by_name(child, mapping.children, stored.children) for child in column.children)
+    else:
+        inner = {below.field_id: below for below in mapping.children}
+        children = tuple(
+            _mapped(child, inner[child.field_id], at) if child.field_id in inner else None
+            for child, at in zip(column.children, stored.children, strict=False)
+        )
+    return Found(stored.name, None, stored.type, children, _witness(children, stored))
+
+
+def _named(name: str, fields: Sequence[Stored]) -> Stored | None:
+    exact = [field for field in fields if field.name == name]
+    return next(iter(exact or [field for field in fields if field.name.lower() == name.lower()]), None)
+
+
+def _witness(children: Sequence[Found | None], stored: Stored) -> Found | None:
+    if stored.type != "struct" or any(children):
+        return None
+    leaf = next((field for field in stored.children if field.type not in _NESTED), None)
+    return None if leaf is None else Found(leaf.name, leaf.field_id, leaf.type)

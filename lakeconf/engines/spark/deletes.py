@@ -1,0 +1,76 @@
+"""Deleted rows: the positions that delete files and the catalog name, taken out of a frame of data files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import LongType, StructField, StructType
+
+from lakeconf.catalog.data_file import DataFile, DeleteFile
+from lakeconf.engines.spark.relation import relation
+
+# A row of a file is one long: what tells the file from the others, and the row's position in it.
+ROW = "__lakeconf_row"
+_POSITION_BITS = 32
+# Positions come in words of 64, so that neighbouring rows look in one place.
+_WORD_BITS = 6
+_WORD, _BITS = "__lakeconf_word", "__lakeconf_bits"
+_BROADCAST_LIMIT = 20_000_000
+_SNAPSHOT_COLUMN = "_ducklake_internal_snapshot_id"
+
+
+def without_deleted(
+    private: SparkSession, frame: DataFrame, files: Sequence[DataFile], snapshot_id: int, *, by_size: bool
+) -> DataFrame:
+    """The rows of a frame that no delete names.
+
+    Args:
+        private: The session of the scan.
+        frame: All rows of `files`, with the column `ROW`.
+        files: The files, which are those of the frame.
+        snapshot_id: Deletes of later snapshots are not applied.
+        by_size: True where `ROW` has the size of the file, False where it has the place of the file in `files`.
+    """
+    bases = {
+        file.path: (file.file_size_bytes if by_size else index) << _POSITION_BITS for index, file in enumerate(files)
+    }
+    words = (
+        _deleted(private, files, bases, snapshot_id)
+        .groupBy(F.shiftright("row", _WORD_BITS).alias(_WORD))
+        .agg(F.bit_or(F.expr("shiftleft(1L, cast(row & 63 AS int))")).alias(_BITS))
+    )
+    if sum(file.delete_file.delete_count for file in files if file.delete_file) <= _BROADCAST_LIMIT:
+        words = F.broadcast(words)
+    joined = frame.join(words, F.shiftright(ROW, _WORD_BITS) == F.col(_WORD), "left")
+    return joined.where(f"{_BITS} IS NULL OR (shiftright({_BITS}, cast({ROW} & 63 AS int)) & 1) = 0")
+
+
+def _deleted(private: SparkSession, files: Sequence[DataFile], bases: Mapping[str, int], snapshot_id: int) -> DataFrame:
+    """One column, `row`: the deleted rows."""
+    parts = []
+    in_files = {file.delete_file: bases[file.path] for file in files if file.delete_file is not None}
+    if in_files:
+        parts.append(_in_files(private, in_files, snapshot_id))
+    in_catalog = [bases[file.path] + position for file in files for position in file.inlined_deletes]
+    if in_catalog:
+        parts.append(private.createDataFrame(pa.table({"row": pa.array(in_catalog, pa.int64())})))
+    return reduce(DataFrame.unionAll, parts)
+
+
+def _in_files(private: SparkSession, bases: Mapping[DeleteFile, int], snapshot_id: int) -> DataFrame:
+    schema = StructType([StructField("pos", LongType()), StructField(_SNAPSHOT_COLUMN, LongType())])
+    opened = relation(private, list(bases), schema)
+    visible = F.col(_SNAPSHOT_COLUMN).isNull() | (F.col(_SNAPSHOT_COLUMN) <= snapshot_id)
+    table = pa.table(
+        {
+            "name": pa.array([opened.names[file.path] for file in bases], pa.string()),
+            "base": pa.array(list(bases.values()), pa.int64()),
+        }
+    )
+    lookup = F.broadcast(private.createDataFrame(table))
+    positions = opened.frame.where(visible).select("pos", F.col("_metadata.file_path").alias("name"))
+    return positions.join(lookup, "name").select((F.col("base") + F.col("pos")).alias("row"))

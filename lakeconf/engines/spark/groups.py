@@ -1,0 +1,108 @@
+"""Groups the files of a plan, so that one relation of Spark can read each group."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from lakeconf.catalog.data_file import DataFile
+from lakeconf.catalog.scan import ScanPlan
+from lakeconf.engines.spark.columns import IN_PATH, Found, assumed, by_field_id, by_name, needs_footer
+from lakeconf.engines.spark.footers import Stored, footers
+from lakeconf.engines.spark.reading import reading
+from lakeconf.engines.spark.relation import relation
+
+# More files of one size than this, and their rows are told apart by path.
+_MOST_BRANCHES = 3
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files that are read alike.
+
+    Attributes:
+        places: Of each column of the plan where they have it; None where they lack it.
+        is_mapped: True where they are read by name.
+        is_assumed: True where nobody has looked into their footers.
+        by_duckdb: True where Spark's reader cannot read them.
+        has_deletes: True where rows of them are deleted.
+        snapshot_filter: As `DataFile.snapshot_filter`.
+        files: The files.
+    """
+
+    places: tuple[Found | None, ...]
+    is_mapped: bool
+    is_assumed: bool
+    by_duckdb: bool
+    has_deletes: bool
+    snapshot_filter: int | None
+    files: tuple[DataFile, ...] = ()
+
+    @property
+    def sizes_differ(self) -> bool:
+        """True where the size of a file says which it is."""
+        return len({file.file_size_bytes for file in self.files}) == len(self.files)
+
+
+def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:
+    """The files of a plan in groups; looks into footers only where the catalog does not say what it needs to know."""
+    look = any(needs_footer(column) for column in plan.columns)
+    opened = [file for file in plan.files if file.encryption_key is None and (look or file.mapping_id is not None)]
+    contents = _contents(private, opened)
+    usual = tuple(assumed(column) for column in plan.columns)
+    found: defaultdict[Group, list[DataFile]] = defaultdict(list)
+    for file in plan.files:
+        fields = contents.get(file.path)
+        places = usual if fields is None else _places(plan, file, fields)
+        key = Group(
+            places=places,
+            is_mapped=file.mapping_id is not None,
+            is_assumed=fields is None,
+            by_duckdb=file.encryption_key is not None or not _is_readable(plan, places),
+            has_deletes=file.delete_file is not None or bool(file.inlined_deletes),
+            snapshot_filter=file.snapshot_filter,
+        )
+        found[key].append(file)
+    return [replace(key, files=tuple(part)) for key, files in found.items() for part in _parts(key, files)]
+
+
+def _contents(private: SparkSession, files: Sequence[DataFile]) -> dict[str, tuple[Stored, ...]]:
+    """The columns of each file, by its path."""
+    if not files:
+        return {}
+    listed = relation(private, files, StructType())
+    ordered = sorted(files, key=lambda file: listed.positions[file.path])
+    known = footers(private, listed.statuses, [(file.path, file.file_size_bytes) for file in ordered])
+    return {file.path: stored.children for file, stored in zip(ordered, known, strict=True)}
+
+
+def _places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> tuple[Found | None, ...]:
+    if file.mapping_id is None:
+        return tuple(by_field_id(column, fields) for column in plan.columns)
+    mappings = plan.name_mappings[file.mapping_id]
+    return tuple(by_name(column, mappings, fields) for column in plan.columns)
+
+
+def _is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:
+    return all(
+        place is None or place == IN_PATH or reading(column, place) is not None
+        for column, place in zip(plan.columns, places, strict=True)
+    )
+
+
+def _parts(key: Group, files: Sequence[DataFile]) -> list[list[DataFile]]:
+    """Splits files with deletes so that the sizes in a part differ, unless that would be too many parts."""
+    if not key.has_deletes or key.by_duckdb:
+        return [list(files)]
+    seen: Counter[int] = Counter()
+    parts: list[list[DataFile]] = []
+    for file in files:
+        index = min(seen[file.file_size_bytes], _MOST_BRANCHES - 1)
+        seen[file.file_size_bytes] += 1
+        parts.extend([] for _ in range(index + 1 - len(parts)))
+        parts[index].append(file)
+    return parts

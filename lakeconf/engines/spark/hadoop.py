@@ -1,0 +1,173 @@
+"""How Spark reaches a store's files: the map between URIs, and the Hadoop settings of a running session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+
+from lakeconf.errors import SparkError, UnsupportedError
+from lakeconf.secret import Secret
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_THROUGH_S3A = ("s3", "s3n", "s3a", "r2", "gs", "gcs")
+_AWS = ("", "s3.amazonaws.com")
+
+
+def spark_uri(uri: str) -> str:
+    """The path under which Spark finds what DuckDB finds under `uri`.
+
+    Args:
+        uri: A data path or a file of the catalog: `s3://`, `r2://`, `gs://`, `gcs://` or a path of this machine.
+
+    Returns:
+        The same with the scheme `s3a://` or `file://`; nothing is escaped, as Hadoop's `Path` takes it.
+    """
+    scheme, found, rest = uri.partition("://")
+    if not found:
+        return f"file://{uri}" if uri.startswith("/") else uri
+    return f"s3a://{rest}" if scheme in _THROUGH_S3A else uri
+
+
+def catalog_uri(path: str, location: str) -> str:
+    """The inverse of `spark_uri`: the path of a file as the catalog of a lake writes it.
+
+    Args:
+        path: A path of Hadoop's below `location`, unescaped.
+        location: The lake's data path, whose scheme the result has.
+
+    Returns:
+        A path that begins with `location`, by which DuckLake knows that the file is its own.
+
+    Raises:
+        SparkError: The path is not below `location`.
+    """
+    place = spark_uri(location)
+    full = "file://" + path.removeprefix("file:") if path.startswith("file:/") and "://" not in path else path
+    if not full.startswith(place):
+        raise SparkError(f"the file {path} is not below the data path {location}")
+    return location + full.removeprefix(place)
+
+
+def hadoop_version(spark: SparkSession) -> str:
+    """The version of Hadoop that a session runs, such as `3.5.0`."""
+    return str(_jvm(spark).org.apache.hadoop.util.VersionInfo.getVersion())
+
+
+def configure_session(spark: SparkSession, settings: Mapping[str, str | Secret]) -> None:
+    """Gives a running session Hadoop settings, without their showing in its command line, settings or event log.
+
+    Args:
+        spark: The session; every session of its application gets the settings.
+        settings: Names, without the prefix `spark.hadoop.`, and values.
+    """
+    configuration = _configuration(spark)
+    for key, value in settings.items():
+        configuration.set(key, _clear(value))
+
+
+def check_session(spark: SparkSession, location: str, settings: Mapping[str, str | Secret]) -> None:
+    """Checks that a session reaches the same files as the store.
+
+    Hadoop keeps one file system for each bucket, and the settings of its first use stay in force; so what is in force
+    is compared too.
+
+    Args:
+        spark: The session.
+        location: The store's data path.
+        settings: The Hadoop settings of its storage backend.
+
+    Raises:
+        SparkError: A setting is missing or different; names each, and no value but endpoints.
+        UnsupportedError: The session has no JVM (Spark Connect).
+    """
+    uri = spark_uri(location)
+    if not uri.startswith("s3a://"):
+        return
+    bucket = uri.removeprefix("s3a://").partition("/")[0]
+    prefix = f"fs.s3a.bucket.{bucket}."
+    expected = {key.removeprefix(prefix): _clear(value) for key, value in settings.items()}
+    configuration = _configuration(spark)
+    given = {name: configuration.get(prefix + name) or configuration.get(f"fs.s3a.{name}") for name in _names(expected)}
+    _compare_endpoints(bucket, expected, given)
+    wrong = [prefix + name for name in expected if not _same(name, expected[name], given[name])]
+    if wrong:
+        missing = [key for key in wrong if not configuration.get(key)]
+        different = [key for key in wrong if key not in missing]
+        parts = [
+            f"{word}: {', '.join(keys)}" for word, keys in (("missing", missing), ("different", different)) if keys
+        ]
+        raise SparkError(
+            f"the Spark session does not reach {location} with the store's settings; {'; '.join(parts)}",
+            hint="give them to the session before it starts: store.configure(SparkSession.builder)",
+        )
+    in_force = _file_system(spark, uri).getConf()
+    stale = [prefix + name for name in _names(expected) if not _same(name, given[name], in_force.get(f"fs.s3a.{name}"))]
+    if stale:
+        raise SparkError(
+            f"the Spark session has used the bucket {bucket!r} with other settings before, and Hadoop keeps the first; "
+            f"different: {', '.join(stale)}",
+            hint="start a new Spark session with store.configure(SparkSession.builder)",
+        )
+
+
+def _names(expected: Mapping[str, str]) -> list[str]:
+    return list(dict.fromkeys((*expected, "endpoint")))
+
+
+def _compare_endpoints(bucket: str, expected: Mapping[str, str], given: Mapping[str, Any]) -> None:
+    ours, theirs = expected.get("endpoint"), given["endpoint"]
+    if not theirs or _same("endpoint", ours, theirs):
+        return
+    raise SparkError(
+        f"the Spark session reaches the bucket {bucket!r} at {theirs}, but the store's is at {ours or 'AWS'}",
+        hint="two stores with one bucket name at different endpoints need a Spark session each",
+    )
+
+
+def _same(name: str, ours: str | None, theirs: str | None) -> bool:
+    ours, theirs = (ours or "").strip(), (theirs or "").strip()
+    if name == "endpoint":
+        ours, theirs = (value.partition("://")[2] or value for value in (ours.rstrip("/"), theirs.rstrip("/")))
+        return ours == theirs or (ours in _AWS and theirs in _AWS)
+    if name == "aws.credentials.provider":
+        known = {part.strip() for part in theirs.split(",")}
+        return all(part.strip() in known for part in ours.split(","))
+    return ours == theirs
+
+
+def _file_system(spark: SparkSession, uri: str) -> Any:
+    jvm = _jvm(spark)
+    try:
+        return jvm.org.apache.hadoop.fs.Path(uri).getFileSystem(_configuration(spark))
+    except Py4JJavaError as error:
+        message = str(error.java_exception.getMessage())
+        if "S3AFileSystem not found" not in message:
+            raise SparkError(f"the Spark session cannot use {uri}: {message}") from None
+        raise SparkError(
+            f"the Spark session has no S3A, with which Spark reaches {uri}",
+            hint=f"start it with store.configure(SparkSession.builder), or with "
+            f"spark.jars.packages=org.apache.hadoop:hadoop-aws:{hadoop_version(spark)}",
+        ) from None
+
+
+def _configuration(spark: SparkSession) -> Any:
+    _jvm(spark)
+    return spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+
+
+def _jvm(spark: SparkSession) -> Any:
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is None:
+        raise UnsupportedError(
+            "lakeconf needs Spark's JVM, which a session of Spark Connect does not give",
+            hint="use a classic session: SparkSession.builder without .remote(…)",
+        )
+    return jvm
+
+
+def _clear(value: str | Secret) -> str:
+    return value.reveal() if isinstance(value, Secret) else value

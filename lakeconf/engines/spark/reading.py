@@ -1,0 +1,147 @@
+"""What Spark's Parquet reader is asked for, and the expressions that make the table's columns of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructField, StructType
+
+from lakeconf.catalog.table import Column
+from lakeconf.engines.spark.columns import Found
+from lakeconf.engines.spark.defaults import default_sql
+from lakeconf.engines.spark.leaves import Convert, leaf_reading
+from lakeconf.engines.spark.types import spark_type
+
+FIELD_ID = "parquet.field.id"
+EXISTENCE_DEFAULT = "EXISTS_DEFAULT"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How one column is read from a group of files.
+
+    Attributes:
+        type: What is asked of Spark's reader.
+        convert: From what was read to the column's Spark type; None where it is that already.
+    """
+
+    type: DataType
+    convert: Convert | None = None
+
+
+def requested(found: Found, type_: DataType, *, default: str | None = None) -> StructField:
+    """A field of the schema that Spark's reader is given.
+
+    Args:
+        found: Where the files have it.
+        type_: The type that is asked for.
+        default: The Spark SQL of what a file that lacks it holds.
+    """
+    metadata: dict[str, object] = {} if found.field_id is None else {FIELD_ID: found.field_id}
+    if default is not None:
+        metadata[EXISTENCE_DEFAULT] = default
+    return StructField(found.name, type_, metadata=metadata)
+
+
+def reading(column: Column, found: Found) -> Reading | None:
+    """How a column is read; None where Spark cannot do what DuckDB does."""
+    if column.type in ("struct", "list", "map"):
+        if found.type != column.type:
+            return None
+        return {"struct": _struct, "list": _list, "map": _map}[column.type](column, found)
+    leaf = leaf_reading(found.type, column)
+    return None if leaf is None else Reading(*leaf)
+
+
+def missing(column: Column) -> SparkColumn:
+    """What a column is where a file lacks it."""
+    if column.initial_default is None:
+        return F.lit(None).cast(spark_type(column))
+    return F.expr(default_sql(column))
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark's `col` takes it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _struct(column: Column, found: Found) -> Reading | None:
+    places = list(zip(column.children, found.children, strict=True))
+    inner = [None if at is None else reading(child, at) for child, at in places]
+    if any(how is None and at is not None for how, at in zip(inner, found.children, strict=True)):
+        return None
+    fields = [requested(at, how.type) for at, how in zip(found.children, inner, strict=True) if at and how]
+    if not fields:
+        if found.witness is None:
+            return None
+        fields = [requested(found.witness, _witness_type(found.witness))]
+    stored = StructType(fields)
+    if all(how is not None and how.convert is None for how in inner):
+        target = spark_type(column)
+        if stored.fieldNames() == [child.name for child in column.children]:
+            return Reading(stored)
+        # Spark renames the fields of a struct by a cast, which costs nothing when it runs.
+        return Reading(stored, lambda struct: struct.cast(target))
+    # The cast changes nothing but what Spark knows of NULLs: the schema is the same, whatever a file lacks.
+    return Reading(stored, lambda struct: _rebuilt(struct, places, inner).cast(spark_type(column)))
+
+
+def _witness_type(found: Found) -> DataType:
+    known = leaf_reading(found.type, Column(0, found.name, found.type, nullable=True, initial_default=None))
+    return known[0] if known else BinaryType()
+
+
+def _rebuilt(
+    struct: SparkColumn, places: Sequence[tuple[Column, Found | None]], inner: Sequence[Reading | None]
+) -> SparkColumn:
+    fields = []
+    for (child, at), how in zip(places, inner, strict=True):
+        if at is None or how is None:
+            value = missing(child)
+        else:
+            value = struct.getField(at.name)
+            value = how.convert(value) if how.convert else value
+        fields.append(value.alias(child.name))
+    return F.when(struct.isNotNull(), F.struct(*fields))
+
+
+def _list(column: Column, found: Found) -> Reading | None:
+    inner = _places(column, found)
+    if inner is None:
+        return None
+    (element,) = inner
+    convert = element.convert
+    if convert is None:
+        return Reading(ArrayType(element.type))
+    return Reading(ArrayType(element.type), lambda array: F.transform(array, convert))
+
+
+def _map(column: Column, found: Found) -> Reading | None:
+    inner = _places(column, found)
+    if inner is None:
+        return None
+    key, item = inner
+    key_convert, item_convert = key.convert, item.convert
+
+    def convert(value: SparkColumn) -> SparkColumn:
+        if key_convert is not None:
+            value = F.transform_keys(value, lambda k, _: key_convert(k))
+        if item_convert is not None:
+            value = F.transform_values(value, lambda _, v: item_convert(v))
+        return value
+
+    return Reading(MapType(key.type, item.type), convert if key_convert or item_convert else None)
+
+
+def _places(column: Column, found: Found) -> list[Reading] | None:
+    """How the element of a list, or key and value of a map, are read."""
+    inner = []
+    for child, at in zip(column.children, found.children, strict=False):
+        how = None if at is None else reading(child, at)
+        if how is None:
+            return None
+        inner.append(how)
+    return inner if len(inner) == len(column.children) else None

@@ -1,0 +1,129 @@
+"""Spark's relation over Parquet files of the plan, checked to be those files and no others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from lakeconf.engines.spark.hadoop import spark_uri
+from lakeconf.errors import StorageError, UnsupportedError
+
+_STATUS = re.compile(r"^\w*FileStatus\{path=(?P<path>.*?); isDirectory=false; length=(?P<length>\d+); ", re.MULTILINE)
+# What Spark would otherwise take from the session in which an action runs.
+_OPTIONS = {
+    "__globPaths__": "false",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+}
+# Hadoop looks for a checksum beside each local file, by a name that it cannot form where there is a colon.
+WITHOUT_CHECKSUMS = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+
+
+class File(Protocol):
+    """A data file or a delete file."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def file_size_bytes(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Files as Spark sees them.
+
+    Attributes:
+        frame: Their rows.
+        names: For each path of the plan what `_metadata.file_path` says in its rows.
+        statuses: Spark's list of the files, a Scala sequence of `FileStatus`.
+        positions: For each path of the plan its place in that list.
+    """
+
+    frame: DataFrame
+    names: dict[str, str]
+    statuses: Any
+    positions: dict[str, int]
+
+
+def relation(
+    private: SparkSession, files: Sequence[File], schema: StructType | None = None, *, source: str = "parquet"
+) -> Relation:
+    """The relation over some files.
+
+    Args:
+        private: The session that fixes the reader's settings.
+        files: At least one; no two have the same path.
+        schema: What is asked of the reader; fields with a field id are found by it. None where the source has its own.
+        source: Spark's name of the format.
+
+    Raises:
+        StorageError: A file is gone, or its size is not the one in the catalog.
+        UnsupportedError: Spark would not read a file, because of its name.
+    """
+    uris = [spark_uri(file.path) for file in files]
+    reader = private.read.format(source).options(**_OPTIONS)
+    if schema is not None:
+        reader = reader.schema(schema)
+    if any(":" in uri.rpartition("/")[2] for uri in uris):
+        reader = reader.options(**WITHOUT_CHECKSUMS)
+    try:
+        frame = reader.load(uris)
+        location: Any = frame._jdf.queryExecution().analyzed().relation().location()  # noqa: SLF001
+        statuses = location.allFiles()
+        listed = _listed(private, location, statuses)
+    except (PySparkException, Py4JJavaError) as error:
+        _refuse_missing(private, files)
+        raise StorageError(f"Spark cannot open the files of the table: {error}") from error
+    names, positions = {}, {}
+    for file, uri in zip(files, uris, strict=True):
+        if _key(uri) not in listed:
+            raise UnsupportedError(f"Spark does not read files of this name: {file.path}", hint="read it with DuckDB")
+        names[file.path], size, positions[file.path] = listed[_key(uri)]
+        if size != file.file_size_bytes:
+            raise StorageError(
+                f"{file.path} has {size} bytes, but the catalog says {file.file_size_bytes}: "
+                "it was cut short or replaced"
+            )
+    if len(listed) != len(files):
+        raise StorageError(f"Spark would read {len(listed)} files in place of {len(files)}")
+    return Relation(frame, names, statuses, positions)
+
+
+def _listed(private: SparkSession, location: Any, statuses: Any) -> dict[str, tuple[str, int, int]]:
+    """Of each file what `_metadata.file_path` says, its size, its place; in three calls, however many there are."""
+    jvm: Any = private._jvm  # noqa: SLF001
+    wrapped = jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(location.inputFiles())
+    encoded = str(wrapped.mkString("\n")).split("\n")
+    lengths = [int(match["length"]) for match in _STATUS.finditer(statuses.mkString("\n"))]
+    if len(lengths) != len(encoded):
+        lengths = [statuses.apply(index).getLen() for index in range(statuses.size())]
+    return {
+        _key(unquote(name)): (re.sub("^file:///", "file:/", name), length, position)
+        for position, (name, length) in enumerate(zip(encoded, lengths, strict=True))
+    }
+
+
+def _key(uri: str) -> str:
+    return re.sub("^file:/+", "/", uri)
+
+
+def _refuse_missing(private: SparkSession, files: Sequence[File]) -> None:
+    jvm: Any = private._jvm  # noqa: SLF001
+    configuration = private._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+    for file in files:
+        path = jvm.org.apache.hadoop.fs.Path(spark_uri(file.path))
+        if not path.getFileSystem(configuration).exists(path):
+            raise StorageError(f"{file.path} is gone, but the catalog lists it")

@@ -1,0 +1,146 @@
+"""Carries out a scan plan with Spark's own Parquet reader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from lakeconf.catalog.scan import ScanPlan
+from lakeconf.catalog.table import Column
+from lakeconf.engines.spark.columns import IN_PATH, Found
+from lakeconf.engines.spark.constants import BEGIN, FILE, FILENAME, ROW_ID_START, path_value, with_constants
+from lakeconf.engines.spark.defaults import default_sql
+from lakeconf.engines.spark.deletes import ROW, without_deleted
+from lakeconf.engines.spark.groups import Group, groups
+from lakeconf.engines.spark.inlined import inlined_frame
+from lakeconf.engines.spark.reading import FIELD_ID, Reading, missing, quoted, reading, requested
+from lakeconf.engines.spark.relation import Relation, relation
+from lakeconf.engines.spark.session import private_session, rebind
+from lakeconf.engines.spark.types import spark_schema
+
+# Columns that a scan adds when it is asked for row ids; the last two are NULL for inlined rows.
+ROW_ID = "__lakeconf_row_id"
+SNAPSHOT_ID = "__lakeconf_snapshot_id"
+FILE_ROW_NUMBER = "__lakeconf_file_row_number"
+# Each with the SQL that gives it for inlined rows.
+_VIRTUAL = (
+    (StructField(ROW_ID, LongType()), "_ducklake_internal_row_id"),
+    (StructField(SNAPSHOT_ID, LongType()), "_ducklake_internal_snapshot_id"),
+    (StructField(FILENAME, StringType()), "CAST(NULL AS VARCHAR)"),
+    (StructField(FILE_ROW_NUMBER, LongType()), "CAST(NULL AS BIGINT)"),
+)
+# Columns that DuckLake adds to files whose rows are of several snapshots, or have row ids of their own.
+_STORED_ROW_ID = StructField("__lakeconf_stored_row_id", LongType(), metadata={FIELD_ID: 2147483540})
+_STORED_SNAPSHOT = StructField("__lakeconf_stored_snapshot", LongType(), metadata={FIELD_ID: 2147483539})
+
+
+def read(spark: SparkSession, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False) -> DataFrame:
+    """The rows of a plan as a frame of the user's session; nothing is read yet.
+
+    Args:
+        spark: The user's session; its settings neither change nor matter.
+        plan: What to read.
+        inlined: The rows that the catalog holds, as `catalog.scan.inlined_rows` gives them; None for none.
+        row_ids: True to add `ROW_ID`, `SNAPSHOT_ID`, `FILENAME` and `FILE_ROW_NUMBER`.
+
+    Returns:
+        A frame with exactly the plan's columns, and those added.
+
+    Raises:
+        StorageError: A file is gone, or is not the one that the catalog lists.
+        UnsupportedError: A column or a file cannot be read exactly.
+        SparkError: The session has no JVM of its own (Spark Connect).
+    """
+    private = private_session(spark)
+    virtual = _VIRTUAL if row_ids else ()
+    schema = StructType([*spark_schema(plan.columns).fields, *(field for field, _ in virtual)])
+    parts = [_frame(private, plan, group, row_ids=row_ids) for group in groups(private, plan)]
+    if inlined is not None and inlined.num_rows:
+        parts.append(inlined_frame(private, plan.columns, inlined, virtual))
+    if not parts:
+        parts.append(private.createDataFrame([], schema))
+    return rebind(reduce(DataFrame.unionAll, parts), spark)
+
+
+def _frame(private: SparkSession, plan: ScanPlan, group: Group, *, row_ids: bool) -> DataFrame:
+    """The rows of one group of files."""
+    readings = [_reading(column, place) for column, place in zip(plan.columns, group.places, strict=True)]
+    has_internal = not group.is_mapped and (row_ids or group.snapshot_filter is not None)
+    fields = _schema(plan.columns, group, readings)
+    if has_internal:
+        fields += [_STORED_ROW_ID, _STORED_SNAPSHOT]
+    opened = relation(private, group.files, StructType(fields))
+    frame = _with_positions(private, plan, group, opened, row_ids=row_ids)
+    if has_internal and group.snapshot_filter is not None:
+        frame = frame.where(F.col(_STORED_SNAPSHOT.name) <= group.snapshot_filter)
+    if group.has_deletes:
+        frame = without_deleted(private, frame, group.files, plan.snapshot_id, by_size=group.sizes_differ)
+    if row_ids:
+        frame = _with_row_ids(frame, has_stored=has_internal)
+    columns = [
+        _value(column, place, how).alias(column.name, metadata={})
+        for column, place, how in zip(plan.columns, group.places, readings, strict=True)
+    ]
+    return frame.select(*columns, *([field.name for field, _ in _VIRTUAL] if row_ids else []))
+
+
+def _reading(column: Column, place: Found | None) -> Reading | None:
+    return None if place is None or place == IN_PATH else reading(column, place)
+
+
+def _schema(columns: Sequence[Column], group: Group, readings: Sequence[Reading | None]) -> list[StructField]:
+    """What is asked of Spark's reader."""
+    fields = []
+    for column, place, how in zip(columns, group.places, readings, strict=True):
+        if place is None or how is None:
+            continue
+        absent = group.is_assumed and column.initial_default is not None
+        fields.append(requested(place, how.type, default=default_sql(column) if absent else None))
+    return fields
+
+
+def _value(column: Column, place: Found | None, how: Reading | None) -> SparkColumn:
+    """A column of the plan, in its Spark type."""
+    if place is None:
+        return missing(column)
+    if how is None:
+        return F.col(path_value(column))
+    found = F.col(quoted(place.name))
+    return found if how.convert is None else how.convert(found)
+
+
+def _with_positions(
+    private: SparkSession, plan: ScanPlan, group: Group, opened: Relation, *, row_ids: bool
+) -> DataFrame:
+    """The rows with what is needed to find out which they are."""
+    # Spark offers `_metadata` only as long as nothing but the relation lies below.
+    frame = opened.frame
+    added = {}
+    if group.has_deletes and group.sizes_differ:
+        added[ROW] = F.expr("shiftleft(_metadata.file_size, 32) + _metadata.row_index")
+    if row_ids or (group.has_deletes and not group.sizes_differ):
+        added[FILE_ROW_NUMBER] = F.col("_metadata.row_index")
+    in_path = [column for column, place in zip(plan.columns, group.places, strict=True) if place == IN_PATH]
+    by_file = row_ids or in_path or (group.has_deletes and not group.sizes_differ)
+    if by_file:
+        added[FILE] = F.col("_metadata.file_path")
+    frame = frame.withColumns(added)
+    if by_file:
+        frame = with_constants(private, frame, plan, group.files, opened.names, in_path)
+    if group.has_deletes and not group.sizes_differ:
+        frame = frame.withColumn(ROW, F.expr(f"shiftleft(__lakeconf_index, 32) + {FILE_ROW_NUMBER}"))
+    return frame
+
+
+def _with_row_ids(frame: DataFrame, *, has_stored: bool) -> DataFrame:
+    row_id, snapshot = F.col(ROW_ID_START) + F.col(FILE_ROW_NUMBER), F.col(BEGIN)
+    if has_stored:
+        row_id = F.coalesce(F.col(_STORED_ROW_ID.name), row_id)
+        snapshot = F.coalesce(F.col(_STORED_SNAPSHOT.name), snapshot)
+    return frame.withColumns({ROW_ID: row_id, SNAPSHOT_ID: snapshot})

@@ -1,0 +1,109 @@
+"""The private session in which a scan is built, and how its frame comes back to the user's session.
+
+Spark's readers look at settings when an action runs, and take them from the session that made the relation. So the
+relation is made and analysed in a session that nobody else can reach, and its analysed plan is handed to the user's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from lakeconf.errors import SparkError
+
+# Everything that could change what a scan returns. https://spark.apache.org/docs/latest/configuration.html#spark-sql
+_SETTINGS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.columnNameOfCorruptRecord": "__lakeconf_corrupt_record",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreInvalidPartitionPaths": "false",
+    # Spark skips files and folders whose names begin so; this matches none. Before Spark 4.3 it is not a setting.
+    "spark.sql.files.ignoredPathSegmentRegex": "(?!)",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.parquet.binaryAsString": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.enableNestedColumnVectorizedReader": "true",
+    "spark.sql.parquet.enableVectorizedReader": "true",
+    "spark.sql.parquet.fieldId.read.enabled": "true",
+    "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
+    "spark.sql.parquet.filterPushdown": "true",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.parquet.int96AsTimestamp": "true",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96TimestampConversion": "false",
+    "spark.sql.parquet.mergeSchema": "false",
+    "spark.sql.parquet.recordLevelFilter.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.sources.useV1SourceList": "parquet",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.variant.allowReadingShredded": "true",
+}
+# What changes how fast a scan is, and nothing else: as the user has it.
+_SPEED = (
+    "spark.sql.files.maxPartitionBytes",
+    "spark.sql.files.maxPartitionNum",
+    "spark.sql.files.minPartitionNum",
+    "spark.sql.files.openCostInBytes",
+    "spark.sql.parquet.columnarReaderBatchSize",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold",
+)
+
+
+def private_session(spark: SparkSession) -> SparkSession:
+    """A session beside the user's whose settings are fixed; its time zone is UTC.
+
+    Args:
+        spark: The user's session; it stays as it is.
+
+    Returns:
+        A session of the same application.
+
+    Raises:
+        SparkError: The session has no JVM of its own (Spark Connect).
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        raise SparkError(
+            "lakeconf cannot read with Spark Connect: a scan is built in a session inside Spark's own process",
+            hint="use a classic session, made without SparkSession.builder.remote(…), or read with DuckDB",
+        )
+    theirs = spark.conf.getAll
+    # What does not begin with `spark.` Spark hands to Hadoop: credentials of a file system, for example.
+    kept = {key: value for key, value in theirs.items() if key in _SPEED or not key.startswith("spark.")}
+    private = spark.newSession()
+    for key, value in {**kept, **_SETTINGS}.items():
+        private.conf.set(key, value)
+    return private
+
+
+def rebind(frame: DataFrame, spark: SparkSession) -> DataFrame:
+    """A frame of a private session as one of the user's: it joins with the user's frames and runs with their settings.
+
+    Its relations keep the private session, and with it the settings of their readers.
+
+    Args:
+        frame: A frame of `private_session`.
+        spark: The user's session.
+    """
+    jvm: Any = spark._jvm  # noqa: SLF001
+    plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001
+    dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)  # noqa: SLF001
+    return DataFrame(dataset, spark)
+
+
+def from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """An Arrow table as a frame of the user's session; naive timestamps stay naive, whatever the session says.
+
+    Args:
+        spark: The user's session.
+        table: The table.
+    """
+    private = private_session(spark)
+    private.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    return rebind(private.createDataFrame(table), spark)

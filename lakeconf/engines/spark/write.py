@@ -1,0 +1,239 @@
+"""Stages the rows of a write: executors write Parquet files that DuckLake can register, and nobody sees them yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.connection import Connection
+from lakeconf.engines.base import Staged
+from lakeconf.engines.selection import full_name, not_null_violation
+from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
+from lakeconf.engines.spark.reading import FIELD_ID, quoted
+from lakeconf.engines.spark.session import rebind
+from lakeconf.engines.spark.types import spark_type
+from lakeconf.errors import SchemaError, SparkError, StorageError
+from lakeconf.sql import identifier, literal
+
+# What the public registration of files takes from Spark as it is; see ducklake_add_data_files.
+_REGISTERED = {
+    *("boolean", "int8", "int16", "int32", "int64", "float32", "float64"),
+    *("varchar", "blob", "date", "timestamp", "timestamptz", "struct", "list", "map"),
+}
+# What decides how Spark's Parquet writer writes; everything else is as the user has it.
+_WRITER_SETTINGS = {
+    # A cast that would lose something ends the job.
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.sources.partitionOverwriteMode": "static",
+    "spark.sql.sources.useV1SourceList": "parquet",
+    "spark.sql.sources.commitProtocolClass": (
+        "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+    ),
+    "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
+}
+_NULL_FOUND = "LAKECONF_NOT_NULL"
+
+
+def stage_files(
+    spark: SparkSession,
+    frame: DataFrame,
+    table: TableInfo,
+    types: Mapping[str, str],
+    writer: Connection,
+    location: str,
+    token: str,
+) -> Staged:
+    """Writes a frame into a folder of this write's own below the table's folder.
+
+    Args:
+        spark: The user's session.
+        frame: A frame whose columns have been checked against the table.
+        table: The table.
+        types: The table's columns and their types, in DuckDB's names.
+        writer: The connection that will commit; it reads the footers.
+        location: The lake's data path, as the catalog has it.
+        token: The name of this write, which names the folder.
+
+    Returns:
+        The files, or, where the registration would not take them, the query that reads them.
+
+    Raises:
+        SchemaError: A column that is NOT NULL has a NULL.
+        SparkError: The job failed.
+    """
+    folder = f"{table.path}lakeconf-{token}/"
+    # The frame is analysed already, as its session has it; what is added here is analysed with the private settings.
+    rebound = rebind(frame, _writing_session(frame.sparkSession))
+    by_name = {name.lower(): name for name in frame.columns}
+    columns = [_value(rebound, by_name[column.name.lower()], column, full_name(table)) for column in table.columns]
+    try:
+        rebound.select(*columns).write.option("compression", "zstd").mode("error").parquet(spark_uri(folder))
+        files = _row_counts(writer, [catalog_uri(path, location) for path in _files(spark, folder)])
+    except BaseException as error:
+        remove_folder(spark, folder)
+        raise _translated(error) from error
+    rows = sum(files.values())
+    filled = [path for path, count in files.items() if count]
+    if not filled:
+        remove_folder(spark, folder)
+        empty = ", ".join(f"CAST(NULL AS {type_name}) AS {identifier(name)}" for name, type_name in types.items())
+        return Staged(f"SELECT {empty} LIMIT 0", row_count=0)
+    listed = ", ".join(map(literal, filled))
+    values = ", ".join(f"CAST({identifier(name)} AS {kind}) AS {identifier(name)}" for name, kind in types.items())
+    source = f"SELECT {values} FROM read_parquet([{listed}], hive_partitioning = false)"
+    if table.partition_fields or not all(map(_is_registered, table.columns)):
+        return Staged(source, folder=folder, row_count=rows, keeps_files=False)
+    return Staged(source, files=tuple(filled), folder=folder, row_count=rows)
+
+
+def remove_folder(spark: SparkSession, folder: str) -> None:
+    """Removes a folder of staged files; it need not exist."""
+    path = _path(spark, folder)
+    path.getFileSystem(_hadoop(spark)).delete(path, True)  # noqa: FBT003 - recursive, of Java's interface
+
+
+def duckdb_schema(frame: DataFrame) -> dict[str, str]:
+    """The columns of a frame and their types, in DuckDB's names.
+
+    Raises:
+        SchemaError: DuckDB has no such type.
+    """
+    names = [name.lower() for name in frame.columns]
+    for name in names:
+        if names.count(name) > 1:
+            raise SchemaError(f"the frame has two columns {name!r}", hint="rename one of them")
+    return {field.name: _duckdb_type(field.name, field.dataType) for field in frame.schema.fields}
+
+
+_DUCKDB = {
+    "boolean": "BOOLEAN",
+    "tinyint": "TINYINT",
+    "smallint": "SMALLINT",
+    "int": "INTEGER",
+    "bigint": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "VARCHAR",
+    "binary": "BLOB",
+    "date": "DATE",
+    "timestamp_ntz": "TIMESTAMP",
+    "timestamp": "TIMESTAMP WITH TIME ZONE",
+    "void": '"NULL"',
+}
+
+
+def _duckdb_type(name: str, found: DataType) -> str:
+    if isinstance(found, StructType):
+        fields = (f"{identifier(field.name)} {_duckdb_type(name, field.dataType)}" for field in found.fields)
+        return f"STRUCT({', '.join(fields)})"
+    if isinstance(found, ArrayType):
+        return f"{_duckdb_type(name, found.elementType)}[]"
+    if isinstance(found, MapType):
+        return f"MAP({_duckdb_type(name, found.keyType)}, {_duckdb_type(name, found.valueType)})"
+    text = found.simpleString()
+    if text.startswith("decimal("):
+        return text.upper()
+    if text.startswith(("varchar(", "char(")):
+        return "VARCHAR"
+    if text not in _DUCKDB:
+        raise SchemaError(f"the frame's column {name!r} is of Spark's type {text}, which DuckLake has not")
+    return _DUCKDB[text]
+
+
+def _value(frame: DataFrame, name: str, column: Column, table: str) -> SparkColumn:
+    """The column of the frame as it is written: its type, its name and its field ids are the table's."""
+    found = F.col(quoted(name))
+    if _is_registered(column):
+        found = found.cast(_stored(column))
+    if not column.nullable:
+        message = f"{_NULL_FOUND} {not_null_violation(column.name, table).message}"
+        found = F.coalesce(found, F.raise_error(F.lit(message)).cast(frame.select(found).schema[0].dataType))
+    return found.alias(column.name, metadata={FIELD_ID: column.field_id})
+
+
+def _stored(column: Column) -> DataType:
+    """The type of a column with the field ids of its fields."""
+    if column.type == "struct":
+        fields = [
+            StructField(child.name, _stored(child), metadata={FIELD_ID: child.field_id}) for child in column.children
+        ]
+        return StructType(fields)
+    if column.type == "list":
+        return ArrayType(_stored(column.children[0]))
+    if column.type == "map":
+        return MapType(_stored(column.children[0]), _stored(column.children[1]))
+    return spark_type(column)
+
+
+def _is_registered(column: Column) -> bool:
+    known = column.type in _REGISTERED or column.type.startswith("decimal(")
+    return known and all(map(_is_registered, column.children))
+
+
+def _writing_session(spark: SparkSession) -> SparkSession:
+    """A session with the user's settings, but for those of the writer."""
+    private = spark.newSession()
+    for key, value in {**spark.conf.getAll, **_WRITER_SETTINGS}.items():
+        if private.conf.isModifiable(key) or not key.startswith("spark."):
+            private.conf.set(key, value)
+    return private
+
+
+def _files(spark: SparkSession, folder: str) -> list[str]:
+    """The Parquet files of a folder; what else Spark leaves there, markers and checksums, is removed."""
+    path = _path(spark, folder)
+    system = path.getFileSystem(_hadoop(spark))
+    if system.getClass().getSimpleName() == "LocalFileSystem":
+        system = system.getRawFileSystem()
+    found = system.listFiles(path, True)  # noqa: FBT003 - recursive, of Java's interface
+    parquet = []
+    while found.hasNext():
+        file = found.next().getPath()
+        if file.getName().endswith(".parquet"):
+            parquet.append(str(file.toString()))
+        else:
+            system.delete(file, False)  # noqa: FBT003 - not recursive, of Java's interface
+    return sorted(parquet)
+
+
+def _row_counts(writer: Connection, paths: list[str]) -> dict[str, int]:
+    if not paths:
+        return {}
+    listed = ", ".join(map(literal, paths))
+    counts = dict(writer.rows(f"SELECT file_name, num_rows FROM parquet_file_metadata([{listed}])"))
+    return {path: counts[path] for path in paths}
+
+
+def _translated(error: BaseException) -> BaseException:
+    if not isinstance(error, (PySparkException, Py4JJavaError)):
+        return error
+    text = str(error)
+    if _NULL_FOUND in text:
+        found = text.partition(_NULL_FOUND)[2].splitlines()[0].strip()
+        return SchemaError(found, hint=not_null_violation("", "").hint)
+    if "No space left" in text or "AccessDenied" in text or "Permission denied" in text or "Mkdirs failed" in text:
+        return StorageError(f"Spark cannot write the files: {text.splitlines()[0]}")
+    return SparkError(f"the Spark job that writes the rows failed: {text.splitlines()[0]}")
+
+
+def _path(spark: SparkSession, folder: str) -> Any:
+    jvm: Any = spark._jvm  # noqa: SLF001
+    return jvm.org.apache.hadoop.fs.Path(spark_uri(folder))
+
+
+def _hadoop(spark: SparkSession) -> Any:
+    return spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001

@@ -1,0 +1,232 @@
+"""A lake: an opened store at a pinned snapshot."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+
+from lakeconf.backends.base import StoreNames
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.snapshot import Snapshot, by_timestamp, by_version, latest, snapshots
+from lakeconf.catalog.table import split_name, tables
+from lakeconf.connection import translated_errors
+from lakeconf.engines.duckdb import DuckDBEngine
+from lakeconf.errors import LakeconfError, MissingDependencyError, SchemaError
+from lakeconf.locks import lock_of
+from lakeconf.sql import identifier
+from lakeconf.table import Table, create_statements
+from lakeconf.transaction import Change, LakeState, Transaction
+
+if TYPE_CHECKING:
+    from lakeconf.engines.base import Engine
+    from lakeconf.store import Store
+
+INTERNAL_SCHEMA = "lakeconf"
+_TRANSFORM = re.compile(r"(?P<name>year|month|day|hour)\((?P<column>.+)\)|bucket\((?P<count>\d+),\s*(?P<bucketed>.+)\)")
+
+
+class Lake:
+    """A lake whose tables are all read at one snapshot; `Store.open` gives it.
+
+    The snapshot is pinned when the lake is opened, and moved by the lake's own commits and by `refresh()`. As a context
+    manager it closes at the end, and the frames of its scans with it.
+    """
+
+    def __init__(self, state: LakeState) -> None:
+        self._state = state
+
+    @classmethod
+    def open(cls, store: Store, engine: Any = None) -> Lake:
+        """Opens a store; see `Store.open`."""
+        reading = store.open_connection()
+        try:
+            names = StoreNames(store.name, store.alias)
+            schema = store.metadata_backend.ducklake_options(names).get("metadata_schema")
+            reader = CatalogReader(reading, store.alias, None if schema is None else str(schema))
+            state = LakeState(
+                alias=store.alias,
+                reader=reader,
+                writer=reading.cursor(),
+                engine=DuckDBEngine(reading) if engine is None else _spark_engine(store, reader, engine),
+                lock=lock_of(store),
+                reconnect=store.open_connection,
+                snapshot_id=latest(reader).snapshot_id,
+                read_only=f"the store {store.name!r} is read-only" if store.read_only else None,
+            )
+        except BaseException:
+            reading.close()
+            raise
+        return cls(state)
+
+    def __enter__(self) -> Lake:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Lake({self._state.alias!r} at snapshot {self._state.snapshot_id}, {self._state.engine.name})"
+
+    def close(self) -> None:
+        """Closes the connections to the catalog."""
+        self._state.writer.close()
+        self._state.reader.connection.close()
+
+    @property
+    def snapshot_id(self) -> int:
+        """The snapshot that reads see."""
+        return self._state.snapshot_id
+
+    def refresh(self) -> int:
+        """Moves to the latest snapshot and gives its version.
+
+        Raises:
+            LakeconfError: The lake is pinned, by `at` or by an open transaction.
+        """
+        if self._state.pinned:
+            raise LakeconfError(
+                f"the lake is pinned at snapshot {self.snapshot_id}", hint="refresh the lake it came from"
+            )
+        self._state.snapshot_id = latest(self._state.reader).snapshot_id
+        return self._state.snapshot_id
+
+    def table(self, name: str) -> Table:
+        """A table by its name; that it exists is checked when it is used.
+
+        Args:
+            name: `schema.table`, or `table` for one in the schema `main`.
+        """
+        return Table(self._state, name)
+
+    def tables(self) -> list[str]:
+        """The names of the tables at the lake's snapshot, as `schema.table`, sorted; lakeconf's own are left out."""
+        found = tables(self._state.reader, self._state.snapshot_id)
+        return sorted(f"{info.schema_name}.{info.name}" for info in found if info.schema_name != INTERNAL_SCHEMA)
+
+    def snapshots(self) -> list[Snapshot]:
+        """All snapshots of the lake that have not expired, oldest first."""
+        return list(snapshots(self._state.reader))
+
+    def at(self, *, version: int | None = None, timestamp: datetime | None = None) -> Lake:
+        """The lake as it was; it is read-only and lives as long as this one.
+
+        Args:
+            version: A snapshot's version.
+            timestamp: A moment, with its time zone, in place of a version.
+
+        Raises:
+            SnapshotNotFoundError: There is none, or it has expired; says which there are.
+        """
+        if (version is None) == (timestamp is None):
+            raise LakeconfError("give a version or a timestamp")
+        reader = self._state.reader
+        found = by_version(reader, version) if version is not None else by_timestamp(reader, timestamp)  # type: ignore[arg-type]
+        why = f"the lake is pinned at snapshot {found.snapshot_id}"
+        return Lake(replace(self._state, snapshot_id=found.snapshot_id, read_only=why, pinned=True, transaction=None))
+
+    def create_table(self, name: str, like: object, *, partitioned_by: Sequence[str] = ()) -> Table:
+        """Makes an empty table, and its schema where there is none.
+
+        Args:
+            name: `schema.table`, or `table` for one in the schema `main`.
+            like: Its columns: a mapping of names to types of DuckDB, which `NOT NULL` may follow, or a frame whose
+                schema is taken.
+            partitioned_by: Keys: a column, or `year(column)`, `month(…)`, `day(…)`, `hour(…)`, `bucket(n, column)`.
+
+        Returns:
+            The table.
+
+        Raises:
+            SchemaError: The table is there already, or a type or key does not exist.
+        """
+        if self._state.read_only is not None:
+            raise LakeconfError(f"nothing can be written: {self._state.read_only}")
+        schema, table = split_name(name)
+        if f"{schema}.{table}" in self.tables():
+            raise SchemaError(f"the table {schema}.{table} exists already", hint="use lake.table(…)")
+        columns = dict(like) if isinstance(like, Mapping) else self._state.engine.schema(self._state.engine.adopt(like))
+        quoted_schema = f"{identifier(self._state.alias)}.{identifier(schema)}"
+        keys = [_partition_key(key, columns) for key in partitioned_by]
+        statements = create_statements(quoted_schema, f"{quoted_schema}.{identifier(table)}", columns, keys)
+        transaction = Transaction(self._state, message=f"create table {schema}.{table}")
+        transaction.add(Change(statements, f"{schema}.{table}"))
+        self._state.snapshot_id = transaction.commit()
+        return self.table(name)
+
+    @contextlib.contextmanager
+    def transaction(
+        self, message: str | None = None, *, author: str | None = None, extra: Mapping[str, object] | None = None
+    ) -> Iterator[Lake]:
+        """Writes to several tables that become one snapshot, or none.
+
+        Args:
+            message: The commit message.
+            author: Who commits.
+            extra: Keys of your own for the commit info.
+
+        Yields:
+            A lake whose tables write into the transaction. Its scans still read the snapshot that the transaction
+            began at.
+
+        Raises:
+            CommitConflictError: Another writer has changed a table that was overwritten or deleted from.
+            CommitError: Nothing was written.
+        """
+        if self._state.transaction is not None:
+            raise LakeconfError("a transaction is open already: write to its lake")
+        state = replace(self._state, pinned=True)
+        transaction = state.transaction = Transaction(state, message, author, dict(extra or {}))
+        try:
+            yield Lake(state)
+        except BaseException:
+            transaction.discard()
+            raise
+        finally:
+            state.read_only = "the transaction has ended"
+        self._state.snapshot_id = transaction.commit()
+
+    def sql(self, query: str) -> nw.LazyFrame[Any]:
+        """Runs DuckDB's SQL on the lake, at its latest snapshot unless the query says `AT (VERSION => …)`.
+
+        Args:
+            query: A query; the lake is the default database.
+
+        Returns:
+            A lazy frame on DuckDB, whatever the lake's engine is.
+
+        Raises:
+            QueryError: DuckDB refuses it.
+        """
+        with translated_errors():
+            return nw.from_native(self._state.reader.connection.native.sql(query))
+
+
+def _spark_engine(store: Store, reader: CatalogReader, spark: Any) -> Engine:
+    if importlib.util.find_spec("pyspark") is None:
+        raise MissingDependencyError("pyspark", extra="spark", needed_for="a lake on Spark")
+    engine = importlib.import_module("lakeconf.engines.spark.engine")
+    settings = store.storage_backend.hadoop_settings() if store.storage_backend is not None else {}
+    spark_engine: Engine = engine.SparkEngine(spark, reader.data_path, settings)
+    return spark_engine
+
+
+def _partition_key(key: str, columns: Mapping[str, str]) -> str:
+    found = _TRANSFORM.fullmatch(key.strip())
+    column = (found["column"] or found["bucketed"]) if found else key.strip()
+    names = {name.lower(): name for name in columns}
+    if column.lower() not in names:
+        raise SchemaError(
+            f"the partition key {key!r} names no column of the table",
+            hint=f"a column ({', '.join(columns)}), or year(…), month(…), day(…), hour(…), bucket(n, …) of one",
+        )
+    quoted = identifier(names[column.lower()])
+    if not found:
+        return quoted
+    return f"{found['name']}({quoted})" if found["name"] else f"bucket({found['count']}, {quoted})"

@@ -1,0 +1,6 @@
+LOAD ducklake;
+LOAD motherduck;
+LOAD httpfs;
+ATTACH 'md:';
+CREATE DATABASE IF NOT EXISTS "shop_lake" (TYPE DUCKLAKE, DATA_PATH 'gs://acme/shop/');
+USE "shop_lake";

@@ -1,0 +1,8 @@
+LOAD ducklake;
+LOAD postgres_scanner;
+LOAD httpfs;
+CREATE OR REPLACE TEMPORARY SECRET "my_catalog" (TYPE postgres, HOST 'db.example.com', PORT 5432, DATABASE 'lake', USER 'lake', PASSWORD '***', SSLMODE 'require');
+CREATE OR REPLACE TEMPORARY SECRET "my_bucket" (TYPE gcs, KEY_ID 'AKIA0', SECRET '***', SCOPE 'gs://acme/');
+CREATE OR REPLACE TEMPORARY SECRET "lakeconf_prod" (TYPE ducklake, METADATA_PATH '', METADATA_SCHEMA 'shop', METADATA_PARAMETERS MAP {'TYPE': 'postgres', 'SECRET': 'my_catalog'}, DATA_PATH 'gs://acme/shop/');
+ATTACH 'ducklake:lakeconf_prod' AS "prod" (DATA_INLINING_ROW_LIMIT 0);
+USE "prod";

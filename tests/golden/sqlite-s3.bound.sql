@@ -1,0 +1,6 @@
+LOAD ducklake;
+LOAD sqlite_scanner;
+LOAD httpfs;
+CREATE OR REPLACE TEMPORARY SECRET "lakeconf_prod" (TYPE ducklake, METADATA_PATH 'sqlite:/lake/catalog.sqlite', DATA_PATH 's3://acme/shop/');
+ATTACH 'ducklake:lakeconf_prod' AS "prod" (DATA_INLINING_ROW_LIMIT 0);
+USE "prod";

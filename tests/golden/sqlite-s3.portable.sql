@@ -1,0 +1,6 @@
+INSTALL ducklake; LOAD ducklake;
+INSTALL sqlite_scanner; LOAD sqlite_scanner;
+INSTALL httpfs; LOAD httpfs;
+CREATE OR REPLACE TEMPORARY SECRET "lakeconf_prod" (TYPE ducklake, METADATA_PATH 'sqlite:/lake/catalog.sqlite', DATA_PATH 's3://acme/shop/');
+ATTACH 'ducklake:lakeconf_prod' AS "prod" (DATA_INLINING_ROW_LIMIT 0);
+USE "prod";

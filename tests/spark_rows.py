@@ -1,0 +1,101 @@
+"""Reads a table of a lake with Spark and with DuckDB, and says where the two differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from lakeconf.catalog.scan import plan_with_inlined_rows
+from lakeconf.engines.spark.scan import FILE_ROW_NUMBER, FILENAME, ROW_ID, SNAPSHOT_ID, read
+from lakeconf.engines.spark.types import duckdb_type
+from lakeconf.errors import TableNotFoundError
+from lakeconf.sql import identifier
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from catalog_lake import Lake
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakeconf.catalog.table import Column
+
+VIRTUAL = {
+    "rowid": ROW_ID,
+    "snapshot_id": SNAPSHOT_ID,
+    "CASE WHEN filename LIKE '%/%' THEN filename END": FILENAME,
+    "CASE WHEN filename LIKE '%/%' THEN file_row_number END": FILE_ROW_NUMBER,
+}
+
+
+def scan(
+    spark: SparkSession,
+    lake: Lake,
+    table: str,
+    version: int | None = None,
+    columns: Sequence[str] | None = None,
+    *,
+    row_ids: bool = False,
+) -> DataFrame:
+    """A table as Spark reads it."""
+    plan, inlined = plan_with_inlined_rows(lake.reader, table, lake.newest if version is None else version, columns)
+    return read(spark, plan, inlined, row_ids=row_ids)
+
+
+def assert_alike(spark: SparkSession, lake: Lake, table: str, *, row_ids: bool = True) -> None:
+    """Compare the rows of a table, and their ids, at every snapshot at which it exists."""
+    versions = [version for version in lake.versions() if exists(lake, table, version)]
+    assert versions
+    for version in versions:
+        differ = differences(spark, lake, table, version, row_ids=row_ids)
+        assert not differ, f"{table} at version {version}: {differ}"
+
+
+def exists(lake: Lake, table: str, version: int) -> bool:
+    try:
+        plan_with_inlined_rows(lake.reader, table, version)
+    except TableNotFoundError:
+        return False
+    return True
+
+
+def differences(
+    spark: SparkSession, lake: Lake, table: str, version: int, *, row_ids: bool = True
+) -> dict[str, list[tuple[str | None, ...]]]:
+    """Rows that only one of the two gives, as text; empty where they agree. Both read the whole table."""
+    plan, inlined = plan_with_inlined_rows(lake.reader, table, version)
+    frame = read(spark, plan, inlined, row_ids=row_ids)
+    virtual = VIRTUAL if row_ids else {}
+    expected = [*(_text(column) for column in plan.columns), *(f"CAST({sql} AS VARCHAR)" for sql in virtual)]
+    given = [
+        *(f"CAST({_plain(column)} AS VARCHAR)" for column in plan.columns),
+        *(f"CAST({identifier(name)} AS VARCHAR)" for name in virtual.values()),
+    ]
+    with lake.connection.cursor() as cursor:
+        cursor.native.register("by_spark", _arrow(frame))
+        source = f"lake.{identifier(plan.table.schema_name)}.{identifier(plan.table.name)} AT (VERSION => {version})"
+        by_duckdb = Counter(cursor.rows(f"SELECT {', '.join(expected)} FROM {source}"))
+        by_spark = Counter(cursor.rows(f"SELECT {', '.join(given)} FROM by_spark"))
+    only = {"only Spark": by_spark - by_duckdb, "only DuckDB": by_duckdb - by_spark}
+    return {who: list(rows.elements())[:5] for who, rows in only.items() if rows}
+
+
+def _arrow(frame: DataFrame) -> object:
+    # Arrow has no variant; as JSON both sides can be compared.
+    variants = [field.name for field in frame.schema if field.dataType.typeName() == "variant"]
+    return frame.selectExpr(
+        *(
+            f"to_json(`{name}`) AS `{name}`" if name in variants else f"`{name.replace('`', '``')}`"
+            for name in frame.columns
+        )
+    ).toArrow()
+
+
+def _text(column: Column) -> str:
+    name = identifier(column.name)
+    if column.type == "variant":
+        return f"CAST(CAST({name} AS JSON) AS VARCHAR)"
+    return f"CAST(CAST({name} AS {duckdb_type(column, for_spark=True)}) AS VARCHAR)"
+
+
+def _plain(column: Column) -> str:
+    return identifier(column.name)

@@ -1,0 +1,132 @@
+"""Every pair of backends: its SQL in golden files, which DuckDB parses, and runs where no server is needed."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import pytest
+from store_shapes import ALLOWED, METADATA, REFUSED, SECRETS, STORAGE, configuration, has_credentials
+
+from lakeconf.config.model import init
+from lakeconf.connection import Connection, load_extension
+from lakeconf.errors import ConfigError
+from lakeconf.sql import LoadExtension, bind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeconf.store import Store
+
+GOLDEN = Path(__file__).parent / "golden"
+SHAPES = [(*pair, inline) for pair in ALLOWED for inline in (False, True) if has_credentials(*pair) or not inline]
+RENDERINGS = ("masked", "portable", "bound")
+SERVERLESS = [shape for shape in SHAPES if shape[0] in ("duckdb", "sqlite")]
+
+
+@pytest.fixture(autouse=True)
+def secrets_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+
+
+def store_of(metadata: str, storage: str, *, inline: bool) -> Store:
+    return init(configuration(metadata, storage, inline=inline)).get_store("prod")
+
+
+def rendered(store: Store, rendering: str) -> list[str]:
+    if rendering == "bound":
+        return [bind(statement)[0] for statement in store.statements]
+    return store.preview_sql(portable=rendering == "portable")
+
+
+def golden_file(metadata: str, storage: str, *, inline: bool, rendering: str) -> Path:
+    return GOLDEN / f"{metadata}-{storage}{'.inline' if inline else ''}.{rendering}.sql"
+
+
+@pytest.mark.parametrize("rendering", RENDERINGS)
+@pytest.mark.parametrize(("metadata", "storage", "inline"), SHAPES)
+def test_the_sql_of_a_pair(
+    metadata: str, storage: str, inline: bool, rendering: str, check_golden: Callable[[Path, str], None]
+) -> None:
+    statements = rendered(store_of(metadata, storage, inline=inline), rendering)
+    check_golden(
+        golden_file(metadata, storage, inline=inline, rendering=rendering), "".join(f"{s}\n" for s in statements)
+    )
+
+
+@pytest.mark.parametrize("rendering", RENDERINGS)
+@pytest.mark.parametrize(("metadata", "storage", "inline"), SHAPES)
+def test_duckdb_parses_each_golden_file_as_the_statements_of_the_store(
+    metadata: str, storage: str, inline: bool, rendering: str
+) -> None:
+    statements = store_of(metadata, storage, inline=inline).statements
+    installs = sum(isinstance(s, LoadExtension) for s in statements) if rendering == "portable" else 0
+    text = golden_file(metadata, storage, inline=inline, rendering=rendering).read_text()
+    # CREATE DATABASE is known to MotherDuck's extension alone, which does not load without its server.
+    text = text.replace("CREATE DATABASE IF NOT EXISTS ", "ATTACH 'md:' AS ")
+    assert len(duckdb.extract_statements(text)) == len(statements) + installs
+    assert "hunter2" not in text
+
+
+def test_there_is_no_golden_file_of_a_pair_that_is_gone() -> None:
+    wanted = {golden_file(*shape[:2], inline=shape[2], rendering=r) for shape in SHAPES for r in RENDERINGS}
+    assert {path.name for path in GOLDEN.iterdir()} == {path.name for path in wanted}
+
+
+@pytest.mark.parametrize("rendering", RENDERINGS)
+@pytest.mark.parametrize(("metadata", "storage", "inline"), SERVERLESS)
+def test_a_golden_file_without_a_server_runs(
+    metadata: str, storage: str, inline: bool, rendering: str, tmp_path: Path
+) -> None:
+    sql = golden_file(metadata, storage, inline=inline, rendering=rendering).read_text()
+    with duckdb.connect() as con:
+        for statement in duckdb.extract_statements(
+            sql.replace("'/lake", f"'{tmp_path}").replace(":/lake", f":{tmp_path}")
+        ):
+            query = statement.query.strip()
+            if query.startswith("LOAD"):
+                load_extension(Connection(con), query.split()[1].rstrip(";"))
+            elif not query.startswith("INSTALL"):
+                # getenv() is a function of the DuckDB CLI alone.
+                query = query.replace("getenv('BUCKET_SECRET')", "'s'").replace("getenv('BUCKET_TOKEN')", "'t'")
+                con.execute(query, ["?"] * query.count("?") or None)
+        assert con.execute("SELECT current_database()").fetchall() == [("prod",)]
+        assert con.execute("FROM duckdb_secrets() SELECT count(*) WHERE persistent").fetchall() == [(0,)]
+
+
+@pytest.mark.parametrize(("metadata", "storage", "inline"), SERVERLESS)
+def test_the_store_itself_attaches(metadata: str, storage: str, inline: bool, tmp_path: Path) -> None:
+    shape = configuration(metadata, storage, inline=inline)["stores"]["prod"]
+    shape["metadata_backend"] = {**shape["metadata_backend"], "uri": str(tmp_path / "catalog")}
+    if storage == "local":
+        shape["storage_backend"] = {**shape["storage_backend"], "path": str(tmp_path / "data")}
+    with init({"stores": {"prod": shape}}).get_store().connect() as con:
+        assert con.execute("SELECT current_database()").fetchall() == [("prod",)]
+    at, magic = {"sqlite": (0, b"SQLite format 3\x00"), "duckdb": (8, b"DUCK")}[metadata]
+    assert (tmp_path / "catalog").read_bytes()[at:].startswith(magic)
+
+
+@pytest.mark.parametrize(("metadata", "storage"), REFUSED)
+def test_a_pair_that_does_not_compose_is_refused(metadata: str, storage: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        init(configuration(metadata, storage)).get_store("prod")
+    (problem,) = raised.value.problems
+    assert problem.code == "LC051"
+    assert metadata in problem.message
+
+
+def test_every_pair_is_either_allowed_or_refused() -> None:
+    assert set(ALLOWED) | set(REFUSED) == set(itertools.product(METADATA, STORAGE))
+    assert len(ALLOWED) == 16
+
+
+@pytest.mark.parametrize(("metadata", "storage", "inline"), SHAPES)
+def test_no_secret_shows_anywhere(metadata: str, storage: str, inline: bool) -> None:
+    store = store_of(metadata, storage, inline=inline)
+    assert "hunter2" not in f"{store!r} {store.statements!r} {store.preview_sql()} {store.preview_sql(portable=True)}"
+    shown = "".join(store.preview_sql(show_secrets=True))
+    assert all(secret.reveal() in shown for secret in store.secrets)
+    assert bool(store.secrets) == inline

@@ -1,0 +1,335 @@
+"""What a lake does on both engines: every result is compared with what plain DuckDB reads from the same lake."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import narwhals as nw
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import lakeconf
+from lakeconf.errors import (
+    CommitConflictError,
+    LakeconfError,
+    PredicateError,
+    SchemaError,
+    SnapshotNotFoundError,
+    TableNotFoundError,
+)
+
+if TYPE_CHECKING:
+    from lakeconf import Lake, Store
+
+EVENTS = pa.table(
+    {
+        "id": pa.array([1, 2, 3], pa.int64()),
+        "kind": ["view", "purchase", None],
+        "at": pa.array([dt.datetime(2024, 1, day, 12) for day in (1, 2, 3)], pa.timestamp("us")),
+        "revenue": pa.array([None, Decimal("29.99"), None], pa.decimal128(10, 2)),
+        "tags": [["a", "b"], [], None],
+        "device": [{"os": "linux", "cores": 8}, None, {"os": None, "cores": 2}],
+    }
+)
+
+
+@pytest.fixture(params=["sqlite", "duckdb"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    backends = {
+        "metadata_backend": {"type": request.param, "uri": str(tmp_path / "catalog")},
+        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
+    }
+    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+
+
+@pytest.fixture(params=["on_duckdb", "on_spark"])
+def engine(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue("spark") if request.param == "on_spark" else None
+
+
+@pytest.fixture
+def lake(store: Store, engine: Any) -> Iterator[Lake]:
+    with store.open(engine) as lake:
+        lake.create_table("raw.events", like=EVENTS)
+        yield lake
+
+
+def rows(frame: nw.LazyFrame[Any]) -> list[tuple[Any, ...]]:
+    """The rows of a frame, sorted, with nested values as DuckDB gives them to Python."""
+    table = frame.collect("pyarrow").to_native()
+    with duckdb.connect() as con:
+        return sorted(con.from_arrow(table).fetchall(), key=repr)
+
+
+def oracle(store: Store, lake: Lake, query: str) -> list[tuple[Any, ...]]:
+    """What DuckDB says. A DuckDB catalog can be open once only, so the lake's own instance is asked there."""
+    if store.metadata_backend.type == "duckdb":
+        return rows(lake.sql(query))
+    with store.connect() as con:
+        return sorted(con.execute(query).fetchall(), key=repr)
+
+
+def files(tmp_path: Path) -> set[str]:
+    return {path.name for path in (tmp_path / "data").rglob("*") if path.is_file()}
+
+
+def test_what_is_appended_is_read_back(lake: Lake, store: Store) -> None:
+    events = lake.table("raw.events")
+    events.append(EVENTS)
+    events.append(EVENTS.slice(0, 1))
+    found = rows(events.scan())
+    assert len(found) == 4
+    assert found == oracle(store, lake, "FROM raw.events")
+
+
+def test_each_write_is_one_snapshot(lake: Lake) -> None:
+    before = len(lake.snapshots())
+    lake.table("raw.events").append(EVENTS)
+    lake.table("raw.events").overwrite(EVENTS)
+    lake.table("raw.events").delete("id = 1")
+    assert len(lake.snapshots()) == before + 3
+
+
+def test_a_scan_takes_columns_and_a_condition(lake: Lake, store: Store) -> None:
+    lake.table("raw.events").append(EVENTS)
+    scan = lake.table("raw.events").scan(columns=["kind", "id"], where="at >= TIMESTAMP '2024-01-02' AND id < 3")
+    assert scan.collect_schema().names() == ["kind", "id"]
+    assert rows(scan) == [("purchase", 2)]
+
+
+def test_a_condition_may_be_a_narwhals_expression(lake: Lake) -> None:
+    lake.table("raw.events").append(EVENTS)
+    assert rows(lake.table("raw.events").scan(columns=["id"], where=nw.col("id") > 2)) == [(3,)]
+
+
+def test_the_same_narwhals_code_runs_on_both_engines(lake: Lake) -> None:
+    lake.table("raw.events").append(EVENTS)
+    lake.table("raw.events").append(EVENTS)
+    daily = (
+        lake.table("raw.events")
+        .scan()
+        .filter(nw.col("kind") == "purchase")
+        .with_columns(day=nw.col("at").dt.date())
+        .group_by("day")
+        .agg(revenue=nw.col("revenue").sum(), users=nw.col("id").n_unique())
+    )
+    lake.create_table("marts.daily", like=daily)
+    lake.table("marts.daily").overwrite(daily)
+    assert rows(lake.table("marts.daily").scan()) == [(dt.date(2024, 1, 2), Decimal("59.98"), 1)]
+
+
+def test_overwrite_replaces_what_its_condition_says(lake: Lake, store: Store) -> None:
+    events = lake.table("raw.events")
+    events.append(EVENTS)
+    events.overwrite(EVENTS.slice(1, 1), where="id >= 2")
+    assert [row[0] for row in rows(events.scan(columns=["id"]))] == [1, 2]
+    assert rows(events.scan()) == oracle(store, lake, "FROM raw.events")
+
+
+def test_overwrite_refuses_rows_outside_of_its_condition(lake: Lake, tmp_path: Path) -> None:
+    lake.table("raw.events").append(EVENTS)
+    before, on_disk = lake.snapshot_id, files(tmp_path)
+    with pytest.raises(PredicateError, match="2 rows of the frame do not satisfy"):
+        lake.table("raw.events").overwrite(EVENTS, where="id = 2")
+    assert lake.refresh() == before
+    assert files(tmp_path) == on_disk
+
+
+def test_an_empty_frame_makes_no_snapshot_unless_it_replaces_rows(lake: Lake, tmp_path: Path) -> None:
+    before = lake.snapshot_id
+    assert lake.table("raw.events").append(EVENTS.slice(0, 0)) == before
+    assert lake.table("raw.events").overwrite(EVENTS.slice(0, 0)) == before
+    assert files(tmp_path) == set()
+    lake.table("raw.events").append(EVENTS)
+    lake.table("raw.events").overwrite(EVENTS.slice(0, 0))
+    assert rows(lake.table("raw.events").scan()) == []
+
+
+def test_reads_stay_at_the_pinned_snapshot(lake: Lake, store: Store) -> None:
+    events = lake.table("raw.events")
+    events.append(EVENTS)
+    frame, version = events.scan(), lake.snapshot_id
+    events.append(EVENTS)
+    assert len(rows(frame)) == 3
+    assert len(rows(events.scan())) == 6
+    past = lake.at(version=version)
+    assert len(rows(past.table("raw.events").scan())) == 3
+    with pytest.raises(LakeconfError, match="pinned at snapshot"):
+        past.table("raw.events").append(EVENTS)
+    with pytest.raises(LakeconfError, match="pinned at snapshot"):
+        past.refresh()
+
+
+def test_time_travel_by_timestamp(lake: Lake) -> None:
+    lake.table("raw.events").append(EVENTS)
+    times = {snapshot.snapshot_id: snapshot.time for snapshot in lake.snapshots()}
+    assert lake.at(timestamp=times[lake.snapshot_id - 1]).snapshot_id == lake.snapshot_id - 1
+    with pytest.raises(SnapshotNotFoundError):
+        lake.at(version=999)
+    with pytest.raises(LakeconfError, match="a version or a timestamp"):
+        lake.at()
+
+
+def test_a_transaction_over_two_tables_is_one_snapshot(lake: Lake) -> None:
+    lake.create_table("raw.copies", like=EVENTS)
+    before = len(lake.snapshots())
+    with lake.transaction("both", author="me", extra={"run": 7}) as tx:
+        tx.table("raw.events").append(EVENTS)
+        tx.table("raw.copies").append(EVENTS)
+        assert rows(tx.table("raw.events").scan()) == []
+    assert len(lake.snapshots()) == before + 1
+    last = lake.snapshots()[-1]
+    assert (last.message, last.author) == ("both", "me")
+    assert '"extra": {"run": 7}' in (last.extra_info or "")
+    assert len(rows(lake.table("raw.events").scan())) == len(rows(lake.table("raw.copies").scan())) == 3
+    with pytest.raises(LakeconfError, match="has ended"):
+        tx.table("raw.events").append(EVENTS)
+
+
+def test_a_transaction_that_fails_leaves_nothing(lake: Lake, tmp_path: Path) -> None:
+    before, on_disk = lake.snapshot_id, files(tmp_path)
+    with pytest.raises(SchemaError), lake.transaction() as tx:  # noqa: PT012 - what is before the error must not stay
+        tx.table("raw.events").append(EVENTS)
+        tx.table("raw.events").append(EVENTS.drop_columns(["kind"]))
+    assert lake.refresh() == before
+    assert files(tmp_path) == on_disk
+
+
+def test_rows_that_duckdb_keeps_inlined_are_read(lake: Lake, store: Store) -> None:
+    lake.sql("CALL dev.set_option('data_inlining_row_limit', 10)").collect()
+    events = lake.table("raw.events")
+    writer = lake._state.writer
+    writer.execute("INSERT INTO dev.raw.events SELECT 100 + range, 'x', NULL, 1.5, NULL, NULL FROM range(3)")
+    writer.execute("INSERT INTO dev.raw.events SELECT range, 'y', NULL, 1.5, NULL, NULL FROM range(1000)")
+    writer.execute("DELETE FROM dev.raw.events WHERE id % 100 = 7 OR id = 101")
+    lake.refresh()
+    assert rows(events.scan()) == oracle(store, lake, "FROM raw.events")
+    assert len(rows(events.scan())) == 1003 - 10 - 2
+
+
+def test_renamed_added_and_dropped_columns(lake: Lake, store: Store) -> None:
+    events = lake.table("raw.events")
+    events.append(EVENTS)
+    for change in ("RENAME kind TO sort", "ADD COLUMN kind INTEGER DEFAULT 7", "DROP COLUMN tags"):
+        lake._state.writer.execute(f"ALTER TABLE dev.raw.events {change}")
+    lake.refresh()
+    assert rows(events.scan()) == oracle(store, lake, "FROM raw.events")
+    assert {row[-1] for row in rows(events.scan())} == {7}
+    assert rows(events.scan(columns=["id"], where="kind = 7 AND sort = 'view'")) == [(1,)]
+
+
+@pytest.mark.parametrize("make", [pl.from_arrow, pl.LazyFrame, lambda t: t.to_pandas(), duckdb.from_arrow])
+def test_frames_of_other_libraries_are_taken(lake: Lake, make: Any) -> None:
+    small = EVENTS.select(["id", "kind"])
+    lake.create_table("raw.small", like=small)
+    frame = make(pl.from_arrow(small)) if make is pl.LazyFrame else make(small)
+    lake.table("raw.small").append(frame)
+    assert rows(lake.table("raw.small").scan()) == [(1, "view"), (2, "purchase"), (3, None)]
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (EVENTS.drop_columns(["kind"]), "lacks the column 'kind'"),
+        (EVENTS.append_column("knd", [["a", "b", "c"]]), "has a column 'knd' that raw.events has not(.|\n)*'kind'"),
+        (EVENTS.set_column(0, "id", pa.array(["a", "b", "c"])), "'id' is VARCHAR, but in raw.events it is BIGINT"),
+        (EVENTS.set_column(3, "revenue", pa.array([1.5, 2.5, 3.5])), "'revenue' is DOUBLE"),
+        (EVENTS.rename_columns(["ID", "kind", "at", "revenue", "tags", "Device"]), None),
+        ("a text", "str is not a frame"),
+    ],
+)
+def test_a_frame_that_does_not_fit_is_refused(lake: Lake, frame: object, message: str | None) -> None:
+    before = lake.snapshot_id
+    if message is None:
+        lake.table("raw.events").append(frame)
+        return
+    with pytest.raises(SchemaError, match=message):
+        lake.table("raw.events").append(frame)
+    assert lake.refresh() == before
+
+
+def test_null_in_a_column_that_is_not_null_is_refused(lake: Lake, tmp_path: Path) -> None:
+    table = lake.create_table("raw.kinds", like={"kind": "VARCHAR NOT NULL"})
+    before, on_disk = lake.snapshot_id, files(tmp_path)
+    with pytest.raises(SchemaError, match=r"(?i)kind.*NOT NULL|NOT NULL.*kind"):
+        table.append(EVENTS.select(["kind"]))
+    assert lake.refresh() == before
+    assert files(tmp_path) == on_disk
+
+
+def test_a_type_that_does_not_exist_is_refused(lake: Lake) -> None:
+    with pytest.raises(SchemaError, match="'n' is of type 'INTEGER; DROP TABLE x'"):
+        lake.create_table("raw.odd", like={"n": "INTEGER; DROP TABLE x"})
+
+
+def test_a_table_that_does_not_exist_is_named_with_the_nearest(lake: Lake) -> None:
+    with pytest.raises(TableNotFoundError, match=r"raw\.evnts(.|\n)*raw\.events"):
+        lake.table("raw.evnts").scan()
+
+
+def test_a_table_is_made_once(lake: Lake) -> None:
+    assert lake.tables() == ["raw.events"]
+    with pytest.raises(SchemaError, match="exists already"):
+        lake.create_table("raw.events", like=EVENTS)
+
+
+def test_a_partitioned_table(lake: Lake, store: Store) -> None:
+    days = lake.create_table("raw.days", like={"day": "DATE", "n": "BIGINT"}, partitioned_by=["day"])
+    days.append(pa.table({"n": [1, 2, 3], "day": pa.array([1, 2, None], pa.date32())}))
+    assert rows(days.scan()) == oracle(store, lake, "FROM raw.days")
+    assert rows(days.scan(where="day = DATE '1970-01-02'")) == [(dt.date(1970, 1, 2), 1)]
+    with pytest.raises(SchemaError, match="'year\\(dy\\)' names no column"):
+        lake.create_table("raw.more", like={"day": "DATE"}, partitioned_by=["year(dy)"])
+
+
+def test_types_that_spark_has_not_are_written_all_the_same(lake: Lake, store: Store) -> None:
+    odd = {"u": "UUID", "b": "UBIGINT", "t": "TIME", "j": "JSON"}
+    table = lake.create_table("raw.odd", like=odd)
+    key = "00000000-0000-0000-0000-000000000001"
+    values = {"u": [key], "b": pa.array([2**64 - 1], pa.decimal128(20, 0)), "t": ["10:11:12"], "j": ['{"a": 1}']}
+    table.append(pa.table(values))
+    found = oracle(store, lake, "SELECT u::VARCHAR, b::VARCHAR, t::VARCHAR, j::VARCHAR FROM raw.odd")
+    assert found == [(key, str(2**64 - 1), "10:11:12", '{"a": 1}')]
+
+
+def test_two_writers_that_conflict(store: Store, tmp_path: Path, engine: Any) -> None:
+    if store.metadata_backend.type == "duckdb":
+        with store.open(engine), pytest.raises(LakeconfError):
+            store.open(engine)
+        return
+    with store.open(engine) as first, store.open(engine) as second:
+        first.create_table("raw.events", like=EVENTS)
+        second.refresh()
+        first.table("raw.events").append(EVENTS)
+        on_disk = files(tmp_path)
+        with pytest.raises(CommitConflictError, match="read at snapshot 1, and snapshot 2 of another writer"):
+            second.table("raw.events").overwrite(EVENTS)
+        assert files(tmp_path) == on_disk
+        second.table("raw.events").append(EVENTS)
+        second.table("raw.events").overwrite(EVENTS)
+        assert len(rows(second.table("raw.events").scan())) == 3
+
+
+def test_a_read_only_store_writes_nothing(store: Store, engine: Any) -> None:
+    with store.open(engine) as lake:
+        lake.create_table("raw.events", like=EVENTS)
+    reader = lakeconf.Store("dev", store.metadata_backend, store.storage_backend, attach_options={"read_only": True})
+    with reader.open(engine) as lake:
+        assert rows(lake.table("raw.events").scan()) == []
+        with pytest.raises(LakeconfError, match="'dev' is read-only"):
+            lake.table("raw.events").append(EVENTS)
+        with pytest.raises(LakeconfError, match="'dev' is read-only"):
+            lake.create_table("raw.more", like=EVENTS)
+
+
+def test_a_closed_lake_says_so(store: Store, engine: Any) -> None:
+    with store.open(engine) as lake:
+        lake.create_table("raw.events", like=EVENTS)
+    with pytest.raises(LakeconfError, match=r"(?i)closed"):
+        lake.tables()
