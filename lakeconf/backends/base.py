@@ -234,6 +234,12 @@ class MetadataBackend(Backend):
         """The alias of a store that is given none."""
         return store
 
+    @property
+    def attach_defaults(self) -> Mapping[str, Value]:
+        """Options of ATTACH, where the store does not set them otherwise."""
+        # Positions of rows in files are stable, and nested text keeps its quotes, only where nothing is inlined.
+        return {"data_inlining_row_limit": 0}
+
     def secrets(self, names: StoreNames) -> tuple[CreateSecret, ...]:  # noqa: ARG002 - for those that have some
         """The secrets to create; none where an existing one is referred to."""
         return ()
@@ -251,8 +257,7 @@ class MetadataBackend(Backend):
         Returns:
             The statements between the loading of extensions and `USE`.
         """
-        # Positions of rows in files are stable, and nested text keeps its quotes, only where nothing is inlined.
-        attach_options = {"data_inlining_row_limit": 0, **attach_options}
+        attach_options = {**self.attach_defaults, **attach_options}
         options = dict(self.ducklake_options(names))
         if storage is not None:
             options["data_path"] = storage.location

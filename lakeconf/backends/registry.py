@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from lakeconf.backends.base import Backend, MetadataBackend, StorageBackend
 from lakeconf.errors import LakeconfError, nearest
@@ -28,6 +27,9 @@ STORAGE_BACKENDS: Mapping[str, str] = MappingProxyType(
         "gcs": "lakeconf.backends.storage.gcs:GCSStorage",
     }
 )
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 BackendType = TypeVar("BackendType", bound=Backend)
 
@@ -96,4 +98,6 @@ def _third_party(type_name: str, built_in: Mapping[str, str], group: str) -> str
 
 @functools.cache
 def _entry_points(group: str) -> tuple[EntryPoint, ...]:
+    from importlib.metadata import entry_points  # slow to import, and only an unknown type needs it
+
     return tuple(entry_points(group=group))

@@ -85,9 +85,26 @@ def one_of(column: Column, raws: list[Raw]) -> Predicate:
     Raises:
         PredicateError: The column's type cannot be compared with one of them.
     """
-    fits = [_fit(column, raw) for raw in raws]
+    fits = [_fit(column, raw) for raw in _of_one_type(column, raws)]
     values = dict.fromkeys(fit.value for fit in fits if fit.value is not None and fit.is_exact)
     return In(column, tuple(values)) if values else _constant(column, fits[0], value=False)
+
+
+def between(column: Column, low: Raw, high: Raw) -> Predicate:
+    """The predicate that a column is not below `low` and not above `high`.
+
+    Raises:
+        PredicateError: The column's type cannot be compared with one of them.
+    """
+    low, high = _of_one_type(column, [low, high])
+    return And((compare(column, ">=", low), compare(column, "<=", high)))
+
+
+def _of_one_type(column: Column, raws: list[Raw]) -> list[Raw]:
+    """The literals as DuckDB types them together: beside a DOUBLE, a FLOAT column and a decimal become DOUBLEs, too."""
+    if column.type != "float32" or not any(isinstance(raw, float) for raw in raws):
+        return raws
+    return [_float(column, raw) for raw in raws]
 
 
 def _constant(column: Column, fit: Fit[Value], *, value: bool) -> Predicate:

@@ -14,7 +14,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from lakeconf.catalog.literal import Raw, Text, compare, one_of
+from lakeconf.catalog.literal import Raw, Text, between, compare, one_of
 from lakeconf.catalog.moment import parse_date, parse_timestamp
 from lakeconf.catalog.predicate import (
     And,
@@ -143,9 +143,7 @@ class _Reader:
 
     def between(self, node: exp.Expr) -> Predicate:
         _only(node, "this", "low", "high")
-        column = self._column(node.this)
-        low, high = _literal(node.args["low"]), _literal(node.args["high"])
-        return And((compare(column, ">=", low), compare(column, "<=", high)))
+        return between(self._column(node.this), _literal(node.args["low"]), _literal(node.args["high"]))
 
     def like(self, node: exp.Expr) -> Predicate:
         escape = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -24,10 +23,17 @@ class SQLiteMetadata(CatalogFile):
     def extensions(self) -> tuple[str, ...]:
         return ("sqlite_scanner",)
 
+    @property
+    def attach_defaults(self) -> Mapping[str, Value]:
+        # Milliseconds for which SQLite waits while somebody else commits, before it says that the database is locked.
+        return {**super().attach_defaults, "meta_busy_timeout": 30_000, "meta_journal_mode": "WAL"}
+
     def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - the file says it all
         return {"metadata_path": f"sqlite:{self.uri}"}
 
     def look_into(self, path: Path) -> None:
+        import sqlite3
+
         super().look_into(path)
         try:
             with closing(sqlite3.connect(f"file:{_escaped(str(path))}?mode=ro", uri=True)) as connection:

@@ -1,0 +1,107 @@
+"""Two writers of one table at once: DuckLake alone lets two overwrites of an empty table both commit."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import lakeconf
+from lakeconf.errors import CommitConflictError
+from lakeconf.locks import lock_of
+
+if TYPE_CHECKING:
+    from servers import PostgresServer
+
+    from lakeconf import Store
+
+ROUNDS = 100 if os.environ.get("LAKECONF_PROVE") else 5
+TABLE = "raw.days"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    metadata: dict[str, Any] = {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")}
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        metadata = server_metadata(server)
+    backends = {"metadata_backend": metadata, "storage_backend": {"type": "local", "path": str(tmp_path / "data")}}
+    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+
+
+def server_metadata(server: PostgresServer) -> dict[str, Any]:
+    database = server.create_database()
+    return {
+        "type": "postgres",
+        "host": server.host,
+        "port": server.port,
+        "database": database,
+        "user": server.user,
+        "password": server.password,
+        "metadata_schema": "lake",
+    }
+
+
+def test_two_overwrites_of_an_empty_table_at_once(store: Store) -> None:
+    for number in range(ROUNDS):
+        name = f"{TABLE}_{number}"
+        with store.open() as lake:
+            lake.create_table(name, like={"n": "BIGINT"})
+        start = Barrier(2)
+
+        def overwrite(value: int, name: str = name, start: Barrier = start) -> str:
+            with store.open() as lake:
+                start.wait()
+                try:
+                    lake.table(name).overwrite(pa.table({"n": [value]}))
+                except CommitConflictError:
+                    return "refused"
+                return "committed"
+
+        with ThreadPoolExecutor(2) as pool:
+            outcomes = sorted(pool.map(overwrite, (1, 2)))
+        assert outcomes == ["committed", "refused"]
+        with store.open() as lake:
+            assert len(lake.table(name).scan().collect()) == 1
+
+
+def test_a_lock_keeps_others_out_until_it_is_let_go(store: Store) -> None:
+    store.connect().close()
+    lock = lock_of(store)
+    assert lock is not None
+    held: list[str] = []
+    entered = Barrier(2)
+
+    def second() -> None:
+        entered.wait()
+        with lock("raw.a"):
+            held.append("second")
+
+    with ThreadPoolExecutor(1) as pool:
+        with lock("raw.a"):
+            future = pool.submit(second)
+            entered.wait()
+            held.append("first")
+        future.result()
+    assert held == ["first", "second"]
+
+
+def test_appends_of_several_writers_are_all_kept(store: Store) -> None:
+    with store.open() as lake:
+        lake.create_table(TABLE, like={"n": "BIGINT"})
+
+    def append(value: int) -> None:
+        with store.open() as lake:
+            for number in range(5):
+                lake.table(TABLE).append(pa.table({"n": [10 * value + number]}))
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(append, range(3)))
+    with store.open() as lake:
+        found = lake.table(TABLE).scan().collect("pyarrow").to_native()["n"].to_pylist()
+    assert sorted(found) == sorted(10 * value + number for value in range(3) for number in range(5))
