@@ -29,7 +29,7 @@ def make_lake(folder: Path, rows: int) -> lakeconf.Store:
         {
             "stores": {
                 "bench": {
-                    "metadata_backend": {"type": "duckdb", "uri": str(folder / "catalog.duckdb")},
+                    "metadata_backend": {"type": "sqlite", "uri": str(folder / "catalog.sqlite")},
                     "storage_backend": {"type": "local", "path": str(folder / "data")},
                 }
             }
@@ -38,7 +38,7 @@ def make_lake(folder: Path, rows: int) -> lakeconf.Store:
     with store.connect() as con:
         for table in ("whole", "deleted_1", "deleted_20"):
             con.execute(f"""CREATE TABLE {table} (id BIGINT, user_id INTEGER, amount DOUBLE, price DECIMAL(10, 2),
-                            day DATE, at TIMESTAMP, kind VARCHAR, note VARCHAR)""")
+                            day DATE, moment TIMESTAMP, kind VARCHAR, note VARCHAR)""")
             for part in range(FILES):
                 con.execute(f"""INSERT INTO {table}
                     SELECT i, hash(i) % 1000000, (hash(i * 3) % 100000) / 7, (hash(i * 5) % 100000) / 100,
@@ -103,6 +103,7 @@ def main(rows: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = make_lake(Path(folder), rows)
         settings = {"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.driver.memory": "6g"}
+        settings["spark.ui.showConsoleProgress"] = "false"
         spark = lakeconf.spark_session(store, settings=settings)
         spark.sparkContext.setLogLevel("ERROR")
         measure(spark, store)

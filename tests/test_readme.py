@@ -1,0 +1,76 @@
+"""What the README shows is what happens: its configuration, its commands and its job are run as they stand there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from source_tree import REPOSITORY
+
+import lakeconf
+from lakeconf.cli import run
+
+README = (REPOSITORY / "README.md").read_text()
+EVENTS = pa.table(
+    {
+        "user_id": [1, 1, 2],
+        "event_type": ["page_view", "purchase", "purchase"],
+        "event_timestamp": pa.array([0, 1, 2], pa.timestamp("us")),
+        "revenue": pa.array([None, "1.50", "2.25"]).cast(pa.decimal128(10, 2)),
+    }
+)
+
+
+def block(language: str, marker: str) -> str:
+    """The one fenced block of this language that holds the marker."""
+    found = [text for text in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if marker in text]
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "lakeconf.toml").write_text(block("toml", "# lakeconf.toml"))
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PGHOST", "db.example.org")
+    monkeypatch.setenv("PGPASSWORD", "hunter2-planted")
+    return folder
+
+
+def test_the_configuration_is_valid(shop: Path) -> None:
+    assert run(["validate"]) == 0
+
+
+def test_preview_sql_prints_what_the_readme_shows(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = block("console", "$ lakeconf preview-sql\n").removeprefix("$ lakeconf preview-sql\n")
+    assert run(["preview-sql"]) == 0
+    assert capsys.readouterr().out.replace(str(shop), "/shop") == shown
+
+
+def test_the_portable_script_holds_no_secret(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["preview-sql", "prod", "--portable"]) == 0
+    shown = capsys.readouterr().out
+    assert "getenv('PGPASSWORD')" in shown
+    assert "hunter2" not in shown
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_the_job_runs_on_both_engines(
+    shop: Path, engine: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark: Any = request.getfixturevalue("spark") if engine == "spark" else None
+    exec(compile(block("python", "import lakeconf"), "README.md", "exec"), {"spark": spark, "events": EVENTS})  # noqa: S102
+    assert "created_table" in capsys.readouterr().out
+    with lakeconf.init().get_store("dev").connect() as con:
+        found = con.execute("SELECT event_date::VARCHAR, users, revenue::VARCHAR FROM analytics.daily_revenue")
+        assert found.fetchall() == [("1970-01-01", 2, "3.75")]
+
+
+def test_the_commands_exist_in_the_makefile() -> None:
+    targets = re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+    assert set(re.findall(r"(?:`|^)make ([a-z]+)", README, re.MULTILINE)) <= set(targets)
