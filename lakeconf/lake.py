@@ -7,11 +7,12 @@ import importlib.util
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
+from lakeconf import upkeep
 from lakeconf.backends.base import StoreNames
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import Snapshot, by_timestamp, by_version, latest, snapshots
@@ -23,6 +24,7 @@ from lakeconf.locks import lock_of
 from lakeconf.sql import identifier
 from lakeconf.table import Table, create_statements
 from lakeconf.transaction import Change, LakeState, Transaction
+from lakeconf.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from lakeconf.engines.base import Engine
@@ -191,6 +193,41 @@ class Lake:
         finally:
             state.read_only = "the transaction has ended"
         self._state.snapshot_id = transaction.commit()
+
+    def compact(self) -> Upkeep:
+        """Merges small files, rewrites those of which many rows are deleted, and writes inlined rows to files.
+
+        The lake's rows, row ids and history stay as they are. DuckDB does it, whatever the lake's engine is.
+
+        Returns:
+            Files and bytes before and after.
+        """
+        done = upkeep.compact(self._state)
+        self.refresh()
+        return done
+
+    def expire_snapshots(self, *, older_than: datetime | timedelta, keep: int = 1) -> list[int]:
+        """Forgets old snapshots, which cannot be read any more then; `cleanup` removes the files that only they need.
+
+        Args:
+            older_than: A moment with its time zone, or an age.
+            keep: How many of the newest stay in any case.
+
+        Returns:
+            The versions that were forgotten.
+        """
+        return upkeep.expire_snapshots(self._state, older_than, keep)
+
+    def cleanup(self, *, older_than: datetime | timedelta) -> list[str]:
+        """Removes files that no snapshot needs any more.
+
+        Args:
+            older_than: How long ago they were given up: longer than the longest job that may still read them.
+
+        Returns:
+            The paths of the removed files.
+        """
+        return upkeep.cleanup(self._state, older_than)
 
     def sql(self, query: str) -> nw.LazyFrame[Any]:
         """Runs DuckDB's SQL on the lake, at its latest snapshot unless the query says `AT (VERSION => …)`.

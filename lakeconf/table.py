@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -11,7 +11,7 @@ import duckdb
 from lakeconf.catalog.predicate import to_duckdb_sql
 from lakeconf.catalog.table import TableInfo, load_table
 from lakeconf.catalog.where import Where, parse
-from lakeconf.engines.selection import check_fit, full_name
+from lakeconf.engines.selection import check_fit, full_name, selected
 from lakeconf.errors import LakeconfError, PredicateError, SchemaError
 from lakeconf.sql import identifier, literal
 from lakeconf.transaction import Change, LakeState, Transaction
@@ -138,6 +138,36 @@ class Table:
             transaction.add(Change((delete,), full_name(info), reads_table_id=info.table_id))
         return self._state.snapshot_id
 
+    def update(self, values: Mapping[str, object], where: Where) -> int:
+        """Sets columns to constants in the rows that satisfy a condition; the rows keep their row ids.
+
+        DuckDB does it, whatever the lake's engine is.
+
+        Args:
+            values: The new value of each column.
+            where: As for `scan`.
+
+        Returns:
+            The new snapshot; inside a transaction the one that is read.
+
+        Raises:
+            SchemaError: The table has no such column, or it cannot hold the value.
+            PredicateError: The condition is beyond the grammar.
+            CommitConflictError: Another writer has changed the table since it was read.
+            CommitError: Nothing was written.
+        """
+        with _Writing(self._state) as transaction:
+            info, types = self._info(), self.schema
+            names = [column.name for column in selected(info, list(values))]
+            settings = ", ".join(
+                f"{identifier(name)} = {_constant(value, types[name])}"
+                for name, value in zip(names, values.values(), strict=True)
+            )
+            condition = to_duckdb_sql(parse(where, info.columns))
+            update = f"UPDATE {self._quoted(info)} SET {settings} WHERE {condition}"
+            transaction.add(Change((update,), full_name(info), reads_table_id=info.table_id))
+        return self._state.snapshot_id
+
     def _info(self) -> TableInfo:
         return load_table(self._state.reader, self.name, self._state.snapshot_id)
 
@@ -216,3 +246,7 @@ def _checked_type(name: str, text: str) -> str:
     except duckdb.Error as error:
         raise SchemaError(f"the column {name!r} is of type {type_name!r}, which DuckDB has not: {error}") from error
     return f"{known} NOT NULL" if found and found["not_null"] else str(known)
+
+
+def _constant(value: object, type_name: str) -> str:
+    return "NULL" if value is None else f"CAST({literal(str(value))} AS {type_name})"

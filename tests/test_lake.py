@@ -333,3 +333,36 @@ def test_a_closed_lake_says_so(store: Store, engine: Any) -> None:
         lake.create_table("raw.events", like=EVENTS)
     with pytest.raises(LakeconfError, match=r"(?i)closed"):
         lake.tables()
+
+
+def test_delete_and_update(lake: Lake, store: Store) -> None:
+    events = lake.table("raw.events")
+    events.append(EVENTS)
+    events.update({"kind": "it's", "revenue": Decimal("1.25"), "at": None}, where="id >= 2")
+    events.delete("id = 3")
+    found = rows(events.scan(columns=["id", "kind", "revenue", "at"]))
+    assert found == [(1, "view", None, dt.datetime(2024, 1, 1, 12)), (2, "it's", Decimal("1.25"), None)]
+    assert found == oracle(store, lake, 'SELECT id, kind, revenue, "at" FROM raw.events')
+    with pytest.raises(SchemaError, match="has no column 'knd'"):
+        events.update({"knd": 1}, where="id = 1")
+    with pytest.raises(SchemaError, match="Could not convert"):
+        events.update({"id": "x"}, where="id = 1")
+    assert len(rows(events.scan())) == 2
+
+
+def test_upkeep_keeps_the_rows_and_removes_the_files(lake: Lake, store: Store, tmp_path: Path) -> None:
+    events = lake.table("raw.events")
+    for start in range(4):
+        events.append(EVENTS.slice(start % 3, 1))
+    before = rows(events.scan())
+    done = lake.compact()
+    assert (done.files_before, done.files_after) == (4, 1)
+    assert rows(events.scan()) == before == oracle(store, lake, "FROM raw.events")
+    expired = lake.expire_snapshots(older_than=dt.timedelta(0))
+    assert lake.snapshot_id not in expired
+    assert [snapshot.snapshot_id for snapshot in lake.snapshots()] == [lake.snapshot_id]
+    assert len(lake.cleanup(older_than=dt.timedelta(0))) == 4
+    assert len(files(tmp_path)) == 1
+    assert rows(events.scan()) == before
+    with pytest.raises(LakeconfError, match="keep is 0"):
+        lake.expire_snapshots(older_than=dt.timedelta(0), keep=0)

@@ -197,8 +197,10 @@ def _files(spark: SparkSession, folder: str) -> list[str]:
     """The Parquet files of a folder; what else Spark leaves there, markers and checksums, is removed."""
     path = _path(spark, folder)
     system = path.getFileSystem(_hadoop(spark))
-    if system.getClass().getSimpleName() == "LocalFileSystem":
-        system = system.getRawFileSystem()
+    if system.getScheme() == "file":
+        # The usual one hides the checksums.
+        jvm: Any = spark._jvm  # noqa: SLF001
+        system = jvm.org.apache.hadoop.fs.FileSystem.getLocal(_hadoop(spark)).getRaw()
     found = system.listFiles(path, True)  # noqa: FBT003 - recursive, of Java's interface
     parquet = []
     while found.hasNext():

@@ -1,0 +1,109 @@
+"""Upkeep of a lake by DuckLake's own functions, which keep row ids and the history of changes as they are.
+
+Source: https://ducklake.select/docs/stable/duckdb/maintenance/recommended_maintenance
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from lakeconf.catalog.snapshot import snapshots
+from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError
+from lakeconf.locks import pauses
+from lakeconf.transaction import LakeState
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """What a step of upkeep has done.
+
+    Attributes:
+        files_before: Data files and delete files of the latest snapshot before it.
+        files_after: The same after it.
+        bytes_before: Size of those data files and delete files before it.
+        bytes_after: The same after it.
+    """
+
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+
+
+def compact(state: LakeState) -> Upkeep:
+    """Writes inlined rows to files, rewrites files of which many rows are deleted, and merges small ones."""
+    files_before, bytes_before = _size(state)
+    for function in ("ducklake_flush_inlined_data", "ducklake_rewrite_data_files", "ducklake_merge_adjacent_files"):
+        run(state, f"CALL {function}(?)", [state.alias])
+    files_after, bytes_after = _size(state)
+    return Upkeep(files_before, files_after, bytes_before, bytes_after)
+
+
+def expire_snapshots(state: LakeState, older_than: datetime | timedelta, keep: int) -> list[int]:
+    """Forgets snapshots; what only they need is removed by `cleanup`.
+
+    Args:
+        state: The lake.
+        older_than: A moment with its time zone, or an age.
+        keep: How many of the newest snapshots stay in any case; at least 1.
+
+    Returns:
+        The versions that were forgotten.
+    """
+    if keep < 1:
+        raise LakeconfError(f"keep is {keep}: the latest snapshot always stays", hint="give 1 or more")
+    limit = _moment(older_than)
+    expired = [found.snapshot_id for found in snapshots(state.reader)[:-keep] if found.time < limit]
+    if expired:
+        versions = ", ".join(map(str, expired))
+        run(state, f"CALL ducklake_expire_snapshots(?, versions => [{versions}])", [state.alias])
+    return expired
+
+
+def cleanup(state: LakeState, older_than: datetime | timedelta) -> list[str]:
+    """Removes files that no snapshot needs any more.
+
+    Args:
+        state: The lake.
+        older_than: How long ago they must have been given up: longer than the longest job that reads.
+
+    Returns:
+        The paths of the removed files.
+    """
+    call = "SELECT path FROM ducklake_cleanup_old_files(?, older_than => CAST(? AS TIMESTAMPTZ))"
+    return [path for (path,) in run(state, call, [state.alias, _moment(older_than).isoformat()])]
+
+
+def run(state: LakeState, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+    """Runs a statement of its own transaction on the writing connection, and waits where the catalog is locked.
+
+    Raises:
+        LakeconfError: The lake is read-only.
+        CommitError: The catalog stayed locked.
+    """
+    if state.read_only is not None:
+        raise LakeconfError(f"nothing can be written: {state.read_only}")
+    for _ in pauses():
+        try:
+            return state.writer.rows(sql, parameters)
+        except ConnectionFailed as error:
+            if "database is locked" not in error.message:
+                raise
+    raise CommitError("the catalog stayed locked by another writer", hint="try again later")
+
+
+def _moment(older_than: datetime | timedelta) -> datetime:
+    if isinstance(older_than, timedelta):
+        return datetime.now(timezone.utc) - older_than
+    if older_than.tzinfo is None:
+        raise LakeconfError(f"the time {older_than} has no time zone", hint="give one, such as timezone.utc")
+    return older_than
+
+
+def _size(state: LakeState) -> tuple[int, int]:
+    sums = "sum(file_count + delete_file_count), sum(file_size_bytes + delete_file_size_bytes)"
+    ((files, size),) = state.writer.rows(f"SELECT {sums} FROM ducklake_table_info(?)", [state.alias])
+    return int(files or 0), int(size or 0)
