@@ -150,6 +150,8 @@ class Lake:
         """
         if self._state.read_only is not None:
             raise LakeconfError(f"nothing can be written: {self._state.read_only}")
+        if self._state.transaction is not None:
+            raise LakeconfError("a transaction is open, and reads see the snapshot before it: make the table first")
         schema, table = split_name(name)
         if f"{schema}.{table}" in self.tables():
             raise SchemaError(f"the table {schema}.{table} exists already", hint="use lake.table(…)")

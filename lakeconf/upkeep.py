@@ -86,6 +86,8 @@ def run(state: LakeState, sql: str, parameters: Sequence[object]) -> list[tuple[
     """
     if state.read_only is not None:
         raise LakeconfError(f"nothing can be written: {state.read_only}")
+    if state.transaction is not None:
+        raise LakeconfError("a transaction is open: upkeep is a change of its own")
     for _ in pauses():
         try:
             return state.writer.rows(sql, parameters)

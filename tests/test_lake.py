@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +19,7 @@ import lakeconf
 from lakeconf.errors import (
     CommitConflictError,
     LakeconfError,
+    MissingDependencyError,
     PredicateError,
     SchemaError,
     SnapshotNotFoundError,
@@ -366,3 +368,72 @@ def test_upkeep_keeps_the_rows_and_removes_the_files(lake: Lake, store: Store, t
     assert rows(events.scan()) == before
     with pytest.raises(LakeconfError, match="keep is 0"):
         lake.expire_snapshots(older_than=dt.timedelta(0), keep=0)
+
+
+def test_without_pyspark_the_error_names_the_extra(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'lakeconf\[spark\]'"):
+        store.open(object())
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'lakeconf\[spark\]'"):
+        lakeconf.spark_session(store)
+
+
+def test_hostile_settings_of_the_session_change_nothing(lake: Lake, store: Store, engine: Any) -> None:
+    if engine is None:
+        return
+    hostile = {
+        "spark.sql.parquet.writeLegacyFormat": "true",
+        "spark.sql.parquet.outputTimestampType": "INT96",
+        "spark.sql.parquet.fieldId.read.enabled": "false",
+        "spark.sql.parquet.fieldId.write.enabled": "false",
+        "spark.sql.session.timeZone": "Asia/Kathmandu",
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.caseSensitive": "true",
+        "spark.sql.timestampType": "TIMESTAMP_LTZ",
+        "spark.sql.sources.partitionOverwriteMode": "dynamic",
+        "spark.sql.files.ignoreMissingFiles": "true",
+    }
+    before = {key: engine.conf.get(key, None) for key in hostile}
+    events = lake.table("raw.events")
+    try:
+        for key, value in hostile.items():
+            engine.conf.set(key, value)
+        events.append(EVENTS)
+        assert rows(events.scan()) == oracle(store, lake, "FROM raw.events")
+        assert {key: engine.conf.get(key) for key in hostile} == hostile
+    finally:
+        for key, value in before.items():
+            engine.conf.unset(key) if value is None else engine.conf.set(key, value)
+    assert rows(events.scan()) == oracle(store, lake, "FROM raw.events")
+
+
+def test_the_files_are_as_duckdb_would_write_them(lake: Lake, tmp_path: Path) -> None:
+    lake.table("raw.events").append(EVENTS)
+    file, *_ = (tmp_path / "data").rglob("*.parquet")
+    with duckdb.connect() as con:
+        found = con.execute("SELECT name, field_id FROM parquet_schema(?) WHERE field_id IS NOT NULL", [str(file)])
+        ids = dict(found.fetchall())
+    assert {name: ids[name] for name in EVENTS.column_names} == dict(
+        zip(EVENTS.column_names, (1, 2, 3, 4, 5, 7), strict=True)
+    )
+    assert (ids["os"], ids["cores"]) == (8, 9)
+
+
+def test_a_frame_of_another_kind_of_session_is_no_frame(lake: Lake) -> None:
+    with pytest.raises(SchemaError, match="is not a frame"):
+        lake.table("raw.events").append([1, 2, 3])
+
+
+def test_what_cannot_be_part_of_a_transaction_is_refused(lake: Lake) -> None:
+    before = lake.snapshot_id
+    with lake.transaction() as tx:
+        for refused in (
+            lambda: tx.create_table("raw.more", like=EVENTS),
+            tx.compact,
+            lambda: tx.expire_snapshots(older_than=dt.timedelta(0)),
+            lambda: tx.transaction().__enter__(),
+        ):
+            with pytest.raises(LakeconfError, match="transaction is open"):
+                refused()
+    assert lake.refresh() == before
