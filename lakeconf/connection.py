@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -168,6 +167,8 @@ def load_extension(connection: Connection, name: str) -> None:
 
 
 def _extension_wheel(name: str) -> Path | None:
+    import importlib.util
+
     import duckdb
 
     spec = importlib.util.find_spec(f"duckdb_extension_{name}")

@@ -20,7 +20,6 @@ LakeconfError
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,4 +169,6 @@ class CommitConflictError(CommitError):
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
     """The candidate that `word` was most likely meant to be, or None where none is near."""
+    import difflib  # only an error needs it
+
     return next(iter(difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)), None)

@@ -40,31 +40,28 @@ class Rendering(Protocol):
         ...
 
 
-@dataclass
 class Masked:
     """Valid SQL with `'***'` in place of each secret."""
 
-    install: bool = False
+    install = False
 
     def secret(self, _key: str, _secret: Secret) -> str:
         return literal(MASK)
 
 
-@dataclass
 class Revealed:
     """The secret values in clear, for a person who asked to see them."""
 
-    install: bool = False
+    install = False
 
     def secret(self, _key: str, secret: Secret) -> str:
         return literal(secret.reveal())
 
 
-@dataclass
 class Portable:
     """Secrets as `getenv('X')`, which the DuckDB CLI resolves; refuses a secret that came from no variable."""
 
-    install: bool = True
+    install = True
 
     def secret(self, key: str, secret: Secret) -> str:
         if secret.variable is None:
@@ -75,12 +72,13 @@ class Portable:
         return f"getenv({literal(secret.variable)})"
 
 
-@dataclass
 class Bound:
     """`?` for each secret, whose values are collected in `parameters`."""
 
-    install: bool = False
-    parameters: list[str] = field(default_factory=list)
+    install = False
+
+    def __init__(self) -> None:
+        self.parameters: list[str] = []
 
     def secret(self, _key: str, secret: Secret) -> str:
         self.parameters.append(secret.reveal())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from lakeconf.catalog.predicate import to_duckdb_sql
+from lakeconf.catalog.predicate import duckdb_type, to_duckdb_sql
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import inlined_rows
 from lakeconf.connection import connect, load_extension
@@ -24,16 +24,13 @@ if TYPE_CHECKING:
 METADATA = "__ducklake_metadata_lake"
 FILE_CATALOGS = ("duckdb", "sqlite")
 _SNAPSHOT = "_ducklake_internal_snapshot_id"
-_DUCKDB_TYPES = {
-    "int32": "INTEGER", "int64": "BIGINT", "float32": "FLOAT", "float64": "DOUBLE", "varchar": "VARCHAR",
-    "date": "DATE", "timestamp": "TIMESTAMP", "decimal(10,2)": "DECIMAL(10,2)", "boolean": "BOOLEAN",
-}  # fmt: skip
 
 
 class Lake:
     """A lake attached as `lake` to an instance of DuckDB of its own."""
 
-    def __init__(self, connection: Connection, folder: Path) -> None:
+    def __init__(self, kind: str, connection: Connection, folder: Path) -> None:
+        self.kind = kind
         self.connection = connection
         self.folder = folder
         self.reader = CatalogReader(connection, "lake")
@@ -79,7 +76,7 @@ def lake(
                 f"dbname={database or server.create_database()}"
             )
         connection.execute(f"ATTACH {literal('ducklake:' + catalog)} AS lake (DATA_PATH '{folder}/data'{options})")
-        yield Lake(connection, folder)
+        yield Lake(kind, connection, folder)
 
 
 def planned_rows(source: Lake, plan: ScanPlan) -> list[str]:
@@ -126,7 +123,7 @@ def _file_sql(connection: Connection, plan: ScanPlan, file: DataFile) -> str:
 
 def _read_sql(plan: ScanPlan, file: DataFile) -> str:
     """The columns of the file under their names in the table, by field id or by name."""
-    columns = {c.field_id: (c.name, _DUCKDB_TYPES[c.type], c.initial_default) for c in plan.table.columns}
+    columns = {c.field_id: (c.name, str(duckdb_type(c.type)), c.initial_default) for c in plan.table.columns}
     if file.mapping_id is not None:
         sources = {m.field_id: m.source_name for m in plan.name_mappings[file.mapping_id]}
         selected = ", ".join(

@@ -67,10 +67,10 @@ def differences(
     virtual = VIRTUAL if row_ids else {}
     expected = [*(_text(column) for column in plan.columns), *(f"CAST({sql} AS VARCHAR)" for sql in virtual)]
     given = [
-        *(f"CAST({_plain(column)} AS VARCHAR)" for column in plan.columns),
-        *(f"CAST({identifier(name)} AS VARCHAR)" for name in virtual.values()),
+        f"CAST({identifier(name)} AS VARCHAR)"
+        for name in (*(column.name for column in plan.columns), *virtual.values())
     ]
-    with lake.connection.cursor() as cursor:
+    with lake.reader.lake_cursor() as cursor:
         cursor.native.register("by_spark", _arrow(frame))
         source = f"lake.{identifier(plan.table.schema_name)}.{identifier(plan.table.name)} AT (VERSION => {version})"
         by_duckdb = Counter(cursor.rows(f"SELECT {', '.join(expected)} FROM {source}"))
@@ -94,8 +94,6 @@ def _text(column: Column) -> str:
     name = identifier(column.name)
     if column.type == "variant":
         return f"CAST(CAST({name} AS JSON) AS VARCHAR)"
+    if column.type == "geometry":
+        return f"CAST(ST_AsWKB({name}) AS VARCHAR)"
     return f"CAST(CAST({name} AS {duckdb_type(column, for_spark=True)}) AS VARCHAR)"
-
-
-def _plain(column: Column) -> str:
-    return identifier(column.name)

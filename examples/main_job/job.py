@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 from rich.console import Console
 from rich.syntax import Syntax
-from rich.table import Table
+from rich.table import Column, Table
 
 import lakeconf
 
@@ -114,7 +114,7 @@ def show(days: list[tuple[object, ...]], snapshots: Iterable[Snapshot]) -> None:
 
 def print_rows(title: str, columns: list[str], rows: Iterable[tuple[object, ...]]) -> None:
     """Prints a small table."""
-    table = Table(*columns)
+    table = Table(*(Column(name, overflow="fold") for name in columns))
     for row in rows:
         table.add_row(*map(str, row))
     console.print(f"\n[bold]{title}[/]", table, sep="\n")

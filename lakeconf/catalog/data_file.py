@@ -22,7 +22,7 @@ _DATA_FILES = """
     WHERE begin_snapshot <= $1 AND (end_snapshot IS NULL OR end_snapshot > $1) AND table_id = $2
 """
 _DELETE_FILES = """
-    SELECT data_file_id, path, path_is_relative, format, delete_count, file_size_bytes, encryption_key
+    SELECT data_file_id, path, path_is_relative, format, begin_snapshot, delete_count, file_size_bytes, encryption_key
     FROM ducklake_delete_file
     WHERE begin_snapshot <= $1 AND (end_snapshot IS NULL OR end_snapshot > $1) AND table_id = $2
 """
@@ -182,7 +182,7 @@ def _delete_files(
         _DELETE_FILES + wanted + " ORDER BY delete_file_id", [snapshot_id, table.table_id, *parameters]
     )
     found: dict[int, DeleteFile] = {}
-    for data_file_id, path, is_relative, file_format, *rest in rows:
+    for data_file_id, path, is_relative, file_format, begin_snapshot, *rest in rows:
         file = DeleteFile(compose_path(table.path, path, is_relative=is_relative), file_format, *rest)
         if file_format not in _DELETE_FORMATS:
             raise UnsupportedError(
@@ -194,7 +194,7 @@ def _delete_files(
                 f"two delete files are live for the data file {data_file_id} of {table.schema_name}.{table.name} "
                 f"at version {snapshot_id}: {found[data_file_id].path!r} and {file.path!r}; two deletes that ran "
                 "at the same time have damaged the table",
-                hint="read an earlier version, and write the table anew from it",
+                hint=f"only versions before {begin_snapshot} are whole; write the table anew",
             )
         found[data_file_id] = file
     return found

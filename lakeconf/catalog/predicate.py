@@ -133,7 +133,7 @@ def to_duckdb_sql(predicate: Predicate) -> str:
 
     Every value is written with its type, so that DuckDB compares without a cast. A column whose files may hold another
     type is wrapped: DuckDB would push the comparison into them and cast the value to theirs, so that a promoted FLOAT
-    column is equal to 0.1, and a promoted DATE to noon.
+    column is equal to 0.1, and a promoted DATE to noon; and it would believe statistics that are of those types, too.
     """
     if isinstance(predicate, And | Or):
         word = " AND " if isinstance(predicate, And) else " OR "
@@ -144,7 +144,7 @@ def to_duckdb_sql(predicate: Predicate) -> str:
     if isinstance(predicate, IsNull):
         return f"({column} IS NULL)"
     if _may_be_narrower_in_files(predicate.column):
-        column = f"coalesce({column}, NULL)"
+        column = f"CASE WHEN {column} IS NOT NULL THEN {column} END"
     if isinstance(predicate, StartsWith):
         return f"starts_with({column}, {literal(predicate.prefix)})"
     if isinstance(predicate, In):

@@ -42,12 +42,10 @@ class CatalogReader:
         Raises:
             CatalogError: The catalog's version is not the one that lakeconf knows.
         """
-        data_path = self.data_path
+        metadata, data_path = self.metadata, self.data_path
         with self.lake_cursor() as cursor:
-            cursor.execute(f"USE {self.metadata}")
-            cursor.execute("BEGIN")
+            self._begin(cursor, metadata)
             try:
-                self._check_version(cursor)
                 yield MetadataTransaction(cursor, self.alias, data_path)
             finally:
                 with contextlib.suppress(LakeconfError):
@@ -114,12 +112,14 @@ class CatalogReader:
             found = transaction.rows("SELECT value FROM ducklake_metadata WHERE key = 'encrypted' AND scope IS NULL")
         return [str(value).lower() for (value,) in found] == ["true"]
 
-    def _check_version(self, cursor: Connection) -> None:
+    def _begin(self, cursor: Connection, metadata: str) -> None:
         try:
+            cursor.execute(f"USE {metadata}")
+            cursor.execute("BEGIN")
             found = cursor.rows("SELECT value FROM ducklake_metadata WHERE key = 'version' AND scope IS NULL")
         except QueryError as error:
             raise CatalogError(
-                f"{self.metadata} does not hold the metadata of a DuckLake: {error.message}",
+                f"{metadata} does not hold the metadata of a DuckLake: {error.message}",
                 hint="check metadata_schema",
             ) from error
         versions = [version for (version,) in found]

@@ -150,7 +150,8 @@ def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
         UnsupportedError: Columns of the table hide the names by which inlined rows are found.
     """
     names = {column.name.lower() for column in plan.table.columns}
-    selected = [identifier(column.name) for column in plan.columns]
+    # DuckLake never inlines a row with a VARIANT, which has no Arrow type.
+    selected = [f"{'NULL AS ' * _has_variant(column)}{identifier(column.name)}" for column in plan.columns]
     selected += [f"{name} AS {alias}" for name, alias in _VIRTUAL.items() if name not in names]
     source = ".".join(identifier(part) for part in (reader.alias, plan.table.schema_name, plan.table.name))
     condition = _is_inlined(reader, plan, names)
@@ -167,6 +168,10 @@ def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
         error.retryable = True
         raise error
     return rows
+
+
+def _has_variant(column: Column) -> bool:
+    return column.type == "variant" or any(map(_has_variant, column.children))
 
 
 def _is_inlined(reader: CatalogReader, plan: ScanPlan, names: set[str]) -> str:

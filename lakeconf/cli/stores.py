@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
 from lakeconf.cli.options import config_option, format_option
@@ -22,7 +20,7 @@ def command(source: str | None, format_name: str) -> None:
     """
     outline = init(source).outline()
     if format_name == "json":
-        show_json([asdict(store) for store in outline])
+        show_json([store._asdict() for store in outline])
     else:
         show_table([_row(store) for store in outline])
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -21,8 +20,8 @@ from lakeconf.secret import Secret
 BackendType = TypeVar("BackendType", bound=Backend)
 
 # A colon behind two letters or more: C:\lake is a path.
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|:memory:")
-_ABOUT_CREDENTIALS = re.compile(r"credentials|secret_parameters|contradict secret")
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+:|:memory:"
+_ABOUT_CREDENTIALS = r"credentials|secret_parameters|contradict secret"
 _EXPECTED = {
     "string_type": "a text",
     "int_type": "an integer",
@@ -42,8 +41,7 @@ _PARAMETERS = "allowed: a text that is not empty, a number, true or false, a lis
 _TYPE_NAMES = {str: "a text", bool: "a boolean", int: "an integer", float: "a number", dict: "a table", list: "a list"}
 
 
-@dataclass(frozen=True)
-class _Fault:
+class _Fault(NamedTuple):
     """One refusal of pydantic, without the value that it refuses."""
 
     kind: str
@@ -142,7 +140,7 @@ def _prepared(draft: Draft, section: str, table: Mapping[str, Any], model: type[
             values[name] = typed(value, _types_in(model.model_fields[name].annotation))
         if name not in model.path_fields() or key in draft.unresolved or not isinstance(value, str) or not value:
             continue
-        if _SCHEME.match(value):
+        if re.match(_SCHEME, value):
             hint = f"write it without the scheme; relative paths start from the folder of {draft.file_name}"
             draft.report(Code.WRONG_VALUE, "should be a path on this machine, not a URI", key, hint=hint)
         else:
@@ -225,7 +223,7 @@ def _report_whole(draft: Draft, section: str, model: type[Backend], fault: _Faul
     named = [word for word in re.findall(r"\w+", fault.text) if word in table]
     if any((section, word) in draft.unresolved for word in named):
         return
-    code = Code.CREDENTIALS if _ABOUT_CREDENTIALS.search(fault.text) else Code.FIELDS
+    code = Code.CREDENTIALS if re.search(_ABOUT_CREDENTIALS, fault.text) else Code.FIELDS
     if fault.text.startswith("half-given"):
         hint: str | None = "give all of them, or none to refer to the existing secret that secret_name names"
     elif code is Code.CREDENTIALS:

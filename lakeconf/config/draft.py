@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from lakeconf.backends.base import is_secret_key
 from lakeconf.config.codes import Code
@@ -19,8 +18,7 @@ from lakeconf.secret import FromVariable, Secret, scrub
 _PLACEHOLDER = "unresolved"
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a value came from.
 
     Attributes:

@@ -26,8 +26,8 @@ LOCATION_VARIABLE = "LAKECONF_CONFIG"
 
 Table: TypeAlias = Mapping[str, Any]
 
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
+_BARE_KEY = r"[A-Za-z0-9_-]+"
+_PLACE = r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$"
 # What tomllib says begins with the first; its words change with the version of Python, ours do not.
 _SYNTAX: tuple[tuple[str, str, str], ...] = (
     (
@@ -121,7 +121,7 @@ class Source:
 def dotted(key: Key) -> str:
     """The key as TOML writes it, such as `stores."my.lake".alias`; items of arrays as `[0]`."""
     parts = [
-        f"[{part}]" if isinstance(part, int) else part if _BARE_KEY.fullmatch(part) else f'"{part}"' for part in key
+        f"[{part}]" if isinstance(part, int) else part if re.fullmatch(_BARE_KEY, part) else f'"{part}"' for part in key
     ]
     return ".".join(parts).replace(".[", "[")
 
@@ -214,14 +214,14 @@ def _parsed(path: Path, text: str) -> Table:
     except tomllib.TOMLDecodeError as error:
         message = str(error)
     line, column = _syntax_place(message, text)
-    message = _PLACE.sub("", message)
+    message = re.sub(_PLACE, "", message)
     known = (ours for beginning, *ours in _SYNTAX if message.startswith(beginning))
     text, hint = next(known, (message, "https://toml.io describes the format"))
     raise ConfigError([Problem(Code.NOT_TOML.code, f"not TOML: {text}", hint, file=path, line=line, column=column)])
 
 
 def _syntax_place(message: str, text: str) -> tuple[int, int]:
-    match = _PLACE.search(message)
+    match = re.search(_PLACE, message)
     if match is not None and match.group(1):
         return int(match.group(1)), int(match.group(2))
     last = text.rstrip().split("\n")

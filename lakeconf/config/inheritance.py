@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from lakeconf.config.codes import Code
 from lakeconf.config.file import Source, Table
@@ -16,8 +15,7 @@ STORE_KEYS = (*BACKENDS, "alias", "attach_options", "extends")
 Path: TypeAlias = "tuple[str, ...]"
 
 
-@dataclass(frozen=True)
-class Leaf:
+class Leaf(NamedTuple):
     """A value that is no table, as it stands in the file.
 
     Attributes:
@@ -25,12 +23,14 @@ class Leaf:
         place: The key under which it stands: in the table of the store itself, or in that of a parent.
     """
 
-    value: Any = field(repr=False)
+    value: Any
     place: Path
 
+    def __repr__(self) -> str:
+        return f"Leaf(place={self.place})"
 
-@dataclass(frozen=True)
-class Branch:
+
+class Branch(NamedTuple):
     """A table, merged from those of the parents.
 
     Attributes:

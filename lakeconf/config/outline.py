@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from lakeconf.config.file import Source, Table
 from lakeconf.config.inheritance import BACKENDS, Branch, Leaf, inherited
 from lakeconf.errors import ConfigError
 
 
-@dataclass(frozen=True)
-class Outline:
+class Outline(NamedTuple):
     """A store at a glance: no variable is resolved, and nothing is checked.
 
     Attributes:

@@ -18,13 +18,12 @@ else:
 
 Key: TypeAlias = "tuple[str | int, ...]"
 
-_SPACE = re.compile(r"[ \t]*")
-_BETWEEN = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
-_KEY_PART = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[A-Za-z0-9_-]+')
-_TEXT = re.compile(
-    r'"""(?:[^\\]|\\.)*?"{3,5}(?!")' + r"|'''.*?'{3,5}(?!')" + r'|"(?:[^"\\\n]|\\.)*"' + r"|'[^'\n]*'", re.DOTALL
-)
-_BARE_VALUE = re.compile(r"[^,\]}#\r\n]+")
+# Compiled when they are first used, which only an error does.
+_SPACE = r"[ \t]*"
+_BETWEEN = r"(?:[ \t\r\n]|#[^\n]*)*"
+_KEY_PART = r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[A-Za-z0-9_-]+'
+_TEXT = r'"""(?:[^\\]|\\.)*?"{3,5}(?!")' + r"|'''.*?'{3,5}(?!')" + r'|"(?:[^"\\\n]|\\.)*"' + r"|'[^'\n]*'"
+_BARE_VALUE = r"[^,\]}#\r\n]+"
 
 
 def key_positions(text: str) -> Mapping[Key, tuple[int, int]]:
@@ -135,8 +134,8 @@ class _Scanner:
         self.at += found
         return found
 
-    def _skip(self, pattern: re.Pattern[str]) -> re.Match[str]:
-        match = pattern.match(self.text, self.at)
+    def _skip(self, pattern: str) -> re.Match[str]:
+        match = re.compile(pattern, re.DOTALL).match(self.text, self.at)
         if match is None:
             raise ValueError(f"no valid TOML at character {self.at}")
         self.at = match.end()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from lakeconf.backends.base import MetadataBackend, StorageBackend, is_secret_key
 from lakeconf.backends.registry import metadata_backend, storage_backend
@@ -19,7 +18,7 @@ from lakeconf.errors import ConfigError, LakeconfError, Problem
 from lakeconf.sql import CreateSecret
 from lakeconf.store import ATTACH_OPTIONS, Store, attach_option_problem
 
-ALIAS = re.compile(r"[a-z_][a-z0-9_]*")
+ALIAS = r"[a-z_][a-z0-9_]*"
 # Databases and schemas that every connection to DuckDB has.
 _OPTION_HINTS = {
     bool: "write true or false, without quotes",
@@ -30,8 +29,7 @@ _OPTION_HINTS = {
 RESERVED_ALIASES = ("information_schema", "main", "memory", "pg_catalog", "system", "temp")
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """What came of reading a store.
 
     Attributes:
@@ -43,8 +41,11 @@ class Reading:
 
     store: Store | None
     problems: tuple[Problem, ...]
-    values: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    origins: Mapping[Path, Origin] = field(default_factory=dict, repr=False)
+    values: Mapping[str, Any] = MappingProxyType({})
+    origins: Mapping[Path, Origin] = MappingProxyType({})
+
+    def __repr__(self) -> str:
+        return f"Reading({self.store!r}, {self.problems})"
 
     @property
     def secrets(self) -> tuple[CreateSecret, ...]:
@@ -100,7 +101,7 @@ def _alias(draft: Draft) -> str | None:
     if not isinstance(alias, str):
         draft.report(Code.WRONG_TYPE, f"should be a text, not {type_name(alias)}", key, hint="write it between quotes")
         return None
-    if not ALIAS.fullmatch(alias):
+    if not re.fullmatch(ALIAS, alias):
         draft.report(Code.ALIAS, f"{alias!r} is not allowed", key, hint=f'write it as "{allowed_name(alias)}"')
     elif alias in RESERVED_ALIASES:
         draft.report(
@@ -111,6 +112,8 @@ def _alias(draft: Draft) -> str | None:
 
 def allowed_name(name: str) -> str:
     """The nearest name that is allowed for a store, and so for an alias."""
+    import unicodedata  # only an error needs it
+
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     words = re.sub(r"[^a-z0-9]+", "_", plain.lower()).strip("_")
     return words if words[:1].isalpha() else f"s{words}" if words else "store"

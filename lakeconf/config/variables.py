@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from lakeconf.config.codes import Code
 from lakeconf.secret import FromVariable
@@ -19,8 +18,7 @@ _TOKEN = re.compile(
 _FORMS = "the forms are ${NAME}, ${NAME:-default} and ${NAME:?message}; write $${ for a dollar and a brace"
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(NamedTuple):
     """Why a value cannot be resolved."""
 
     code: Code
@@ -28,8 +26,7 @@ class Fault:
     hint: str
 
 
-@dataclass(frozen=True)
-class Expansion:
+class Expansion(NamedTuple):
     """A value with its variables resolved.
 
     Attributes:
@@ -40,10 +37,13 @@ class Expansion:
         faults: Why it cannot be resolved; then `text` is of no use.
     """
 
-    text: str = field(repr=False)
+    text: str
     kind: Kind = "literal"
     variables: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Expansion({self.kind!r}, variables={self.variables}, faults={self.faults})"
 
 
 def expand(text: str, environment: Mapping[str, str]) -> Expansion:

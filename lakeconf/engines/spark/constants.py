@@ -49,7 +49,7 @@ def with_constants(
         names: Of the path of each file what `FILE` says.
         in_path: The columns whose values are in the paths.
     """
-    texts = {path_value(column): [_in_path(plan, file, column) for file in files] for column in in_path}
+    texts = {path_value(column): [path_text(plan, file, column) for file in files] for column in in_path}
     table = pa.table(
         {
             FILE: pa.array([names[file.path] for file in files], pa.string()),
@@ -78,7 +78,8 @@ def _cast(table: pa.Table, in_path: Sequence[Column]) -> pa.Table:
         return duckdb.arrow(f"SELECT * REPLACE ({casts}) FROM files")
 
 
-def _in_path(plan: ScanPlan, file: DataFile, column: Column) -> str | None:
+def path_text(plan: ScanPlan, file: DataFile, column: Column) -> str | None:
+    """What the path of a file says of a hive partition column; None for NULL."""
     assert file.mapping_id is not None  # noqa: S101 - only a mapping says that a value is in the path
     mapping = next(m for m in plan.name_mappings[file.mapping_id] if m.field_id == column.field_id)
     for part in reversed(file.path.split("/")[:-1]):

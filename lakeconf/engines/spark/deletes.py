@@ -11,7 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import LongType, StructField, StructType
 
 from lakeconf.catalog.data_file import DataFile, DeleteFile
-from lakeconf.engines.spark.relation import relation
+from lakeconf.engines.spark import worker
+from lakeconf.engines.spark.relation import Relation, relation
 
 # A row of a file is one long: what tells the file from the others, and the row's position in it.
 ROW = "__lakeconf_row"
@@ -53,24 +54,38 @@ def _deleted(private: SparkSession, files: Sequence[DataFile], bases: Mapping[st
     """One column, `row`: the deleted rows."""
     parts = []
     in_files = {file.delete_file: bases[file.path] for file in files if file.delete_file is not None}
-    if in_files:
-        parts.append(_in_files(private, in_files, snapshot_id))
+    in_parquet = {file: base for file, base in in_files.items() if file.format == "parquet"}
+    if in_parquet:
+        parts.append(_in_parquet(private, in_parquet, snapshot_id))
+    if len(in_parquet) < len(in_files):
+        parts.append(_in_vectors(private, {file: in_files[file] for file in in_files if file not in in_parquet}))
     in_catalog = [bases[file.path] + position for file in files for position in file.inlined_deletes]
     if in_catalog:
         parts.append(private.createDataFrame(pa.table({"row": pa.array(in_catalog, pa.int64())})))
     return reduce(DataFrame.unionAll, parts)
 
 
-def _in_files(private: SparkSession, bases: Mapping[DeleteFile, int], snapshot_id: int) -> DataFrame:
+def _in_parquet(private: SparkSession, bases: Mapping[DeleteFile, int], snapshot_id: int) -> DataFrame:
     schema = StructType([StructField("pos", LongType()), StructField(_SNAPSHOT_COLUMN, LongType())])
     opened = relation(private, list(bases), schema)
     visible = F.col(_SNAPSHOT_COLUMN).isNull() | (F.col(_SNAPSHOT_COLUMN) <= snapshot_id)
+    positions = opened.frame.where(visible).select("pos", F.col("_metadata.file_path").alias("name"))
+    return _with_base(private, positions, opened, bases).select((F.col("base") + F.col("pos")).alias("row"))
+
+
+def _in_vectors(private: SparkSession, bases: Mapping[DeleteFile, int]) -> DataFrame:
+    opened = relation(private, list(bases), source="binaryFile")
+    contents = opened.frame.select("content", F.col("_metadata.file_path").alias("name"))
+    found = _with_base(private, contents, opened, bases).select("base", "content")
+    return found.mapInArrow(worker.puffin_reader, StructType([StructField("row", LongType())]))
+
+
+def _with_base(private: SparkSession, frame: DataFrame, opened: Relation, bases: Mapping[DeleteFile, int]) -> DataFrame:
+    """Adds `base`, what the rows of the data file begin with."""
     table = pa.table(
         {
             "name": pa.array([opened.names[file.path] for file in bases], pa.string()),
             "base": pa.array(list(bases.values()), pa.int64()),
         }
     )
-    lookup = F.broadcast(private.createDataFrame(table))
-    positions = opened.frame.where(visible).select("pos", F.col("_metadata.file_path").alias("name"))
-    return positions.join(lookup, "name").select((F.col("base") + F.col("pos")).alias("row"))
+    return frame.join(F.broadcast(private.createDataFrame(table)), "name")

@@ -13,6 +13,7 @@ from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.engines.spark.columns import IN_PATH, Found, assumed, by_field_id, by_name, needs_footer
 from lakeconf.engines.spark.footers import Stored, footers
+from lakeconf.engines.spark.projection import ROW_ID, SNAPSHOT
 from lakeconf.engines.spark.reading import reading
 from lakeconf.engines.spark.relation import relation
 
@@ -31,6 +32,7 @@ class Group:
         by_duckdb: True where Spark's reader cannot read them.
         has_deletes: True where rows of them are deleted.
         snapshot_filter: As `DataFile.snapshot_filter`.
+        internal: The names of the columns with row ids and snapshots; None for what a file lacks or nobody looked for.
         files: The files.
     """
 
@@ -40,6 +42,7 @@ class Group:
     by_duckdb: bool
     has_deletes: bool
     snapshot_filter: int | None
+    internal: tuple[str | None, str | None] = (None, None)
     files: tuple[DataFile, ...] = ()
 
     @property
@@ -65,6 +68,7 @@ def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:
             by_duckdb=file.encryption_key is not None or not _is_readable(plan, places),
             has_deletes=file.delete_file is not None or bool(file.inlined_deletes),
             snapshot_filter=file.snapshot_filter,
+            internal=(_name_of(ROW_ID, fields), _name_of(SNAPSHOT, fields)),
         )
         found[key].append(file)
     return [replace(key, files=tuple(part)) for key, files in found.items() for part in _parts(key, files)]
@@ -85,6 +89,10 @@ def _places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> tuple[F
         return tuple(by_field_id(column, fields) for column in plan.columns)
     mappings = plan.name_mappings[file.mapping_id]
     return tuple(by_name(column, mappings, fields) for column in plan.columns)
+
+
+def _name_of(internal: tuple[int, str], fields: Sequence[Stored] | None) -> str | None:
+    return next((field.name for field in fields or () if field.field_id == internal[0]), None)
 
 
 def _is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:

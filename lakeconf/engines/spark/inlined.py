@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -10,9 +10,9 @@ from pyspark.sql.types import StructField, StructType
 
 from lakeconf.catalog.table import Column
 from lakeconf.connection import connect
-from lakeconf.engines.spark.types import duckdb_type, spark_schema
+from lakeconf.engines.spark.types import all_types, exact_cast, spark_schema
 from lakeconf.errors import SchemaError, UnsupportedError
-from lakeconf.sql import identifier, literal
+from lakeconf.sql import identifier
 
 
 def inlined_frame(
@@ -29,7 +29,13 @@ def inlined_frame(
     Raises:
         UnsupportedError: A value does not fit into the column's Spark type.
     """
-    wanted = [f"{_exact(column)} AS {identifier(column.name)}" for column in columns]
+    for column in columns:
+        if "timetz" in all_types(column):
+            raise UnsupportedError(
+                f"the column {column.name!r} holds TIMETZ in the catalog, whose offsets are lost on the way to Spark",
+                hint="move the rows to a file, CALL ducklake_flush_inlined_data(…), or leave the column out",
+            )
+    wanted = [f"{exact_cast(identifier(column.name), column)} AS {identifier(column.name)}" for column in columns]
     added = [f"{sql} AS {identifier(field.name)}" for field, sql in virtual]
     with connect() as duckdb:
         duckdb.native.register("inlined_rows", rows)
@@ -41,21 +47,3 @@ def inlined_frame(
             ) from error
     schema = StructType([*spark_schema(columns).fields, *(field for field, _ in virtual)])
     return private.createDataFrame(table, schema)
-
-
-def _exact(column: Column) -> str:
-    """The cast of a column to what Spark takes over; fails where it would lose something."""
-    name = identifier(column.name)
-    cast = f"CAST({name} AS {duckdb_type(column, for_spark=True)})"
-    if "timestamp_ns" not in _all_types(column):
-        return cast
-    # The cast drops digits without a word.
-    lossless = f"to_json(CAST({name} AS VARCHAR)) IS NOT DISTINCT FROM to_json(CAST({cast} AS VARCHAR))"
-    message = literal(f"{column.name}: a TIMESTAMP_NS has more digits than Spark's microseconds")
-    return f"CASE WHEN {lossless} THEN {cast} ELSE error({message}) END"
-
-
-def _all_types(column: Column) -> Iterator[str]:
-    yield column.type
-    for child in column.children:
-        yield from _all_types(child)

@@ -91,15 +91,13 @@ def _truncated(value: Column) -> Column:
 
 
 def interval_from_bytes(value: Column) -> Column:
-    """An interval as DuckDB writes it: `1 year 2 months 3 days 04:05:06.5`."""
+    """An interval as DuckDB writes it: `1 year 2 months 3 days 04:05:06.5`; Parquet has none that are negative."""
     months, days, millis = (_little_endian(value, offset) for offset in (0, 4, 8))
     parts = [
         _counted(_whole(months, 12), "year"),
         _counted(months % F.lit(12), "month"),
         _counted(days, "day"),
-        F.when(
-            millis != 0, F.concat(F.when(millis < 0, F.lit("-")).otherwise(F.lit("")), _clock(F.abs(millis) * 1000))
-        ),
+        F.when(millis != 0, _clock(millis * 1000)),
     ]
     text = F.concat_ws(" ", *parts)
     return F.when(value.isNotNull(), F.when(text == "", F.lit("00:00:00")).otherwise(text))
@@ -108,12 +106,11 @@ def interval_from_bytes(value: Column) -> Column:
 def _little_endian(value: Column, offset: int) -> Column:
     digits = F.hex(value)
     swapped = F.concat(*(F.substring(digits, 2 * (offset + byte) + 1, 2) for byte in (3, 2, 1, 0)))
-    unsigned = F.conv(swapped, 16, 10).cast("long")
-    return F.when(unsigned >= 2**31, unsigned - F.lit(2**32)).otherwise(unsigned)
+    return F.conv(swapped, 16, 10).cast("long")
 
 
 def _counted(number: Column, unit: str) -> Column:
-    text = F.concat(number.cast("string"), F.lit(f" {unit}"), F.when(F.abs(number) == 1, "").otherwise("s"))
+    text = F.concat(number.cast("string"), F.lit(f" {unit}"), F.when(number == 1, "").otherwise("s"))
     return F.when(number != 0, text)
 
 

@@ -13,15 +13,17 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column
+from lakeconf.engines.spark import projection
 from lakeconf.engines.spark.columns import IN_PATH, Found
 from lakeconf.engines.spark.constants import BEGIN, FILE, FILENAME, ROW_ID_START, path_value, with_constants
 from lakeconf.engines.spark.defaults import default_sql
 from lakeconf.engines.spark.deletes import ROW, without_deleted
+from lakeconf.engines.spark.fallback import fallback_frame
 from lakeconf.engines.spark.groups import Group, groups
 from lakeconf.engines.spark.inlined import inlined_frame
 from lakeconf.engines.spark.reading import FIELD_ID, Reading, missing, quoted, reading, requested
 from lakeconf.engines.spark.relation import Relation, relation
-from lakeconf.engines.spark.session import private_session, rebind
+from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
 from lakeconf.engines.spark.types import spark_schema
 
 # Columns that a scan adds when it is asked for row ids; the last two are NULL for inlined rows.
@@ -36,8 +38,8 @@ _VIRTUAL = (
     (StructField(FILE_ROW_NUMBER, LongType()), "CAST(NULL AS BIGINT)"),
 )
 # Columns that DuckLake adds to files whose rows are of several snapshots, or have row ids of their own.
-_STORED_ROW_ID = StructField("__lakeconf_stored_row_id", LongType(), metadata={FIELD_ID: 2147483540})
-_STORED_SNAPSHOT = StructField("__lakeconf_stored_snapshot", LongType(), metadata={FIELD_ID: 2147483539})
+_STORED_ROW_ID = StructField("__lakeconf_stored_row_id", LongType(), metadata={FIELD_ID: projection.ROW_ID[0]})
+_STORED_SNAPSHOT = StructField("__lakeconf_stored_snapshot", LongType(), metadata={FIELD_ID: projection.SNAPSHOT[0]})
 
 
 def read(spark: SparkSession, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False) -> DataFrame:
@@ -60,16 +62,19 @@ def read(spark: SparkSession, plan: ScanPlan, inlined: pa.Table | None, *, row_i
     private = private_session(spark)
     virtual = _VIRTUAL if row_ids else ()
     schema = StructType([*spark_schema(plan.columns).fields, *(field for field, _ in virtual)])
-    parts = [_frame(private, plan, group, row_ids=row_ids) for group in groups(private, plan)]
-    if inlined is not None and inlined.num_rows:
-        parts.append(inlined_frame(private, plan.columns, inlined, virtual))
-    if not parts:
-        parts.append(private.createDataFrame([], schema))
-    return rebind(reduce(DataFrame.unionAll, parts), spark)
+    with active_session_kept(spark):
+        parts = [_frame(private, plan, group, row_ids=row_ids) for group in groups(private, plan)]
+        if inlined is not None and inlined.num_rows:
+            parts.append(inlined_frame(private, plan.columns, inlined, virtual))
+        if not parts:
+            parts.append(private.createDataFrame([], schema))
+        return rebind(reduce(DataFrame.unionAll, parts), spark)
 
 
 def _frame(private: SparkSession, plan: ScanPlan, group: Group, *, row_ids: bool) -> DataFrame:
     """The rows of one group of files."""
+    if group.by_duckdb:
+        return fallback_frame(private, plan, group, [field for field, _ in _VIRTUAL] if row_ids else [])
     readings = [_reading(column, place) for column, place in zip(plan.columns, group.places, strict=True)]
     has_internal = not group.is_mapped and (row_ids or group.snapshot_filter is not None)
     fields = _schema(plan.columns, group, readings)

@@ -6,6 +6,8 @@ relation is made and analysed in a session that nobody else can reach, and its a
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -82,6 +84,25 @@ def private_session(spark: SparkSession) -> SparkSession:
     return private
 
 
+@contextlib.contextmanager
+def active_session_kept(spark: SparkSession) -> Iterator[None]:
+    """Puts back the session that is active: making a frame in a private session makes that the active one.
+
+    Args:
+        spark: Any session of the application.
+    """
+    sessions: Any = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]  # noqa: SLF001
+    in_python, in_jvm = SparkSession._activeSession, sessions.getActiveSession()  # noqa: SLF001
+    try:
+        yield
+    finally:
+        SparkSession._activeSession = in_python  # noqa: SLF001
+        if in_jvm.isDefined():
+            sessions.setActiveSession(in_jvm.get())
+        else:
+            sessions.clearActiveSession()
+
+
 def rebind(frame: DataFrame, spark: SparkSession) -> DataFrame:
     """A frame of a private session as one of the user's: it joins with the user's frames and runs with their settings.
 
@@ -106,4 +127,5 @@ def from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
     """
     private = private_session(spark)
     private.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
-    return rebind(private.createDataFrame(table), spark)
+    with active_session_kept(spark):
+        return rebind(private.createDataFrame(table), spark)

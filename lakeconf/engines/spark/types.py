@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 
 from lakeconf.catalog.table import Column
 from lakeconf.errors import UnsupportedError
-from lakeconf.sql import identifier
+from lakeconf.sql import identifier, literal
 
 _TEXT = (StringType(), "VARCHAR")
 _NAIVE = (TimestampNTZType(), "TIMESTAMP")
@@ -63,7 +63,8 @@ _TYPES: dict[str, tuple[str, DataType, str]] = {
     "timestamp_ns": ("TIMESTAMP_NS", *_NAIVE),
     "timestamptz": ("TIMESTAMPTZ", TimestampType(), "TIMESTAMPTZ"),
     "variant": ("VARIANT", VariantType(), "VARIANT"),
-    "geometry": ("GEOMETRY", BinaryType(), "BLOB"),
+    # Arrow has it as well-known binary.
+    "geometry": ("GEOMETRY", BinaryType(), "GEOMETRY"),
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
@@ -123,6 +124,21 @@ def duckdb_type(column: Column, *, for_spark: bool) -> str:
         return f"STRUCT({', '.join(f'{name} {type_}' for name, type_ in zip(names, inner, strict=True))})"
     native, _, taken_over = _leaf(column.type, column.name)
     return taken_over if for_spark else native
+
+
+def exact_cast(sql: str, column: Column) -> str:
+    """The SQL by which DuckDB casts a value of a column to what Spark takes over; fails where digits would be lost."""
+    cast = f"CAST({sql} AS {duckdb_type(column, for_spark=True)})"
+    if "timestamp_ns" not in all_types(column):
+        return cast
+    lossless = f"CAST({sql} AS VARCHAR) IS NOT DISTINCT FROM CAST({cast} AS VARCHAR)"
+    message = literal(f"{column.name}: a TIMESTAMP_NS has more digits than Spark's microseconds; read it with DuckDB")
+    return f"CASE WHEN {lossless} THEN {cast} ELSE error({message}) END"
+
+
+def all_types(column: Column) -> set[str]:
+    """The types of a column and of everything in it."""
+    return {column.type}.union(*map(all_types, column.children))
 
 
 def decimal_digits(type_name: str) -> tuple[int, int] | None:

@@ -1,0 +1,193 @@
+"""What runs inside Spark's executors: Parquet files that Spark cannot read are read there by DuckDB.
+
+Its functions are sent to the executors whole, so they need no lakeconf there, and import nothing of it.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+_PUFFIN_MAGIC = b"\xd1\xd3\x39\x64"
+_SERIAL_COOKIE, _SERIAL_COOKIE_NO_RUNS = 12347, 12346
+
+
+@dataclass(frozen=True)
+class Task:
+    """How one file is read.
+
+    Attributes:
+        path: Its path, for errors.
+        select: The SQL of the columns, over `source`.
+        source: What stands in FROM; its `?` are the local file and, of an encrypted file, the key.
+        conditions: What stands in WHERE beside the deleted positions.
+        time_zone: The zone in which naive timestamps become zoned ones.
+        snapshot_id: Deletes of later snapshots are not applied.
+        deleted: Positions that the catalog says are deleted.
+        delete_format: `parquet`, `puffin`, or None where there is no delete file.
+        key: The base64 key of the file.
+        delete_key: The base64 key of the delete file.
+    """
+
+    path: str
+    select: str
+    source: str
+    conditions: tuple[str, ...]
+    time_zone: str
+    snapshot_id: int
+    deleted: tuple[int, ...]
+    delete_format: str | None
+    key: str | None = field(repr=False)
+    delete_key: str | None = field(repr=False)
+
+
+def reader_of(tasks: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that an executor runs over rows of task number, content of the file, content of its delete file.
+
+    Args:
+        tasks: The broadcast list of tasks.
+    """
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number, content, deletes in zip(*batch.columns, strict=True):
+                has_deletes = deletes.is_valid
+                yield from read_file(
+                    tasks.value[number.as_py()], content.as_buffer(), deletes.as_buffer() if has_deletes else None
+                )
+
+    return read
+
+
+def read_file(task: Task, content: Any, deletes: Any) -> Iterator[pa.RecordBatch]:
+    """The rows of one file, as Arrow.
+
+    Args:
+        task: How it is read.
+        content: Its bytes.
+        deletes: The bytes of its delete file, or None.
+
+    Raises:
+        RuntimeError: The executor has no duckdb, or DuckDB cannot read the file.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        raise RuntimeError(
+            f"lakeconf: DuckDB must read {task.path}, and the package duckdb is not installed on Spark's executors"
+        ) from None
+    with duckdb.connect() as connection, tempfile.NamedTemporaryFile(suffix=".parquet") as local:
+        local.write(content)
+        local.flush()
+        try:
+            connection.execute(f"SET TimeZone = '{task.time_zone}'")
+            positions = [*task.deleted, *_positions(connection, task, deletes)]
+            connection.register("deleted", pa.table({"position": pa.array(positions, pa.int64())}))
+            conditions = [*task.conditions, "file_row_number NOT IN (SELECT position FROM deleted)"]
+            sql = f"SELECT {task.select} FROM {task.source} WHERE {' AND '.join(conditions)}"
+            parameters = [local.name] if task.key is None else [local.name, task.key]
+            yield from connection.execute(sql, parameters).to_arrow_table().to_batches()
+        except duckdb.Error as error:
+            text = str(error)
+            for secret in filter(None, (task.key, task.delete_key)):
+                text = text.replace(secret, "***")
+            raise RuntimeError(f"lakeconf: DuckDB cannot read {task.path}: {text}") from None
+
+
+def _positions(connection: Any, task: Task, deletes: Any) -> Sequence[int]:
+    """The positions that a delete file names."""
+    if task.delete_format is None:
+        return ()
+    if task.delete_format == "puffin":
+        return puffin_positions(bytes(deletes))
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as local:
+        local.write(deletes)
+        local.flush()
+        config, parameters = "", [local.name]
+        if task.delete_key is not None:
+            config, parameters = (
+                ", encryption_config = {footer_key_value: from_base64(?)}",
+                [local.name, task.delete_key],
+            )
+        source = f"read_parquet(?{config})"
+        connection.execute(f"SELECT * FROM {source} LIMIT 0", parameters)
+        names = [name for name, *_ in connection.description]
+        internal = "_ducklake_internal_snapshot_id"
+        visible = f" WHERE {internal} <= {task.snapshot_id}" if internal in names else ""
+        rows = connection.execute(f"SELECT pos FROM {source}{visible}", parameters).fetchall()
+        return [position for (position,) in rows]
+
+
+def puffin_reader(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """From rows of a number and the content of a deletion vector, rows of the number plus each deleted position."""
+    for batch in batches:
+        bases, contents = batch.columns
+        for base, content in zip(bases.to_pylist(), contents.to_pylist(), strict=True):
+            rows = [base + position for position in puffin_positions(content)]
+            yield pa.RecordBatch.from_arrays([pa.array(rows, pa.int64())], ["row"])
+
+
+def puffin_positions(content: bytes) -> list[int]:
+    """The positions in a deletion vector: a bare `deletion-vector-v1` blob, as DuckLake writes it.
+
+    https://iceberg.apache.org/puffin-spec/#deletion-vector-v1-blob-type
+
+    Raises:
+        RuntimeError: It is something else.
+    """
+    (length,) = struct.unpack_from(">I", content)
+    if content[4:8] != _PUFFIN_MAGIC or length + 8 > len(content):
+        raise RuntimeError("lakeconf: a deletion vector is damaged, or of a kind that is not known")
+    (bitmaps,) = struct.unpack_from("<q", content, 8)
+    offset, positions = 16, []
+    for _ in range(bitmaps):
+        (high,) = struct.unpack_from("<i", content, offset)
+        low, offset = _roaring(content, offset + 4)
+        positions += [(high << 32) | value for value in low]
+    return positions
+
+
+def _roaring(content: bytes, offset: int) -> tuple[list[int], int]:
+    """The values of a 32-bit Roaring bitmap, and where it ends; https://github.com/RoaringBitmap/RoaringFormatSpec."""
+    (cookie,) = struct.unpack_from("<I", content, offset)
+    offset += 4
+    runs = b""
+    if cookie & 0xFFFF == _SERIAL_COOKIE:
+        count = (cookie >> 16) + 1
+        runs = content[offset : offset + (count + 7) // 8]
+        offset += len(runs)
+    elif cookie == _SERIAL_COOKIE_NO_RUNS:
+        (count,) = struct.unpack_from("<I", content, offset)
+        offset += 4
+    else:
+        raise RuntimeError("lakeconf: a deletion vector is damaged, or of a kind that is not known")
+    headers = [struct.unpack_from("<HH", content, offset + 4 * index) for index in range(count)]
+    offset += 4 * count
+    if not runs or count >= 4:
+        offset += 4 * count
+    values: list[int] = []
+    for index, (key, size) in enumerate(headers):
+        is_run = bool(runs) and bool(runs[index // 8] & (1 << (index % 8)))
+        found, offset = _container(content, offset, size + 1, is_run=is_run)
+        values += [(key << 16) | value for value in found]
+    return values, offset
+
+
+def _container(content: bytes, offset: int, size: int, *, is_run: bool) -> tuple[list[int], int]:
+    if is_run:
+        (count,) = struct.unpack_from("<H", content, offset)
+        pairs = struct.unpack_from(f"<{2 * count}H", content, offset + 2)
+        found = [start + step for start, more in zip(pairs[::2], pairs[1::2], strict=True) for step in range(more + 1)]
+        return found, offset + 2 + 4 * count
+    if size <= 4096:
+        return list(struct.unpack_from(f"<{size}H", content, offset)), offset + 2 * size
+    words = struct.unpack_from("<1024Q", content, offset)
+    return [64 * at + bit for at, word in enumerate(words) for bit in range(64) if word >> bit & 1], offset + 8192

@@ -1,0 +1,327 @@
+"""Files are skipped where it is certain that no row matches, and only there; trap by trap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from catalog_lake import METADATA, Lake, duckdb_rows, planned_rows
+
+from lakeconf.catalog.predicate import to_duckdb_sql
+from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.table import load_table
+from lakeconf.catalog.where import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def kept(source: Lake, where: str) -> list[int]:
+    """The numbers of the files that the plan keeps, counted from 0; its rows are compared with DuckDB's."""
+    plan = plan_scan(source.reader, "t", source.newest, where=where)
+    everything = plan_scan(source.reader, "t", source.newest)
+    all_ids = [file.data_file_id for file in everything.files]
+    assert plan.files_skipped == len(all_ids) - len(plan.files)
+    assert plan.bytes_skipped == sum(f.file_size_bytes for f in everything.files) - sum(
+        f.file_size_bytes for f in plan.files
+    )
+    found = planned_rows(source, plan)
+    if plan.table.columns[0].type not in ("blob", "uuid"):
+        assert found == duckdb_rows(source, plan, where), where
+    return [all_ids.index(file.data_file_id) for file in plan.files]
+
+
+def files(source: Lake, type_: str, *contents: Sequence[str]) -> None:
+    """A table `t` of one column `a`, with one file for each list of values."""
+    source.run("CALL lake.set_option('data_inlining_row_limit', 0)", f"CREATE TABLE lake.t (a {type_})")
+    for values in contents:
+        source.run(f"INSERT INTO lake.t VALUES {', '.join(f'({value})' for value in values)}")
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("a = 5", [0]),
+        ("a != 20", [0, 1, 3]),
+        ("a < 10", [0]),
+        ("a <= 10", [0, 1]),
+        ("a > 15", [2]),
+        ("a IN (7, 20)", [0, 2]),
+        ("a NOT IN (20)", [0, 1, 3]),
+        ("a BETWEEN 16 AND 30", [2]),
+        ("a IS NULL", [1, 3]),
+        ("a IS NOT NULL", [0, 1, 2]),
+        ("NOT (a < 10 OR a = 20)", [1]),
+        ("a < 1 AND a > 1", []),
+        ("a = 5 OR a IS NULL", [0, 1, 3]),
+        ("a > 100", []),
+        (f"a IN ({', '.join(map(str, range(12, 100)))})", [1, 2]),
+    ],
+)
+def test_statistics_skip_files_on_every_catalog(source: Lake, where: str, expected: list[int]) -> None:
+    files(source, "INTEGER", ["1", "9"], ["10", "NULL", "15"], ["20", "20"], ["NULL"])
+    wanted = [number for number in expected if number != 3 or "NULL" in where]
+    assert kept(source, where) == wanted
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("a = 'B'", [0]),
+        ("a >= 'a'", [1, 2]),
+        ("a < 'a'", [0]),
+        ("a > 'é'", []),
+        ("a LIKE 'A%'", [0]),
+        ("a LIKE 'ab%'", [1]),
+        ("a NOT LIKE 'a%'", [0, 2]),
+        ("a LIKE '%'", [0, 1, 2]),
+    ],
+)
+def test_strings_are_ordered_by_their_bytes_whatever_the_catalogs_collation(
+    source: Lake, where: str, expected: list[int]
+) -> None:
+    files(source, "VARCHAR", ["'A'", "'B'"], ["'a'", "'abz'"], ["'é'"])
+    assert kept(source, where) == expected
+
+
+def test_a_long_string_is_found_though_its_bound_is_cut(source: Lake) -> None:
+    files(source, "VARCHAR", ["repeat('z', 300)"], ["repeat('z', 256)"], ["repeat('é', 300)"], ["'a' || chr(0) || 'b'"])
+    assert 0 in kept(source, f"a = '{'z' * 300}'")
+    assert 0 in kept(source, f"a > '{'z' * 299}'")
+    assert 0 in kept(source, f"a LIKE '{'z' * 290}%'")
+    assert 2 in kept(source, f"a = '{'é' * 300}'")
+    assert 3 in kept(source, "a > 'a' AND a < 'b'")
+
+
+@pytest.mark.parametrize("type_", ["FLOAT", "DOUBLE"])
+def test_nan_is_greater_than_every_bound(source: Lake, type_: str) -> None:
+    files(source, type_, ["1", "2"], ["1", "'nan'"], ["'nan'"], ["NULL"])
+    assert kept(source, "a > 5") == [1, 2]
+    assert kept(source, "a != 1") == [0, 1, 2]
+    assert kept(source, "a = 'nan'") == [1, 2]
+    assert kept(source, "a >= 'nan'") == [1, 2]
+    assert kept(source, "a > 'nan'") == []
+    assert set(kept(source, "a < 'nan'")) >= {0, 1}
+    assert {0, 1} <= set(kept(source, "NOT a = 'nan'"))
+
+
+def test_nan_in_a_file_that_does_not_tell_is_found(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a DOUBLE)")
+    path = source.folder / "nan.parquet"
+    pq.write_table(pa.table({"a": [1.0, float("nan")]}), path)
+    source.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
+    assert kept(source, "a > 100") == kept(source, "a = 'nan'") == [0]
+    assert kept(source, "a < 0") == []
+
+
+def test_a_file_without_statistics_is_kept(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER)")
+    for name, statistics in (("without", False), ("with", True)):
+        path = source.folder / f"{name}.parquet"
+        pq.write_table(pa.table({"a": pa.array([1, None], pa.int32())}), path, write_statistics=statistics)
+        source.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
+    for where in ("a = 1", "a IS NULL", "a IS NOT NULL", "a = 99", "a > 5", "NOT a = 1"):
+        assert 0 in kept(source, where)
+    assert kept(source, "a = 99") == [0]
+
+
+def test_bounds_that_cannot_be_read_or_are_missing_keep_the_file(local: Lake) -> None:
+    files(local, "INTEGER", ["1"], ["2"], ["3"])
+    local.run(f"UPDATE {METADATA}.ducklake_file_column_stats SET min_value = 'x' WHERE data_file_id = 0")
+    local.run(f"UPDATE {METADATA}.ducklake_file_column_stats SET max_value = NULL WHERE data_file_id = 1")
+    local.run(f"DELETE FROM {METADATA}.ducklake_file_column_stats WHERE data_file_id = 2")
+    plan = plan_scan(local.reader, "t", local.newest, where="a = 99")
+    assert [file.data_file_id for file in plan.files] == [1, 2]
+    plan = plan_scan(local.reader, "t", local.newest, where="a = -99")
+    assert [file.data_file_id for file in plan.files] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "value", "wheres"),
+    [
+        ("INTEGER", "BIGINT", "7", ["a = 7", "a < 3000000000"]),
+        ("TINYINT", "DOUBLE", "7", ["a = 7", "a > 6.5"]),
+        ("INTEGER", "DECIMAL(12,2)", "7", ["a = 7", "a > 6.99"]),
+        ("FLOAT", "DOUBLE", "0.1", ["a > 0.1", "a = 0.10000000149011612", "a >= 0.10000000149011612"]),
+        ("FLOAT", "DOUBLE", "-0.1", ["a < -0.1", "a = -0.10000000149011612"]),
+        ("DATE", "TIMESTAMP", "DATE '2026-03-08'", ["a < '2026-03-08 12:00:00'", "a = '2026-03-08'"]),
+    ],
+)
+def test_a_promoted_column_is_bounded_by_what_its_old_files_hold(
+    source: Lake, before: str, after: str, value: str, wheres: list[str]
+) -> None:
+    files(source, before, [value])
+    source.run(f"ALTER TABLE lake.t ALTER COLUMN a TYPE {after}")
+    for where in wheres:
+        assert kept(source, where) == [0], where
+    assert kept(source, "a < '2025-01-01'" if after == "TIMESTAMP" else "a < -1000") == []
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])
+def test_a_timestamp_that_was_promoted_to_a_zone_is_bounded_in_every_zone(local: Lake, zone: str) -> None:
+    files(local, "TIMESTAMP", ["TIMESTAMP '2026-03-08 02:30:00'", "TIMESTAMP '2026-03-08 03:00:00'"])
+    local.run("ALTER TABLE lake.t ALTER COLUMN a TYPE TIMESTAMPTZ", f"SET TimeZone = '{zone}'")
+    values = [text for (text,) in local.rows("SELECT strftime(a AT TIME ZONE 'UTC', '%Y-%m-%d %H:%M:%S') FROM lake.t")]
+    for text in values:
+        for operator in ("=", "<=", ">="):
+            plan = plan_scan(local.reader, "t", local.newest, where=f"a {operator} TIMESTAMPTZ '{text}+00'")
+            assert len(plan.files) == 1
+    assert plan_scan(local.reader, "t", local.newest, where="a > '2026-03-12 00:00:00Z'").files == ()
+
+
+def test_a_zoned_timestamp_is_bounded_to_the_microsecond(source: Lake) -> None:
+    source.run("SET TimeZone = 'Asia/Kolkata'")
+    files(source, "TIMESTAMPTZ", ["'2026-01-01 00:00:00+00'"], ["'2026-01-02 00:00:00.000001+00'"])
+    for where, expected in (("a < '2026-01-02 00:00:00Z'", [0]), ("a > '2026-01-02 00:00:00Z'", [1])):
+        plan = plan_scan(source.reader, "t", source.newest, where=where)
+        assert [file.data_file_id for file in plan.files] == expected
+
+
+def test_a_narrower_float_in_a_registered_file_is_bounded_by_what_it_holds(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a DOUBLE)")
+    path = source.folder / "narrow.parquet"
+    pq.write_table(pa.table({"a": pa.array([0.1], pa.float32())}), path)
+    source.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
+    assert kept(source, "a > 0.1") == kept(source, "a = 0.10000000149011612") == [0]
+    assert kept(source, "a < 0") == []
+
+
+def test_finer_times_in_a_registered_file_are_bounded_by_what_is_read(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a TIMESTAMP)")
+    path = source.folder / "fine.parquet"
+    source.run(f"COPY (SELECT TIMESTAMP_NS '2026-01-01 00:00:00.123456789' AS a) TO '{path}'")
+    source.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
+    assert kept(source, "a = '2026-01-01 00:00:00.123456'") == [0]
+    assert kept(source, "a <= '2026-01-01 00:00:00.123456'") == [0]
+    assert kept(source, "a > '2026-01-01 00:00:01'") == []
+
+
+def test_booleans_are_read_in_both_spellings(source: Lake) -> None:
+    files(source, "BOOLEAN", ["true"], ["false"])
+    for value in ("true", "false"):
+        path = source.folder / f"{value}.parquet"
+        source.run(f"COPY (SELECT {value} AS a) TO '{path}'")
+        source.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
+    assert kept(source, "a") == [0, 2]
+    assert kept(source, "NOT a") == kept(source, "a = false") == [1, 3]
+
+
+def test_blobs_are_never_compared_with_bounds_but_counted(source: Lake) -> None:
+    files(source, "BLOB", [r"'\xAA'::BLOB"], ["'AA'::BLOB"], ["NULL"])
+    for where in (r"a = '\xAA'::BLOB", "a > 'z'::BLOB"):
+        plan = plan_scan(source.reader, "t", source.newest, where=where)
+        assert [file.data_file_id for file in plan.files] == [0, 1]
+
+
+def test_uuids_are_compared_as_uuids(source: Lake) -> None:
+    low, high = "00000000-0000-4000-8000-000000000000", "f79c3e09-677c-4bbd-a479-3f349cb785e7"
+    files(source, "UUID", [f"'{low}'"], [f"'{high}'"])
+    for where, expected in ((f"a = '{high.upper()}'", [1]), (f"a < '{high}'", [0]), (f"a > '{low}'", [1])):
+        plan = plan_scan(source.reader, "t", source.newest, where=where)
+        assert [file.data_file_id for file in plan.files] == expected
+
+
+@pytest.mark.parametrize("type_", ["INTERVAL", "TIMETZ", "HUGEINT", "INTEGER[]", "STRUCT(x INTEGER)", "JSON"])
+def test_types_whose_statistics_tell_nothing_keep_their_files(source: Lake, type_: str) -> None:
+    source.run("CALL lake.set_option('data_inlining_row_limit', 0)", f"CREATE TABLE lake.t (a {type_})")
+    source.run("INSERT INTO lake.t VALUES (NULL)")
+    assert len(plan_scan(source.reader, "t", source.newest, where="a IS NULL").files) == 1
+
+
+def test_a_column_that_the_file_lacks_has_its_initial_default(source: Lake) -> None:
+    files(source, "INTEGER", ["1"])
+    source.run("ALTER TABLE lake.t ADD COLUMN b INTEGER DEFAULT 7", "INSERT INTO lake.t VALUES (2, 9)")
+    assert kept(source, "b = 7") == [0]
+    assert 0 in kept(source, "b != 9")
+    assert 0 in kept(source, "b IS NOT NULL")
+    source.run("ALTER TABLE lake.t DROP COLUMN b", "ALTER TABLE lake.t ADD COLUMN b INTEGER")
+    assert kept(source, "b IS NULL") == [0, 1]
+
+
+def test_partition_values_count_for_the_partitioning_of_the_file(source: Lake) -> None:
+    files(source, "INTEGER")
+    source.run("ALTER TABLE lake.t ADD COLUMN b INTEGER", "ALTER TABLE lake.t SET PARTITIONED BY (a)")
+    source.run("INSERT INTO lake.t VALUES (1, 2)", "ALTER TABLE lake.t SET PARTITIONED BY (b)")
+    source.run("INSERT INTO lake.t VALUES (2, 1)", "ALTER TABLE lake.t RESET PARTITIONED BY")
+    source.run("INSERT INTO lake.t VALUES (1, 1)")
+    without_statistics(source)
+    assert kept(source, "a = 1") == [0, 1, 2]
+    assert kept(source, "a = 2") == [1, 2]
+    assert kept(source, "b = 2") == [0, 2]
+    assert kept(source, "b > 1 AND a < 2") == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("type_", "key", "values", "where", "expected"),
+    [
+        ("VARCHAR", "a", ["'x'", "''", "NULL"], "a = 'x'", [0, 2]),
+        ("VARCHAR", "a", ["'x'", "''", "NULL"], "a = ''", [1, 2]),
+        ("VARCHAR", "a", ["'x'", "''", "NULL"], "a IS NULL", [0, 1, 2]),
+        ("DOUBLE", "a", ["0.1", "'nan'", "0.0"], "a = -0.0", [1, 2]),
+        ("DOUBLE", "a", ["0.1", "'nan'", "0.0"], "a = 'nan'", [0, 1, 2]),
+        ("BOOLEAN", "a", ["true", "false"], "a", [0]),
+        ("DATE", "year(a)", ["DATE '2025-12-31'", "DATE '2026-01-01'"], "a >= '2026-01-01'", [1]),
+        ("DATE", "year(a)", ["DATE '2025-12-31'", "DATE '2026-01-01'"], "a < '2026-01-01'", [0, 1]),
+        ("TIMESTAMP", "year(a)", ["'2025-12-31'", "'2026-01-01'"], "a = '2025-03-01'", [0]),
+        ("TIMESTAMP", "month(a)", ["'2025-12-31'", "'2026-01-01'"], "a = '2020-12-01'", [0]),
+        ("TIMESTAMP", "month(a)", ["'2025-12-31'", "'2026-01-01'"], "a > '2025-12-01'", [0, 1]),
+        ("TIMESTAMP", "day(a)", ["'2025-12-31'", "'2026-01-01'"], "a IN ('2020-05-31', '2020-05-30')", [0]),
+        ("TIMESTAMP", "hour(a)", ["'2025-12-31 05:00:00'", "'2026-01-01'"], "a = '2020-01-01 05:59:59'", [0]),
+        ("TIMESTAMPTZ", "day(a)", ["'2025-12-31 23:00:00+00'", "'2026-01-01'"], "a = '2020-05-20 00:00:00Z'", [0, 1]),
+        ("BIGINT", "bucket(4, a)", ["1", "2", "3"], "a = 3", [2]),
+        ("BIGINT", "bucket(4, a)", ["1", "2", "3"], "a IN (1, 3)", [0, 1, 2]),
+        ("BIGINT", "bucket(4, a)", ["1", "2", "3"], "a > 2", [0, 1, 2]),
+        ("VARCHAR", "bucket(4, a)", ["'1'", "''", "'abc'"], "a = ''", [1]),
+        ("DECIMAL(10,2)", "bucket(4, a)", ["0.0", "1.5"], "a = 1.5", [1]),
+        ("DOUBLE", "bucket(4, a)", ["0.0", "'nan'"], "a = -0.0", [0, 1]),
+    ],
+)  # fmt: skip
+def test_partition_transforms_tell_what_they_can(
+    local: Lake, type_: str, key: str, values: list[str], where: str, expected: list[int]
+) -> None:
+    files(local, type_)
+    local.run("SET TimeZone = 'America/New_York'", f"ALTER TABLE lake.t SET PARTITIONED BY ({key})")
+    for value in values:
+        local.run(f"INSERT INTO lake.t VALUES ({value})")
+    without_statistics(local)
+    if type_ == "TIMESTAMPTZ":
+        plan = plan_scan(local.reader, "t", local.newest, where=where)
+        assert [file.data_file_id for file in plan.files] == expected
+    else:
+        assert kept(local, where) == expected
+
+
+def test_a_bucket_of_a_promoted_column_tells_nothing(local: Lake) -> None:
+    files(local, "TINYINT")
+    local.run("ALTER TABLE lake.t SET PARTITIONED BY (bucket(1000, a))", "INSERT INTO lake.t VALUES (1)")
+    local.run("ALTER TABLE lake.t ALTER COLUMN a TYPE BIGINT")
+    assert kept(local, "a = 1") == [0]
+
+
+def test_many_conditions_and_many_files_are_no_problem(local: Lake) -> None:
+    files(local, "INTEGER", *[[str(number)] for number in range(5)])
+    assert kept(local, " OR ".join(f"a = {number}" for number in range(3, 1200))) == [3, 4]
+    assert kept(local, f"a IN ({', '.join(map(str, range(2000)))})") == [0, 1, 2, 3, 4]
+    local.run(
+        f"INSERT INTO {METADATA}.ducklake_data_file SELECT f.* REPLACE (data_file_id + 100 + i AS data_file_id) "
+        f"FROM {METADATA}.ducklake_data_file AS f, range(1000) AS r(i) WHERE data_file_id = 0"
+    )
+    plan = plan_scan(local.reader, "t", local.newest, where="a >= 2")  # the copies have no statistics
+    assert len(plan.files) == 1003
+    assert plan.files_skipped == 2
+
+
+def without_statistics(source: Lake) -> None:
+    source.run(f"DELETE FROM {METADATA}.ducklake_file_column_stats")
+
+
+def test_duckdb_compares_a_promoted_column_by_its_own_type_and_not_by_that_of_its_files(local: Lake) -> None:
+    local.run("CREATE TABLE lake.t (f FLOAT, d DATE)", "INSERT INTO lake.t VALUES (0.1, '2026-01-01')")
+    local.run("ALTER TABLE lake.t ALTER COLUMN f TYPE DOUBLE", "ALTER TABLE lake.t ALTER COLUMN d TYPE TIMESTAMP")
+    columns = load_table(local.reader, "t", local.newest).columns
+    matches = {"f = 0.1": 0, "f > 0.1": 1, "d = '2026-01-01 12:00:00'": 0, "d < '2026-01-01 12:00:00'": 1}
+    for where, count in matches.items():
+        sql = to_duckdb_sql(parse(where, columns))
+        assert local.rows(f"SELECT count(*) FROM lake.t WHERE {sql}") == [(count,)], where

@@ -1,0 +1,268 @@
+"""What a plan says of files, deletes and inlined rows, trap by trap; the rows are checked against DuckDB's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from catalog_lake import METADATA, Lake, duckdb_rows, lake, planned_rows
+
+from lakeconf.catalog.data_file import NameMapping
+from lakeconf.catalog.scan import inlined_rows, plan_scan, plan_with_inlined_rows
+from lakeconf.connection import load_extension
+from lakeconf.errors import CatalogError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from servers import PostgresServer
+
+    from lakeconf.catalog.scan import ScanPlan
+
+HUNDRED = "CREATE TABLE lake.t AS SELECT CAST(i AS INTEGER) AS a, 'k' || i AS b FROM range(100) AS r(i)"
+
+
+def plan_at(source: Lake, version: int | None = None) -> ScanPlan:
+    return plan_scan(source.reader, "t", source.newest if version is None else version)
+
+
+def check_every_version(source: Lake) -> None:
+    for version in source.versions():
+        try:
+            plan = plan_at(source, version)
+        except TableNotFoundError:
+            continue
+        assert planned_rows(source, plan) == duckdb_rows(source, plan), version
+
+
+def test_small_inserts_are_inlined_rows_and_no_file(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER, b VARCHAR)", "INSERT INTO lake.t VALUES (1, 'x'), (2, NULL)")
+    plan = plan_at(source)
+    assert (plan.files, plan.inlined_row_count, plan.inlined_tables) == ((), 2, ("ducklake_inlined_data_1_1",))
+    rows = inlined_rows(source.reader, plan).to_pylist()
+    version = source.newest
+    assert rows == [
+        {"a": 1, "b": "x", "_ducklake_internal_row_id": 0, "_ducklake_internal_snapshot_id": version},
+        {"a": 2, "b": None, "_ducklake_internal_row_id": 1, "_ducklake_internal_snapshot_id": version},
+    ]
+
+
+def test_inlined_rows_of_each_schema_of_the_table_come_in_the_schema_of_the_snapshot(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
+    source.run("ALTER TABLE lake.t ADD COLUMN b INTEGER DEFAULT 7", "INSERT INTO lake.t VALUES (2, 3)")
+    source.run("ALTER TABLE lake.t RENAME COLUMN a TO c", "DELETE FROM lake.t WHERE c = 1")
+    plan = plan_at(source, source.newest - 1)
+    assert len(plan.inlined_tables) == 2
+    assert sorted(zip(*inlined_rows(source.reader, plan).select(["c", "b"]).to_pydict().values(), strict=True)) == [
+        (1, 7),
+        (2, 3),
+    ]
+    check_every_version(source)
+
+
+def test_rows_that_are_deleted_in_the_catalog_are_positions_in_the_file_and_not_row_ids(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (-1), (-2), (-3)")
+    source.run("INSERT INTO lake.t SELECT * FROM range(100)", "DELETE FROM lake.t WHERE a = 5")
+    one = source.newest
+    source.run("DELETE FROM lake.t WHERE a IN (7, 8)")
+    (before,), (after,) = plan_at(source, one).files, plan_at(source).files
+    assert (before.row_id_start, before.inlined_deletes, after.inlined_deletes) == (3, (5,), (5, 7, 8))
+    assert plan_at(source, one - 1).files[0].inlined_deletes == ()
+    check_every_version(source)
+
+
+def test_a_second_delete_keeps_the_first_ones_snapshot_apart(tmp_path: Path) -> None:
+    with lake("duckdb", tmp_path, options=", DATA_INLINING_ROW_LIMIT 0") as source:
+        source.run(HUNDRED, "DELETE FROM lake.t WHERE a < 3", "DELETE FROM lake.t WHERE a = 50")
+        (first,), (second,) = plan_at(source, 2).files, plan_at(source, 3).files
+        assert first.delete_file is not None
+        assert first.delete_file == second.delete_file  # one file for both, with the snapshot of each position
+        assert (second.delete_file.delete_count, second.delete_file.format) == (4, "parquet")
+        check_every_version(source)
+
+
+def test_a_compacted_file_holds_rows_of_later_snapshots(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER)", *["INSERT INTO lake.t SELECT * FROM range(20)"] * 3)
+    third = source.newest
+    source.run("CALL ducklake_merge_adjacent_files('lake')")
+    filters = [plan_at(source, version).files[0].snapshot_filter for version in range(third - 2, third + 2)]
+    assert filters == [third - 2, third - 1, None, None]
+    check_every_version(source)
+
+
+def test_a_flush_moves_rows_back_to_the_snapshots_that_they_are_of(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1), (2)", "INSERT INTO lake.t VALUES (3)")
+    source.run("DELETE FROM lake.t WHERE a = 1", "CALL ducklake_flush_inlined_data('lake')")
+    plan = plan_at(source, 2)
+    assert (plan.inlined_row_count, len(plan.files), plan.files[0].snapshot_filter) == (0, 1, 2)
+    check_every_version(source)
+
+
+def test_updates_rewrites_and_schema_changes_come_out_at_every_snapshot(source: Lake) -> None:
+    source.run(
+        HUNDRED,
+        "UPDATE lake.t SET b = 'u' WHERE a < 20",
+        "ALTER TABLE lake.t ADD COLUMN c INTEGER DEFAULT 5",
+        "ALTER TABLE lake.t ALTER COLUMN a TYPE BIGINT",
+        "INSERT INTO lake.t SELECT i, 'late', i FROM range(30) AS r(i)",
+        "DELETE FROM lake.t WHERE a % 3 = 0",
+        "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)",
+        "ALTER TABLE lake.t RENAME COLUMN b TO bb",
+        "ALTER TABLE lake.t DROP COLUMN c",
+        "ALTER TABLE lake.t ADD COLUMN c VARCHAR",
+        "CALL ducklake_merge_adjacent_files('lake')",
+    )
+    check_every_version(source)
+
+
+def test_a_file_that_was_rewritten_has_its_row_ids_inside(source: Lake) -> None:
+    source.run(HUNDRED, "DELETE FROM lake.t WHERE a < 50")
+    source.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)")
+    assert [file.row_id_start for file in plan_at(source).files] == [None]
+
+
+def test_paths_are_those_that_duckdb_shows(source: Lake) -> None:
+    source.run('CREATE SCHEMA lake."odd schema"', 'CREATE TABLE lake."odd schema"."tä ble" (p VARCHAR, a INTEGER)')
+    source.run('ALTER TABLE lake."odd schema"."tä ble" SET PARTITIONED BY (p)')
+    source.run(
+        """INSERT INTO lake."odd schema"."tä ble" SELECT ['a/b', 'é %', '', NULL][1 + i % 4], i FROM range(40) r(i)"""
+    )
+    plan = plan_scan(source.reader, '"odd schema"."tä ble"', source.newest)
+    shown = source.rows('SELECT DISTINCT filename FROM lake."odd schema"."tä ble"')
+    assert sorted(file.path for file in plan.files) == sorted(path for (path,) in shown)
+    assert {value for file in plan.files for value in file.partition_values} == {
+        (0, "a/b"),
+        (0, "é %"),
+        (0, ""),
+        (0, None),
+    }
+
+
+def test_registered_files_have_a_name_mapping_and_their_own_path(source: Lake) -> None:
+    folder = source.folder / "elsewhere" / "p=07"
+    folder.mkdir(parents=True)
+    struct = "{'x': 1, 'y': [{'z': 2}]}"
+    source.run(f"COPY (SELECT 1 AS A, {struct} AS s, MAP {{'k': 1}} AS m) TO '{folder}/f.parquet'")
+    source.run("CREATE TABLE lake.t (a INTEGER, s STRUCT(x INTEGER, y STRUCT(z INTEGER)[]), m MAP(VARCHAR, INTEGER))")
+    source.run("ALTER TABLE lake.t ADD COLUMN p INTEGER", "ALTER TABLE lake.t SET PARTITIONED BY (p)")
+    source.run(f"CALL ducklake_add_data_files('lake', 't', '{folder}/f.parquet', hive_partitioning => true)")
+    plan = plan_at(source)
+    (file,) = plan.files
+    ids = {column.name: column for column in plan.table.columns}
+    assert (file.path, file.partition_values) == (f"{folder}/f.parquet", ((0, "7"),))
+    assert file.mapping_id is not None
+    by_id = {mapping.field_id: mapping for mapping in plan.name_mappings[file.mapping_id]}
+    assert by_id[ids["a"].field_id] == NameMapping("A", ids["a"].field_id)
+    assert by_id[ids["p"].field_id] == NameMapping("p", ids["p"].field_id, in_path=True)
+    x, y = ids["s"].children
+    assert by_id[ids["s"].field_id].children == (
+        NameMapping("x", x.field_id),
+        NameMapping(
+            "y",
+            y.field_id,
+            children=(
+                NameMapping(
+                    "list",
+                    y.children[0].field_id,
+                    children=(NameMapping("z", y.children[0].children[0].field_id),),
+                ),
+            ),
+        ),
+    )
+    assert [child.source_name for child in by_id[ids["m"].field_id].children] == ["key", "value"]
+
+
+def test_mappings_that_no_file_of_the_plan_needs_are_not_in_it(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t SELECT * FROM range(50)")
+    source.run(f"COPY (SELECT 1000 AS a) TO '{source.folder}/f.parquet'")
+    source.run(f"CALL ducklake_add_data_files('lake', 't', '{source.folder}/f.parquet')")
+    assert len(plan_at(source).name_mappings) == 1
+    assert plan_scan(source.reader, "t", source.newest, where="a < 100").name_mappings == {}
+
+
+def test_the_keys_of_encrypted_files_are_in_the_plan_but_do_not_show(tmp_path: Path) -> None:
+    with lake("duckdb", tmp_path, options=", ENCRYPTED true, DATA_INLINING_ROW_LIMIT 0") as source:
+        load_extension(source.connection, "httpfs")  # DuckDB encrypts with its crypto module
+        source.run(HUNDRED, "DELETE FROM lake.t WHERE a = 1")
+        (file,) = plan_at(source).files
+        assert file.encryption_key
+        assert file.delete_file is not None
+        assert file.delete_file.encryption_key
+        config = f"encryption_config = {{footer_key_value: from_base64('{file.encryption_key}')}}"
+        assert source.rows(f"SELECT count(*) FROM read_parquet('{file.path}', {config})") == [(100,)]
+        assert file.encryption_key not in repr(plan_at(source))
+
+
+def test_a_deletion_vector_is_named_by_its_format(tmp_path: Path) -> None:
+    with lake("duckdb", tmp_path, options=", DATA_INLINING_ROW_LIMIT 0") as source:
+        source.run("CALL lake.set_option('write_deletion_vectors', true)", HUNDRED, "DELETE FROM lake.t WHERE a = 1")
+        (file,) = plan_at(source).files
+        assert file.delete_file is not None
+        assert file.delete_file.format == "puffin"
+
+
+def test_two_live_delete_files_for_one_data_file_are_refused_by_name(
+    postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    with lake("postgres", tmp_path, server=postgres_server, options=", DATA_INLINING_ROW_LIMIT 0") as source:
+        source.run(HUNDRED, "DELETE FROM lake.t WHERE a = 1")
+        with source.connection.cursor() as one, source.connection.cursor() as other:
+            for connection, row in ((one, 2), (other, 3)):
+                connection.execute("BEGIN")
+                connection.execute(f"DELETE FROM lake.t WHERE a = {row}")
+            one.execute("COMMIT")
+            other.execute("COMMIT")  # DuckLake lets both through, and has then 196 rows
+        message = (
+            r"two delete files are live for the data file 0 of main\.t at version(.|\n)*only versions before 2 are"
+        )
+        with pytest.raises(CatalogError, match=message):
+            plan_at(source)
+        assert len(planned_rows(source, plan_at(source, 1))) == 100
+
+
+def test_files_of_unknown_formats_are_refused(tmp_path: Path) -> None:
+    with lake("duckdb", tmp_path, options=", DATA_INLINING_ROW_LIMIT 0") as source:
+        source.run(HUNDRED, "DELETE FROM lake.t WHERE a = 1")
+        source.run(f"UPDATE {METADATA}.ducklake_delete_file SET format = 'orc'")
+        with pytest.raises(UnsupportedError, match=r"-delete\.parquet' has the format 'orc'; lakeconf knows"):
+            plan_at(source)
+        source.run(f"UPDATE {METADATA}.ducklake_data_file SET file_format = 'vortex'")
+        with pytest.raises(UnsupportedError, match=r"\.parquet' has the format 'vortex'; lakeconf reads parquet"):
+            plan_at(source)
+
+
+def test_columns_come_in_the_order_wanted(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER, B INTEGER, c INTEGER)", "INSERT INTO lake.t VALUES (1, 2, 3)")
+    plan, rows = plan_with_inlined_rows(source.reader, "t", source.newest, ["C", "b"])
+    assert [column.name for column in plan.columns] == rows.column_names[:2] == ["c", "B"]
+    with pytest.raises(SchemaError, match=r"main\.t has no column 'bb'(.|\n)*'B'"):
+        plan_scan(source.reader, "t", source.newest, ["a", "bb"])
+    with pytest.raises(SnapshotNotFoundError, match="version 77 does not exist"):
+        plan_scan(source.reader, "t", 77)
+
+
+@pytest.mark.parametrize("hidden", ["filename", "FileName", "rowid", "snapshot_id"])
+def test_a_column_with_the_name_of_a_virtual_one_does_not_hide_inlined_rows(source: Lake, hidden: str) -> None:
+    source.run(f"CREATE TABLE lake.t (a INTEGER, {hidden} INTEGER)", "INSERT INTO lake.t VALUES (1, 2), (3, 4)")
+    source.run("INSERT INTO lake.t SELECT i, i FROM range(100, 150) AS r(i)", "DELETE FROM lake.t WHERE a = 1")
+    plan = plan_at(source)
+    rows = inlined_rows(source.reader, plan).select(["a", hidden]).to_pylist()
+    assert rows == [{"a": 3, hidden: 4}]
+
+
+def test_inlined_rows_that_cannot_be_found_by_name_are_refused_until_they_are_flushed(local: Lake) -> None:
+    local.run("CALL lake.set_option('data_inlining_row_limit', 10)")
+    local.run("CREATE TABLE lake.t (filename INTEGER, rowid INTEGER)", "INSERT INTO lake.t VALUES (1, 2)")
+    with pytest.raises(UnsupportedError, match="'filename' and 'rowid' hide") as raised:
+        inlined_rows(local.reader, plan_at(local))
+    local.run(str(raised.value.hint).removeprefix("move them to a file: "))
+    plan = plan_at(local)
+    assert (inlined_rows(local.reader, plan).num_rows, len(plan.files)) == (0, 1)
+
+
+def test_times_are_promoted_in_the_time_zone_of_the_readers_connection(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (d TIMESTAMP)", "INSERT INTO lake.t VALUES ('2026-01-01 12:00:00')")
+    source.run("ALTER TABLE lake.t ALTER COLUMN d TYPE TIMESTAMPTZ", "SET TimeZone = 'America/New_York'")
+    plan, rows = plan_with_inlined_rows(source.reader, "t", source.newest)
+    assert plan.time_zone == "America/New_York"
+    assert rows["d"][0].as_py().isoformat() == "2026-01-01T12:00:00-05:00"

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeconf.catalog.table import Column, PartitionField, load_table, tables
+from lakeconf.errors import SnapshotNotFoundError, TableNotFoundError, UnsupportedError
+
+if TYPE_CHECKING:
+    from catalog_lake import Lake
+
+
+def column(source: Lake, name: str, version: int | None = None) -> Column:
+    table = load_table(source.reader, "t", source.newest if version is None else version)
+    return next(found for found in table.columns if found.name == name)
+
+
+def test_a_table_has_its_columns_with_what_is_in_them(source: Lake) -> None:
+    source.run(
+        "CREATE TABLE lake.t (a INTEGER NOT NULL, b DECIMAL(10,2) DEFAULT 1.50, s STRUCT(x INTEGER, y VARCHAR[]), "
+        "m MAP(VARCHAR, BIGINT))"
+    )
+    table = load_table(source.reader, "t", source.newest)
+    a, b, s, m = table.columns
+    assert (table.schema_name, table.name) == ("main", "t")
+    assert table.path == f"{source.folder}/data/main/t/"
+    assert a == Column(1, "a", "int32", nullable=False, initial_default=None)
+    assert (b.type, b.nullable, b.initial_default) == ("decimal(10,2)", True, "1.50")
+    assert [(child.name, child.type) for child in s.children] == [("x", "int32"), ("y", "list")]
+    assert [(child.name, child.type) for child in s.children[1].children] == [("element", "varchar")]
+    assert [(child.name, child.type) for child in m.children] == [("key", "varchar"), ("value", "int64")]
+    assert all(child.nullable for child in (*s.children, *m.children))
+
+
+def test_nested_fields_that_were_added_or_renamed_are_nullable_whatever_the_catalog_says(source: Lake) -> None:
+    source.run(
+        "CREATE TABLE lake.t (s STRUCT(x INTEGER), l STRUCT(y INTEGER)[])",
+        "ALTER TABLE lake.t ADD COLUMN s.z INTEGER",
+        "ALTER TABLE lake.t ADD COLUMN l.element.r INTEGER",
+        "ALTER TABLE lake.t RENAME COLUMN s.x TO q",
+    )
+    s, elements = column(source, "s"), column(source, "l").children[0]
+    assert [(child.name, child.nullable) for child in s.children] == [("q", True), ("z", True)]
+    assert [(child.name, child.nullable) for child in elements.children] == [("y", True), ("r", True)]
+
+
+def test_a_name_that_was_dropped_and_added_again_is_another_column(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER, b INTEGER)", "INSERT INTO lake.t VALUES (1, 2)")
+    old = column(source, "b")
+    assert not column(source, "b").former_types
+    source.run("ALTER TABLE lake.t DROP COLUMN b", "ALTER TABLE lake.t ADD COLUMN B VARCHAR DEFAULT 'x'")
+    new = column(source, "B")
+    assert new.field_id != old.field_id
+    assert (new.initial_default, new.name_is_unique, new.former_types) == ("x", False, ())
+    assert column(source, "a").name_is_unique
+
+
+def test_files_may_be_younger_than_the_snapshot_so_later_names_and_types_count_as_well(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER, b INTEGER, c FLOAT)")
+    first = source.newest
+    assert all(column(source, name, first).name_is_unique for name in "abc")
+    source.run(
+        "ALTER TABLE lake.t RENAME COLUMN a TO x",
+        "ALTER TABLE lake.t RENAME COLUMN b TO a",
+        "ALTER TABLE lake.t ALTER COLUMN c TYPE DOUBLE",
+    )
+    assert [column(source, name, first).name_is_unique for name in "abc"] == [False, False, True]
+    assert column(source, "c", first).later_types == ("float64",)
+    assert column(source, "c").former_types == ("float32",)
+
+
+def test_a_field_of_a_column_that_was_renamed_has_no_unique_name(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (s STRUCT(x INTEGER), u STRUCT(x INTEGER))", "ALTER TABLE lake.t RENAME s TO r")
+    assert not column(source, "r").children[0].name_is_unique
+    assert column(source, "u").children[0].name_is_unique
+
+
+def test_a_table_that_was_renamed_is_found_by_the_name_of_its_time(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER)")
+    first = source.newest
+    source.run("ALTER TABLE lake.t RENAME TO t9", "CREATE TABLE lake.t (b INTEGER)")
+    old, new, other = (
+        load_table(source.reader, name, version)
+        for name, version in (("t", first), ("t9", source.newest), ("t", source.newest))
+    )
+    assert old.table_id == new.table_id != other.table_id
+    assert old.path == new.path == other.path  # they share a folder, so that listing it is no way to find files
+    with pytest.raises(TableNotFoundError):
+        load_table(source.reader, "t9", first)
+
+
+def test_partitioning_is_that_of_the_snapshot(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER, d TIMESTAMP)")
+    plain = source.newest
+    source.run("ALTER TABLE lake.t SET PARTITIONED BY (a, year(d), bucket(4, a))")
+    keyed = source.newest
+    source.run("ALTER TABLE lake.t RESET PARTITIONED BY")
+    assert load_table(source.reader, "t", plain).partition_fields == ()
+    assert load_table(source.reader, "t", source.newest).partition_fields == ()
+    assert load_table(source.reader, "t", keyed).partition_fields == (
+        PartitionField(0, 1, "identity"),
+        PartitionField(1, 2, "year"),
+        PartitionField(2, 1, "bucket(4)"),
+    )
+
+
+def test_names_may_be_qualified_quoted_and_of_another_case(source: Lake) -> None:
+    source.run('CREATE SCHEMA lake."my.schema"', 'CREATE TABLE lake."my.schema"."a ""b""" (a INTEGER)')
+    source.run('CREATE TABLE lake."T" (a INTEGER)')
+    found = load_table(source.reader, '"MY.schema"."a ""b"""', source.newest)
+    assert (found.schema_name, found.name) == ("my.schema", 'a "b"')
+    assert load_table(source.reader, "MAIN.t", source.newest).name == "T"
+    assert [(table.schema_name, table.name) for table in tables(source.reader, source.newest)] == [
+        ("main", "T"),
+        ("my.schema", 'a "b"'),
+    ]
+    assert tables(source.reader, 0) == ()
+
+
+def test_an_unknown_table_is_refused_with_the_nearest(local: Lake) -> None:
+    local.run("CREATE SCHEMA lake.raw", "CREATE TABLE lake.raw.events (a INTEGER)")
+    with pytest.raises(TableNotFoundError, match=r"no table 'raw.event' at version 2(.|\n)*'raw.events'"):
+        load_table(local.reader, "raw.event", 2)
+    with pytest.raises(TableNotFoundError, match=r"no table 'main.events'(.|\n)*'raw.events'"):
+        load_table(local.reader, "events", 2)
+    for name in ("", "a.b.c", '"a', "a.", "."):
+        with pytest.raises(TableNotFoundError, match="is not the name of a table"):
+            load_table(local.reader, name, 2)
+    with pytest.raises(SnapshotNotFoundError):
+        load_table(local.reader, "raw.events", 99)
+
+
+def test_a_view_is_refused_with_the_statement_that_duckdb_runs(local: Lake) -> None:
+    local.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (7)")
+    local.run('CREATE VIEW lake."my view" AS SELECT a + 1 AS b FROM lake.t')
+    with pytest.raises(UnsupportedError, match=r"main\.my view is a view") as raised:
+        load_table(local.reader, '"my view"', local.newest)
+    statement = str(raised.value.hint).removeprefix("run it in DuckDB: ")
+    assert local.rows(statement) == [(8,)]
+    with pytest.raises(TableNotFoundError):
+        load_table(local.reader, '"my view"', local.newest - 1)
+
+
+def test_a_macro_is_refused(local: Lake) -> None:
+    local.run("CREATE MACRO lake.twice(x) AS TABLE SELECT 2 * x AS y")
+    with pytest.raises(UnsupportedError, match=r"main\.twice is a macro(.|\n)*FROM \"lake\"\.\"main\"\.\"twice\""):
+        load_table(local.reader, "twice", local.newest)

@@ -1,0 +1,247 @@
+"""A `where` is read into a predicate that means what DuckDB means by it, or is refused with a hint."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import narwhals as nw
+import pytest
+
+from lakeconf.catalog.predicate import And, Comparison, In, IsNull, Not, Or, StartsWith, columns_of, to_duckdb_sql
+from lakeconf.catalog.table import Column
+from lakeconf.catalog.where import parse
+from lakeconf.errors import PredicateError
+
+if TYPE_CHECKING:
+    from lakeconf.catalog.where import Where
+
+TYPES = {
+    "i8": "int8", "a": "int32", "u": "uint64", "h": "int128", "b": "boolean", "s": "varchar", "d": "date",
+    "ts": "timestamp", "sec": "timestamp_s", "ns": "timestamp_ns", "tz": "timestamptz", "f": "float64", "g": "float32",
+    "de": "decimal(10,2)", "big": "decimal(38,2)", "id": "uuid", "bl": "blob", "l": "list", "j": "json", "t": "time",
+    'odd "name': "varchar",
+}  # fmt: skip
+COLUMNS = tuple(
+    Column(n, name, type_, nullable=True, initial_default=None) for n, (name, type_) in enumerate(TYPES.items())
+)
+BY_NAME = {column.name: column for column in COLUMNS}
+MOMENT = datetime(2026, 1, 31, 12, 30, 0, 250000)
+UTC_MOMENT = MOMENT.replace(tzinfo=timezone.utc)
+UUID = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
+
+
+def is_(name: str, operator: Any, value: Any) -> Comparison:
+    return Comparison(BY_NAME[name], operator, value)
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("a = -1", is_("a", "=", -1)),
+        ("A == 1", is_("a", "=", 1)),
+        ("1 < a", is_("a", ">", 1)),
+        ("(a) <> (1)", is_("a", "!=", 1)),
+        ("a = '5'", is_("a", "=", 5)),
+        ("b", is_("b", "=", True)),
+        ("NOT b", Not(is_("b", "=", True))),
+        ("a = 1 OR b AND s = 'x'", Or((is_("a", "=", 1), And((is_("b", "=", True), is_("s", "=", "x")))))),
+        ("a IN (1, 2, 2)", In(BY_NAME["a"], (1, 2))),
+        ("a NOT IN (1)", Not(In(BY_NAME["a"], (1,)))),
+        ("a BETWEEN 1 AND 2", And((is_("a", ">=", 1), is_("a", "<=", 2)))),
+        ("l IS NOT NULL", Not(IsNull(BY_NAME["l"]))),
+        ("s LIKE 'it''s%'", StartsWith(BY_NAME["s"], "it's")),
+        ("s NOT LIKE 'a%'", Not(StartsWith(BY_NAME["s"], "a"))),
+        (r"s LIKE 'a\_\%%' ESCAPE '\'", StartsWith(BY_NAME["s"], "a_%")),
+        ("s LIKE 'abc'", is_("s", "=", "abc")),
+        ("starts_with(s, 'a%')", StartsWith(BY_NAME["s"], "a%")),
+        ('"ODD ""name" = \'x\'', is_('odd "name', "=", "x")),
+        ("d = DATE '2026-01-31'", is_("d", "=", date(2026, 1, 31))),
+        ("d <= '2026-01-31'", is_("d", "<=", date(2026, 1, 31))),
+        ("ts > TIMESTAMP '2026-01-31 12:30:00.25'", is_("ts", ">", MOMENT)),
+        ("ts >= DATE '2026-01-31'", is_("ts", ">=", datetime(2026, 1, 31))),
+        ("tz = '2026-01-31T14:30:00.25+02:00'", is_("tz", "=", UTC_MOMENT)),
+        ("tz = TIMESTAMPTZ '2026-01-31 12:30:00.250Z'", is_("tz", "=", UTC_MOMENT)),
+        ("de = 1.5", is_("de", "=", Decimal("1.50"))),
+        ("de = 15e-1", is_("de", "=", Decimal("1.50"))),
+        (f"big = {'9' * 35}.99", is_("big", "=", Decimal("9" * 35 + ".99"))),
+        ("f = 0.1", is_("f", "=", 0.1)),
+        ("f > '-inf'", is_("f", ">", float("-inf"))),
+        ("g = 0.1", is_("g", "=", 0.10000000149011612)),
+        ("h = 170141183460469231731687303715884105727", is_("h", "=", 2**127 - 1)),
+        (f"id = '{UUID.upper()}'", is_("id", "=", UUID)),
+        (r"bl = 'a\xFF'::BLOB", is_("bl", "=", b"a\xff")),
+        ("a = 1 -- a comment", is_("a", "=", 1)),
+    ],
+)  # fmt: skip
+def test_the_grammar(where: str, expected: object) -> None:
+    assert parse(where, COLUMNS) == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "equivalent"),
+    [
+        ("a < 1.5", "a <= 1"),
+        ("a >= 1.5", "a > 1"),
+        ("a > -1.5", "a > -2"),
+        ("i8 < 300", "i8 <= 127"),
+        ("i8 > 300", "i8 > 127"),
+        ("u >= -1", "u > 0 OR u <= 0"),
+        ("u < -1", "u > 0 AND u <= 0"),
+        ("a = 1.5", "a > -2147483648 AND a <= -2147483648"),
+        ("a != 1e999", "a > -2147483648 OR a <= -2147483648"),
+        ("a IN (1, 1.5, 3e9)", "a IN (1)"),
+        ("de < 1.005", "de <= 1.00"),
+        ("de > 1e20", "de > 99999999.99"),
+        ("d < TIMESTAMP '2026-01-31 12:00:00'", "d <= '2026-01-31'"),
+        ("sec > TIMESTAMP '2026-01-31 12:00:00.5'", "sec > '2026-01-31 12:00:00'"),
+    ],
+)
+def test_a_literal_that_the_column_cannot_hold_becomes_one_that_it_can(where: str, equivalent: str) -> None:
+    assert parse(where, COLUMNS) == parse(equivalent, COLUMNS)
+
+
+def test_nan_and_infinity_are_values() -> None:
+    nan = parse("isnan(f)", COLUMNS)
+    assert isinstance(nan, Comparison)
+    assert nan.operator == "="
+    assert str(nan.value) == "nan"
+    assert to_duckdb_sql(parse("f = 'NaN'::DOUBLE", COLUMNS)) == to_duckdb_sql(nan)
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("", "is not one condition"),
+        ("-- nothing", "is not one condition"),
+        ("a = 1; DROP TABLE t", "is not one condition"),
+        ("a = 1 AND", "cannot be read as SQL"),
+        ("a = 'x", "cannot be read as SQL"),
+        ("SELECT a FROM t WHERE a = 1", "cannot be used"),
+        ("a", "cannot be compared with True"),
+        ("a = b", "cannot be used"),
+        ("1 = 1", "cannot be used"),
+        ("a + 1 = 2", "cannot be used"),
+        ("a = now()", "cannot be used"),
+        ("a = ?", "cannot be used"),
+        ("a IN (SELECT 1)", "cannot be used"),
+        ("a BETWEEN SYMMETRIC 2 AND 1", "cannot be used"),
+        ("1 < a < 3", "cannot be used"),
+        ("a = 0x10", "cannot be used"),
+        ("b IS TRUE", "cannot be used"),
+        ("a IS DISTINCT FROM 1", "cannot be used"),
+        ("s ILIKE 'a%'", "cannot be used"),
+        ("s COLLATE NOCASE = 'x'", "cannot be used"),
+        ("s LIKE a", "cannot be used"),
+        ("a LIKE '1%'", "cannot be used"),
+        ("s LIKE 'a_b'", "only a prefix"),
+        ("s LIKE '%b'", "only a prefix"),
+        ("a = TRY_CAST('1' AS INTEGER)", "cannot be used"),
+        ("a IN ()", "is empty"),
+        ("a = NULL", "IS NULL"),
+        ("a IN (1, NULL)", "IS NULL"),
+        ("l.x = 1", "a field inside a column"),
+        ("nope = 1", "the columns are i8, a, "),
+        ("odd = 'x'", "no column 'odd'"),
+        ("sce = '2026-01-01'", "did you mean 'sec'"),
+        ("a = 'x'", "write a number"),
+        ("a = '1.5'", "write a whole number"),
+        ("de = '1.505'", "at most 2 decimals"),
+        ("a = true", "write a number"),
+        ("a = 'nan'::DOUBLE", "write a number"),
+        ("s = 5", "single quotes"),
+        ("b = 1", "true or false"),
+        ("id = 'x'", "a UUID"),
+        ("bl = 'x'", "a BLOB"),
+        ("l = 1", "of type list cannot be compared"),
+        ("j = '{}'", "of type json cannot be compared"),
+        ("t = '12:00:00'", "of type time cannot be compared"),
+        ("d = '2026-02-30'", "is not a date"),
+        ("d = 'infinity'", "a date, such as"),
+        ("ts = '2026-01-31 12:00:00.1234567'", "without a zone"),
+        ("ts = '2026-01-31 25:00:00'", "is not a time"),
+        ("ts = TIMESTAMPTZ '2026-01-31 00:00:00+00'", "without a zone"),
+        ("tz = '2026-01-31 12:00:00'", "with a zone"),
+        ("tz = TIMESTAMPTZ '2026-01-31 12:00:00'", "needs an offset"),
+        ("tz > DATE '2026-01-31'", "with a zone"),
+        ("sec = '2026-01-31 12:00:00.5'", "as coarse as the column"),
+        ("ns < DATE '9999-01-01'", "1678 and 2261"),
+        ("(" * 3000 + "a = 1" + ")" * 3000, "nested too deeply"),
+    ],
+)
+def test_anything_else_is_refused_with_what_would_be_right(where: str, message: str) -> None:
+    with pytest.raises(PredicateError, match=message) as raised:
+        parse(where, COLUMNS)
+    assert "\x1b" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("expression", "sql"),
+    [
+        (nw.col("a") > 1, "a > 1"),
+        ((nw.col("a") == 1) | ~(nw.col("s") == "it's"), "a = 1 OR NOT s = 'it''s'"),
+        (nw.col("a").is_in([1, 2]) & nw.col("b"), "a IN (1, 2) AND b"),
+        (nw.col("a").is_null() | nw.col("l").is_null(), "a IS NULL OR l IS NULL"),
+        (nw.col("f").is_between(1, 2), "f BETWEEN 1 AND 2"),
+        (nw.col("s").str.starts_with("a%"), "starts_with(s, 'a%')"),
+        (nw.col("d") == date(2026, 1, 31), "d = '2026-01-31'"),
+        (nw.col("ts") < MOMENT, "ts < '2026-01-31 12:30:00.25'"),
+        (nw.col("tz") < UTC_MOMENT, "tz < '2026-01-31 12:30:00.25+00'"),
+        (nw.col("de") >= Decimal("1.50"), "de >= 1.50"),
+        (nw.col("bl") == b"a\xff", r"bl = 'a\xFF'::BLOB"),
+        (nw.col("f") == float("inf"), "f = 'inf'"),
+        (nw.all_horizontal(nw.col("a") > 1, nw.col("b"), ignore_nulls=False), "a > 1 AND b"),
+    ],
+)
+def test_a_narwhals_expression_is_read_as_the_sql_that_narwhals_makes_of_it(expression: Where, sql: str) -> None:
+    assert parse(expression, COLUMNS) == parse(sql, COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        (nw.col("a") + 1 > 2, "cannot be used"),
+        (nw.col("s").str.contains("x"), "cannot be used"),
+        (nw.col("a") == nw.col("f"), "cannot be used"),
+        (nw.col("a").sum() > 1, "narwhals cannot make SQL"),
+        (nw.col("nope") == 1, "nope|not found"),
+        (nw.col("a") == None, "IS NULL"),  # noqa: E711
+    ],
+)
+def test_a_narwhals_expression_beyond_the_grammar_is_refused(expression: Where, message: str) -> None:
+    with pytest.raises(PredicateError, match=message):
+        parse(expression, COLUMNS)
+
+
+def test_the_sql_keeps_every_value_exactly() -> None:
+    texts = ["it's", "", "\\", "%_", "é\U0001f600", "\n\t", 'a"b', "--", "\x7f", "a\x00b"]
+    with duckdb.connect() as connection:
+        for text in texts:
+            sql = to_duckdb_sql(is_("s", "=", text))
+            assert connection.execute(f"SELECT {sql} FROM (SELECT ? AS s)", [text]).fetchall() == [(True,)]
+        for number in (0.1, 1e300, -0.0, 5e-324, float("inf"), float("nan"), 0.30000000000000004):
+            sql = to_duckdb_sql(is_("f", "=", number))
+            assert connection.execute(f"SELECT {sql} FROM (SELECT ?::DOUBLE AS f)", [number]).fetchall() == [(True,)]
+        everything = (
+            "i8 = 1 AND u = 18446744073709551615 AND h < 5 AND d > '0001-01-01' AND sec = '2026-01-01' AND "
+            f"ns = '2026-01-01' AND tz < '2026-01-01 00:00:00Z' AND g = 3e38 AND big < 1e35 AND id = '{UUID}' AND NOT b"
+        )
+        predicate = parse(everything, COLUMNS)
+        types = {
+            "i8": "TINYINT",
+            "u": "UBIGINT",
+            "h": "HUGEINT",
+            "d": "DATE",
+            "sec": "TIMESTAMP_S",
+            "ns": "TIMESTAMP_NS",
+            "tz": "TIMESTAMPTZ",
+            "g": "FLOAT",
+            "big": "DECIMAL(38,2)",
+            "id": "UUID",
+            "b": "BOOLEAN",
+        }
+        assert [column.name for column in columns_of(predicate)] == list(types)
+        columns = ", ".join(f"NULL::{type_} AS {name}" for name, type_ in types.items())
+        assert connection.execute(f"SELECT {to_duckdb_sql(predicate)} FROM (SELECT {columns})").fetchall() == [(None,)]

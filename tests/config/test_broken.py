@@ -1,0 +1,76 @@
+"""The catalogue of broken configurations: what `lakeconf validate` says about each, word for word."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeconf.cli.commands import run
+from lakeconf.config.codes import Code
+from lakeconf.config.model import validate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BROKEN = Path(__file__).parent.parent / "broken"
+CASES = sorted(path.stem for path in BROKEN.glob("*.toml"))
+# What stands in no line of the file: nothing was found, or the environment gives it.
+WITHOUT_LINE = re.compile(r"LC001|LC004|LC032|there are no stores|given by the variable|the variable LAKECONF_")
+
+
+@pytest.fixture
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Lays a broken configuration into the working folder, with the variables that its first lines name."""
+
+    def lay(name: str) -> Path:
+        content = (BROKEN / f"{name}.toml").read_bytes()
+        directives = dict(re.findall(rb"^# (env|file): (.*)\n", content, re.MULTILINE)[::-1])
+        for line in re.findall(rb"^# env: (.*)\n", content, re.MULTILINE):
+            variable, _, value = line.decode().partition("=")
+            monkeypatch.setenv(variable, value)
+        file: Path = tmp_path / directives.get(b"file", b"lakeconf.toml").decode()
+        file.write_bytes(content)
+        monkeypatch.chdir(tmp_path)
+        return file
+
+    return lay
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_validate_says(
+    name: str,
+    broken: Callable[[str], Path],
+    capsys: pytest.CaptureFixture[str],
+    check_golden: Callable[[Path, str], None],
+) -> None:
+    folder = broken(name).parent
+    assert run(["validate"]) == 1
+    output = capsys.readouterr()
+    assert output.err == ""
+    check_golden(BROKEN / f"{name}.txt", output.out.replace(str(folder), "<folder>"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_names_the_line_the_key_and_the_cure_and_no_secret(name: str, broken: Callable[[str], Path]) -> None:
+    broken(name)
+    problems = validate()
+    assert problems
+    known = {code.code for code in Code}
+    for problem in problems:
+        text = str(problem)
+        assert problem.line is not None or WITHOUT_LINE.search(text)
+        assert problem.key is not None or problem.code in ("LC001", "LC002", "LC003", "LC004", "LC032")
+        assert problem.hint
+        assert problem.code in known
+        assert "hunter" not in text
+        assert "735194" not in text
+
+
+def test_the_catalogue_is_large_and_shows_every_code() -> None:
+    texts = "".join((BROKEN / f"{name}.txt").read_text() for name in CASES)
+    assert len(CASES) >= 120
+    # The two come from calls, not from files: no default store, and no such store.
+    assert {code.code for code in Code} - set(re.findall(r"LC\d{3}", texts)) == {Code.NO_DEFAULT_STORE.code}

@@ -1,0 +1,91 @@
+"""The JSON Schema: it takes what lakeconf takes, and refuses what an editor should mark."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from store_shapes import ALLOWED, configuration, has_credentials
+
+from lakeconf.backends.registry import METADATA_BACKENDS, STORAGE_BACKENDS
+from lakeconf.config.schema import json_schema
+from lakeconf.store import ATTACH_OPTIONS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+REPOSITORY = Path(__file__).parent.parent.parent
+BROKEN = REPOSITORY / "tests" / "broken"
+# What a schema cannot see: what variables give, what keys mean together, and what is no TOML in the first place.
+SEEN_BY_SCHEMA = [
+    path.stem
+    for path in sorted(BROKEN.glob("*.txt"))
+    if any(f"[{code}]" in path.read_text() for code in ("LC010", "LC011", "LC012", "LC020", "LC050"))
+    and not path.stem.startswith(("override", "default_store_override", "variable", "extends_a", "pyproject"))
+]
+SHAPES = [(*pair, inline) for pair in ALLOWED for inline in (False, True) if has_credentials(*pair) or not inline]
+
+
+@pytest.fixture(scope="module")
+def validator() -> Any:
+    schema = json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def test_its_own_examples_are_valid(validator: Any) -> None:
+    for example in validator.schema["examples"]:
+        validator.validate(example)
+
+
+def test_the_configuration_of_the_repository_is_valid(validator: Any) -> None:
+    validator.validate(tomllib.loads((REPOSITORY / "lakeconf.toml").read_text()))
+
+
+@pytest.mark.parametrize(("metadata", "storage", "inline"), SHAPES)
+def test_every_shape_of_a_store_is_valid(metadata: str, storage: str, inline: bool, validator: Any) -> None:
+    validator.validate(configuration(metadata, storage, inline=inline))
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        {"extends": "prod"},
+        {"extends": "prod", "storage_backend": {"prefix": "x"}},
+        {"extends": "prod", "metadata_backend": {"type": "sqlite", "uri": "x"}},
+        {"metadata_backend": {"type": "postgres", "secret_name": "x", "port": "${PORT}"}},
+        {
+            "metadata_backend": {"type": "sqlite", "uri": "x"},
+            "attach_options": {"read_only": "${RO:-true}", "meta_x": 1},
+        },
+        {"metadata_backend": {"type": "sqlite", "uri": "x"}, "alias": "${ALIAS}"},
+    ],
+)
+def test_what_extends_and_variables_allow(store: dict[str, Any], validator: Any) -> None:
+    validator.validate({"stores": {"dev": store}})
+
+
+@pytest.mark.parametrize("name", SEEN_BY_SCHEMA)
+def test_it_refuses_what_validate_refuses(name: str, validator: Any) -> None:
+    text = (BROKEN / f"{name}.toml").read_bytes().decode("utf-8-sig")
+    assert not validator.is_valid(tomllib.loads(text))
+
+
+def test_that_covers_many() -> None:
+    assert len(SEEN_BY_SCHEMA) > 60
+
+
+def test_everything_has_a_description() -> None:
+    definitions = json_schema()["$defs"]
+    backends = [f"metadata_backend.{name}" for name in METADATA_BACKENDS]
+    backends += [f"storage_backend.{name}" for name in STORAGE_BACKENDS]
+    for name in (*backends, "attach_options", "store"):
+        assert definitions[name]["description"]
+        for key, value in definitions[name]["properties"].items():
+            assert value.get("description") or "$ref" in value, f"{name}.{key}"
+    assert set(definitions["attach_options"]["properties"]) == set(ATTACH_OPTIONS)

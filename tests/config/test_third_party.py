@@ -1,0 +1,141 @@
+"""Backends of other packages: found by entry points, strict as our own, and no way for a secret to get out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint
+from types import ModuleType
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import Field, field_validator
+
+from lakeconf.backends import registry
+from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames, Text
+from lakeconf.config.model import init, validate
+from lakeconf.config.schema import json_schema
+from lakeconf.errors import Problem
+from lakeconf.secret import Secret
+from lakeconf.sql import Value
+
+
+class ShelfMetadata(MetadataBackend):
+    """A catalog on a shelf."""
+
+    type: Literal["shelf"] = "shelf"
+    board: Annotated[Text, Field(description="The board.")]
+    height: Annotated[int | None, Field(description="Centimetres.", ge=0)] = None
+    pin: Annotated[Secret | None, Field(description="Opens the shelf.")] = None
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        return ()
+
+    def ducklake_options(self, _names: StoreNames) -> Mapping[str, Value]:
+        return {"metadata_path": f"duckdb:{self.board}"}
+
+
+class LeakyStorage(StorageBackend):
+    """A folder whose author shows values in errors."""
+
+    type: Literal["leaky"] = "leaky"
+    token: Annotated[str, Field(description="A token, kept as plain text.")]
+
+    @field_validator("token")
+    @classmethod
+    def _is_long(cls, token: str) -> str:
+        raise ValueError(f"the token {token!r} is too short")
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def location(self) -> str:
+        return "/leaky/"
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes entry points known, as though a package had them; the module `third_party` holds the two classes."""
+    module = ModuleType("third_party")
+    module.__dict__.update(ShelfMetadata=ShelfMetadata, LeakyStorage=LeakyStorage)
+    monkeypatch.setitem(sys.modules, "third_party", module)
+
+    def add(**targets: str) -> None:
+        points = tuple(
+            EntryPoint(name, target, f"lakeconf.{target.rpartition('.')[2]}") for name, target in targets.items()
+        )
+        found = {
+            group: tuple(EntryPoint(p.name, p.value, group) for p in points)
+            for group in ("lakeconf.metadata_backends", "lakeconf.storage_backends")
+        }
+        monkeypatch.setattr(registry, "_entry_points", found.__getitem__)
+
+    return add
+
+
+def problems(**store: Any) -> list[Problem]:
+    return validate({"stores": {"dev": store}})
+
+
+LOCAL = {"type": "local", "path": "/data"}
+SQLITE = {"type": "sqlite", "uri": "/c"}
+
+
+def test_a_backend_of_another_package_is_used(install: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    install(shelf="third_party:ShelfMetadata")
+    monkeypatch.setenv("HEIGHT", "40")
+    table = {"type": "shelf", "board": "top", "height": "${HEIGHT}"}
+    store = init({"stores": {"dev": {"metadata_backend": table, "storage_backend": LOCAL}}}).get_store()
+    assert isinstance(store.metadata_backend, ShelfMetadata)
+    assert store.metadata_backend.height == 40
+    assert "METADATA_PATH 'duckdb:top'" in "".join(store.preview_sql())
+
+
+def test_its_keys_are_strict_too(install: Callable[..., None]) -> None:
+    install(shelf="third_party:ShelfMetadata")
+    found = problems(metadata_backend={"type": "shelf", "bord": "top", "height": -1}, storage_backend=LOCAL)
+    assert {(problem.code, problem.key) for problem in found} == {
+        ("LC010", "stores.dev.metadata_backend.bord"),
+        ("LC013", "stores.dev.metadata_backend.height"),
+    }
+
+
+def test_it_is_offered_where_a_type_is_unknown(install: Callable[..., None]) -> None:
+    install(shelf="third_party:ShelfMetadata")
+    (problem,) = problems(metadata_backend={"type": "shelff"}, storage_backend=LOCAL)
+    assert problem.hint == 'did you mean "shelf"? allowed: duckdb, motherduck, postgres, shelf, sqlite'
+
+
+def test_it_is_part_of_the_schema(install: Callable[..., None]) -> None:
+    install()
+    assert "metadata_backend.shelf" not in json_schema()["$defs"]
+    monkeypatched = {"lakeconf.metadata_backends": (EntryPoint("shelf", "third_party:ShelfMetadata", "x"),)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "_entry_points", lambda group: monkeypatched.get(group, ()))
+        definition = json_schema()["$defs"]["metadata_backend.shelf"]
+    assert definition["properties"]["board"]["description"] == "The board."
+    assert definition["required"] == ["type", "board"]
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("no_such_module:Shelf", "cannot be imported"),
+        ("third_party:NoSuchClass", "cannot be imported"),
+        ("third_party:LeakyStorage", "is no MetadataBackend"),
+    ],
+)
+def test_a_package_that_registers_nonsense(target: str, message: str, install: Callable[..., None]) -> None:
+    install(shelf=target)
+    (problem,) = problems(metadata_backend={"type": "shelf"}, storage_backend=LOCAL)
+    assert problem.code == "LC050"
+    assert message in problem.message
+
+
+def test_a_message_of_another_package_shows_no_secret(install: Callable[..., None]) -> None:
+    install(leaky="third_party:LeakyStorage")
+    (problem,) = problems(metadata_backend=SQLITE, storage_backend={"type": "leaky", "token": "hunter2"})
+    assert problem.message == "the token '***' is too short"

@@ -1,0 +1,222 @@
+"""Columns that came, went, changed their name or their type, at every level of nesting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from spark_rows import assert_alike, scan
+
+from lakeconf.sql import identifier, literal
+
+if TYPE_CHECKING:
+    from catalog_lake import Lake
+    from pyspark.sql import SparkSession
+
+
+def test_a_filter_on_a_name_that_meant_another_column(spark: SparkSession, files: Lake) -> None:
+    """Spark pushes filters to Parquet by name, though it reads by field id."""
+    files.run("CREATE TABLE lake.t (a INTEGER, b VARCHAR)", "INSERT INTO lake.t SELECT i, 'old' FROM range(100) r(i)")
+    files.run("ALTER TABLE lake.t DROP b", "ALTER TABLE lake.t ADD COLUMN b VARCHAR")
+    files.run("INSERT INTO lake.t SELECT i, 'new' FROM range(100, 200) r(i)")
+    frame = scan(spark, files, "t")
+    assert frame.where("b IS NULL").count() == 100
+    assert frame.where("b = 'new'").count() == 100
+    assert frame.where("b = 'old'").count() == 0
+
+
+def test_a_filter_on_swapped_names(spark: SparkSession, files: Lake) -> None:
+    files.run(
+        "CREATE TABLE lake.t (a INTEGER, b INTEGER)", "INSERT INTO lake.t SELECT i, i + 1000 FROM range(100) r(i)"
+    )
+    files.run(*(f"ALTER TABLE lake.t RENAME {old} TO {new}" for old, new in (("a", "c"), ("b", "a"), ("c", "b"))))
+    files.run("INSERT INTO lake.t (b, a) SELECT i, i + 1000 FROM range(100, 200) r(i)")
+    frame = scan(spark, files, "t")
+    assert frame.where("b < 1000").count() == 200
+    assert frame.where("a >= 1000").count() == 200
+    assert_alike(spark, files, "t")
+
+
+def test_a_filter_on_swapped_nested_names(spark: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (s STRUCT(x INTEGER, y INTEGER))")
+    files.run("INSERT INTO lake.t SELECT {'x': i, 'y': i + 1000} FROM range(100) r(i)")
+    files.run(
+        *(f"ALTER TABLE lake.t RENAME COLUMN s.{old} TO {new}" for old, new in (("x", "z"), ("y", "x"), ("z", "y")))
+    )
+    frame = scan(spark, files, "t")
+    assert frame.where("s.x >= 1000").count() == 100
+    assert frame.where("s.y < 1000").count() == 100
+    assert_alike(spark, files, "t")
+
+
+def test_filters_on_names_of_their_own_still_reach_parquet(spark: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (a INTEGER, s STRUCT(x INTEGER))", "INSERT INTO lake.t VALUES (1, {'x': 2})")
+    plan = scan(spark, files, "t").where("a = 1 AND s.x = 2")._jdf.queryExecution().executedPlan().toString()
+    assert "EqualTo(a,1)" in plan
+    assert "EqualTo(s.x,2)" in plan
+
+
+DEFAULTS = {
+    "BOOLEAN": "'true'",
+    "TINYINT": "-3",
+    "SMALLINT": "300",
+    "INTEGER": "70000",
+    "BIGINT": "9000000000",
+    "HUGEINT": "170000000000000000000000000000000000",
+    "UTINYINT": "200",
+    "USMALLINT": "60000",
+    "UINTEGER": "4000000000",
+    "UBIGINT": "18000000000000000000",
+    "FLOAT": "0.1",
+    "DOUBLE": "'nan'",
+    "DECIMAL(5,2)": "1.5",
+    "DECIMAL(38,10)": "-1234567890123456789.5",
+    "VARCHAR": "'it''s \\\"\\\\n ü'",
+    "JSON": "'{\"a\": 1}'",
+    "UUID": "'550e8400-e29b-41d4-a716-446655440000'",
+    "BLOB": "'\\xAA\\x00b'",
+    "DATE": "'1500-01-01'",
+    "TIME": "'12:34:56.5'",
+    "TIMESTAMP": "'1500-01-01 12:34:56.123456'",
+    "TIMESTAMP_S": "'2024-01-01 12:34:56'",
+    "TIMESTAMP_MS": "'2024-01-01 12:34:56.123'",
+    "TIMESTAMP_NS": "'2024-01-01 12:34:56.123456'",
+    "TIMESTAMPTZ": "'2024-07-01 12:34:56+02'",
+    "INTERVAL": "'3 days'",
+}
+
+
+def test_initial_defaults_of_every_type(spark: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (i INTEGER)", "INSERT INTO lake.t SELECT i FROM range(10) r(i)")
+    for number, (type_name, default) in enumerate(DEFAULTS.items()):
+        files.run(f"ALTER TABLE lake.t ADD COLUMN c{number} {type_name} DEFAULT {default}")
+    files.run("INSERT INTO lake.t (i) VALUES (100)", "INSERT INTO lake.t (i, c3) VALUES (101, NULL)")
+    assert_alike(spark, files, "t")
+    frame = scan(spark, files, "t", columns=["i", "c3"])
+    assert frame.where("c3 = 70000").count() == 11
+    assert frame.where("c3 IS NULL").count() == 1
+
+
+def test_a_default_that_was_dropped_or_changed_later(spark: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (i INTEGER)", "INSERT INTO lake.t VALUES (1)")
+    files.run("ALTER TABLE lake.t ADD COLUMN c INTEGER DEFAULT 7", "INSERT INTO lake.t (i) VALUES (2)")
+    files.run("ALTER TABLE lake.t ALTER c SET DEFAULT 8", "INSERT INTO lake.t (i) VALUES (3)")
+    files.run("ALTER TABLE lake.t ALTER c DROP DEFAULT", "INSERT INTO lake.t (i) VALUES (4)")
+    assert sorted(scan(spark, files, "t").collect()) == [(1, 7), (2, 7), (3, 8), (4, None)]
+    assert_alike(spark, files, "t")
+
+
+NESTED = (
+    "CREATE TABLE lake.t (s STRUCT(x INTEGER, y VARCHAR), l STRUCT(x INTEGER)[], m MAP(VARCHAR, STRUCT(x INTEGER)))",
+    "INSERT INTO lake.t VALUES ({'x': 1, 'y': 'a'}, [{'x': 1}, NULL], MAP {'k': {'x': 1}}), (NULL, NULL, NULL), "
+    "({'x': NULL, 'y': NULL}, [], MAP {}), ({'x': 2, 'y': 'b'}, [NULL], MAP {'k': NULL})",
+)
+NESTED_CHANGES = {
+    "add to a struct": ["ADD COLUMN s.z INTEGER"],
+    "add to a struct with a default": ["ADD COLUMN s.z INTEGER DEFAULT 5"],
+    "add to elements": ["ADD COLUMN l.element.z VARCHAR DEFAULT 'q'"],
+    "add to map values": ["ADD COLUMN m.value.z UUID DEFAULT '550e8400-e29b-41d4-a716-446655440000'"],
+    "rename in a struct": ["RENAME COLUMN s.x TO xx"],
+    "rename in elements": ["RENAME COLUMN l.element.x TO xx"],
+    "rename in map values": ["RENAME COLUMN m.value.x TO xx"],
+    "drop from a struct": ["DROP COLUMN s.x"],
+    "drop and add again": ["DROP COLUMN s.x", "ADD COLUMN s.x INTEGER DEFAULT 9"],
+    "drop all that there was": ["ADD COLUMN s.z INTEGER", "DROP COLUMN s.x", "DROP COLUMN s.y"],
+    "promote in a struct": ["ALTER s SET DATA TYPE STRUCT(x BIGINT, y VARCHAR)"],
+    "promote in elements": ["ALTER l SET DATA TYPE STRUCT(x DOUBLE)[]"],
+    "promote in map values": ["ALTER m SET DATA TYPE MAP(VARCHAR, STRUCT(x HUGEINT))"],
+    "add a struct within a struct": ["ADD COLUMN s.n STRUCT(q INTEGER)", "ADD COLUMN s.n.r INTEGER DEFAULT 4"],
+}
+
+
+@pytest.mark.parametrize("change", NESTED_CHANGES)
+def test_nested_changes(spark: SparkSession, files: Lake, change: str) -> None:
+    files.run(*NESTED)
+    files.run(*(f"ALTER TABLE lake.t {alter}" for alter in NESTED_CHANGES[change]))
+    assert_alike(spark, files, "t")
+    files.run("INSERT INTO lake.t SELECT * FROM lake.t", "DELETE FROM lake.t WHERE rowid = 5")
+    assert_alike(spark, files, "t")
+
+
+PROMOTIONS = {
+    "TINYINT": ["SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL(5,2)", "DECIMAL(38,0)"],
+    "SMALLINT": ["INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL(20,4)"],
+    "INTEGER": ["BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL(20,4)", "DECIMAL(38,0)"],
+    "BIGINT": ["HUGEINT", "FLOAT", "DOUBLE", "DECIMAL(38,0)"],
+    "HUGEINT": ["FLOAT", "DOUBLE", "DECIMAL(38,0)"],
+    "UTINYINT": ["SMALLINT", "USMALLINT", "BIGINT", "UBIGINT", "HUGEINT", "DOUBLE", "DECIMAL(5,2)"],
+    "USMALLINT": ["INTEGER", "UINTEGER", "UHUGEINT", "FLOAT"],
+    "UINTEGER": ["BIGINT", "UBIGINT", "DOUBLE", "DECIMAL(20,4)"],
+    "UBIGINT": ["HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL(38,0)"],
+    "BOOLEAN": ["TINYINT", "UBIGINT", "HUGEINT"],
+    "FLOAT": ["DOUBLE"],
+    "DECIMAL(5,2)": ["DECIMAL(10,2)", "DECIMAL(20,4)", "FLOAT", "DOUBLE"],
+    "DECIMAL(18,3)": ["DECIMAL(38,10)", "DOUBLE"],
+    "DATE": ["TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMPTZ"],
+    "TIMESTAMP": ["TIMESTAMP_NS", "TIMESTAMPTZ"],
+    "TIMESTAMP_S": ["TIMESTAMP", "TIMESTAMP_MS", "TIMESTAMP_NS"],
+    "TIMESTAMP_MS": ["TIMESTAMP", "TIMESTAMP_NS"],
+}
+VALUES = {
+    "TINYINT": [-128, 0, 127],
+    "SMALLINT": [-32768, 32767],
+    "INTEGER": [-(2**31), 16777217, 2**31 - 1],
+    "BIGINT": [-(2**63), 9007199254740993, 2**63 - 1],
+    "HUGEINT": ["'170000000000000000000000000000000000'", -5],
+    "UTINYINT": [0, 255],
+    "USMALLINT": [0, 65535],
+    "UINTEGER": [0, 2**32 - 1],
+    "UBIGINT": ["0", "'18446744073709551615'"],
+    "BOOLEAN": ["true", "false"],
+    "FLOAT": ["0.1", "'nan'", "'-inf'"],
+    "DECIMAL(5,2)": ["0.10", "-999.99", "123.45"],
+    "DECIMAL(18,3)": ["0.1", "999999999999999.999", "-123456789.125"],
+    "DATE": ["'2024-03-10'", "'1899-12-31'"],
+    "TIMESTAMP": ["'2024-03-10 02:30:00.123456'", "'2024-11-03 01:30:00'", "'1970-01-01'"],
+    "TIMESTAMP_S": ["'2024-03-10 02:30:00'"],
+    "TIMESTAMP_MS": ["'2024-03-10 02:30:00.123'"],
+}
+
+
+@pytest.mark.parametrize("old", PROMOTIONS)
+def test_promotions(spark: SparkSession, files: Lake, old: str) -> None:
+    news = PROMOTIONS[old]
+    columns = ", ".join(f"c{number} {old}" for number in range(len(news)))
+    rows = ", ".join("(" + ", ".join([str(value)] * len(news)) + ")" for value in [*VALUES[old], "NULL"])
+    files.run(f"CREATE TABLE lake.t ({columns})", f"INSERT INTO lake.t VALUES {rows}")
+    files.run(*(f"ALTER TABLE lake.t ALTER c{number} TYPE {new}" for number, new in enumerate(news)))
+    files.run("INSERT INTO lake.t SELECT * FROM lake.t")
+    assert_alike(spark, files, "t")
+
+
+def test_a_promotion_to_a_zoned_timestamp_in_another_zone(spark: SparkSession, files: Lake) -> None:
+    files.run(
+        "CREATE TABLE lake.t (a TIMESTAMP, b DATE)", "INSERT INTO lake.t VALUES ('2024-03-10 02:30:00', '2024-03-10')"
+    )
+    files.run("INSERT INTO lake.t VALUES ('2024-11-03 01:30:00', '1850-01-01')")
+    files.run("ALTER TABLE lake.t ALTER a TYPE TIMESTAMPTZ", "ALTER TABLE lake.t ALTER b TYPE TIMESTAMPTZ")
+    files.run("SET TimeZone = 'America/New_York'")
+    assert_alike(spark, files, "t", row_ids=False)
+
+
+def test_a_promotion_that_was_compacted_before_the_promotion_is_read(spark: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)", "INSERT INTO lake.t VALUES (2)")
+    files.run("ALTER TABLE lake.t ALTER a TYPE BIGINT", "INSERT INTO lake.t VALUES (3000000000)")
+    files.run("DELETE FROM lake.t WHERE a = 2", "CALL ducklake_merge_adjacent_files('lake')")
+    files.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)")
+    assert_alike(spark, files, "t")
+
+
+@pytest.mark.parametrize("name", ["a b", "a.b", "a`b", 'a"b', "a,b;c", "ü", "=", "(x)", "rowid2", "a\nb", "%", "A"])
+def test_odd_column_names(spark: SparkSession, files: Lake, name: str) -> None:
+    quoted = identifier(name)
+    files.run(
+        f"CREATE TABLE lake.t ({quoted} INTEGER, s STRUCT({quoted} INTEGER))",
+        f"INSERT INTO lake.t VALUES (1, {{{literal(name)}: 2}})",
+    )
+    assert scan(spark, files, "t").columns == [name, "s"]
+    assert_alike(spark, files, "t")
+    files.run(
+        f"ALTER TABLE lake.t RENAME {quoted} TO plain", f"ALTER TABLE lake.t ADD COLUMN {quoted} INTEGER DEFAULT 4"
+    )
+    assert_alike(spark, files, "t")

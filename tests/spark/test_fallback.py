@@ -1,0 +1,124 @@
+"""Files that DuckDB reads inside Spark's executors, and deletion vectors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from catalog_lake import Lake, lake
+from spark_rows import assert_alike, scan
+
+from lakeconf.catalog.scan import plan_scan
+from lakeconf.connection import load_extension
+from lakeconf.engines.spark.worker import puffin_positions
+from lakeconf.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def encrypted(tmp_path: Path) -> Iterator[Lake]:
+    """An empty lake whose files are encrypted."""
+    with lake("duckdb", tmp_path, options=", ENCRYPTED true, DATA_INLINING_ROW_LIMIT 0") as source:
+        load_extension(source.connection, "httpfs")  # DuckDB writes encrypted files with its OpenSSL
+        yield source
+
+
+def test_encrypted_files(spark: SparkSession, encrypted: Lake) -> None:
+    encrypted.run("CREATE TABLE lake.t (a INTEGER, b VARCHAR, s STRUCT(x INTEGER), t TIME, u UUID, n TIMESTAMP_NS)")
+    values = "i, 'it''s ' || i, {'x': i}, TIME '12:34:56.5', uuid(), TIMESTAMP_NS '2024-01-01 00:00:00.123456'"
+    encrypted.run(*(f"INSERT INTO lake.t SELECT {values} FROM range({n}, {n + 40}) r(i)" for n in (0, 40)))
+    encrypted.run("DELETE FROM lake.t WHERE a % 5 = 0", "DELETE FROM lake.t WHERE a % 7 = 0")
+    encrypted.run("ALTER TABLE lake.t RENAME b TO c", "ALTER TABLE lake.t ADD COLUMN b INTEGER DEFAULT 9")
+    encrypted.run("INSERT INTO lake.t SELECT * FROM lake.t LIMIT 3", "UPDATE lake.t SET b = 8 WHERE a < 10")
+    assert_alike(spark, encrypted, "t")
+    encrypted.run("CALL ducklake_merge_adjacent_files('lake')")
+    assert_alike(spark, encrypted, "t")
+
+
+def test_keys_show_nowhere(spark: SparkSession, encrypted: Lake) -> None:
+    encrypted.run(
+        "CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1), (2)", "DELETE FROM lake.t WHERE a = 1"
+    )
+    plan = plan_scan(encrypted.reader, "t", encrypted.newest)
+    keys = [plan.files[0].encryption_key, plan.files[0].delete_file and plan.files[0].delete_file.encryption_key]
+    frame = scan(spark, encrypted, "t")
+    assert frame.count() == 1
+    shown = str(plan) + frame._jdf.queryExecution().toString() + str(spark.sparkContext.getConf().getAll())
+    assert all(key and key not in shown for key in keys)
+
+
+def test_changed_fields_in_encrypted_files_are_refused(spark: SparkSession, encrypted: Lake) -> None:
+    encrypted.run("CREATE TABLE lake.t (a INTEGER, s STRUCT(x INTEGER))", "INSERT INTO lake.t VALUES (1, {'x': 2})")
+    encrypted.run("ALTER TABLE lake.t RENAME COLUMN s.x TO y")
+    with pytest.raises(UnsupportedError, match="fields in the column 's' were renamed"):
+        scan(spark, encrypted, "t")
+    assert scan(spark, encrypted, "t", columns=["a"]).collect() == [(1,)]
+
+
+def test_a_promotion_that_spark_cannot_do(spark: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (a DECIMAL(5, 2), s STRUCT(l HUGEINT[], m MAP(INTEGER, INTEGER)))")
+    struct = "{'l': [1, NULL, 100000000000000000000000000], 'm': MAP {1: 2}}"
+    rows = f"(0.1, {struct}), (NULL, NULL), (9, {{'l': NULL, 'm': NULL}})"
+    files.run(f"INSERT INTO lake.t VALUES {rows}", "ALTER TABLE lake.t ALTER a TYPE DOUBLE")
+    files.run("ALTER TABLE lake.t ALTER s SET DATA TYPE STRUCT(l DOUBLE[], m MAP(BIGINT, DECIMAL(38, 0)), z VARCHAR)")
+    files.run("ALTER TABLE lake.t ADD COLUMN s.w INTEGER DEFAULT 4", "DELETE FROM lake.t WHERE a = 9")
+    files.run("INSERT INTO lake.t SELECT * FROM lake.t")
+    assert_alike(spark, files, "t")
+
+
+def test_a_promotion_to_json(spark: SparkSession, files: Lake) -> None:
+    files.run(
+        "CREATE TABLE lake.t (a INTEGER, b TIMESTAMP)", "INSERT INTO lake.t VALUES (1, '2024-01-01'), (NULL, NULL)"
+    )
+    files.run("ALTER TABLE lake.t ALTER a TYPE JSON", "ALTER TABLE lake.t ALTER b TYPE JSON")
+    assert_alike(spark, files, "t")
+
+
+def test_executors_without_duckdb_say_so(spark: SparkSession, encrypted: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    encrypted.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
+    (encrypted.folder / "no" / "duckdb").mkdir(parents=True)
+    (encrypted.folder / "no" / "duckdb" / "__init__.py").write_text("raise ImportError")
+    monkeypatch.setitem(spark.sparkContext.environment, "PYTHONPATH", str(encrypted.folder / "no"))
+    frame = scan(spark, encrypted, "t")
+    with pytest.raises(Exception, match="the package duckdb is not installed on Spark's executors"):
+        frame.collect()
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> Iterator[Lake]:
+    """An empty lake that writes deletion vectors."""
+    with lake("duckdb", tmp_path, options=", WRITE_DELETION_VECTORS true, DATA_INLINING_ROW_LIMIT 0") as source:
+        yield source
+
+
+def test_deletion_vectors(spark: SparkSession, vectors: Lake) -> None:
+    vectors.run("CREATE TABLE lake.t (a INTEGER)")
+    vectors.run(*(f"INSERT INTO lake.t SELECT i FROM range({n}, {n + 100}) r(i)" for n in (0, 100)))
+    vectors.run("DELETE FROM lake.t WHERE a % 3 = 0")
+    assert vectors.metadata("SELECT DISTINCT format FROM ducklake_delete_file") == [("puffin",)]
+    assert_alike(spark, vectors, "t")
+    vectors.run("DELETE FROM lake.t WHERE a % 5 = 0")
+    assert_alike(spark, vectors, "t")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["a % 2 = 0", "a BETWEEN 1000 AND 90000", "a IN (0, 65535, 65536, 131071, 199999)", "a < 200000", "a > 70000"],
+)
+def test_deletion_vectors_of_every_kind_of_container(vectors: Lake, condition: str) -> None:
+    vectors.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t SELECT i FROM range(200000) r(i)")
+    vectors.run(f"DELETE FROM lake.t WHERE {condition} AND a <> 199998")
+    ((path,),) = vectors.rows("SELECT delete_file FROM ducklake_list_files('lake', 't')")
+    expected = vectors.rows(f"SELECT i FROM range(200000) r(i) WHERE {condition.replace('a ', 'i ')} AND i <> 199998")
+    assert puffin_positions((vectors.folder / path).read_bytes()) == [position for (position,) in expected]
+
+
+@pytest.mark.parametrize("content", [b"\0\0\0\0PAR1PAR1", b"\0\0\xff\xff\xd1\xd3\x39\x64" + b"\0" * 20])
+def test_a_damaged_deletion_vector(content: bytes) -> None:
+    with pytest.raises(RuntimeError, match="deletion vector is damaged"):
+        puffin_positions(content)

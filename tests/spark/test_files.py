@@ -1,0 +1,253 @@
+"""What the files of a table may be like: registered ones, several snapshots in one, deleted positions, odd names."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from spark_rows import assert_alike, scan
+
+from lakeconf.errors import StorageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from catalog_lake import Lake
+    from pyspark.sql import SparkSession
+
+TABLE = "CREATE TABLE lake.t (a INTEGER, b VARCHAR)"
+
+
+def fill(lake: Lake, *ranges: tuple[int, int]) -> None:
+    """A table with one file for each range."""
+    lake.run(TABLE, *(f"INSERT INTO lake.t SELECT i, 'b' || i FROM range({a}, {b}) r(i)" for a, b in ranges))
+
+
+def data_files(lake: Lake, table: str = "t") -> list[str]:
+    return [path for (path,) in lake.rows(f"SELECT data_file FROM ducklake_list_files('lake', '{table}')")]
+
+
+def register(lake: Lake, path: Path | str, select: str, options: str = "", call: str = "") -> None:
+    """Write a Parquet file with DuckDB and register it."""
+    lake.run(f"COPY ({select}) TO '{path}' (FORMAT parquet{options})")
+    lake.run(f"CALL ducklake_add_data_files('lake', 't', '{path}'{call})")
+
+
+def test_tables_that_share_a_folder(spark: SparkSession, files: Lake) -> None:
+    fill(files, (0, 3))
+    files.run("ALTER TABLE lake.t RENAME TO u", TABLE, "INSERT INTO lake.t VALUES (7, 'seven')")
+    assert_alike(spark, files, "t")
+    assert_alike(spark, files, "u")
+    files.run("CREATE OR REPLACE TABLE lake.t (a INTEGER, b VARCHAR)", "INSERT INTO lake.t VALUES (8, 'eight')")
+    assert_alike(spark, files, "t")
+
+
+def test_the_second_delete_on_a_file(spark: SparkSession, files: Lake) -> None:
+    fill(files, (0, 100))
+    files.run(
+        "DELETE FROM lake.t WHERE a IN (1, 2)", "DELETE FROM lake.t WHERE a = 7", "DELETE FROM lake.t WHERE a > 50"
+    )
+    assert_alike(spark, files, "t")
+
+
+def test_deletes_in_files_of_the_same_size(spark: SparkSession, files: Lake) -> None:
+    ranges = [(1000 * i, 1000 * i + 10) for i in range(1, 9)]
+    fill(files, *ranges)
+    sizes = {size for (size,) in files.metadata("SELECT file_size_bytes FROM ducklake_data_file")}
+    assert len(sizes) < len(ranges) - 3
+    files.run(*(f"DELETE FROM lake.t WHERE a = {1000 * i + i}" for i in range(1, 9)))
+    assert_alike(spark, files, "t")
+
+
+def test_a_row_deleted_in_the_catalog_and_others_in_a_file(spark: SparkSession, usual: Lake) -> None:
+    fill(usual, (0, 200))
+    usual.run("DELETE FROM lake.t WHERE a < 60", "DELETE FROM lake.t WHERE a IN (99, 101)")
+    usual.run("CALL ducklake_flush_inlined_data('lake')", "DELETE FROM lake.t WHERE a = 150")
+    assert_alike(spark, usual, "t")
+
+
+def test_updated_rows_keep_their_ids(spark: SparkSession, usual: Lake) -> None:
+    fill(usual, (0, 100))
+    usual.run("UPDATE lake.t SET b = 'new' WHERE a > 70", "UPDATE lake.t SET b = 'newer' WHERE a IN (1, 2)")
+    assert_alike(spark, usual, "t")
+
+
+def test_flushed_merged_and_rewritten_files(spark: SparkSession, usual: Lake) -> None:
+    usual.run(TABLE, *(f"INSERT INTO lake.t VALUES ({i}, 'small'), ({i + 10}, 'batch')" for i in range(4)))
+    usual.run("DELETE FROM lake.t WHERE a = 1", "UPDATE lake.t SET b = 'changed' WHERE a = 2")
+    usual.run("CALL ducklake_flush_inlined_data('lake')")
+    assert_alike(spark, usual, "t")
+    usual.run("INSERT INTO lake.t SELECT i, 'large' FROM range(100, 200) r(i)")
+    usual.run("DELETE FROM lake.t WHERE a BETWEEN 120 AND 170", "CALL ducklake_merge_adjacent_files('lake')")
+    usual.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)")
+    assert_alike(spark, usual, "t")
+
+
+def test_a_registered_file_is_read_by_name_whatever_its_field_ids_say(spark: SparkSession, files: Lake) -> None:
+    files.run(TABLE)
+    register(files, files.folder / "x.parquet", "SELECT 1 AS a, 'b' AS b", ", FIELD_IDS {a: 2, b: 1}")
+    assert_alike(spark, files, "t")
+
+
+def test_a_registered_file_with_names_in_another_case(spark: SparkSession, files: Lake) -> None:
+    files.run(TABLE)
+    register(files, files.folder / "x.parquet", "SELECT 'b' AS B, 1 AS A")
+    fill_more = "INSERT INTO lake.t VALUES (2, 'c')"
+    files.run(fill_more, "DELETE FROM lake.t WHERE a = 1")
+    assert_alike(spark, files, "t")
+
+
+def test_a_registered_file_after_renames(spark: SparkSession, files: Lake) -> None:
+    files.run(TABLE)
+    register(files, files.folder / "x.parquet", "SELECT 1 AS a, 'b' AS b")
+    files.run(
+        "ALTER TABLE lake.t RENAME a TO c", "ALTER TABLE lake.t RENAME b TO a", "ALTER TABLE lake.t RENAME c TO b"
+    )
+    register(files, files.folder / "y.parquet", "SELECT 5 AS b, 'new a' AS a")
+    assert_alike(spark, files, "t")
+    assert scan(spark, files, "t").where("a = 'b'").count() == 1
+    assert scan(spark, files, "t").where("a IS NULL").count() == 0
+
+
+def test_a_registered_file_that_lacks_a_column(spark: SparkSession, files: Lake) -> None:
+    files.run(TABLE, "ALTER TABLE lake.t ADD COLUMN c VARCHAR DEFAULT 'dflt'")
+    register(files, files.folder / "x.parquet", "SELECT 1 AS a, 'b' AS b", call=", allow_missing => true")
+    register(
+        files,
+        files.folder / "y.parquet",
+        "SELECT 1 AS a, 2 AS extra",
+        call=", allow_missing => true, ignore_extra_columns => true",
+    )
+    assert_alike(spark, files, "t")
+
+
+def test_a_registered_file_with_nested_columns(spark: SparkSession, files: Lake) -> None:
+    files.run(
+        "CREATE TABLE lake.t (s STRUCT(x INTEGER, y VARCHAR), l STRUCT(z INTEGER)[], m MAP(VARCHAR, STRUCT(w INTEGER)))"
+    )
+    row = "SELECT {'y': 'why', 'x': 1} AS S, [{'z': 3}, NULL] AS l, MAP {'k': {'w': 4}} AS m"
+    register(files, files.folder / "x.parquet", row)
+    files.run(
+        "ALTER TABLE lake.t RENAME COLUMN s.x TO xx", "ALTER TABLE lake.t ADD COLUMN l.element.q VARCHAR DEFAULT 'q'"
+    )
+    files.run("INSERT INTO lake.t VALUES ({'xx': 5, 'y': 'z'}, [{'z': 1, 'q': 'r'}], NULL)")
+    assert_alike(spark, files, "t")
+
+
+def test_a_registered_file_with_narrower_types(spark: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (i BIGINT, d DOUBLE, n DECIMAL(18, 4), u UBIGINT)")
+    register(
+        files,
+        files.folder / "x.parquet",
+        "SELECT 1::TINYINT AS i, 1.5::FLOAT AS d, 2.25::DECIMAL(5, 2) AS n, 7::UTINYINT AS u",
+    )
+    register(
+        files,
+        files.folder / "y.parquet",
+        "SELECT 4000000000::UINTEGER AS i, 0.1::FLOAT AS d, 9::DECIMAL(9, 0) AS n, 7::UINTEGER AS u",
+    )
+    assert_alike(spark, files, "t")
+
+
+def test_values_in_the_path(spark: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (a INTEGER, p INTEGER, q VARCHAR, d DATE)")
+    rows = "(1, 7, 'x', DATE '2024-01-02'), (2, NULL, 'a/b c%ü', NULL), (3, 9, NULL, DATE '1999-12-31')"
+    select = f"SELECT * FROM (VALUES {rows}) v(a, p, q, d)"
+    files.run(f"COPY ({select}) TO '{files.folder}/hive' (FORMAT parquet, PARTITION_BY (p, q, d))")
+    files.run(
+        f"CALL ducklake_add_data_files('lake', 't', '{files.folder}/hive/**/*.parquet', hive_partitioning => true)"
+    )
+    assert_alike(spark, files, "t")
+    assert scan(spark, files, "t", columns=["p"]).where("p = 7").count() == 1
+
+
+def test_a_value_in_the_path_wins_over_the_one_in_the_file(spark: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (a INTEGER, p INTEGER)")
+    (files.folder / "p=7").mkdir()
+    register(files, files.folder / "p=7" / "x.parquet", "SELECT 1 AS a, 9 AS p", call=", hive_partitioning => true")
+    assert scan(spark, files, "t").collect() == [(1, 7)]
+    assert_alike(spark, files, "t")
+
+
+def test_partitioned_tables_hold_their_columns_themselves(spark: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (a INTEGER, ts TIMESTAMP, b VARCHAR)")
+    files.run("ALTER TABLE lake.t SET PARTITIONED BY (b, year(ts), month(ts), bucket(4, a))")
+    files.run(
+        "INSERT INTO lake.t SELECT i, TIMESTAMP '2024-01-01' + to_days(i * 20), 'p' || (i % 3) FROM range(20) r(i)"
+    )
+    files.run("INSERT INTO lake.t VALUES (NULL, NULL, NULL), (1, NULL, '')", "DELETE FROM lake.t WHERE a = 5")
+    assert_alike(spark, files, "t")
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["CODEC zstd", "CODEC gzip", "CODEC lz4_raw", "CODEC uncompressed", "PARQUET_VERSION v2", "ROW_GROUP_SIZE 2048"],
+)
+def test_parquet_options(spark: SparkSession, files: Lake, options: str) -> None:
+    files.run(TABLE)
+    register(
+        files, files.folder / "x.parquet", "SELECT i::INTEGER AS a, 'b' || i AS b FROM range(5000) r(i)", f", {options}"
+    )
+    files.run("DELETE FROM lake.t WHERE a % 3 = 0")
+    assert_alike(spark, files, "t")
+
+
+ODD_NAMES = [
+    "a b", "c%20d", "e#f", "g?h", "ü€", "i+j", "k{l,m}", "m[n]", "o*p", "q:r", "_hidden", ".dotted", "w'x", 'y"z',
+    "n\nl", "x._COPYING_", "~", "a;b; length=5", "_hidden/f", ".dotted/f", "p=1/f", "back\\slash", "$a&b=c", "100%",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_files_and_folders_with_odd_names(spark: SparkSession, files: Lake, name: str) -> None:
+    files.run(TABLE)
+    path = files.folder / f"{name}.parquet"
+    path.parent.mkdir(exist_ok=True)
+    files.run(f"COPY (SELECT i::INTEGER AS a, 'b' || i AS b FROM range(10) r(i)) TO '{files.folder}/plain.parquet'")
+    (files.folder / "plain.parquet").rename(path)
+    text = re.sub(r"([*?\[])", r"[\1]", str(path).replace("'", "''"))
+    files.run(
+        f"CALL ducklake_add_data_files('lake', 't', '{text}', hive_partitioning => false)",
+        "DELETE FROM lake.t WHERE a = 3",
+    )
+    assert_alike(spark, files, "t")
+
+
+def test_a_file_that_is_gone(spark: SparkSession, files: Lake) -> None:
+    fill(files, (0, 5), (5, 10))
+    gone = data_files(files)[1]
+    (files.folder / gone).unlink()
+    with pytest.raises(StorageError, match=f"{re.escape(gone)} is gone"):
+        scan(spark, files, "t")
+
+
+def test_a_file_that_goes_between_the_scan_and_the_action(spark: SparkSession, files: Lake) -> None:
+    fill(files, (0, 5), (5, 10))
+    frame = scan(spark, files, "t")
+    spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    try:
+        gone = data_files(files)[1]
+        (files.folder / gone).unlink()
+        with pytest.raises(Exception, match=re.escape(gone.rpartition("/")[2])):
+            frame.collect()
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreMissingFiles")
+
+
+def test_a_file_that_was_cut_short(spark: SparkSession, files: Lake) -> None:
+    fill(files, (0, 5))
+    (path,) = data_files(files)
+    content = (files.folder / path).read_bytes()
+    (files.folder / path).write_bytes(content[:-10])
+    with pytest.raises(StorageError, match=f"{re.escape(path)} has {len(content) - 10} bytes"):
+        scan(spark, files, "t")
+
+
+def test_a_delete_file_that_is_gone(spark: SparkSession, files: Lake) -> None:
+    fill(files, (0, 50))
+    files.run("DELETE FROM lake.t WHERE a < 20")
+    ((path,),) = files.rows("SELECT delete_file FROM ducklake_list_files('lake', 't')")
+    (files.folder / path).unlink()
+    with pytest.raises(StorageError, match=f"{re.escape(path)} is gone"):
+        scan(spark, files, "t")

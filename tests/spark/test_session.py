@@ -1,0 +1,174 @@
+"""A scan depends on no setting of the user's session, and changes none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from catalog_lake import lake
+from spark_rows import scan
+
+from lakeconf.catalog.scan import plan_scan
+from lakeconf.engines.spark.scan import read
+from lakeconf.errors import SparkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from catalog_lake import Lake
+    from pyspark.sql import DataFrame, SparkSession
+
+# Each could change what a Parquet file or an expression gives. What is boolean is flipped.
+SETTINGS = {
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "true",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.files.ignoreCorruptFiles": "true",
+    "spark.sql.files.ignoreMissingFiles": "true",
+    "spark.sql.files.ignoredPathSegmentRegex": ".*",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
+    "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": "true",
+    "spark.sql.legacy.timeParserPolicy": "LEGACY",
+    "spark.sql.legacy.sizeOfNull": "true",
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+    "spark.sql.parquet.binaryAsString": "true",
+    "spark.sql.parquet.columnarReaderBatchSize": "3",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "LEGACY",
+    "spark.sql.parquet.enableNestedColumnVectorizedReader": "false",
+    "spark.sql.parquet.enableVectorizedReader": "false",
+    "spark.sql.parquet.fieldId.read.enabled": "false",
+    "spark.sql.parquet.fieldId.read.ignoreMissing": "true",
+    "spark.sql.parquet.filterPushdown": "false",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "false",
+    "spark.sql.parquet.int96AsTimestamp": "false",
+    "spark.sql.parquet.int96RebaseModeInRead": "LEGACY",
+    "spark.sql.parquet.int96TimestampConversion": "true",
+    "spark.sql.parquet.mergeSchema": "true",
+    "spark.sql.parquet.recordLevelFilter.enabled": "true",
+    "spark.sql.parser.escapedStringLiterals": "true",
+    "spark.sql.session.timeZone": "Asia/Kolkata",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.sources.useV1SourceList": "",
+    "spark.sql.timestampType": "TIMESTAMP_NTZ",
+    "spark.sql.variant.allowReadingShredded": "false",
+    "spark.sql.optimizer.nestedSchemaPruning.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2",
+    "spark.sql.execution.arrow.useLargeVarTypes": "true",
+}
+COLUMNS = {
+    "s": ("STRUCT(x INTEGER, y VARCHAR)", "{'x': i, 'y': 'y' || i}"),
+    "v": ("VARIANT", "{'k': i}::VARIANT"),
+    "ts": ("TIMESTAMP", "TIMESTAMP '1500-01-01' + to_seconds(i)"),
+    "tz": ("TIMESTAMPTZ", "TIMESTAMPTZ '1500-01-01 00:00:00+00' + to_seconds(i)"),
+    "ns": ("TIMESTAMP_NS", "TIMESTAMP_NS '2020-01-01 00:00:00.123456'"),
+    "d": ("DATE", "DATE '1500-01-01' + i::INTEGER"),
+    "t": ("TIME", "TIME '12:34:56.5'"),
+    "u": ("UUID", "'550e8400-e29b-41d4-a716-446655440000'::UUID"),
+    "h": ("HUGEINT", "i"),
+    "b": ("BLOB", "'\\xAA\\x5C'::BLOB"),
+    "n": ("DECIMAL(10,2)", "i / 4"),
+    "m": ("MAP(VARCHAR, TIME)", "MAP {'k': TIME '01:02:03'}"),
+}
+
+
+@pytest.fixture(scope="module")
+def rich(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """A lake with something of everything."""
+    folder: Path = tmp_path_factory.mktemp("rich")
+    with lake("duckdb", folder, options=", DATA_INLINING_ROW_LIMIT 0") as source:
+        source.run(f"CREATE TABLE lake.t (A INTEGER, {', '.join(f'{name} {t}' for name, (t, _) in COLUMNS.items())})")
+        row = ", ".join(value for _, value in COLUMNS.values())
+        source.run(f"INSERT INTO lake.t SELECT i, {row} FROM range(50) r(i)")
+        source.run("ALTER TABLE lake.t RENAME b TO c", "ALTER TABLE lake.t ADD COLUMN b VARCHAR DEFAULT 'a\\n''b\"'")
+        source.run("ALTER TABLE lake.t ADD COLUMN e TIMESTAMPTZ DEFAULT '2024-07-01 00:00:00+02'")
+        source.run(
+            "ALTER TABLE lake.t ADD COLUMN f DOUBLE DEFAULT 0.1", "ALTER TABLE lake.t ALTER n TYPE DECIMAL(12,4)"
+        )
+        source.run("ALTER TABLE lake.t ADD COLUMN s.z INTEGER DEFAULT 4", "INSERT INTO lake.t SELECT * FROM lake.t")
+        source.run("DELETE FROM lake.t WHERE A % 7 = 1", "ALTER TABLE lake.t RENAME s TO struct")
+        yield source
+
+
+def rows(frame: DataFrame) -> list[str]:
+    """The rows as text that does not depend on the session's time zone."""
+    zoned = [name for name, type_ in frame.dtypes if type_ == "timestamp"]
+    return sorted(
+        str(tuple(row))
+        for row in frame.selectExpr(
+            *(
+                f"unix_micros(`{n}`)" if n in zoned else f"to_json(`{n}`)" if n == "v" else f"`{n}`"
+                for n in frame.columns
+            )
+        ).collect()
+    )
+
+
+@pytest.fixture(scope="module")
+def expected(spark: SparkSession, rich: Lake) -> list[str]:
+    """The rows with the session's own settings."""
+    found = rows(scan(spark, rich, "t"))
+    assert len(found) == 86
+    return found
+
+
+@pytest.fixture
+def settings(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session, whose settings are put back afterwards."""
+    before = {key: spark.conf.get(key, None) for key in SETTINGS}
+    yield spark
+    for key, value in before.items():
+        spark.conf.unset(key)
+        if value is not None and spark.conf.get(key, None) != value:
+            spark.conf.set(key, value)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_setting_changed_between_the_scan_and_the_action(
+    settings: SparkSession, rich: Lake, expected: list[str], setting: str
+) -> None:
+    frame = scan(settings, rich, "t")
+    filtered = frame.where("f = 0.1D AND A < 10 AND e IS NOT NULL")
+    settings.conf.set(setting, SETTINGS[setting])
+    assert rows(frame) == expected
+    assert filtered.count() == 16
+
+
+def test_settings_changed_before_the_scan(settings: SparkSession, rich: Lake, expected: list[str]) -> None:
+    for key, value in SETTINGS.items():
+        settings.conf.set(key, value)
+    assert rows(scan(settings, rich, "t")) == expected
+
+
+def test_the_settings_of_the_session_stay_as_they_were(spark: SparkSession, rich: Lake) -> None:
+    spark.range(1).count()
+    before = dict(spark.conf.getAll)
+    frame = scan(spark, rich, "t")
+    assert dict(spark.conf.getAll) == before
+    active = type(spark).getActiveSession()
+    assert active is not None
+    assert active._jsparkSession.equals(spark._jsparkSession)
+    assert frame.count() == 86
+
+
+def test_the_frame_is_one_of_the_users_session(spark: SparkSession, rich: Lake) -> None:
+    frame = scan(spark, rich, "t", columns=["A", "u"])
+    assert frame.sparkSession is spark
+    other = spark.createDataFrame([(1, "one"), (2, "two")], "A INT, word STRING")
+    assert frame.join(other, "A").count() == 2
+    frame.createOrReplaceTempView("seen_by_sql")
+    assert spark.sql("SELECT count(*) FROM seen_by_sql JOIN seen_by_sql USING (A)").collect()[0][0] == 172
+
+
+def test_spark_connect_is_refused_by_name(rich: Lake) -> None:
+    class Connected:
+        """As `pyspark.sql.connect.session.SparkSession`: it has no JVM of its own."""
+
+    with pytest.raises(SparkError, match="Spark Connect"):
+        read(Connected(), plan_scan(rich.reader, "t", rich.newest), None)  # type: ignore[arg-type]
+
+
+def test_the_frame_carries_no_trace_of_how_it_was_read(spark: SparkSession, rich: Lake) -> None:
+    assert [field.metadata for field in scan(spark, rich, "t").schema] == [{}] * 16

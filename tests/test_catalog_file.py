@@ -1,0 +1,158 @@
+"""A catalog that is a file: what lakeconf makes of a file that is something else, and of the locks on it."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from lakeconf.backends.metadata.catalog_file import CatalogFile
+from lakeconf.backends.metadata.duckdb import DuckDBMetadata
+from lakeconf.backends.metadata.sqlite import SQLiteMetadata
+from lakeconf.backends.storage.local import LocalStorage
+from lakeconf.errors import CatalogError, ConnectionFailed, LakeconfError
+from lakeconf.store import Store
+
+KINDS: dict[str, type[CatalogFile]] = {"sqlite": SQLiteMetadata, "duckdb": DuckDBMetadata}
+
+
+def store_of(path: Path, model: type[CatalogFile], name: str = "dev", **fields: str) -> Store:
+    return Store(name, model(uri=str(path), **fields), LocalStorage(path=str(path.parent / f"data_{name}")))
+
+
+def make_sqlite(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE people (name TEXT)")
+        connection.commit()
+
+
+def make_duckdb(path: Path) -> None:
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE people (name TEXT)")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_directory_is_refused(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(CatalogError, match="is a directory"):
+        store_of(tmp_path, KINDS[kind]).connect()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_file_is_refused_and_stays_as_it_is(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("milk, eggs\n" * 100)
+    with pytest.raises(CatalogError, match="no database that lakeconf knows"):
+        store_of(path, KINDS[kind]).connect()
+    assert path.read_text() == "milk, eggs\n" * 100
+
+
+@pytest.mark.parametrize(
+    ("kind", "make", "other"), [("sqlite", make_duckdb, "duckdb"), ("duckdb", make_sqlite, "sqlite")]
+)
+def test_a_database_of_the_other_kind_is_refused_with_its_type(
+    kind: str, make: object, other: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "catalog"
+    make(path)  # type: ignore[operator]
+    with pytest.raises(
+        CatalogError,
+        match=rf'(?s)is a {other}.*type = "{other}"'.replace("duckdb.", "DuckDB.").replace("sqlite.", "SQLite."),
+    ):
+        store_of(path, KINDS[kind]).connect()
+
+
+@pytest.mark.parametrize(("kind", "make"), [("sqlite", make_sqlite), ("duckdb", make_duckdb)])
+def test_a_database_with_tables_of_somebody_else_is_refused_and_stays_as_it_is(
+    kind: str, make: object, tmp_path: Path
+) -> None:
+    path = tmp_path / "catalog"
+    make(path)  # type: ignore[operator]
+    before = path.read_bytes()
+    for _ in range(2):
+        with pytest.raises(CatalogError, match=r"no DuckLake catalog \(it has the table 'people'\)"):
+            store_of(path, KINDS[kind]).connect()
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["catalog"]
+
+
+def test_an_empty_file_becomes_a_catalog_of_sqlite_alone(tmp_path: Path) -> None:
+    (tmp_path / "catalog").write_bytes(b"")
+    with pytest.raises(CatalogError, match="not a valid DuckDB database file"):
+        store_of(tmp_path / "catalog", DuckDBMetadata).connect()
+    store_of(tmp_path / "catalog", SQLiteMetadata).connect().close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_lake_is_opened_again(kind: str, tmp_path: Path) -> None:
+    for _ in range(3):
+        store_of(tmp_path / "catalog", KINDS[kind]).connect().close()
+
+
+def test_a_lake_of_another_process_is_known(tmp_path: Path) -> None:
+    for kind, model in KINDS.items():
+        code = (
+            f"from pathlib import Path; from lakeconf.backends.metadata.{kind} import {model.__name__} as Model\n"
+            "from lakeconf.backends.storage.local import LocalStorage; from lakeconf.store import Store\n"
+            f"Store('dev', Model(uri='{tmp_path}/{kind}'), LocalStorage(path='{tmp_path}/data_dev')).connect().close()"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True)
+        store_of(tmp_path / kind, model).connect().close()
+
+
+def test_a_duckdb_file_may_hold_several_catalogs(tmp_path: Path) -> None:
+    store_of(tmp_path / "catalog", DuckDBMetadata, "one", metadata_schema="one").connect().close()
+    store_of(tmp_path / "catalog", DuckDBMetadata, "two", metadata_schema="two").connect().close()
+
+
+def test_a_damaged_sqlite_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "catalog").write_bytes(b"SQLite format 3\x00" + b"\xff" * 4096)
+    with pytest.raises(CatalogError, match="damaged"):
+        store_of(tmp_path / "catalog", SQLiteMetadata).connect()
+
+
+def opened_by_another_process(path: Path) -> subprocess.CompletedProcess[str]:
+    code = f"import duckdb; duckdb.connect('{path}').execute('CREATE TABLE intruder (a INT)')"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_a_second_opening_keeps_the_lock_of_the_first(tmp_path: Path) -> None:
+    # To look into a file and to close it again would drop DuckDB's lock on it, and let another process write too.
+    path = tmp_path / "catalog"
+    store = store_of(path, DuckDBMetadata)
+    with store.connect() as con:
+        for _ in range(2):
+            with pytest.raises(LakeconfError):
+                store.connect()
+        result = opened_by_another_process(path)
+        assert "Could not set lock" in result.stderr
+        con.execute("CREATE TABLE t AS SELECT 1 AS a")
+    assert opened_by_another_process(path).returncode == 0
+
+
+def test_the_first_look_keeps_the_lock_of_somebody_else(tmp_path: Path) -> None:
+    path = tmp_path / "catalog"
+    make_duckdb(path)
+    with duckdb.connect(str(path)) as con:
+        with pytest.raises(LakeconfError):
+            store_of(path, DuckDBMetadata).connect()
+        assert "Could not set lock" in opened_by_another_process(path).stderr
+        con.execute("FROM people")
+
+
+def test_a_catalog_that_another_process_has_open_is_said_to_be_so(tmp_path: Path) -> None:
+    path = tmp_path / "catalog"
+    store_of(path, DuckDBMetadata).connect().close()
+    code = f"import duckdb, sys; con = duckdb.connect('{path}'); print('open', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "open\n"
+        with pytest.raises(ConnectionFailed, match="Could not set lock"):
+            store_of(path, DuckDBMetadata).connect()
+        holder.communicate("")
