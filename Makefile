@@ -11,7 +11,7 @@ endif
 export UV_HTTP_TIMEOUT ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove check lock clean
+.PHONY: help setup demo test prove check bench lock clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ check: setup ## Check formatting, lint and types
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs --allow-untyped-calls --allow-untyped-decorators tests
+
+bench: setup ## Measure against rivals, as ratios in one run: start-up, and Spark scans of 10 M rows
+	@for file in $$(ls benchmarks/*.py | grep -v ratios); do echo "$$file"; $(BIN)/python $$file || exit 1; done
 
 lock: setup ## Resolve requirements.lock anew, for every Python and platform at once
 	@$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --all-extras --upgrade --quiet \

@@ -21,8 +21,8 @@ LakeconfError
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 
 class LakeconfError(Exception):
@@ -55,8 +55,7 @@ def _rebuild(cls: type[LakeconfError], args: tuple[object, ...], state: dict[str
     return error
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing that is wrong in a configuration.
 
     Attributes:

@@ -7,8 +7,8 @@ The renderings differ in one thing: what stands where a secret value is needed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from types import MappingProxyType
+from typing import NamedTuple, Protocol, TypeAlias
 
 from lakeconf.errors import LakeconfError
 from lakeconf.secret import MASK, Secret
@@ -110,8 +110,7 @@ def _render_options(head: Sequence[str], options: Mapping[str, Value], path: str
     return "(" + ", ".join(parts) + ")" if parts else ""
 
 
-@dataclass(frozen=True)
-class LoadExtension:
+class LoadExtension(NamedTuple):
     """Loads a DuckDB extension.
 
     Attributes:
@@ -125,8 +124,7 @@ class LoadExtension:
         return f"{install}LOAD {self.name};"
 
 
-@dataclass(frozen=True)
-class CreateSecret:
+class CreateSecret(NamedTuple):
     """Creates or replaces a secret of DuckDB.
 
     Attributes:
@@ -149,8 +147,7 @@ class CreateSecret:
         return f"CREATE OR REPLACE {temporary}SECRET {identifier(self.name)}{place} {options};"
 
 
-@dataclass(frozen=True)
-class CreateDatabase:
+class CreateDatabase(NamedTuple):
     """Creates a DuckLake database on MotherDuck where it does not exist.
 
     Attributes:
@@ -166,8 +163,7 @@ class CreateDatabase:
         return f"CREATE DATABASE IF NOT EXISTS {identifier(self.name)} {options};"
 
 
-@dataclass(frozen=True)
-class Attach:
+class Attach(NamedTuple):
     """Attaches a database.
 
     Attributes:
@@ -179,7 +175,7 @@ class Attach:
 
     path: str
     alias: str | None
-    options: Mapping[str, Value] = field(default_factory=dict)
+    options: Mapping[str, Value] = MappingProxyType({})
     key: str = ""
 
     def render(self, rendering: Rendering) -> str:
@@ -188,8 +184,7 @@ class Attach:
         return f"ATTACH {literal(self.path)}{alias}{' ' + options if options else ''};"
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(NamedTuple):
     """Makes a database the connection's default.
 
     Attributes:

@@ -11,7 +11,7 @@ import pytest
 from source_tree import REPOSITORY
 
 import lakeconf
-from lakeconf.cli import run
+from lakeconf.cli.commands import run
 
 README = (REPOSITORY / "README.md").read_text()
 EVENTS = pa.table(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -105,8 +104,7 @@ SecretParameters = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class StoreNames:
+class StoreNames(NamedTuple):
     """The names that a store gives to what it makes in DuckDB.
 
     Attributes:

@@ -146,7 +146,7 @@ def to_duckdb_sql(predicate: Predicate) -> str:
     if _may_be_narrower_in_files(predicate.column):
         column = f"CASE WHEN {column} IS NOT NULL THEN {column} END"
     if isinstance(predicate, StartsWith):
-        return f"starts_with({column}, {literal(predicate.prefix)})"
+        return f"starts_with({column}, {value_sql(predicate.prefix, 'varchar')})"
     if isinstance(predicate, In):
         values = ", ".join(value_sql(value, predicate.column.type) for value in predicate.values)
         return f"({column} IN ({values}))"
@@ -170,4 +170,6 @@ def value_sql(value: Value, ducklake_type: str) -> str:
         text = repr(value)
     else:
         text = f"{value:f}" if isinstance(value, Decimal) else str(value)
-    return f"CAST({literal(text)} AS {duckdb_type(ducklake_type)})"
+    # A NUL would end the text of the statement.
+    quoted = " || chr(0) || ".join(map(literal, text.split("\0")))
+    return f"CAST({quoted} AS {duckdb_type(ducklake_type)})"

@@ -147,11 +147,18 @@ def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
 
     Raises:
         CatalogError: The rows were flushed since; it is retryable: plan again, or use `plan_with_inlined_rows`.
-        UnsupportedError: Columns of the table hide the names by which inlined rows are found.
+        UnsupportedError: Columns of the table hide the names by which inlined rows are found, or an inlined row has
+            a VARIANT.
     """
     names = {column.name.lower() for column in plan.table.columns}
-    # DuckLake never inlines a row with a VARIANT, which has no Arrow type.
-    selected = [f"{'NULL AS ' * _has_variant(column)}{identifier(column.name)}" for column in plan.columns]
+    variants = [column.name for column in plan.columns if _has_variant(column)]
+    if variants and plan.inlined_row_count:
+        raise UnsupportedError(
+            f"the catalog holds rows of {plan.table.schema_name}.{plan.table.name} whose column {variants[0]!r} is a "
+            "VARIANT, which DuckDB does not hand over",
+            hint=f"move them to a file: CALL ducklake_flush_inlined_data({literal(reader.alias)})",
+        )
+    selected = [f"{'NULL AS ' * (column.name in variants)}{identifier(column.name)}" for column in plan.columns]
     selected += [f"{name} AS {alias}" for name, alias in _VIRTUAL.items() if name not in names]
     source = ".".join(identifier(part) for part in (reader.alias, plan.table.schema_name, plan.table.name))
     condition = _is_inlined(reader, plan, names)

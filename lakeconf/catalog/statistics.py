@@ -26,10 +26,10 @@ from lakeconf.catalog.predicate import (
     Value,
     columns_of,
     duckdb_type,
+    value_sql,
 )
 from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.catalog.table import Column, TableInfo
-from lakeconf.sql import literal
 
 _OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 # Of a longer list, only its least and its greatest value are compared with the bounds.
@@ -194,7 +194,7 @@ def _may_be_one_of(evidence: _Evidence, predicate: In, *, negated: bool) -> str:
 
 
 def _may_start(evidence: _Evidence, prefix: str, *, negated: bool) -> str:
-    wanted = literal(prefix)
+    wanted = value_sql(prefix, "varchar")
     if negated:
         # All that lies between two strings with the prefix has it, too.
         return _unless(f"starts_with({evidence.low}, {wanted}) AND starts_with({evidence.high}, {wanted})")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,8 @@ def show(text: str, *, to_stderr: bool = False) -> None:
 
 def show_json(data: Any) -> None:
     """Shows data as JSON."""
+    import json
+
     click.echo(json.dumps(data, indent=2, ensure_ascii=False))
 
 
@@ -55,7 +55,7 @@ def problem_text(problem: Problem) -> str:
 
 def problem_data(problems: Iterable[Problem]) -> list[Mapping[str, Any]]:
     """The problems as JSON knows them."""
-    return [asdict(problem) | {"file": str(problem.file) if problem.file else None} for problem in problems]
+    return [problem._asdict() | {"file": str(problem.file) if problem.file else None} for problem in problems]
 
 
 def _hint(hint: str) -> str:

@@ -40,50 +40,41 @@ def files(source: Lake, type_: str, *contents: Sequence[str]) -> None:
         source.run(f"INSERT INTO lake.t VALUES {', '.join(f'({value})' for value in values)}")
 
 
-@pytest.mark.parametrize(
-    ("where", "expected"),
-    [
-        ("a = 5", [0]),
-        ("a != 20", [0, 1, 3]),
-        ("a < 10", [0]),
-        ("a <= 10", [0, 1]),
-        ("a > 15", [2]),
-        ("a IN (7, 20)", [0, 2]),
-        ("a NOT IN (20)", [0, 1, 3]),
-        ("a BETWEEN 16 AND 30", [2]),
-        ("a IS NULL", [1, 3]),
-        ("a IS NOT NULL", [0, 1, 2]),
-        ("NOT (a < 10 OR a = 20)", [1]),
-        ("a < 1 AND a > 1", []),
-        ("a = 5 OR a IS NULL", [0, 1, 3]),
-        ("a > 100", []),
-        (f"a IN ({', '.join(map(str, range(12, 100)))})", [1, 2]),
-    ],
-)
-def test_statistics_skip_files_on_every_catalog(source: Lake, where: str, expected: list[int]) -> None:
+def test_statistics_skip_files_on_every_catalog(source: Lake) -> None:
     files(source, "INTEGER", ["1", "9"], ["10", "NULL", "15"], ["20", "20"], ["NULL"])
-    wanted = [number for number in expected if number != 3 or "NULL" in where]
-    assert kept(source, where) == wanted
+    for where, expected in {
+        "a = 5": [0],
+        "a != 20": [0, 1],
+        "a < 10": [0],
+        "a <= 10": [0, 1],
+        "a > 15": [2],
+        "a IN (7, 20)": [0, 2],
+        "a NOT IN (20)": [0, 1],
+        "a BETWEEN 16 AND 30": [2],
+        "a IS NULL": [1, 3],
+        "a IS NOT NULL": [0, 1, 2],
+        "NOT (a < 10 OR a = 20)": [1],
+        "a < 1 AND a > 1": [],
+        "a = 5 OR a IS NULL": [0, 1, 3],
+        "a > 100": [],
+        f"a IN ({', '.join(map(str, range(12, 100)))})": [1, 2],
+    }.items():
+        assert kept(source, where) == expected, where
 
 
-@pytest.mark.parametrize(
-    ("where", "expected"),
-    [
-        ("a = 'B'", [0]),
-        ("a >= 'a'", [1, 2]),
-        ("a < 'a'", [0]),
-        ("a > 'é'", []),
-        ("a LIKE 'A%'", [0]),
-        ("a LIKE 'ab%'", [1]),
-        ("a NOT LIKE 'a%'", [0, 2]),
-        ("a LIKE '%'", [0, 1, 2]),
-    ],
-)
-def test_strings_are_ordered_by_their_bytes_whatever_the_catalogs_collation(
-    source: Lake, where: str, expected: list[int]
-) -> None:
+def test_strings_are_ordered_by_their_bytes_whatever_the_catalogs_collation(source: Lake) -> None:
     files(source, "VARCHAR", ["'A'", "'B'"], ["'a'", "'abz'"], ["'é'"])
-    assert kept(source, where) == expected
+    for where, expected in {
+        "a = 'B'": [0],
+        "a >= 'a'": [1, 2],
+        "a < 'a'": [0],
+        "a > 'é'": [],
+        "a LIKE 'A%'": [0],
+        "a LIKE 'ab%'": [1],
+        "a NOT LIKE 'a%'": [0, 2],
+        "a LIKE '%'": [0, 1, 2],
+    }.items():
+        assert kept(source, where) == expected, where
 
 
 def test_a_long_string_is_found_though_its_bound_is_cut(source: Lake) -> None:

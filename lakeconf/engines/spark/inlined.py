@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
@@ -37,13 +38,13 @@ def inlined_frame(
             )
     wanted = [f"{exact_cast(identifier(column.name), column)} AS {identifier(column.name)}" for column in columns]
     added = [f"{sql} AS {identifier(field.name)}" for field, sql in virtual]
-    with connect() as duckdb:
-        duckdb.native.register("inlined_rows", rows)
-        try:
-            table = duckdb.arrow(f"SELECT {', '.join(wanted + added)} FROM inlined_rows")
-        except SchemaError as error:
-            raise UnsupportedError(
-                f"an inlined row has a value that Spark cannot hold: {error.message}", hint="read it with DuckDB"
-            ) from error
     schema = StructType([*spark_schema(columns).fields, *(field for field, _ in virtual)])
-    return private.createDataFrame(table, schema)
+    try:
+        with connect() as duckdb:
+            duckdb.native.register("inlined_rows", rows)
+            table = duckdb.arrow(f"SELECT {', '.join(wanted + added)} FROM inlined_rows")
+        return private.createDataFrame(table, schema)
+    except (SchemaError, PySparkException) as error:
+        raise UnsupportedError(
+            f"an inlined row has a value that Spark cannot hold: {error}", hint="read it with DuckDB"
+        ) from error
