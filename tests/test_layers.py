@@ -10,7 +10,7 @@ from source_tree import Import, all_imports, imports_of
 BASE = {"errors", "secret", "sql"}
 CATALOG = BASE | {"connection", "catalog"}
 STORE = BASE | {"connection", "backends", "store"}
-LAKE = CATALOG | STORE | {"config", "engines", "locks", "transaction", "table", "lake"}
+LAKE = CATALOG | STORE | {"config", "engines", "locks", "transaction", "reads", "table", "upkeep", "lake"}
 # Each part of lakeconf, and the parts that it may import. What is not a key here is not a part.
 LAYERS: dict[str, set[str]] = {
     "__main__": {"cli"},
@@ -25,7 +25,9 @@ LAYERS: dict[str, set[str]] = {
     "catalog": CATALOG,
     "engines": CATALOG,
     "transaction": CATALOG | {"engines", "locks"},
-    "table": CATALOG | {"engines", "transaction"},
+    "reads": CATALOG | {"engines", "transaction"},
+    "table": CATALOG | {"engines", "transaction", "reads"},
+    "upkeep": CATALOG | {"locks", "transaction"},
     "lake": LAKE,
     "pipelines": LAKE,
     "integrations": LAKE,
