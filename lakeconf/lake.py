@@ -19,6 +19,7 @@ from lakeconf.catalog.snapshot import Snapshot, by_timestamp, by_version, latest
 from lakeconf.catalog.table import split_name, tables
 from lakeconf.connection import translated_errors
 from lakeconf.engines.duckdb import DuckDBEngine
+from lakeconf.engines.selection import named_views
 from lakeconf.errors import LakeconfError, MissingDependencyError, SchemaError
 from lakeconf.locks import lock_of
 from lakeconf.sql import identifier
@@ -49,6 +50,8 @@ class Lake:
         """Opens a store; see `Store.open`."""
         reading = store.open_connection()
         try:
+            # DuckDB answers filters in the past from the statistics of today, which is wrong once files were rewritten.
+            reading.execute("SET disabled_optimizers = 'statistics_propagation'")
             names = StoreNames(store.name, store.alias)
             schema = store.metadata_backend.ducklake_options(names).get("metadata_schema")
             reader = CatalogReader(reading, store.alias, None if schema is None else str(schema))
@@ -245,6 +248,31 @@ class Lake:
         """
         with translated_errors():
             return nw.from_native(self._state.reader.connection.native.sql(query))
+
+    def register_views(self, spark: Any = None, prefix: str = "", *, tables: Sequence[str] | None = None) -> list[str]:
+        """Makes tables temporary views of a Spark session, at the lake's snapshot: `spark.sql` finds them then.
+
+        The view of `raw.events` is `raw_events`, that of `main.events` `main_events`; one of that name is replaced.
+        Where a table cannot be read exactly, no view is made at all. The views stay at their snapshot.
+
+        Args:
+            spark: The session that gets them; the lake's own unless given.
+            prefix: What the names begin with.
+            tables: The tables, as `table` takes them; all unless given.
+
+        Returns:
+            The names of the views.
+
+        Raises:
+            UnsupportedError: The lake was opened without Spark, or Spark cannot read a table exactly.
+            LakeconfError: Two tables would be one view.
+            SparkError: The session is of another application.
+        """
+        names = self.tables() if tables is None else list(tables)
+        views = named_views(names, prefix)
+        frames = {view: self.table(name).scan() for view, name in views.items()}
+        self._state.engine.register_views(frames, spark)
+        return list(views)
 
 
 def _spark_engine(store: Store, reader: CatalogReader, spark: Any) -> Engine:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
 
 from lakeconf.catalog.predicate import to_duckdb_sql
-from lakeconf.catalog.table import TableInfo, load_table
+from lakeconf.catalog.table import TableInfo
 from lakeconf.catalog.where import Where, parse
 from lakeconf.engines.selection import check_fit, full_name, selected
 from lakeconf.errors import LakeconfError, PredicateError, SchemaError
+from lakeconf.reads import TableReads
 from lakeconf.sql import identifier, literal
 from lakeconf.transaction import Change, LakeState, Transaction
 
 if TYPE_CHECKING:
-    import narwhals as nw
-
     from lakeconf.engines.base import Staged
 
 
-class Table:
+class Table(TableReads):
     """A table by its name; `Lake.table` gives it.
 
     Args:
@@ -30,43 +29,8 @@ class Table:
         name: `schema.table`, or `table` for one in the schema `main`.
     """
 
-    def __init__(self, state: LakeState, name: str) -> None:
-        self._state = state
-        self.name = name
-
     def __repr__(self) -> str:
         return f"Table({self.name!r} at snapshot {self._state.snapshot_id})"
-
-    @property
-    def schema(self) -> dict[str, str]:
-        """The columns and their types, as DuckDB names them.
-
-        Raises:
-            TableNotFoundError: There is no such table at the lake's snapshot.
-        """
-        info = self._info()
-        described = self._state.reader.connection.rows(
-            f"DESCRIBE SELECT * FROM {self._quoted(info)} AT (VERSION => {self._state.snapshot_id})"
-        )
-        return {name: type_name for name, type_name, *_ in described}
-
-    def scan(self, columns: Sequence[str] | None = None, where: Where | None = None) -> nw.LazyFrame[Any]:
-        """The rows of the table at the lake's snapshot. Nothing is read before the frame is used.
-
-        Args:
-            columns: The columns wanted; all unless given.
-            where: A condition, as SQL text or a narwhals expression: columns, literals, comparisons, AND, OR, NOT, IN,
-                BETWEEN, IS NULL, and LIKE with a prefix. Files that cannot hold a matching row are not read at all.
-
-        Returns:
-            A lazy frame of narwhals; `.to_native()` is the engine's own. It lives as long as the lake.
-
-        Raises:
-            TableNotFoundError: There is no such table at the lake's snapshot.
-            PredicateError: The condition is beyond that grammar.
-            UnsupportedError: The engine cannot read it exactly; says what to run instead.
-        """
-        return self._state.engine.scan(self._state.reader, self.name, self._state.snapshot_id, columns, where)
 
     def append(self, frame: object) -> int:
         """Adds the rows of a frame.
@@ -167,12 +131,6 @@ class Table:
             update = f"UPDATE {self._quoted(info)} SET {settings} WHERE {condition}"
             transaction.add(Change((update,), full_name(info), reads_table_id=info.table_id))
         return self._state.snapshot_id
-
-    def _info(self) -> TableInfo:
-        return load_table(self._state.reader, self.name, self._state.snapshot_id)
-
-    def _quoted(self, info: TableInfo) -> str:
-        return ".".join(map(identifier, (self._state.alias, info.schema_name, info.name)))
 
     def _stage(self, frame: object, info: TableInfo, transaction: Transaction) -> Staged:
         engine, types = self._state.engine, self.schema

@@ -93,7 +93,7 @@ def _arrow(frame: DataFrame) -> object:
 def _text(column: Column) -> str:
     name = identifier(column.name)
     if column.type == "variant":
-        return f"CAST(CAST({name} AS JSON) AS VARCHAR)"
+        return f"CASE WHEN {name} IS NOT NULL THEN CAST(CAST({name} AS JSON) AS VARCHAR) END"
     if column.type == "geometry":
         return f"CAST(ST_AsWKB({name}) AS VARCHAR)"
     return f"CAST(CAST({name} AS {duckdb_type(column, for_spark=True)}) AS VARCHAR)"

@@ -437,3 +437,14 @@ def test_what_cannot_be_part_of_a_transaction_is_refused(lake: Lake) -> None:
             with pytest.raises(LakeconfError, match="transaction is open"):
                 refused()
     assert lake.refresh() == before
+
+
+def test_a_filter_in_the_past_is_right_after_files_were_rewritten(lake: Lake) -> None:
+    table = lake.create_table("raw.numbers", like={"a": "BIGINT"})
+    version = table.append(pa.table({"a": list(range(100))}))
+    table.delete("a < 90")
+    lake.compact()
+    past = lake.at(version=version).table("raw.numbers")
+    assert rows(past.scan(where="a = 5")) == [(5,)]
+    assert rows(past.scan().filter(nw.col("a") == 5)) == [(5,)]
+    assert rows(table.scan(where="a = 5")) == []

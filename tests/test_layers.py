@@ -31,7 +31,8 @@ LAYERS: dict[str, set[str]] = {
     "lake": LAKE,
     "pipelines": LAKE,
     "integrations": LAKE,
-    "cli": LAKE | {"pipelines", "integrations"},
+    "verify": LAKE,
+    "cli": LAKE | {"pipelines", "integrations", "verify"},
 }
 # Store.open() makes the Lake that is built on stores; its annotation may name it.
 LATE = {("lakeconf.store", "lakeconf.lake")}

@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "schema": "lakeconf.cli.schema",
         "stores": "lakeconf.cli.stores",
         "validate": "lakeconf.cli.validate",
+        "verify": "lakeconf.cli.verify",
     }
 )
 

@@ -12,6 +12,7 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import TableInfo
 from lakeconf.catalog.where import Where
 from lakeconf.connection import Connection
+from lakeconf.engines.fingerprint import TableCheck
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,34 @@ class Engine(Protocol):
         where: Where | None,
     ) -> nw.LazyFrame[Any]:
         """The rows of a table at a snapshot, as a lazy frame of the engine."""
+        ...
+
+    def changes(self, reader: CatalogReader, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
+        """The changes of a table in a range of snapshots, both ends included; the range has been checked.
+
+        Raises:
+            UnsupportedError: The engine cannot; says what to run instead.
+        """
+        ...
+
+    def register_views(self, frames: Mapping[str, nw.LazyFrame[Any]], session: Any) -> None:
+        """Makes temporary views of scans.
+
+        Args:
+            frames: By the name of the view.
+            session: The session that gets them; the engine's own where None.
+
+        Raises:
+            UnsupportedError: The engine has no session.
+        """
+        ...
+
+    def check(self, reader: CatalogReader, table: str, snapshot_id: int) -> TableCheck:
+        """Compares what the engine reads of a table with what DuckDB reads.
+
+        Raises:
+            UnsupportedError: The engine is DuckDB itself, or cannot read the table exactly.
+        """
         ...
 
     def adopt(self, frame: object) -> Any:

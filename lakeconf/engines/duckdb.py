@@ -14,8 +14,10 @@ from lakeconf.catalog.table import TableInfo, load_table
 from lakeconf.catalog.where import Where, parse
 from lakeconf.connection import Connection, translated_errors
 from lakeconf.engines.base import Staged
+from lakeconf.engines.feed import changes_sql
+from lakeconf.engines.fingerprint import TableCheck
 from lakeconf.engines.selection import full_name, not_null_violation, selected
-from lakeconf.errors import SchemaError
+from lakeconf.errors import SchemaError, UnsupportedError
 from lakeconf.sql import identifier
 
 
@@ -49,6 +51,23 @@ class DuckDBEngine:
         with translated_errors():
             relation = self._reader.native.sql(f"SELECT {wanted} FROM {name} AT (VERSION => {snapshot_id}){condition}")
         return nw.from_native(relation)
+
+    def changes(self, reader: CatalogReader, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
+        query = changes_sql(reader, table, since, until)
+        with translated_errors():
+            return nw.from_native(self._reader.native.sql(query))
+
+    def register_views(self, frames: Mapping[str, nw.LazyFrame[Any]], session: Any) -> None:  # noqa: ARG002 - the contract
+        raise UnsupportedError(
+            "views are registered in a Spark session, and this lake was opened without one",
+            hint="use lake.sql(…), where every table has its name, or open the lake with a session: store.open(spark)",
+        )
+
+    def check(self, reader: CatalogReader, table: str, snapshot_id: int) -> TableCheck:  # noqa: ARG002 - the contract
+        raise UnsupportedError(
+            "DuckDB is compared with Spark, and this lake was opened without one",
+            hint="open the lake with a session: store.open(spark)",
+        )
 
     def adopt(self, frame: object) -> duckdb.DuckDBPyRelation:
         native = native_frame(frame)

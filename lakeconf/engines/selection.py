@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
-from lakeconf.catalog.table import Column, TableInfo
-from lakeconf.errors import SchemaError, nearest
+from lakeconf.catalog.table import Column, TableInfo, split_name
+from lakeconf.errors import LakeconfError, SchemaError, nearest
 
 _INTEGERS = {
     "tinyint": (True, 8),
@@ -72,6 +72,25 @@ def selected(table: TableInfo, columns: Sequence[str] | None) -> tuple[Column, .
 def full_name(table: TableInfo) -> str:
     """The name with its schema, as people write it."""
     return f"{table.schema_name}.{table.name}"
+
+
+def named_views(tables: Sequence[str], prefix: str) -> dict[str, str]:
+    """Tables by the names of their views: `schema_table` after the prefix.
+
+    Raises:
+        LakeconfError: Two tables would be one view; Spark does not tell names apart by their case.
+    """
+    views: dict[str, str] = {}
+    taken: dict[str, str] = {}
+    for name in tables:
+        view = prefix + "_".join(split_name(name))
+        if view.lower() in taken:
+            raise LakeconfError(
+                f"the tables {taken[view.lower()]} and {name} would both be the view {view}",
+                hint="register one of them with tables=[…], the other with a prefix",
+            )
+        views[view] = taken[view.lower()] = name
+    return views
 
 
 def not_null_violation(column: str, table: str) -> SchemaError:

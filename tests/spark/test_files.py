@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from spark_rows import assert_alike, scan
 
@@ -211,6 +213,16 @@ def test_files_and_folders_with_odd_names(spark: SparkSession, files: Lake, name
         f"CALL ducklake_add_data_files('lake', 't', '{text}', hive_partitioning => false)",
         "DELETE FROM lake.t WHERE a = 3",
     )
+    assert_alike(spark, files, "t")
+
+
+def test_a_filter_on_a_file_whose_statistics_leave_nan_out(spark: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (f DOUBLE)")
+    path = files.folder / "arrow.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"f": [1.0, float("nan"), 2.0]}), path)
+    assert files.rows(f"SELECT stats_max_value FROM parquet_metadata('{path}')") == [("2.0",)]
+    files.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
+    assert scan(spark, files, "t").where("f > 100").count() == 1
     assert_alike(spark, files, "t")
 
 

@@ -20,7 +20,7 @@ _POSITION_BITS = 32
 # Positions come in words of 64, so that neighbouring rows look in one place.
 _WORD_BITS = 6
 _WORD, _BITS = "__lakeconf_word", "__lakeconf_bits"
-_BROADCAST_LIMIT = 20_000_000
+_FEW, _BROADCAST_LIMIT = 2_000_000, 20_000_000
 _SNAPSHOT_COLUMN = "_ducklake_internal_snapshot_id"
 
 
@@ -39,12 +39,15 @@ def without_deleted(
     bases = {
         file.path: (file.file_size_bytes if by_size else index) << _POSITION_BITS for index, file in enumerate(files)
     }
-    words = (
-        _deleted(private, files, bases, snapshot_id)
-        .groupBy(F.shiftright("row", _WORD_BITS).alias(_WORD))
-        .agg(F.bit_or(F.expr("shiftleft(1L, cast(row & 63 AS int))")).alias(_BITS))
+    count = sum(file.delete_file.delete_count for file in files if file.delete_file)
+    deleted = _deleted(private, files, bases, snapshot_id)
+    if count <= _FEW:
+        # One task, so that Spark need not shuffle to group them.
+        deleted = deleted.coalesce(1)
+    words = deleted.groupBy(F.shiftright("row", _WORD_BITS).alias(_WORD)).agg(
+        F.bit_or(F.expr("shiftleft(1L, cast(row & 63 AS int))")).alias(_BITS)
     )
-    if sum(file.delete_file.delete_count for file in files if file.delete_file) <= _BROADCAST_LIMIT:
+    if count <= _BROADCAST_LIMIT:
         words = F.broadcast(words)
     joined = frame.join(words, F.shiftright(ROW, _WORD_BITS) == F.col(_WORD), "left")
     return joined.where(f"{_BITS} IS NULL OR (shiftright({_BITS}, cast({ROW} & 63 AS int)) & 1) = 0")

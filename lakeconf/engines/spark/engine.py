@@ -10,20 +10,24 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakeconf.catalog.predicate import columns_of
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.scan import inlined_rows, plan_scan
+from lakeconf.catalog.scan import plan_with_inlined_rows
 from lakeconf.catalog.table import TableInfo, load_table
 from lakeconf.catalog.where import Where, parse
 from lakeconf.connection import Connection
 from lakeconf.engines.base import Staged
 from lakeconf.engines.duckdb import arrow, native_frame
+from lakeconf.engines.feed import changes_sql
+from lakeconf.engines.fingerprint import TableCheck
 from lakeconf.engines.selection import selected
+from lakeconf.engines.spark.check import check
 from lakeconf.engines.spark.hadoop import check_session
 from lakeconf.engines.spark.predicate import to_spark
 from lakeconf.engines.spark.reading import quoted
 from lakeconf.engines.spark.scan import read
 from lakeconf.engines.spark.session import from_arrow
+from lakeconf.engines.spark.views import register
 from lakeconf.engines.spark.write import duckdb_schema, remove_folder, stage_files
-from lakeconf.errors import SparkError
+from lakeconf.errors import SparkError, UnsupportedError
 from lakeconf.secret import Secret
 
 
@@ -59,16 +63,29 @@ class SparkEngine:
         where: Where | None,
     ) -> nw.LazyFrame[Any]:
         if where is None:
-            plan = plan_scan(reader, table, snapshot_id, columns)
-            return nw.from_native(read(self._spark, plan, inlined_rows(reader, plan)))
+            return nw.from_native(read(self._spark, *plan_with_inlined_rows(reader, table, snapshot_id, columns)))
         info = load_table(reader, table, snapshot_id)
         wanted = selected(info, columns)
         predicate = parse(where, info.columns)
         # The columns of the condition are read as well, and left out after it.
         names = list(dict.fromkeys(column.name for column in (*wanted, *columns_of(predicate))))
-        plan = plan_scan(reader, table, snapshot_id, names, predicate)
-        frame = read(self._spark, plan, inlined_rows(reader, plan)).where(to_spark(predicate))
+        planned = plan_with_inlined_rows(reader, table, snapshot_id, names, predicate)
+        frame = read(self._spark, *planned).where(to_spark(predicate))
         return nw.from_native(frame.select(*(quoted(column.name) for column in wanted)))
+
+    def changes(self, reader: CatalogReader, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
+        raise UnsupportedError(
+            f"the changes of {table} are found by DuckDB, and would all pass through the driver on their way to Spark",
+            hint=f'read them with DuckDB: lake.sql("{changes_sql(reader, table, since, until)}")',
+        )
+
+    def register_views(self, frames: Mapping[str, nw.LazyFrame[Any]], session: Any) -> None:
+        views = {name: frame.to_native() for name, frame in frames.items()}
+        register(self._spark if session is None else session, views)
+
+    def check(self, reader: CatalogReader, table: str, snapshot_id: int) -> TableCheck:
+        frame = self.scan(reader, table, snapshot_id, None, None).to_native()
+        return check(frame, reader, load_table(reader, table, snapshot_id), snapshot_id)
 
     def adopt(self, frame: object) -> DataFrame:
         native = native_frame(frame)

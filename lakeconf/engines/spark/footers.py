@@ -22,7 +22,7 @@ class Stored:
     """A field of a Parquet file, or of what DuckLake would have written.
 
     Attributes:
-        name: Its name in the file.
+        name: Its name in the file; for the file as a whole, who wrote it.
         field_id: Its field id; None where it has none.
         type: The DuckLake type that DuckLake stores like this: `int32`, `timestamp`, `struct`, `list`, …; else
             Parquet's own name of it, in upper case.
@@ -66,7 +66,7 @@ _LOGICAL = {
 
 
 def footers(private: SparkSession, statuses: Any, files: Sequence[tuple[str, int]]) -> list[Stored]:
-    """What some files hold, each as a struct of its columns.
+    """What some files hold, each as a struct of its columns, named by the program that wrote it.
 
     Args:
         private: The session of the scan.
@@ -92,13 +92,14 @@ def footers(private: SparkSession, statuses: Any, files: Sequence[tuple[str, int
             )
         except Py4JJavaError as error:
             raise StorageError(f"a file of the table is not Parquet: {error.java_exception.getMessage()}") from None
-        schemas: dict[str, Stored] = {}
+        schemas: dict[tuple[str, str], Stored] = {}
         for position, index in enumerate(unknown):
-            schema = read.get(position).getParquetMetadata().getFileMetaData().getSchema()
-            text = schema.toString()
-            if text not in schemas:
-                schemas[text] = Stored("", None, "struct", _fields(schema))
-            _cache[files[index]] = schemas[text]
+            content = read.get(position).getParquetMetadata().getFileMetaData()
+            schema, writer = content.getSchema(), str(content.getCreatedBy())
+            text = str(schema.toString())
+            if (text, writer) not in schemas:
+                schemas[text, writer] = Stored(writer, None, "struct", _fields(schema))
+            _cache[files[index]] = schemas[text, writer]
     result = [_cache[file] for file in files]
     while len(_cache) > _CACHED_FILES:
         _cache.popitem(last=False)

@@ -16,9 +16,12 @@ from lakeconf.engines.spark.footers import Stored, footers
 from lakeconf.engines.spark.projection import ROW_ID, SNAPSHOT
 from lakeconf.engines.spark.reading import reading
 from lakeconf.engines.spark.relation import relation
+from lakeconf.engines.spark.types import all_types
 
 # More files of one size than this, and their rows are told apart by path.
 _MOST_BRANCHES = 3
+# They write no bounds where there is a NaN; others write the bounds of the rest, though NaN is greater than all.
+_HONEST_WRITERS = ("DuckDB", "parquet-mr")
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class Group:
         by_duckdb: True where Spark's reader cannot read them.
         has_deletes: True where rows of them are deleted.
         snapshot_filter: As `DataFile.snapshot_filter`.
+        has_honest_bounds: False where the files' statistics may leave NaN out, so that no filter may rely on them.
         internal: The names of the columns with row ids and snapshots; None for what a file lacks or nobody looked for.
         files: The files.
     """
@@ -42,6 +46,7 @@ class Group:
     by_duckdb: bool
     has_deletes: bool
     snapshot_filter: int | None
+    has_honest_bounds: bool = True
     internal: tuple[str | None, str | None] = (None, None)
     files: tuple[DataFile, ...] = ()
 
@@ -56,10 +61,12 @@ def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:
     look = any(needs_footer(column) for column in plan.columns)
     opened = [file for file in plan.files if file.encryption_key is None and (look or file.mapping_id is not None)]
     contents = _contents(private, opened)
+    has_floats = any(all_types(column) & {"float32", "float64"} for column in plan.columns)
     usual = tuple(assumed(column) for column in plan.columns)
     found: defaultdict[Group, list[DataFile]] = defaultdict(list)
     for file in plan.files:
-        fields = contents.get(file.path)
+        content = contents.get(file.path)
+        fields = None if content is None else content.children
         places = usual if fields is None else _places(plan, file, fields)
         key = Group(
             places=places,
@@ -68,20 +75,21 @@ def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:
             by_duckdb=file.encryption_key is not None or not _is_readable(plan, places),
             has_deletes=file.delete_file is not None or bool(file.inlined_deletes),
             snapshot_filter=file.snapshot_filter,
+            has_honest_bounds=content is None or not has_floats or content.name.startswith(_HONEST_WRITERS),
             internal=(_name_of(ROW_ID, fields), _name_of(SNAPSHOT, fields)),
         )
         found[key].append(file)
     return [replace(key, files=tuple(part)) for key, files in found.items() for part in _parts(key, files)]
 
 
-def _contents(private: SparkSession, files: Sequence[DataFile]) -> dict[str, tuple[Stored, ...]]:
-    """The columns of each file, by its path."""
+def _contents(private: SparkSession, files: Sequence[DataFile]) -> dict[str, Stored]:
+    """What each file holds, by its path."""
     if not files:
         return {}
     listed = relation(private, files, StructType())
     ordered = sorted(files, key=lambda file: listed.positions[file.path])
     known = footers(private, listed.statuses, [(file.path, file.file_size_bytes) for file in ordered])
-    return {file.path: stored.children for file, stored in zip(ordered, known, strict=True)}
+    return {file.path: stored for file, stored in zip(ordered, known, strict=True)}
 
 
 def _places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> tuple[Found | None, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.types import BinaryType, DataType, DoubleType, LongType, TimestampType
+from pyspark.sql.types import BinaryType, DataType, DoubleType, LongType, TimestampType, VariantType
 
 from lakeconf.catalog.table import Column as DuckLakeColumn
 from lakeconf.engines.spark.types import decimal_digits, leaf_type
@@ -90,6 +90,11 @@ def _truncated(value: Column) -> Column:
     return F.when(value >= 0, F.floor(value)).otherwise(F.ceil(value)).cast("double")
 
 
+def null_from_variant_null(value: Column) -> Column:
+    """A variant; to DuckDB, one that holds null is NULL."""
+    return F.when(~F.is_variant_null(value), value)
+
+
 def interval_from_bytes(value: Column) -> Column:
     """An interval as DuckDB writes it: `1 year 2 months 3 days 04:05:06.5`; Parquet has none that are negative."""
     months, days, millis = (_little_endian(value, offset) for offset in (0, 4, 8))
@@ -121,6 +126,7 @@ _STORED: dict[str, tuple[DataType, Convert]] = {
     "timetz": (LongType(), zoned_time_from_micros),
     "timestamp_ns": (LongType(), timestamp_from_nanos),
     "interval": (BinaryType(), interval_from_bytes),
+    "variant": (VariantType(), null_from_variant_null),
     "INT96": (TimestampType(), lambda value: value.cast("timestamp_ntz")),
 }
 _WHOLE = re.compile(r"u?int(8|16|32|64)|boolean")

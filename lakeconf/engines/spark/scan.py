@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from lakeconf.catalog.scan import ScanPlan
@@ -23,7 +25,7 @@ from lakeconf.engines.spark.groups import Group, groups
 from lakeconf.engines.spark.inlined import inlined_frame
 from lakeconf.engines.spark.reading import FIELD_ID, Reading, missing, quoted, reading, requested
 from lakeconf.engines.spark.relation import Relation, relation
-from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
+from lakeconf.engines.spark.session import active_session_kept, private_session, rebind, without_pushdown
 from lakeconf.engines.spark.types import spark_schema
 
 # Columns that a scan adds when it is asked for row ids; the last two are NULL for inlined rows.
@@ -80,7 +82,8 @@ def _frame(private: SparkSession, plan: ScanPlan, group: Group, *, row_ids: bool
     fields = _schema(plan.columns, group, readings)
     if has_internal:
         fields += [_STORED_ROW_ID, _STORED_SNAPSHOT]
-    opened = relation(private, group.files, StructType(fields))
+    reader = private if group.has_honest_bounds else without_pushdown(private)
+    opened = relation(reader, group.files, StructType(fields))
     frame = _with_positions(private, plan, group, opened, row_ids=row_ids)
     if has_internal and group.snapshot_filter is not None:
         frame = frame.where(F.col(_STORED_SNAPSHOT.name) <= group.snapshot_filter)
@@ -88,10 +91,7 @@ def _frame(private: SparkSession, plan: ScanPlan, group: Group, *, row_ids: bool
         frame = without_deleted(private, frame, group.files, plan.snapshot_id, by_size=group.sizes_differ)
     if row_ids:
         frame = _with_row_ids(frame, has_stored=has_internal)
-    columns = [
-        _value(column, place, how).alias(column.name, metadata={})
-        for column, place, how in zip(plan.columns, group.places, readings, strict=True)
-    ]
+    columns = _columns(private, plan.columns, group, readings)
     return frame.select(*columns, *([field.name for field, _ in _VIRTUAL] if row_ids else []))
 
 
@@ -110,14 +110,23 @@ def _schema(columns: Sequence[Column], group: Group, readings: Sequence[Reading 
     return fields
 
 
-def _value(column: Column, place: Found | None, how: Reading | None) -> SparkColumn:
-    """A column of the plan, in its Spark type."""
-    if place is None:
-        return missing(column)
-    if how is None:
-        return F.col(path_value(column))
-    found = F.col(quoted(place.name))
-    return found if how.convert is None else how.convert(found)
+def _columns(
+    private: SparkSession, columns: Sequence[Column], group: Group, readings: Sequence[Reading | None]
+) -> list[SparkColumn]:
+    """The columns of the plan, in their Spark types, with their names and without metadata."""
+    # Straight to the JVM: through pyspark's functions each column takes ten times as many calls.
+    jvm: Any = private._jvm  # noqa: SLF001
+    by_name, no_metadata = jvm.org.apache.spark.sql.functions.col, jvm.org.apache.spark.sql.types.Metadata.empty()
+    values: list[SparkColumn] = []
+    for column, place, how in zip(columns, group.places, readings, strict=True):
+        if place is None:
+            value: Any = missing(column)
+        else:
+            value = ClassicColumn(by_name(quoted(place.name if how else path_value(column))))
+        if how is not None and how.convert is not None:
+            value = how.convert(value)
+        values.append(ClassicColumn(getattr(value._jc, "as")(column.name, no_metadata)))  # noqa: SLF001
+    return values
 
 
 def _with_positions(
@@ -135,7 +144,8 @@ def _with_positions(
     by_file = row_ids or in_path or (group.has_deletes and not group.sizes_differ)
     if by_file:
         added[FILE] = F.col("_metadata.file_path")
-    frame = frame.withColumns(added)
+    if added:
+        frame = frame.withColumns(added)
     if by_file:
         frame = with_constants(private, frame, plan, group.files, opened.names, in_path)
     if group.has_deletes and not group.sizes_differ:

@@ -47,14 +47,16 @@ _SETTINGS = {
     "spark.sql.variant.allowReadingShredded": "true",
 }
 # What changes how fast a scan is, and nothing else: as the user has it.
-_SPEED = (
-    "spark.sql.files.maxPartitionBytes",
-    "spark.sql.files.maxPartitionNum",
-    "spark.sql.files.minPartitionNum",
-    "spark.sql.files.openCostInBytes",
-    "spark.sql.parquet.columnarReaderBatchSize",
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism",
-    "spark.sql.sources.parallelPartitionDiscovery.threshold",
+_SPEED = frozenset(
+    (
+        "spark.sql.files.maxPartitionBytes",
+        "spark.sql.files.maxPartitionNum",
+        "spark.sql.files.minPartitionNum",
+        "spark.sql.files.openCostInBytes",
+        "spark.sql.parquet.columnarReaderBatchSize",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism",
+        "spark.sql.sources.parallelPartitionDiscovery.threshold",
+    )
 )
 
 
@@ -75,13 +77,31 @@ def private_session(spark: SparkSession) -> SparkSession:
             "lakeconf cannot read with Spark Connect: a scan is built in a session inside Spark's own process",
             hint="use a classic session, made without SparkSession.builder.remote(…), or read with DuckDB",
         )
-    theirs = spark.conf.getAll
+    jvm: Any = spark._jvm  # noqa: SLF001
+    settings = jvm.java.util.Properties()
+    for key, value in {**_kept(spark), **_SETTINGS}.items():
+        settings.setProperty(key, value)
+    private = spark._jsparkSession.newSession()  # noqa: SLF001
+    private.sessionState().conf().setConf(settings)
+    return SparkSession(spark.sparkContext, private)
+
+
+def without_pushdown(private: SparkSession) -> SparkSession:
+    """As the private session, but no filter reaches the statistics in Parquet files."""
+    twin = SparkSession(private.sparkContext, private._jsparkSession.cloneSession())  # noqa: SLF001
+    twin.conf.set("spark.sql.parquet.filterPushdown", "false")
+    return twin
+
+
+def _kept(spark: SparkSession) -> dict[str, str]:
+    """The user's settings that hold for the private session too."""
+    # One call for all of them; to fetch them one by one takes longer than the rest of a scan.
+    lines = str(spark._jsparkSession.conf().getAll().mkString("\n")).split("\n")  # noqa: SLF001
+    keys = {line.partition(" -> ")[0] for line in lines}
     # What does not begin with `spark.` Spark hands to Hadoop: credentials of a file system, for example.
-    kept = {key: value for key, value in theirs.items() if key in _SPEED or not key.startswith("spark.")}
-    private = spark.newSession()
-    for key, value in {**kept, **_SETTINGS}.items():
-        private.conf.set(key, value)
-    return private
+    if any(not key.startswith("spark.") for key in keys):
+        return {key: text for key, text in spark.conf.getAll.items() if key in _SPEED or not key.startswith("spark.")}
+    return {key: str(spark.conf.get(key)) for key in keys & _SPEED}
 
 
 @contextlib.contextmanager

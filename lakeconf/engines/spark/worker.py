@@ -16,6 +16,8 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+# What `summing` calls the rows in its query.
+ROWS = "lakeconf_rows"
 _PUFFIN_MAGIC = b"\xd1\xd3\x39\x64"
 _SERIAL_COOKIE, _SERIAL_COOKIE_NO_RUNS = 12347, 12346
 
@@ -124,6 +126,28 @@ def _positions(connection: Any, task: Task, deletes: Any) -> Sequence[int]:
         visible = f" WHERE {internal} <= {task.snapshot_id}" if internal in names else ""
         rows = connection.execute(f"SELECT pos FROM {source}{visible}", parameters).fetchall()
         return [position for (position,) in rows]
+
+
+def summing(query: str, time_zone: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function by which an executor runs DuckDB's SQL over each batch of rows.
+
+    Args:
+        query: The SQL, over `ROWS`.
+        time_zone: The zone in which zoned timestamps are written.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            import duckdb
+        except ImportError:
+            raise RuntimeError("lakeconf: the package duckdb is not installed on Spark's executors") from None
+        with duckdb.connect() as connection:
+            connection.execute(f"SET TimeZone = '{time_zone}'")
+            for batch in batches:
+                connection.register(ROWS, pa.Table.from_batches([batch]))
+                yield from connection.execute(query).to_arrow_table().to_batches()
+
+    return run
 
 
 def puffin_reader(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

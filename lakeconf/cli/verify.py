@@ -1,0 +1,54 @@
+"""`lakeconf verify`."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from lakeconf.cli.options import config_option, format_option
+from lakeconf.cli.output import show, show_json
+from lakeconf.config.model import init
+from lakeconf.engines.spark.start import spark_session
+from lakeconf.verify import verify
+
+_QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+
+
+@click.command("verify", short_help="Compare what Spark reads of a table with what DuckDB reads.")
+@click.argument("table")
+@click.option("--store", help="The store; the default one unless given.")
+@click.option("--at", "version", type=int, metavar="VERSION", help="The snapshot; the latest unless given.")
+@click.option(
+    "--engine",
+    type=click.Choice(["spark"]),
+    default="spark",
+    show_default=True,
+    help="The engine that is compared with DuckDB.",
+)
+@format_option
+@config_option
+@click.pass_context
+def command(
+    context: click.Context,
+    table: str,
+    store: str | None,
+    version: int | None,
+    engine: str,  # noqa: ARG001 - there is one
+    source: str | None,
+    format_name: str,
+) -> None:
+    """Compare what Spark reads of TABLE with what DuckDB reads: counts, NULLs and a hash of each column.
+
+    Both read the whole table at one snapshot, Spark on this machine. The exit code is 0 where they read the same, 1
+    where they do not or cannot, 2 for a wrong call.
+    """
+    found = init(source).get_store(store)
+    # Spark ends with this process.
+    with found.open(spark_session(found, settings=_QUIET)) as lake:
+        verification = verify(lake if version is None else lake.at(version=version), table)
+    if format_name == "json":
+        show_json({"equal": verification.equal, **dataclasses.asdict(verification)})
+    else:
+        show(str(verification))
+    context.exit(0 if verification.equal else 1)

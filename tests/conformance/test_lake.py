@@ -1,0 +1,82 @@
+"""The life of a table in a lake of every pair, on both engines, from the same code."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from lakeconf.engines.spark.hadoop import configure_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeconf import Lake, Store
+
+ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "name": [f"n{number}" for number in range(10)]})
+
+
+@pytest.fixture(params=["on_duckdb", pytest.param("on_spark", marks=pytest.mark.hadoop_aws)])
+def engine(request: pytest.FixtureRequest, store: Store) -> Any:
+    if request.param == "on_duckdb":
+        return None
+    spark = request.getfixturevalue("spark")
+    assert store.storage_backend is not None
+    configure_session(spark, store.storage_backend.hadoop_settings())
+    return spark
+
+
+def rows(lake: Lake) -> list[tuple[Any, ...]]:
+    table = lake.table("raw.t").scan(columns=["id", "name"]).collect("pyarrow").to_native()
+    return sorted(zip(table["id"].to_pylist(), table["name"].to_pylist(), strict=True))
+
+
+def test_the_life_of_a_table_in_a_lake(store: Store, engine: Any, files: Callable[[], set[str]]) -> None:
+    with store.open(engine) as lake:
+        table = lake.create_table("raw.t", like=ROWS)
+        written = table.append(ROWS)
+        table.append(pa.table({"name": ["ten"], "id": pa.array([10], pa.int64())}))
+        table.update({"name": "changed"}, where="id = 3")
+        table.delete("id < 2")
+        expected = [(2, "n2"), (3, "changed"), *((number, f"n{number}") for number in range(4, 10)), (10, "ten")]
+        assert rows(lake) == expected
+        assert rows(lake.at(version=written)) == list(zip(range(10), ROWS["name"].to_pylist(), strict=True))
+        changes = lake.sql(
+            f"SELECT change_type, count(*) AS n FROM ducklake_table_changes('{store.alias}', 'raw', 't', "
+            f"{written + 1}, {lake.snapshot_id}) GROUP BY ALL ORDER BY ALL"
+        )
+        assert changes.collect("pyarrow").rows() == [
+            ("delete", 2),
+            ("insert", 1),
+            ("update_postimage", 1),
+            ("update_preimage", 1),
+        ]
+        table.overwrite(ROWS.slice(5), where="id BETWEEN 5 AND 9")
+        assert rows(lake) == expected
+        lake.compact()
+        assert rows(lake) == expected
+        assert lake.expire_snapshots(older_than=dt.timedelta(0)) == list(range(lake.snapshot_id))
+        assert lake.cleanup(older_than=dt.timedelta(0))
+        listed = lake.sql(
+            f"SELECT data_file, delete_file FROM ducklake_list_files('{store.alias}', 't', schema => 'raw')"
+        )
+        live = {path for row in listed.collect("pyarrow").rows() for path in row if path is not None}
+        assert sorted(path.rpartition("/")[2] for path in files()) == sorted(path.rpartition("/")[2] for path in live)
+        assert rows(lake) == expected
+    with store.open(engine) as reopened:
+        assert rows(reopened) == expected
+
+
+def test_a_refused_write_leaves_no_file(store: Store, engine: Any, files: Callable[[], set[str]]) -> None:
+    with store.open(engine) as lake:
+        table = lake.create_table("raw.t", like={"id": "BIGINT NOT NULL", "name": "VARCHAR"})
+        table.append(ROWS)
+        before, on_disk = lake.snapshot_id, files()
+        with pytest.raises(Exception, match="NOT NULL"):
+            table.append(pa.table({"id": pa.array([None], pa.int64()), "name": ["x"]}))
+        with pytest.raises(Exception, match="do not satisfy"):
+            table.overwrite(ROWS, where="id = 1")
+        assert lake.refresh() == before
+        assert files() == on_disk

@@ -1,0 +1,257 @@
+"""What a table and a lake offer beside scans: narwhals' own door, views for Spark SQL, explanations, changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import pyarrow as pa
+import pytest
+
+import lakeconf
+from lakeconf.errors import LakeconfError, SnapshotNotFoundError, SparkError, TableNotFoundError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakeconf import Lake, Store
+
+NUMBERS = pa.table({"id": pa.array(range(100), pa.int64()), "text": [f"t{n}" for n in range(100)]})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    backends = {
+        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
+        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
+    }
+    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+
+
+@pytest.fixture
+def duckdb_lake(store: Store) -> Iterator[Lake]:
+    with store.open() as lake:
+        lake.create_table("raw.numbers", like=NUMBERS)
+        yield lake
+
+
+@pytest.fixture
+def spark_lake(store: Store, spark: Any) -> Iterator[Lake]:
+    with store.open(spark) as lake:
+        lake.create_table("raw.numbers", like=NUMBERS)
+        yield lake
+
+
+@pytest.fixture(params=["duckdb_lake", "spark_lake"])
+def lake(request: pytest.FixtureRequest) -> Lake:
+    found: Lake = request.getfixturevalue(request.param)
+    return found
+
+
+def rows(frame: nw.LazyFrame[Any]) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in frame.collect("pyarrow").to_native().to_pylist())
+
+
+def write(lake: Lake, *statements: str) -> None:
+    for statement in statements:
+        lake._state.writer.execute(statement)
+    lake.refresh()
+
+
+def test_a_table_is_a_frame_to_narwhals(lake: Lake) -> None:
+    table = lake.table("raw.numbers")
+    table.append(NUMBERS)
+    frame = nw.from_native(table)
+    assert isinstance(frame, nw.LazyFrame)
+    assert type(frame.to_native()) is type(table.scan().to_native())
+    assert rows(frame.filter(nw.col("id") < 2)) == [(0, "t0"), (1, "t1")]
+    assert nw.get_native_namespace(frame) is nw.get_native_namespace(table.scan())
+
+
+@nw.narwhalify
+def first_id(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    return frame.select(nw.col("id").min())
+
+
+def test_a_table_goes_into_a_function_of_narwhals(lake: Lake) -> None:
+    lake.table("raw.numbers").append(NUMBERS)
+    native: Any = first_id(lake.table("raw.numbers"))
+    assert rows(nw.from_native(native)) == [(0,)]
+
+
+def test_a_table_can_be_appended_to_another(lake: Lake) -> None:
+    lake.table("raw.numbers").append(NUMBERS)
+    lake.create_table("raw.copy", like=lake.table("raw.numbers")).append(lake.table("raw.numbers"))
+    assert rows(lake.table("raw.copy").scan()) == rows(lake.table("raw.numbers").scan())
+
+
+def test_a_table_that_is_not_there_is_named_by_narwhals_too(lake: Lake) -> None:
+    with pytest.raises(TableNotFoundError, match=r"raw\.numbrs"):
+        nw.from_native(lake.table("raw.numbrs"))
+
+
+def test_tables_are_views_of_spark(spark_lake: Lake, spark: Any) -> None:
+    spark_lake.table("raw.numbers").append(NUMBERS)
+    spark_lake.create_table('"Odd schema"."select"', like=NUMBERS).append(NUMBERS.slice(0, 3))
+    spark_lake.create_table("plain", like={"n": "BIGINT"})
+    names = spark_lake.register_views(prefix="lake_")
+    try:
+        assert names == ["lake_Odd schema_select", "lake_main_plain", "lake_raw_numbers"]
+        joined = spark.sql(
+            "SELECT count(*), max(text) FROM lake_raw_numbers JOIN `lake_Odd schema_select` USING (id, text)"
+        )
+        assert [tuple(row) for row in joined.collect()] == [(3, "t2")]
+        spark_lake.table("raw.numbers").append(NUMBERS)
+        assert spark.table("lake_raw_numbers").count() == 100
+        assert spark_lake.register_views(prefix="lake_", tables=["raw.numbers"]) == ["lake_raw_numbers"]
+        assert spark.table("lake_raw_numbers").count() == 200
+    finally:
+        for name in names:
+            spark.catalog.dropTempView(f"`{name}`")
+
+
+def test_views_go_to_the_session_that_is_given(spark_lake: Lake, spark: Any) -> None:
+    spark_lake.table("raw.numbers").append(NUMBERS)
+    other = spark.newSession()
+    assert spark_lake.register_views(other) == ["raw_numbers"]
+    assert other.sql("SELECT sum(id) FROM raw_numbers").collect()[0][0] == 4950
+    assert not spark.catalog.tableExists("raw_numbers")
+    with pytest.raises(SparkError, match="another Spark application"):
+        spark_lake.register_views(object())
+
+
+def test_two_tables_are_not_one_view(spark_lake: Lake, spark: Any) -> None:
+    spark_lake.create_table("raw_NUMBERS.x", like=NUMBERS)
+    spark_lake.create_table("raw.numbers_x", like=NUMBERS)
+    with pytest.raises(LakeconfError, match=r"raw\.numbers_x and raw_NUMBERS\.x would both be the view"):
+        spark_lake.register_views()
+    assert not spark.catalog.tableExists("raw_numbers")
+
+
+def test_a_table_that_spark_refuses_stops_all_views(spark_lake: Lake, spark: Any) -> None:
+    write(
+        spark_lake,
+        "CALL dev.set_option('data_inlining_row_limit', 10)",
+        "CREATE TABLE dev.raw.times (t TIMETZ)",
+        "INSERT INTO dev.raw.times VALUES ('12:00:00+01')",
+    )
+    with pytest.raises(UnsupportedError, match=r"the column .t. holds TIMETZ"):
+        spark_lake.register_views()
+    assert not spark.catalog.tableExists("raw_numbers")
+
+
+def test_there_are_no_views_without_spark(duckdb_lake: Lake) -> None:
+    with pytest.raises(UnsupportedError, match=r"opened without one(.|\n)*store\.open"):
+        duckdb_lake.register_views()
+
+
+def test_an_explanation_counts_what_is_read_and_what_is_skipped(lake: Lake, tmp_path: Path) -> None:
+    table = lake.table("raw.numbers")
+    for start in (0, 50):
+        table.append(NUMBERS.slice(start, 50))
+    sizes = [path.stat().st_size for path in (tmp_path / "data").rglob("*.parquet")]
+    write(
+        lake,
+        "CALL dev.set_option('data_inlining_row_limit', 0)",
+        "DELETE FROM dev.raw.numbers WHERE id = 60",
+        "CALL dev.set_option('data_inlining_row_limit', 10)",
+        "INSERT INTO dev.raw.numbers VALUES (1000, 'a'), (1001, 'b')",
+        "DELETE FROM dev.raw.numbers WHERE id IN (3, 61)",
+    )
+    every = table.explain()
+    assert (every.files, every.files_skipped, every.bytes, every.bytes_skipped) == (len(sizes), 0, sum(sizes), 0)
+    assert (every.delete_files, every.inlined_deletes, every.inlined_rows) == (1, 2, 2)
+    few = table.explain(columns=["text"], where="id < 10")
+    assert (few.files, few.files_skipped, few.delete_files, few.inlined_deletes) == (1, len(sizes) - 1, 0, 1)
+    assert few.bytes + few.bytes_skipped == sum(sizes)
+    assert few.bytes in sizes
+    assert (few.engine, few.table, few.refusal) == (lake._state.engine.name, "raw.numbers", None)
+    assert (few.snapshot_id, str(few).splitlines()[0]) == (
+        lake.snapshot_id,
+        f"scan of raw.numbers at snapshot {lake.snapshot_id} by {few.engine}",
+    )
+    assert f"1 of {len(sizes)} read" in str(few)
+    assert "2 rows, 1 deletes" in str(few)
+
+
+def test_an_explanation_says_why_the_engine_refuses(lake: Lake) -> None:
+    write(
+        lake,
+        "CALL dev.set_option('data_inlining_row_limit', 10)",
+        "CREATE TABLE dev.raw.times (t TIMETZ)",
+        "INSERT INTO dev.raw.times VALUES ('12:00:00+01')",
+    )
+    found = lake.table("raw.times").explain()
+    if found.engine == "spark":
+        assert "holds TIMETZ in the catalog" in (found.refusal or "")
+        assert f"refused       {found.refusal}" in str(found)
+    else:
+        assert found.refusal is None
+
+
+def feed(lake: Lake, since: int, until: int) -> list[tuple[Any, ...]]:
+    """What DuckLake says."""
+    return rows(lake.sql(f"FROM ducklake_table_changes('dev', 'raw', 'numbers', {since}, {until})"))
+
+
+def test_changes_are_those_of_ducklake(duckdb_lake: Lake) -> None:
+    table = duckdb_lake.table("raw.numbers")
+    first = table.append(NUMBERS.slice(0, 2))
+    second = table.update({"text": "new"}, where="id = 1")
+    third = table.delete("id = 0")
+    changes = table.changes(first)
+    assert changes.collect_schema().names() == ["snapshot_id", "rowid", "change_type", "id", "text"]
+    assert rows(changes) == feed(duckdb_lake, first, third)
+    assert rows(changes.select("snapshot_id", "change_type", "id", "text")) == [
+        (first, "insert", 0, "t0"),
+        (first, "insert", 1, "t1"),
+        (second, "update_postimage", 1, "new"),
+        (second, "update_preimage", 1, "t1"),
+        (third, "delete", 0, "t0"),
+    ]
+    assert rows(table.changes(second, second)) == feed(duckdb_lake, second, second)
+    table.append(NUMBERS)
+    assert rows(changes) == feed(duckdb_lake, first, third)
+
+
+def test_changes_end_with_the_pinned_snapshot(duckdb_lake: Lake) -> None:
+    table = duckdb_lake.table("raw.numbers")
+    first = table.append(NUMBERS)
+    last = table.append(NUMBERS)
+    past = duckdb_lake.at(version=first)
+    assert rows(past.table("raw.numbers").changes(0)) == feed(duckdb_lake, 0, first)
+    with pytest.raises(
+        LakeconfError, match=f"until snapshot {last} are wanted, but the lake is read at snapshot {first}"
+    ):
+        past.table("raw.numbers").changes(0, last)
+    with pytest.raises(LakeconfError, match="the range is empty"):
+        table.changes(last, first)
+
+
+def test_changes_of_expired_snapshots_are_refused(duckdb_lake: Lake) -> None:
+    table = duckdb_lake.table("raw.numbers")
+    first = table.append(NUMBERS)
+    second = table.append(NUMBERS)
+    last = table.append(NUMBERS)
+    write(duckdb_lake, f"CALL ducklake_expire_snapshots('dev', versions => [{second}])")
+    with pytest.raises(
+        SnapshotNotFoundError, match=f"of snapshot {second} are not known(.|\n)*snapshots from {last} on"
+    ):
+        table.changes(first)
+    assert len(rows(table.changes(last))) == 100
+
+
+def test_a_column_that_hides_the_feeds_own_is_refused(duckdb_lake: Lake) -> None:
+    table = duckdb_lake.create_table("raw.odd", like={"RowId": "BIGINT"})
+    with pytest.raises(UnsupportedError, match="'RowId', which hides"):
+        table.changes(0)
+
+
+def test_changes_on_spark_name_what_to_run(spark_lake: Lake) -> None:
+    first = spark_lake.table("raw.numbers").append(NUMBERS)
+    query = f"FROM ducklake_table_changes('dev', 'raw', 'numbers', {first}, {first})"
+    with pytest.raises(UnsupportedError) as refused:
+        spark_lake.table("raw.numbers").changes(first)
+    assert f'lake.sql("{query}")' in (refused.value.hint or "")
+    assert len(rows(spark_lake.sql(query))) == 100

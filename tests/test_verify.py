@@ -1,0 +1,186 @@
+"""`verify`: what Spark reads of a table against what DuckDB reads, type by type, and where the two must differ."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+import lakeconf
+from lakeconf.cli.commands import run
+from lakeconf.engines.fingerprint import fingerprint_sql, fingerprints
+from lakeconf.errors import TableNotFoundError, UnsupportedError
+from lakeconf.verify import verify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakeconf import Lake, Store
+
+# Of each type values that two engines are likely to write differently.
+VALUES = {
+    "BOOLEAN": ["true", "false"],
+    "TINYINT": ["-128", "127"],
+    "SMALLINT": ["-32768"],
+    "INTEGER": ["-2147483648"],
+    "BIGINT": ["9223372036854775807"],
+    "HUGEINT": ["123456789012"],
+    "UTINYINT": ["255"],
+    "USMALLINT": ["65535"],
+    "UINTEGER": ["4294967295"],
+    "UBIGINT": ["18446744073709551615"],
+    "FLOAT": ["'nan'", "'-inf'", "1e-40", "0.1", "'-0.0'"],
+    "DOUBLE": ["'nan'", "'inf'", "1e300", "0.1", "'-0.0'", "5e-324"],
+    "DECIMAL(38, 10)": ["-1234567890123456789012345678.0123456789", "0.0000000000"],
+    "DECIMAL(4, 1)": ["999.9", "-0.1"],
+    "VARCHAR": ["''", "'it''s'", "'été 🦆'", "'NULL'"],
+    "BLOB": ["'\\x00\\xFF'::BLOB", "''::BLOB"],
+    "JSON": ["'{\"a\":  [1, null]}'", "'null'"],
+    "UUID": ["'00000000-0000-0000-0000-000000000001'", "'ffffffff-ffff-ffff-ffff-ffffffffffff'"],
+    "DATE": ["'0001-01-01'", "'1582-10-10'", "'9999-12-31'"],
+    "TIME": ["'23:59:59.999999'", "'00:00:00'"],
+    "TIMESTAMP": ["'1582-10-10 00:00:00.000001'", "'2024-10-27 02:30:00'"],
+    "TIMESTAMP_S": ["'2024-10-27 02:30:00'"],
+    "TIMESTAMP_MS": ["'1969-12-31 23:59:59.999'"],
+    "TIMESTAMP_NS": ["'2024-10-27 02:30:00.123456'"],
+    "TIMESTAMPTZ": ["'2024-10-27 00:30:00+00'", "'2024-10-27 01:30:00+00'", "'1900-01-01 00:00:00+00'"],
+    "INTERVAL": ["INTERVAL '1 year 2 days 3 seconds'", "INTERVAL 0 DAY"],
+    "VARIANT": ["42::VARIANT", "'a'::VARIANT"],
+    "GEOMETRY": ["'POINT(1 2)'", "'LINESTRING(0 0, 1 1)'"],
+    "INTEGER[]": ["[1, NULL, 3]", "[]"],
+    'STRUCT(a DOUBLE, "b c" VARCHAR[])': ["{'a': 'nan'::DOUBLE, 'b c': ['x''y', NULL]}", "{'a': NULL, 'b c': NULL}"],
+    "MAP(VARCHAR, TIMESTAMPTZ)": ["MAP {'b': '2024-10-27 00:30:00+00'::TIMESTAMPTZ, 'a': NULL}", "MAP {}"],
+    "STRUCT(g GEOMETRY)": ["{'g': 'POINT(1 2)'::GEOMETRY}"],
+}
+ONLY_COUNTED = {"VARIANT", "STRUCT(g GEOMETRY)"}
+
+
+@pytest.fixture
+def store(project: Path) -> Store:
+    return lakeconf.init(project).get_store("dev")
+
+
+@pytest.fixture
+def lake(store: Store, spark: Any) -> Iterator[Lake]:
+    with store.open(spark) as lake:
+        lake.create_table("raw.numbers", like={"id": "BIGINT", "text": "VARCHAR"})
+        yield lake
+
+
+def write(lake: Lake, *statements: str) -> None:
+    for statement in statements:
+        lake._state.writer.execute(statement)
+    lake.refresh()
+
+
+def test_every_type_is_compared_by_its_values(lake: Lake) -> None:
+    names = {type_name: f"c{index}" for index, type_name in enumerate(VALUES)}
+    columns = ", ".join(f'"{name}" {type_name}' for type_name, name in names.items())
+    write(lake, "CALL dev.set_option('data_inlining_row_limit', 0)", f"CREATE TABLE dev.raw.types ({columns})")
+    for type_name, name in names.items():
+        values = ", ".join(f"(CAST({value} AS {type_name}))" for value in [*VALUES[type_name], "NULL"])
+        write(lake, f'INSERT INTO dev.raw.types ("{name}") VALUES {values}')
+    found = verify(lake, "raw.types")
+    assert [column.name for column in found.columns if not column.equal] == []
+    assert found.equal
+    counts = {type_name: len(values) for type_name, values in VALUES.items()}
+    by_name = {column.name: column for column in found.columns}
+    assert {type_name: by_name[name].spark.values for type_name, name in names.items()} == counts
+    assert found.spark_rows == found.duckdb_rows == sum(counts.values()) + len(counts)
+    assert {type_name for type_name, name in names.items() if not by_name[name].is_hashed} == ONLY_COUNTED
+    assert {type_name for type_name, name in names.items() if by_name[name].spark.hash == 0} == set()
+
+
+def test_inlined_rows_deletes_and_an_earlier_snapshot(lake: Lake) -> None:
+    write(
+        lake,
+        "INSERT INTO dev.raw.numbers SELECT range, 't' || range FROM range(1000)",
+        "CALL dev.set_option('data_inlining_row_limit', 10)",
+        "INSERT INTO dev.raw.numbers VALUES (-1, NULL), (-2, '')",
+        "DELETE FROM dev.raw.numbers WHERE id IN (7, -2)",
+    )
+    now = verify(lake, "raw.numbers")
+    assert (now.equal, now.spark_rows, now.columns[1].spark.values) == (True, 1000, 999)
+    past = verify(lake.at(version=lake.snapshot_id - 1), "raw.numbers")
+    assert (past.equal, past.spark_rows, past.snapshot_id) == (True, 1002, lake.snapshot_id - 1)
+    assert past.columns[0].spark != now.columns[0].spark
+
+
+def test_an_empty_table_is_equal(lake: Lake) -> None:
+    found = verify(lake, "raw.numbers")
+    assert (found.equal, found.spark_rows, found.columns[0].spark.hash) == (True, 0, 0)
+
+
+def test_rows_that_are_deleted_twice_are_named_and_the_command_ends_with_1(
+    project: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = project / "lakeconf.toml"
+    config.write_text(config.read_text().replace('"sqlite"', '"duckdb"'))
+    store = lakeconf.init(project).get_store("dev")
+    with store.open(spark) as lake:
+        lake.create_table("raw.numbers", like={"id": "BIGINT"})
+        write(
+            lake,
+            "CALL dev.set_option('data_inlining_row_limit', 0)",
+            "INSERT INTO dev.raw.numbers SELECT range FROM range(100)",
+        )
+        # Of two transactions that delete the same rows one writes a delete file, the other one into the catalog.
+        with lake._state.writer.cursor() as first, lake._state.writer.cursor() as second:
+            first.execute("BEGIN; DELETE FROM dev.raw.numbers WHERE id < 20")
+            second.execute("CALL dev.set_option('data_inlining_row_limit', 10)")
+            second.execute("BEGIN; DELETE FROM dev.raw.numbers WHERE id < 5")
+            first.execute("COMMIT")
+            second.execute("COMMIT")
+        lake.refresh()
+        found = verify(lake, "raw.numbers")
+    ((path, rows),) = [(double.path, double.rows) for double in found.deleted_twice]
+    assert (rows, Path(path).suffix) == (5, ".parquet")
+    assert (found.spark_rows, found.duckdb_rows > 80, found.equal) == (80, True, False)
+    assert run(["verify", "raw.numbers"]) == 1
+    shown = capsys.readouterr().out
+    assert "DIFFERENT" in shown
+    assert f"  rows: DuckDB {found.duckdb_rows} != Spark 80" in shown
+    assert f"5 rows of {path}" in shown
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ("SELECT * FROM rows ORDER BY c0 DESC", True),
+        ("SELECT c0 + 1 AS c0, c1 FROM rows", False),
+        ("SELECT c0, CASE WHEN c1 <> 'b' THEN c1 END AS c1 FROM rows", False),
+        ("SELECT c0, coalesce(c1, '') AS c1 FROM rows", False),
+        ("SELECT c0, reverse(c1) AS c1 FROM rows", False),
+        ("FROM rows UNION ALL FROM rows", False),
+    ],
+)
+def test_a_fingerprint_is_of_the_values_and_not_of_their_order(change: str, same: bool) -> None:
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE rows AS SELECT * FROM (VALUES (1, 'ab'), (2, 'b'), (3, NULL)) AS v (c0, c1)")
+        before = con.execute(fingerprint_sql(2, "rows")).fetchone()
+        after = con.execute(fingerprint_sql(2, f"({change})")).fetchone()
+    assert before is not None
+    assert after is not None
+    assert (fingerprints(before) == fingerprints(after)) is same
+
+
+def test_a_table_that_is_not_there_and_a_lake_without_spark(lake: Lake, store: Store) -> None:
+    with pytest.raises(TableNotFoundError, match=r"raw\.numbrs"):
+        verify(lake, "raw.numbrs")
+    with store.open() as duckdb_lake, pytest.raises(UnsupportedError, match=r"store\.open\(spark\)"):
+        verify(duckdb_lake, "raw.numbers")
+
+
+def test_the_command_ends_with_0_where_both_read_the_same(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    write(lake, "INSERT INTO dev.raw.numbers SELECT range, 't' || range FROM range(100)")
+    assert run(["verify", "raw.numbers"]) == 0
+    assert "raw.numbers at snapshot 2: equal\n  rows: 100\n" in capsys.readouterr().out
+    assert run(["verify", "raw.numbers", "--store", "dev", "--at", "1", "--engine", "spark", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["equal"], found["snapshot_id"], found["spark_rows"]) == (True, 1, 0)
+    assert run(["verify", "raw.numbers", "--at", "99"]) == 1
+    assert "99 does not exist" in capsys.readouterr().err
+    assert run(["verify", "raw.numbers", "--engine", "polars"]) == 2
