@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import select
 import socket
@@ -116,7 +117,7 @@ class FaultProxy:
     def _listen(self) -> None:
         self._listener = socket.create_server((HOST, self.port))
         self.port = self._listener.getsockname()[1]
-        self._acceptor = _start(lambda listener=self._listener: self._accept(listener))
+        self._acceptor = _start(functools.partial(self._accept, self._listener))
 
     def _unlisten(self) -> None:
         with contextlib.suppress(OSError):
@@ -130,7 +131,7 @@ class FaultProxy:
                 client, _ = listener.accept()
             except OSError:
                 return
-            _start(lambda client=client: self._carry(client))
+            _start(functools.partial(self._carry, client))
 
     def _carry(self, client: socket.socket) -> None:
         with client, socket.socket() as server:

@@ -26,7 +26,7 @@ EVENTS = pa.table(
 
 def block(language: str, marker: str) -> str:
     """The one fenced block of this language that holds the marker."""
-    found = [text for text in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if marker in text]
+    found: list[str] = [text for text in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if marker in text]
     assert len(found) == 1
     return found[0]
 

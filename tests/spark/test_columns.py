@@ -157,7 +157,7 @@ PROMOTIONS = {
     "TIMESTAMP_S": ["TIMESTAMP", "TIMESTAMP_MS", "TIMESTAMP_NS"],
     "TIMESTAMP_MS": ["TIMESTAMP", "TIMESTAMP_NS"],
 }
-VALUES = {
+VALUES: dict[str, list[object]] = {
     "TINYINT": [-128, 0, 127],
     "SMALLINT": [-32768, 32767],
     "INTEGER": [-(2**31), 16777217, 2**31 - 1],
@@ -184,7 +184,7 @@ def test_promotions(spark: SparkSession, files: Lake, old: str) -> None:
     columns = ", ".join(f"c{number} {old}" for number in range(len(news)))
     rows = ", ".join("(" + ", ".join([str(value)] * len(news)) + ")" for value in [*VALUES[old], "NULL"])
     files.run(f"CREATE TABLE lake.t ({columns})", f"INSERT INTO lake.t VALUES {rows}")
-    files.run(*(f"ALTER TABLE lake.t ALTER c{number} TYPE {new}" for number, new in enumerate(news)))
+    files.run(*[f"ALTER TABLE lake.t ALTER c{number} TYPE {new}" for number, new in enumerate(news)])
     files.run("INSERT INTO lake.t SELECT * FROM lake.t")
     assert_alike(spark, files, "t")
 
