@@ -91,14 +91,17 @@ class Settings(dict[str, str]):
 
     Args:
         settings: Names and values; a `Secret` is revealed.
+
+    Attributes:
+        secret_keys: The names whose values are secret.
     """
 
     def __init__(self, settings: Mapping[str, str | Secret]) -> None:
         super().__init__({k: v.reveal() if isinstance(v, Secret) else v for k, v in settings.items()})
-        self._secret = frozenset(key for key, value in settings.items() if isinstance(value, Secret))
+        self.secret_keys = frozenset(key for key, value in settings.items() if isinstance(value, Secret))
 
     def __repr__(self) -> str:
-        return repr({key: MASK if key in self._secret else value for key, value in self.items()})
+        return repr({key: MASK if key in self.secret_keys else value for key, value in self.items()})
 
     __str__ = __repr__
 

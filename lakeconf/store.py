@@ -189,7 +189,7 @@ class Store:
 
         return Lake.open(self, engine)
 
-    def spark_conf(self, *, packages: bool = True) -> dict[str, str]:
+    def spark_conf(self, *, packages: bool = True) -> Settings:
         """The settings with which a Spark session reaches the store's files.
 
         Args:
@@ -200,13 +200,16 @@ class Store:
             Spark's names of the settings and their values, in clear; its `repr` shows `***` for what is secret.
         """
         if self.storage_backend is None:
-            return {}
+            return Settings({})
         needed = self.storage_backend.spark_packages() if packages else {}
         hadoop = {f"spark.hadoop.{key}": value for key, value in self.storage_backend.hadoop_settings().items()}
         return Settings({**needed, **hadoop})
 
     def configure(self, builder: Builder, *, packages: bool = True) -> Builder:
         """Gives a session's builder the settings of `spark_conf`.
+
+        What a builder is given stands in the command line of the Java process that it starts, where every user of the
+        machine can read it; `lakeconf.spark_session` hands secrets over after the start.
 
         Args:
             builder: `SparkSession.builder`.

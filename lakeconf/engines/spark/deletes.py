@@ -14,18 +14,23 @@ from lakeconf.catalog.data_file import DataFile, DeleteFile
 from lakeconf.engines.spark import worker
 from lakeconf.engines.spark.relation import Relation, relation
 
-# A row of a file is one long: what tells the file from the others, and the row's position in it.
+# A row of a file is one long: a number that tells the file from the others, and the row's position in the file.
 ROW = "__lakeconf_row"
-_POSITION_BITS = 32
+POSITION_BITS = 32
 # Positions come in words of 64, so that neighbouring rows look in one place.
 _WORD_BITS = 6
 _WORD, _BITS = "__lakeconf_word", "__lakeconf_bits"
-_FEW, _BROADCAST_LIMIT = 2_000_000, 20_000_000
+_ONE_TASK, _BROADCAST_LIMIT = 2_000_000, 20_000_000
+_FEW_FILES = 100
 _SNAPSHOT_COLUMN = "_ducklake_internal_snapshot_id"
 
 
 def without_deleted(
-    private: SparkSession, frame: DataFrame, files: Sequence[DataFile], snapshot_id: int, *, by_size: bool
+    private: SparkSession,
+    frame: DataFrame,
+    files: Sequence[DataFile],
+    marks: Mapping[str, int] | None,
+    snapshot_id: int,
 ) -> DataFrame:
     """The rows of a frame that no delete names.
 
@@ -33,23 +38,21 @@ def without_deleted(
         private: The session of the scan.
         frame: All rows of `files`, with the column `ROW`.
         files: The files, which are those of the frame.
+        marks: What `ROW` has for each file in its upper half; the file's place in `files` where None.
         snapshot_id: Deletes of later snapshots are not applied.
-        by_size: True where `ROW` has the size of the file, False where it has the place of the file in `files`.
     """
-    bases = {
-        file.path: (file.file_size_bytes if by_size else index) << _POSITION_BITS for index, file in enumerate(files)
-    }
+    numbers = marks or {file.path: index for index, file in enumerate(files)}
+    deleted = _deleted(private, files, {path: n << POSITION_BITS for path, n in numbers.items()}, snapshot_id)
     count = sum(file.delete_file.delete_count for file in files if file.delete_file)
-    deleted = _deleted(private, files, bases, snapshot_id)
-    if count <= _FEW:
-        # One task, so that Spark need not shuffle to group them.
+    if count <= _ONE_TASK:
+        # Spark need not shuffle to group them.
         deleted = deleted.coalesce(1)
-    words = deleted.groupBy(F.shiftright("row", _WORD_BITS).alias(_WORD)).agg(
-        F.bit_or(F.expr("shiftleft(1L, cast(row & 63 AS int))")).alias(_BITS)
+    words = deleted.groupBy(F.expr(f"shiftright(row, {_WORD_BITS}) AS {_WORD}")).agg(
+        F.expr(f"bit_or(shiftleft(1L, cast(row & 63 AS int))) AS {_BITS}")
     )
     if count <= _BROADCAST_LIMIT:
         words = F.broadcast(words)
-    joined = frame.join(words, F.shiftright(ROW, _WORD_BITS) == F.col(_WORD), "left")
+    joined = frame.join(words, F.expr(f"shiftright({ROW}, {_WORD_BITS}) = {_WORD}"), "left")
     return joined.where(f"{_BITS} IS NULL OR (shiftright({_BITS}, cast({ROW} & 63 AS int)) & 1) = 0")
 
 
@@ -71,9 +74,13 @@ def _deleted(private: SparkSession, files: Sequence[DataFile], bases: Mapping[st
 def _in_parquet(private: SparkSession, bases: Mapping[DeleteFile, int], snapshot_id: int) -> DataFrame:
     schema = StructType([StructField("pos", LongType()), StructField(_SNAPSHOT_COLUMN, LongType())])
     opened = relation(private, list(bases), schema)
-    visible = F.col(_SNAPSHOT_COLUMN).isNull() | (F.col(_SNAPSHOT_COLUMN) <= snapshot_id)
-    positions = opened.frame.where(visible).select("pos", F.col("_metadata.file_path").alias("name"))
-    return _with_base(private, positions, opened, bases).select((F.col("base") + F.col("pos")).alias("row"))
+    frame = opened.frame.where(f"{_SNAPSHOT_COLUMN} IS NULL OR {_SNAPSHOT_COLUMN} <= {snapshot_id}")
+    if opened.marks is not None and len(bases) <= _FEW_FILES:
+        # A join with so small a table takes longer to set up than to do without.
+        cases = " ".join(f"WHEN {opened.marks[file.path]} THEN {base}L" for file, base in bases.items())
+        return frame.selectExpr(f"CASE {opened.mark_sql} {cases} END + pos AS row")
+    positions = frame.selectExpr("pos", "_metadata.file_path AS name")
+    return _with_base(private, positions, opened, bases).selectExpr("base + pos AS row")
 
 
 def _in_vectors(private: SparkSession, bases: Mapping[DeleteFile, int]) -> DataFrame:

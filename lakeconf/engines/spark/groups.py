@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -18,8 +18,6 @@ from lakeconf.engines.spark.reading import reading
 from lakeconf.engines.spark.relation import relation
 from lakeconf.engines.spark.types import all_types
 
-# More files of one size than this, and their rows are told apart by path.
-_MOST_BRANCHES = 3
 # They write no bounds where there is a NaN; others write the bounds of the rest, though NaN is greater than all.
 _HONEST_WRITERS = ("DuckDB", "parquet-mr")
 
@@ -50,11 +48,6 @@ class Group:
     internal: tuple[str | None, str | None] = (None, None)
     files: tuple[DataFile, ...] = ()
 
-    @property
-    def sizes_differ(self) -> bool:
-        """True where the size of a file says which it is."""
-        return len({file.file_size_bytes for file in self.files}) == len(self.files)
-
 
 def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:
     """The files of a plan in groups; looks into footers only where the catalog does not say what it needs to know."""
@@ -79,7 +72,7 @@ def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:
             internal=(_name_of(ROW_ID, fields), _name_of(SNAPSHOT, fields)),
         )
         found[key].append(file)
-    return [replace(key, files=tuple(part)) for key, files in found.items() for part in _parts(key, files)]
+    return [replace(key, files=tuple(files)) for key, files in found.items()]
 
 
 def _contents(private: SparkSession, files: Sequence[DataFile]) -> dict[str, Stored]:
@@ -108,17 +101,3 @@ def _is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:
         place is None or place == IN_PATH or reading(column, place) is not None
         for column, place in zip(plan.columns, places, strict=True)
     )
-
-
-def _parts(key: Group, files: Sequence[DataFile]) -> list[list[DataFile]]:
-    """Splits files with deletes so that the sizes in a part differ, unless that would be too many parts."""
-    if not key.has_deletes or key.by_duckdb:
-        return [list(files)]
-    seen: Counter[int] = Counter()
-    parts: list[list[DataFile]] = []
-    for file in files:
-        index = min(seen[file.file_size_bytes], _MOST_BRANCHES - 1)
-        seen[file.file_size_bytes] += 1
-        parts.extend([] for _ in range(index + 1 - len(parts)))
-        parts[index].append(file)
-    return parts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -16,7 +16,11 @@ from pyspark.sql.types import StructType
 from lakeconf.engines.spark.hadoop import spark_uri
 from lakeconf.errors import StorageError, UnsupportedError
 
-_STATUS = re.compile(r"^\w*FileStatus\{path=(?P<path>.*?); isDirectory=false; length=(?P<length>\d+); ", re.MULTILINE)
+_STATUS = re.compile(
+    r"^\w*FileStatus\{path=.*?; isDirectory=false; length=(?P<length>\d+); .*; modification_time=(?P<time>\d+); ",
+    re.MULTILINE,
+)
+_MARK_BITS = 31
 # What Spark would otherwise take from the session in which an action runs.
 _OPTIONS = {
     "__globPaths__": "false",
@@ -50,12 +54,16 @@ class Relation:
         names: For each path of the plan what `_metadata.file_path` says in its rows.
         statuses: Spark's list of the files, a Scala sequence of `FileStatus`.
         positions: For each path of the plan its place in that list.
+        marks: For each path a number below 2^31 that tells the file from the others; None where there is none.
+        mark_sql: The SQL that gives this number in the rows of the file.
     """
 
     frame: DataFrame
     names: dict[str, str]
     statuses: Any
     positions: dict[str, int]
+    marks: dict[str, int] | None
+    mark_sql: str
 
 
 def relation(
@@ -87,33 +95,57 @@ def relation(
     except (PySparkException, Py4JJavaError) as error:
         _refuse_missing(private, files)
         raise StorageError(f"Spark cannot open the files of the table: {error}") from error
-    names, positions = {}, {}
+    found = {}
     for file, uri in zip(files, uris, strict=True):
         if _key(uri) not in listed:
             raise UnsupportedError(f"Spark does not read files of this name: {file.path}", hint="read it with DuckDB")
-        names[file.path], size, positions[file.path] = listed[_key(uri)]
-        if size != file.file_size_bytes:
+        found[file.path] = listed[_key(uri)]
+        if found[file.path].size != file.file_size_bytes:
             raise StorageError(
-                f"{file.path} has {size} bytes, but the catalog says {file.file_size_bytes}: "
+                f"{file.path} has {found[file.path].size} bytes, but the catalog says {file.file_size_bytes}: "
                 "it was cut short or replaced"
             )
     if len(listed) != len(files):
         raise StorageError(f"Spark would read {len(listed)} files in place of {len(files)}")
-    return Relation(frame, names, statuses, positions)
+    names = {path: listed.name for path, listed in found.items()}
+    positions = {path: listed.position for path, listed in found.items()}
+    return Relation(frame, names, statuses, positions, *_marks(found))
 
 
-def _listed(private: SparkSession, location: Any, statuses: Any) -> dict[str, tuple[str, int, int]]:
-    """Of each file what `_metadata.file_path` says, its size, its place; in three calls, however many there are."""
+@dataclass(frozen=True)
+class _Listed:
+    """A file in Spark's list: what `_metadata.file_path` says of it, its size, its time in milliseconds, its place."""
+
+    name: str
+    size: int
+    time: int
+    position: int
+
+
+def _listed(private: SparkSession, location: Any, statuses: Any) -> dict[str, _Listed]:
+    """Spark's list of files; in three calls, however many there are."""
     jvm: Any = private._jvm  # noqa: SLF001
     wrapped = jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(location.inputFiles())
     encoded = str(wrapped.mkString("\n")).split("\n")
-    lengths = [int(match["length"]) for match in _STATUS.finditer(statuses.mkString("\n"))]
-    if len(lengths) != len(encoded):
-        lengths = [statuses.apply(index).getLen() for index in range(statuses.size())]
+    facts = [(int(match["length"]), int(match["time"])) for match in _STATUS.finditer(statuses.mkString("\n"))]
+    if len(facts) != len(encoded):
+        each = [statuses.apply(index) for index in range(statuses.size())]
+        facts = [(status.getLen(), status.getModificationTime()) for status in each]
     return {
-        _key(unquote(name)): (re.sub("^file:///", "file:/", name), length, position)
-        for position, (name, length) in enumerate(zip(encoded, lengths, strict=True))
+        _key(unquote(name)): _Listed(re.sub("^file:///", "file:/", name), size, time, position)
+        for position, (name, (size, time)) in enumerate(zip(encoded, facts, strict=True))
     }
+
+
+def _marks(files: Mapping[str, _Listed]) -> tuple[dict[str, int] | None, str]:
+    """Numbers made of size and time that tell files apart, and the SQL for them: comparing paths takes long."""
+    mask = (1 << _MARK_BITS) - 1
+    for shift in range(0, 20, 3):
+        marks = {path: (file.size ^ (file.time * 1000 >> shift)) & mask for path, file in files.items()}
+        if len(set(marks.values())) == len(files):
+            time = f"shiftright(unix_micros(_metadata.file_modification_time), {shift})"
+            return marks, f"((_metadata.file_size ^ {time}) & {mask})"
+    return None, ""
 
 
 def _key(uri: str) -> str:

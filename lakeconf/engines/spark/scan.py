@@ -17,9 +17,17 @@ from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column
 from lakeconf.engines.spark import projection
 from lakeconf.engines.spark.columns import IN_PATH, Found
-from lakeconf.engines.spark.constants import BEGIN, FILE, FILENAME, ROW_ID_START, path_value, with_constants
+from lakeconf.engines.spark.constants import (
+    BEGIN,
+    FILE,
+    FILENAME,
+    INDEX,
+    ROW_ID_START,
+    path_value,
+    with_constants,
+)
 from lakeconf.engines.spark.defaults import default_sql
-from lakeconf.engines.spark.deletes import ROW, without_deleted
+from lakeconf.engines.spark.deletes import POSITION_BITS, ROW, without_deleted
 from lakeconf.engines.spark.fallback import fallback_frame
 from lakeconf.engines.spark.groups import Group, groups
 from lakeconf.engines.spark.inlined import inlined_frame
@@ -88,7 +96,7 @@ def _frame(private: SparkSession, plan: ScanPlan, group: Group, *, row_ids: bool
     if has_internal and group.snapshot_filter is not None:
         frame = frame.where(F.col(_STORED_SNAPSHOT.name) <= group.snapshot_filter)
     if group.has_deletes:
-        frame = without_deleted(private, frame, group.files, plan.snapshot_id, by_size=group.sizes_differ)
+        frame = without_deleted(private, frame, group.files, opened.marks, plan.snapshot_id)
     if row_ids:
         frame = _with_row_ids(frame, has_stored=has_internal)
     columns = _columns(private, plan.columns, group, readings)
@@ -133,23 +141,21 @@ def _with_positions(
     private: SparkSession, plan: ScanPlan, group: Group, opened: Relation, *, row_ids: bool
 ) -> DataFrame:
     """The rows with what is needed to find out which they are."""
-    # Spark offers `_metadata` only as long as nothing but the relation lies below.
-    frame = opened.frame
-    added = {}
-    if group.has_deletes and group.sizes_differ:
-        added[ROW] = F.expr("shiftleft(_metadata.file_size, 32) + _metadata.row_index")
-    if row_ids or (group.has_deletes and not group.sizes_differ):
-        added[FILE_ROW_NUMBER] = F.col("_metadata.row_index")
     in_path = [column for column, place in zip(plan.columns, group.places, strict=True) if place == IN_PATH]
-    by_file = row_ids or in_path or (group.has_deletes and not group.sizes_differ)
-    if by_file:
+    by_path = group.has_deletes and opened.marks is None
+    # Spark offers `_metadata` only as long as nothing but the relation lies below.
+    added = {}
+    if group.has_deletes and not by_path:
+        added[ROW] = F.expr(f"shiftleft({opened.mark_sql}, {POSITION_BITS}) + _metadata.row_index")
+    if row_ids or by_path:
+        added[FILE_ROW_NUMBER] = F.col("_metadata.row_index")
+    if row_ids or by_path or in_path:
         added[FILE] = F.col("_metadata.file_path")
-    if added:
-        frame = frame.withColumns(added)
-    if by_file:
+    frame = opened.frame.withColumns(added) if added else opened.frame
+    if FILE in added:
         frame = with_constants(private, frame, plan, group.files, opened.names, in_path)
-    if group.has_deletes and not group.sizes_differ:
-        frame = frame.withColumn(ROW, F.expr(f"shiftleft(__lakeconf_index, 32) + {FILE_ROW_NUMBER}"))
+    if by_path:
+        frame = frame.withColumn(ROW, F.expr(f"shiftleft({INDEX}, {POSITION_BITS}) + {FILE_ROW_NUMBER}"))
     return frame
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lakeconf.engines.spark.java import ensure_java
 from lakeconf.errors import MissingDependencyError, SparkError
+from lakeconf.secret import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 class HasSparkSettings(Protocol):
     """A store, as far as this needs it."""
 
-    def spark_conf(self) -> dict[str, str]:
+    def spark_conf(self) -> Settings:
         """The settings with which Spark reaches its files."""
         ...
 
@@ -47,12 +48,17 @@ def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None 
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
-    conf: dict[str, str] = {}
-    for store in stores:
-        conf |= store.spark_conf()
-    for key, value in (conf | dict(settings or {})).items():
+    confs = [store.spark_conf() for store in stores]
+    public = {key: value for conf in confs for key, value in conf.items() if key not in conf.secret_keys}
+    for key, value in (public | dict(settings or {})).items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
     except PySparkException as error:
         raise SparkError(f"Spark does not start: {error}") from error
+    # Not by the builder: what it has stands in the command line of the Java process that it starts.
+    hadoop = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+    for conf in confs:
+        for key in conf.secret_keys:
+            hadoop.set(key.removeprefix("spark.hadoop."), conf[key])
+    return session
