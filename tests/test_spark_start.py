@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 START = """
-import os, pathlib
+import contextlib, os, pathlib
 import lakeconf
 from lakeconf.backends.metadata.sqlite import SQLiteMetadata
 from lakeconf.backends.storage.s3 import S3Storage
@@ -21,8 +21,10 @@ spark = lakeconf.spark_session(store, settings=settings)
 hadoop = spark.sparkContext._jsc.hadoopConfiguration()
 assert hadoop.get("fs.s3a.bucket.acme.secret.key") == "hunter2-planted"
 assert hadoop.get("fs.s3a.bucket.acme.endpoint.region") == "eu-central-1"
-others = (path for path in pathlib.Path("/proc").glob("[0-9]*/cmdline") if path.parent.name != str(os.getpid()))
-lines = [path.read_bytes() for path in others if path.exists()]
+lines = []
+for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+    with contextlib.suppress(OSError):  # it may have ended since
+        lines += [path.read_bytes()] if path.parent.name != str(os.getpid()) else []
 java = [line for line in lines if b"java" in line and b"fs.s3a.bucket.acme.endpoint.region" in line]
 assert java, "the settings that are not secret stand there"
 assert not any(b"hunter2-planted" in line for line in java)
