@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import cloudpickle
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call, unused-ignore]
 # What `summing` calls the rows in its query.
 ROWS = "lakeconf_rows"
 _PUFFIN_MAGIC = b"\xd1\xd3\x39\x64"
