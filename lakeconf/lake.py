@@ -4,46 +4,43 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
-from lakeconf import upkeep
+from lakeconf.audits import Audit, Check
 from lakeconf.backends.base import StoreNames
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import Snapshot, by_timestamp, by_version, latest, snapshots
-from lakeconf.catalog.table import split_name, tables
+from lakeconf.catalog.table import joined_name, split_name, tables
+from lakeconf.commits import INTERNAL_SCHEMA
 from lakeconf.connection import translated_errors
+from lakeconf.definition import Definition
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.selection import named_views
-from lakeconf.errors import LakeconfError, MissingDependencyError, SchemaError
+from lakeconf.errors import LakeconfError, MissingDependencyError
 from lakeconf.locks import lock_of
 from lakeconf.sql import identifier
-from lakeconf.table import Table, create_statements
-from lakeconf.transaction import Change, LakeState, Transaction
-from lakeconf.upkeep import Upkeep
+from lakeconf.stream import StreamSink
+from lakeconf.table import Table
+from lakeconf.transaction import LakeState, Transaction
+from lakeconf.upkeep import LakeUpkeep
+from lakeconf.writes import create
 
 if TYPE_CHECKING:
     from lakeconf.engines.base import Engine
     from lakeconf.store import Store
 
-INTERNAL_SCHEMA = "lakeconf"
-_TRANSFORM = re.compile(r"(?P<name>year|month|day|hour)\((?P<column>.+)\)|bucket\((?P<count>\d+),\s*(?P<bucketed>.+)\)")
 
-
-class Lake:
+class Lake(LakeUpkeep):
     """A lake whose tables are all read at one snapshot; `Store.open` gives it.
 
     The snapshot is pinned when the lake is opened, and moved by the lake's own commits and by `refresh()`. As a context
     manager it closes at the end, and the frames of its scans with it.
     """
-
-    def __init__(self, state: LakeState) -> None:
-        self._state = state
 
     @classmethod
     def open(cls, store: Store, engine: Any = None) -> Lake:
@@ -55,10 +52,12 @@ class Lake:
             names = StoreNames(store.name, store.alias)
             schema = store.metadata_backend.ducklake_options(names).get("metadata_schema")
             reader = CatalogReader(reading, store.alias, None if schema is None else str(schema))
+            writer = reading.cursor()
+            writer.execute(f"USE {identifier(store.alias)}")
             state = LakeState(
                 alias=store.alias,
                 reader=reader,
-                writer=reading.cursor(),
+                writer=writer,
                 engine=DuckDBEngine(reading) if engine is None else _spark_engine(store, reader, engine),
                 lock=lock_of(store),
                 reconnect=store.open_connection,
@@ -111,9 +110,9 @@ class Lake:
         return Table(self._state, name)
 
     def tables(self) -> list[str]:
-        """The names of the tables at the lake's snapshot, as `schema.table`, sorted; lakeconf's own are left out."""
+        """The names of the tables at the lake's snapshot, as `table` takes them, sorted; lakeconf's own are left out."""
         found = tables(self._state.reader, self._state.snapshot_id)
-        return sorted(f"{info.schema_name}.{info.name}" for info in found if info.schema_name != INTERNAL_SCHEMA)
+        return sorted(joined_name(info.schema_name, info.name) for info in found if info.schema_name != INTERNAL_SCHEMA)
 
     def snapshots(self) -> list[Snapshot]:
         """All snapshots of the lake that have not expired, oldest first."""
@@ -136,7 +135,16 @@ class Lake:
         why = f"the lake is pinned at snapshot {found.snapshot_id}"
         return Lake(replace(self._state, snapshot_id=found.snapshot_id, read_only=why, pinned=True, transaction=None))
 
-    def create_table(self, name: str, like: object, *, partitioned_by: Sequence[str] = ()) -> Table:
+    def create_table(
+        self,
+        name: str,
+        like: object,
+        *,
+        partitioned_by: Sequence[str] = (),
+        sorted_by: Sequence[str] = (),
+        comment: str | None = None,
+        column_comments: Mapping[str, str] | None = None,
+    ) -> Table:
         """Makes an empty table, and its schema where there is none.
 
         Args:
@@ -144,27 +152,19 @@ class Lake:
             like: Its columns: a mapping of names to types of DuckDB, which `NOT NULL` may follow, or a frame whose
                 schema is taken.
             partitioned_by: Keys: a column, or `year(column)`, `month(…)`, `day(…)`, `hour(…)`, `bucket(n, column)`.
+            sorted_by: Columns by which DuckLake sorts the rows of each file that it writes, each of which `ASC` or
+                `DESC` and `NULLS FIRST` or `NULLS LAST` may follow.
+            comment: What the table is.
+            column_comments: What its columns are, by name.
 
         Returns:
             The table.
 
         Raises:
-            SchemaError: The table is there already, or a type or key does not exist.
+            SchemaError: The table is there already, or a type, a key or a column does not exist.
         """
-        if self._state.read_only is not None:
-            raise LakeconfError(f"nothing can be written: {self._state.read_only}")
-        if self._state.transaction is not None:
-            raise LakeconfError("a transaction is open, and reads see the snapshot before it: make the table first")
-        schema, table = split_name(name)
-        if f"{schema}.{table}" in self.tables():
-            raise SchemaError(f"the table {schema}.{table} exists already", hint="use lake.table(…)")
         columns = dict(like) if isinstance(like, Mapping) else self._state.engine.schema(self._state.engine.adopt(like))
-        quoted_schema = f"{identifier(self._state.alias)}.{identifier(schema)}"
-        keys = [_partition_key(key, columns) for key in partitioned_by]
-        statements = create_statements(quoted_schema, f"{quoted_schema}.{identifier(table)}", columns, keys)
-        transaction = Transaction(self._state, message=f"create table {schema}.{table}")
-        transaction.add(Change(statements, f"{schema}.{table}"))
-        self._state.snapshot_id = transaction.commit()
+        create(self._state, name, Definition(columns, partitioned_by, sorted_by, comment, column_comments or {}))
         return self.table(name)
 
     @contextlib.contextmanager
@@ -184,6 +184,7 @@ class Lake:
 
         Raises:
             CommitConflictError: Another writer has changed a table that was overwritten or deleted from.
+            AuditError: An audit does not hold.
             CommitError: Nothing was written.
         """
         if self._state.transaction is not None:
@@ -197,42 +198,40 @@ class Lake:
             raise
         finally:
             state.read_only = "the transaction has ended"
-        self._state.snapshot_id = transaction.commit()
+        self._state.snapshot_id = max(self._state.snapshot_id, transaction.commit())
 
-    def compact(self) -> Upkeep:
-        """Merges small files, rewrites those of which many rows are deleted, and writes inlined rows to files.
+    def audit(self, name: str, check: Check, *, table: str | None = None) -> None:
+        """Sets a condition for the open transaction: where it does not hold on the new state, nothing is committed.
 
-        The lake's rows, row ids and history stay as they are. DuckDB does it, whatever the lake's engine is.
-
-        Returns:
-            Files and bytes before and after.
-        """
-        done = upkeep.compact(self._state)
-        self.refresh()
-        return done
-
-    def expire_snapshots(self, *, older_than: datetime | timedelta, keep: int = 1) -> list[int]:
-        """Forgets old snapshots, which cannot be read any more then; `cleanup` removes the files that only they need.
+        DuckDB runs it inside the commit's transaction, so that it sees exactly what would be committed, on any engine.
 
         Args:
-            older_than: A moment with its time zone, or an age.
-            keep: How many of the newest stay in any case.
+            name: What the error calls it.
+            check: A query whose rows break the condition; the lake is the default database. Or a function that takes
+                the table's new rows as a lazy frame of narwhals and gives those that break it.
+            table: The table that a function is given, as `table` takes it.
 
-        Returns:
-            The versions that were forgotten.
+        Raises:
+            LakeconfError: No transaction is open, or a function has no table.
         """
-        return upkeep.expire_snapshots(self._state, older_than, keep)
+        if self._state.transaction is None:
+            raise LakeconfError("an audit belongs to a transaction", hint="with lake.transaction() as tx: tx.audit(…)")
+        if callable(check) and table is None:
+            raise LakeconfError(f"the audit {name!r} does not say of which table", hint="audit(…, table=…)")
+        source = None if table is None else ".".join(map(identifier, (self._state.alias, *split_name(table))))
+        self._state.transaction.audits.append(Audit(name, check, source))
 
-    def cleanup(self, *, older_than: datetime | timedelta) -> list[str]:
-        """Removes files that no snapshot needs any more.
+    def stream_sink(self, table: str, *, query: str | None = None) -> StreamSink:
+        """A sink for a Structured Streaming query: `stream.writeStream.foreachBatch(lake.stream_sink("raw.events"))`.
+
+        Each batch is one snapshot, and is committed once, however often Spark hands it over.
 
         Args:
-            older_than: How long ago they were given up: longer than the longest job that may still read them.
-
-        Returns:
-            The paths of the removed files.
+            table: The table that batches are appended to.
+            query: A name for the query that stays the same when its checkpoint is lost; Spark's own id of the query,
+                which lives in the checkpoint, unless given.
         """
-        return upkeep.cleanup(self._state, older_than)
+        return StreamSink(self.table(table), query)
 
     def sql(self, query: str) -> nw.LazyFrame[Any]:
         """Runs DuckDB's SQL on the lake, at its latest snapshot unless the query says `AT (VERSION => …)`.
@@ -282,18 +281,3 @@ def _spark_engine(store: Store, reader: CatalogReader, spark: Any) -> Engine:
     settings = store.storage_backend.hadoop_settings() if store.storage_backend is not None else {}
     spark_engine: Engine = engine.SparkEngine(spark, reader.data_path, settings)
     return spark_engine
-
-
-def _partition_key(key: str, columns: Mapping[str, str]) -> str:
-    found = _TRANSFORM.fullmatch(key.strip())
-    column = (found["column"] or found["bucketed"]) if found else key.strip()
-    names = {name.lower(): name for name in columns}
-    if column.lower() not in names:
-        raise SchemaError(
-            f"the partition key {key!r} names no column of the table",
-            hint=f"a column ({', '.join(columns)}), or year(…), month(…), day(…), hour(…), bucket(n, …) of one",
-        )
-    quoted = identifier(names[column.lower()])
-    if not found:
-        return quoted
-    return f"{found['name']}({quoted})" if found["name"] else f"bucket({found['count']}, {quoted})"

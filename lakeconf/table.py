@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-import duckdb
-
+from lakeconf import commits, writes
 from lakeconf.catalog.predicate import to_duckdb_sql
-from lakeconf.catalog.table import TableInfo
 from lakeconf.catalog.where import Where, parse
-from lakeconf.engines.selection import check_fit, full_name, selected
-from lakeconf.errors import LakeconfError, PredicateError, SchemaError
+from lakeconf.definition import Evolution
+from lakeconf.engines.selection import full_name
+from lakeconf.errors import SchemaError
+from lakeconf.merge import Clauses, Delete, Insert, Update, merge_rows, update_rows
 from lakeconf.reads import TableReads
-from lakeconf.sql import identifier, literal
-from lakeconf.transaction import Change, LakeState, Transaction
-
-if TYPE_CHECKING:
-    from lakeconf.engines.base import Staged
+from lakeconf.transaction import Change
+from lakeconf.writes import Writing
 
 
 class Table(TableReads):
@@ -32,32 +27,45 @@ class Table(TableReads):
     def __repr__(self) -> str:
         return f"Table({self.name!r} at snapshot {self._state.snapshot_id})"
 
-    def append(self, frame: object) -> int:
+    def append(self, frame: object, *, evolve: bool = False, idempotency_key: str | None = None) -> int:
         """Adds the rows of a frame.
 
         Args:
             frame: A frame of narwhals, pyspark, polars, pandas, pyarrow or duckdb that has the table's columns, in any
                 order, each of a type that fits. One without rows changes nothing, and makes no snapshot.
+            evolve: True to add the columns that the table lacks, and to widen its types, in the same snapshot.
+            idempotency_key: A name for this append, such as a batch's: where it has been committed to this table
+                before, nothing is written, even if its snapshot has expired since. `lakeconf.commits` remembers it.
 
         Returns:
-            The new snapshot; inside a transaction the one that is read.
+            The new snapshot, or the first one of that key; inside a transaction the one that is read.
 
         Raises:
             SchemaError: A column is missing, is one too many, or does not fit; nothing was written.
             CommitError: Nothing was written.
         """
-        with _Writing(self._state) as transaction:
-            info = self._info()
-            staged = self._stage(frame, info, transaction)
-            transaction.add(Change(self._insert(info, staged), full_name(info), staged))
+        with Writing(self._state) as transaction:
+            key = writes.commit_key(self._state, self.name, idempotency_key, transaction)
+            done = commits.find(self._state.writer, self._state.alias, [key] if key else [])
+            if key in done:
+                return done[key]
+            adopted = self._state.engine.adopt(frame)
+            if evolve:
+                writes.evolve_for(self._state, self.name, self._state.engine.schema(adopted), transaction)
+            target = writes.target(self._state, self.name, transaction)
+            staged = writes.stage(self._state, adopted, target, transaction)
+            statements = writes.insert(self._state, target.info, staged)
+            # A frame without rows is remembered too: its key was seen.
+            transaction.add(Change(statements, full_name(target.info), staged, key=key))
         return self._state.snapshot_id
 
-    def overwrite(self, frame: object, where: Where | None = None) -> int:
+    def overwrite(self, frame: object, where: Where | None = None, *, evolve: bool = False) -> int:
         """Replaces rows by those of a frame, in one snapshot.
 
         Args:
             frame: As for `append`.
             where: Which rows are replaced, as for `scan`; all unless given. Every row of the frame must satisfy it.
+            evolve: As for `append`.
 
         Returns:
             The new snapshot; inside a transaction the one that is read.
@@ -68,17 +76,44 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        with _Writing(self._state) as transaction:
-            info = self._info()
-            condition = None if where is None else to_duckdb_sql(parse(where, info.columns))
-            staged = self._stage(frame, info, transaction)
-            delete = f"DELETE FROM {self._quoted(info)}" + (f" WHERE {condition}" if condition else "")
-            change = Change(
-                (delete, *self._insert(info, staged)), full_name(info), staged, reads_table_id=info.table_id
-            )
-            transaction.add(change)
+        with Writing(self._state) as transaction:
+            adopted = self._state.engine.adopt(frame)
+            if evolve:
+                writes.evolve_for(self._state, self.name, self._state.engine.schema(adopted), transaction)
+            target = writes.target(self._state, self.name, transaction)
+            condition = None if where is None else to_duckdb_sql(parse(where, target.info.columns))
+            staged = writes.stage(self._state, adopted, target, transaction)
+            writes.replace_rows(self._state, target, transaction, staged, condition)
             if condition is not None:
-                self._check_condition(staged, condition)
+                writes.check_condition(self._state, staged, condition)
+        return self._state.snapshot_id
+
+    def overwrite_partitions(self, frame: object) -> int:
+        """Replaces the partitions that a frame has rows of, in one snapshot; the others stay.
+
+        Args:
+            frame: As for `append`.
+
+        Returns:
+            The new snapshot; inside a transaction the one that is read.
+
+        Raises:
+            SchemaError: As for `append`, or the table is not partitioned.
+            CommitConflictError: Another writer has changed the table since it was read.
+            CommitError: Nothing was written.
+        """
+        with Writing(self._state) as transaction:
+            target = writes.target(self._state, self.name, transaction)
+            keys = writes.partition_keys(target.info)
+            if not keys:
+                raise SchemaError(
+                    f"{full_name(target.info)} is not partitioned", hint="say which rows go: overwrite(frame, where=…)"
+                )
+            staged = writes.stage(self._state, self._state.engine.adopt(frame), target, transaction)
+            # A row's key is compared as one value, so that NULL is a partition like any other.
+            row = f"row({', '.join(keys)})"
+            condition = f"{row} IN (SELECT {row} FROM ({staged.source}))"
+            writes.replace_rows(self._state, target, transaction, staged, condition)
         return self._state.snapshot_id
 
     def delete(self, where: Where) -> int:
@@ -95,20 +130,18 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        with _Writing(self._state) as transaction:
-            info = self._info()
+        with Writing(self._state) as transaction:
+            info = writes.target(self._state, self.name, transaction).info
             condition = to_duckdb_sql(parse(where, info.columns))
-            delete = f"DELETE FROM {self._quoted(info)} WHERE {condition}"
-            transaction.add(Change((delete,), full_name(info), reads_table_id=info.table_id))
+            delete = f"DELETE FROM {writes.quoted(self._state, info)} WHERE {condition}"
+            transaction.add(Change((delete,), full_name(info), relies_on=writes.reliance(info), deletes=True))
         return self._state.snapshot_id
 
     def update(self, values: Mapping[str, object], where: Where) -> int:
-        """Sets columns to constants in the rows that satisfy a condition; the rows keep their row ids.
-
-        DuckDB does it, whatever the lake's engine is.
+        """Sets columns in the rows that satisfy a condition; the rows keep their row ids.
 
         Args:
-            values: The new value of each column.
+            values: The new value of each column: a constant, or a narwhals expression over the table's columns.
             where: As for `scan`.
 
         Returns:
@@ -120,91 +153,82 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        with _Writing(self._state) as transaction:
-            info, types = self._info(), self.schema
-            names = [column.name for column in selected(info, list(values))]
-            settings = ", ".join(
-                f"{identifier(name)} = {_constant(value, types[name])}"
-                for name, value in zip(names, values.values(), strict=True)
-            )
-            condition = to_duckdb_sql(parse(where, info.columns))
-            update = f"UPDATE {self._quoted(info)} SET {settings} WHERE {condition}"
-            transaction.add(Change((update,), full_name(info), reads_table_id=info.table_id))
+        with Writing(self._state) as transaction:
+            update_rows(self._state, writes.target(self._state, self.name, transaction), transaction, values, where)
         return self._state.snapshot_id
 
-    def _stage(self, frame: object, info: TableInfo, transaction: Transaction) -> Staged:
-        engine, types = self._state.engine, self.schema
-        adopted = engine.adopt(frame)
-        check_fit(full_name(info), engine.schema(adopted), types)
-        token = f"{transaction.token}{len(transaction.changes)}"
-        return engine.stage(adopted, info, types, self._state.writer, token)
+    def merge(
+        self,
+        frame: object,
+        on: str | Sequence[str],
+        *,
+        matched: Update | Delete | Sequence[Update | Delete] | None = Update(),  # noqa: B008 - it cannot be changed
+        not_matched: Insert | None = Insert(),  # noqa: B008 - it cannot be changed
+        not_matched_by_source: Delete | None = None,
+        evolve: bool = False,
+    ) -> int:
+        """Updates, deletes and inserts rows by comparing the table with a frame, in one snapshot.
 
-    def _insert(self, info: TableInfo, staged: Staged) -> tuple[str, ...]:
-        if not staged.files:
-            return (f"INSERT INTO {self._quoted(info)} {staged.source}",)
-        files = ", ".join(map(literal, staged.files))
-        arguments = ", ".join(map(literal, (self._state.alias, info.name)))
-        return (f"CALL ducklake_add_data_files({arguments}, [{files}], schema => {literal(info.schema_name)})",)
+        Rows that are updated keep their row ids, and are updates in the table's changes. The engine joins; DuckDB only
+        commits what came out. Conditions and values are narwhals expressions over columns that are called
+        `source_<name>` for those of the frame and `target_<name>` for those of the table.
 
-    def _check_condition(self, staged: Staged, condition: str) -> None:
-        outside = f"SELECT count(*) FROM ({staged.source}) WHERE ({condition}) IS NOT TRUE"
-        ((count,),) = self._state.writer.rows(outside)
-        if count:
-            raise PredicateError(
-                f"{count} rows of the frame do not satisfy the `where` of the overwrite ({condition})",
-                hint="filter the frame, or widen the condition",
-            )
+        Args:
+            frame: As for `append`; it may lack columns where nothing is inserted.
+            on: The columns by which rows match; NULL matches nothing.
+            matched: What happens to a row of the table that matches: the first of them whose condition holds.
+            not_matched: What happens to a row of the frame that matches none.
+            not_matched_by_source: What happens to a row of the table that matches none.
+            evolve: As for `append`.
 
+        Returns:
+            The new snapshot; inside a transaction the one that is read.
 
-class _Writing:
-    """The open transaction, or one of its own that commits at the end."""
+        Raises:
+            SchemaError: As for `append`.
+            CommitError: Several rows of the frame match one of the table; nothing was written.
+            CommitConflictError: Another writer has changed the table since it was read.
+        """
+        with Writing(self._state) as transaction:
+            adopted = self._state.engine.adopt(frame)
+            if evolve:
+                writes.evolve_for(self._state, self.name, self._state.engine.schema(adopted), transaction)
+            keys = (on,) if isinstance(on, str) else tuple(on)
+            clauses = (matched,) if isinstance(matched, (Update, Delete)) else tuple(matched or ())
+            wanted = Clauses(keys, clauses, not_matched, not_matched_by_source)
+            target = writes.target(self._state, self.name, transaction)
+            merge_rows(self._state, target, transaction, adopted, wanted)
+        return self._state.snapshot_id
 
-    def __init__(self, state: LakeState) -> None:
-        self._state = state
-        self._own = state.transaction is None
-        self._transaction = state.transaction or Transaction(state)
+    def evolve(
+        self,
+        *,
+        add: Mapping[str, str] | None = None,
+        drop: Sequence[str] = (),
+        rename: Mapping[str, str] | None = None,
+        promote: Mapping[str, str] | None = None,
+        defaults: Mapping[str, object] | None = None,
+    ) -> int:
+        """Changes columns, in one snapshot: drops, renames, promotes and adds, in this order.
 
-    def __enter__(self) -> Transaction:
-        if self._state.read_only is not None:
-            raise LakeconfError(f"nothing can be written: {self._state.read_only}")
-        return self._transaction
+        A name is that of a column, or with dots that of a field inside one: `device.os`, `tags.element.kind`,
+        `map.value.kind`; a part that has a dot itself is quoted.
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if not self._own:
-            return
-        if kind is not None:
-            self._transaction.discard()
-        else:
-            self._state.snapshot_id = self._transaction.commit()
+        Args:
+            add: New columns and their types, in DuckDB's names.
+            drop: Columns that go.
+            rename: New names by old ones.
+            promote: Wider types by name.
+            defaults: What added columns hold in the rows that there are, and in later ones that say nothing.
 
+        Returns:
+            The new snapshot; inside a transaction the one that is read.
 
-def create_statements(quoted_schema: str, quoted: str, columns: dict[str, str], keys: Sequence[str]) -> tuple[str, ...]:
-    """The SQL that makes an empty table, and its schema where there is none.
-
-    Args:
-        quoted_schema: The schema, with the lake.
-        quoted: The table, with the lake and the schema.
-        columns: Columns and their types, which `NOT NULL` may follow.
-        keys: The keys of its partitioning, as SQL.
-
-    Raises:
-        SchemaError: DuckDB has no such type.
-    """
-    listed = ", ".join(f"{identifier(name)} {_checked_type(name, text)}" for name, text in columns.items())
-    create = (f"CREATE SCHEMA IF NOT EXISTS {quoted_schema}", f"CREATE TABLE {quoted} ({listed})")
-    partition = (f"ALTER TABLE {quoted} SET PARTITIONED BY ({', '.join(keys)})",) if keys else ()
-    return (*create, *partition)
-
-
-def _checked_type(name: str, text: str) -> str:
-    found = re.fullmatch(r"(?P<type>.*?)(?P<not_null>\s+NOT\s+NULL)?", text.strip(), re.IGNORECASE | re.DOTALL)
-    type_name = found["type"] if found else text
-    try:
-        known = duckdb.sqltype(type_name)
-    except duckdb.Error as error:
-        raise SchemaError(f"the column {name!r} is of type {type_name!r}, which DuckDB has not: {error}") from error
-    return f"{known} NOT NULL" if found and found["not_null"] else str(known)
-
-
-def _constant(value: object, type_name: str) -> str:
-    return "NULL" if value is None else f"CAST({literal(str(value))} AS {type_name})"
+        Raises:
+            SchemaError: There is no such column, or it cannot be changed so.
+            CommitConflictError: Another writer has changed the table's columns.
+        """
+        evolution = Evolution(drop, rename or {}, promote or {}, add or {}, defaults or {})
+        with Writing(self._state) as transaction:
+            writes.evolve(self._state, self.name, evolution, transaction)
+        return self._state.snapshot_id

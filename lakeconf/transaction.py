@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from lakeconf import __version__
+from lakeconf import __version__, audits, commits
+from lakeconf.audits import Audit
 from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.table import TableInfo
+from lakeconf.commits import CommitKey
+from lakeconf.conflicts import Reliance, check_conflicts, check_delete_files
 from lakeconf.connection import Connection
 from lakeconf.engines.base import Engine, Staged
-from lakeconf.errors import CommitConflictError, CommitError, ConnectionFailed, LakeconfError
+from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError
 from lakeconf.locks import Lock, pauses
 from lakeconf.sql import identifier, literal
-
-_CHANGED = re.compile(r"(?P<change>[a-z_]+):(?P<table>\d+)(?:,|$)")
-# Changes that move rows between files and leave the table as it is.
-_UPKEEP = ("merge_adjacent", "compacted_table", "rewrite_delete", "inline_flush", "flushed_inlined")
 
 
 @dataclass(frozen=True)
@@ -29,15 +28,34 @@ class Change:
 
     Attributes:
         statements: SQL, run in order inside the commit's transaction.
-        staged: Rows that the step commits; removed where it does not.
         table: The table's full name.
-        reads_table_id: The table whose state at the read snapshot the step relies on; None for a plain append.
+        staged: Rows that the step commits; removed where it does not.
+        relies_on: What nobody may have changed since the read snapshot; None for a plain append.
+        key: What it may be done once for: a step whose key has been committed is left out.
+        defines: True where the statements make a table or change its columns.
+        deletes: True where rows go.
     """
 
     statements: tuple[str, ...]
     table: str
     staged: Staged | None = None
-    reads_table_id: int | None = None
+    relies_on: Reliance | None = None
+    key: CommitKey | None = None
+    defines: bool = False
+    deletes: bool = False
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table as a transaction will leave it.
+
+    Attributes:
+        info: The table; its columns are those that rows are written with.
+        types: Its columns and their types, in DuckDB's names.
+    """
+
+    info: TableInfo
+    types: Mapping[str, str]
 
 
 @dataclass
@@ -79,6 +97,9 @@ class Transaction:
         author: Who commits.
         extra: Keys of the caller's own for the commit info.
         token: The name of this write, by which its snapshot can be told.
+        changes: What was collected.
+        audits: What must hold on the new state.
+        targets: Tables that were made or changed in this transaction, by their full name in lower case.
     """
 
     state: LakeState
@@ -87,20 +108,50 @@ class Transaction:
     extra: Mapping[str, object] = field(default_factory=dict)
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     changes: list[Change] = field(default_factory=list)
+    audits: list[Audit] = field(default_factory=list)
+    targets: dict[str, Target] = field(default_factory=dict)
     _started: float = field(default_factory=time.monotonic)
+    _repeated: set[CommitKey] = field(default_factory=set)
+    _staged: int = 0
 
     def add(self, change: Change) -> None:
         """Collects a change; nothing happens yet."""
         self.changes.append(change)
 
+    def next_token(self) -> str:
+        """A name for the next frame that is staged."""
+        self._staged += 1
+        return f"{self.token}{self._staged}"
+
+    def described(self, statements: tuple[str, ...], quoted: str) -> list[tuple[str, str, bool]]:
+        """The columns that a table would have after what was collected and some more statements; nothing is changed.
+
+        Returns:
+            Names, types in DuckDB's names, and whether they take NULL.
+
+        Raises:
+            LakeconfError: A statement is refused.
+        """
+        writer = self.state.writer
+        writer.execute("BEGIN")
+        try:
+            earlier = (statement for change in self.changes if change.defines for statement in change.statements)
+            for statement in (*earlier, *statements):
+                writer.execute(statement)
+            return [(name, type_name, null == "YES") for name, type_name, null, *_ in writer.rows(f"DESCRIBE {quoted}")]
+        finally:
+            self._roll_back()
+
     def commit(self) -> int:
         """Commits what was collected.
 
         Returns:
-            The new snapshot; the latest one where there is nothing to commit.
+            The new snapshot; where there is nothing to commit the one that is read, or the one that all of it was
+            committed with before.
 
         Raises:
             CommitConflictError: Another writer has changed what a change relies on; nothing was written.
+            AuditError: An audit does not hold; nothing was written.
             CommitError: Nothing was written, or, where the message says so, it could not be found out.
         """
         if not self.changes:
@@ -111,20 +162,31 @@ class Transaction:
         except BaseException:
             self.discard()
             raise
-        self._tidy(committed=True)
+        self._tidy(self.changes, committed=True)
+        relied_on = [change.relies_on for change in self.changes if change.deletes and change.relies_on]
+        if relied_on:
+            check_delete_files(self.state.reader, {relied.table_id: relied.table for relied in relied_on})
         return snapshot_id
 
     def discard(self) -> None:
         """Removes what was staged."""
-        self._tidy(committed=False)
+        self._tidy(self.changes, committed=False)
+
+    def forget(self, changes: list[Change], targets: dict[str, Target]) -> None:
+        """Goes back to what was collected earlier, and removes what was staged since."""
+        dropped = self.changes[len(changes) :]
+        self.changes, self.targets = changes, targets
+        self._tidy(dropped, committed=False)
 
     def _locks(self) -> contextlib.ExitStack:
         stack = contextlib.ExitStack()
-        relied_on = sorted({change.table for change in self.changes if change.reads_table_id is not None})
-        if relied_on and self.state.lock is None:
-            raise CommitError("the metadata backend has no lock, so that only appends are safe on it")
+        wanted = {change.table for change in self.changes if change.relies_on is not None}
+        if any(change.key for change in self.changes):
+            wanted.add(commits.TABLE)
+        if wanted and self.state.lock is None:
+            raise CommitError("the metadata backend has no lock, so that only plain appends are safe on it")
         with stack:
-            for table in relied_on:
+            for table in sorted(wanted):
                 stack.enter_context(self.state.lock(table))  # type: ignore[misc]  # checked above
             return stack.pop_all()
 
@@ -140,17 +202,20 @@ class Transaction:
         raise CommitError(f"the catalog stayed locked by another writer: {last}", hint="try again later")
 
     def _commit_once(self) -> int:
-        writer = self.state.writer
+        writer, alias = self.state.writer, self.state.alias
         writer.execute("BEGIN")
         try:
             # From here on the transaction sees this snapshot; DuckLake itself finds what comes after it.
-            ((begun,),) = writer.rows("FROM ducklake_current_snapshot(?)", [self.state.alias])
-            self._check_conflicts(begun)
-            for change in self.changes:
-                for statement in change.statements:
-                    writer.execute(statement)
-            message = f"CALL {identifier(self.state.alias)}.set_commit_message(?, ?, extra_info => "
-            writer.execute(f"{message}{literal(self._commit_info())})", [self.author, self.message])
+            ((begun,),) = writer.rows("FROM ducklake_current_snapshot(?)", [alias])
+            done = commits.find(writer, alias, [change.key for change in self.changes if change.key])
+            self._repeated = set(done)
+            changes = [change for change in self.changes if change.key not in done]
+            if not changes:
+                self._roll_back()
+                return max(done.values())
+            relied_on = [change.relies_on for change in changes if change.relies_on]
+            check_conflicts(self.state.reader, relied_on, self.state.snapshot_id, begun)
+            self._carry_out(changes)
         except BaseException:
             self._roll_back()
             raise
@@ -161,6 +226,19 @@ class Transaction:
             return self._settle(error)
         # A commit that changes nothing, such as the append of no rows, makes no snapshot.
         return self._find(self.state.reader) or begun
+
+    def _carry_out(self, changes: list[Change]) -> None:
+        writer, alias = self.state.writer, self.state.alias
+        keys = [change.key for change in changes if change.key]
+        for change in changes:
+            for statement in change.statements:
+                writer.execute(statement)
+        for audit in self.audits:
+            audits.run(audit, writer)
+        for statement in commits.statements(alias, self.token, keys):
+            writer.execute(statement)
+        message = f"CALL {identifier(alias)}.set_commit_message(?, ?, extra_info => "
+        writer.execute(f"{message}{literal(self._commit_info(changes))})", [self.author, self.message])
 
     def _roll_back(self) -> None:
         with contextlib.suppress(LakeconfError):
@@ -190,30 +268,8 @@ class Transaction:
             )
         return found[0][0] if found else None
 
-    def _check_conflicts(self, begun: int) -> None:
-        """Refuses where a table that a change relies on was changed between the read snapshot and `begun`."""
-        relied_on = {
-            change.reads_table_id: change.table for change in self.changes if change.reads_table_id is not None
-        }
-        read = self.state.snapshot_id
-        if not relied_on or begun == read:
-            return
-        with self.state.reader.transaction() as transaction:
-            newer = transaction.rows(
-                "SELECT snapshot_id, changes_made FROM ducklake_snapshot_changes "
-                "WHERE snapshot_id > ? AND snapshot_id <= ? ORDER BY snapshot_id",
-                [read, begun],
-            )
-        for snapshot_id, changed in ((version, number) for version, made in newer for number in _changed_tables(made)):
-            if changed in relied_on:
-                raise CommitConflictError(
-                    f"{relied_on[changed]} was read at snapshot {read}, and snapshot {snapshot_id} of another writer "
-                    f"has changed it since",
-                    hint="call lake.refresh() and do it again",
-                )
-
-    def _commit_info(self) -> str:
-        staged = [change.staged for change in self.changes if change.staged is not None]
+    def _commit_info(self, changes: list[Change]) -> str:
+        staged = [change.staged for change in changes if change.staged is not None]
         info: dict[str, object] = {
             "lakeconf": __version__,
             "token": self.token,
@@ -224,18 +280,12 @@ class Transaction:
         }
         return json.dumps(info | ({"extra": dict(self.extra)} if self.extra else {}))
 
-    def _tidy(self, *, committed: bool) -> None:
-        for change in self.changes:
+    def _tidy(self, changes: list[Change], *, committed: bool) -> None:
+        for change in changes:
             if change.staged is None:
                 continue
             for statement in change.staged.discard:
                 with contextlib.suppress(LakeconfError):
                     self.state.writer.execute(statement)
-            if not (committed and change.staged.keeps_files):
-                self.state.engine.remove(change.staged)
-
-
-def _changed_tables(made: str | None) -> list[int]:
-    """The ids of the tables whose rows or columns a snapshot has changed, from DuckLake's `changes_made`."""
-    found = _CHANGED.finditer(made or "")
-    return [int(change["table"]) for change in found if not change["change"].startswith(_UPKEEP)]
+            keep_files = committed and change.staged.keeps_files and change.key not in self._repeated
+            self.state.engine.release(change.staged, keep_files=keep_files)

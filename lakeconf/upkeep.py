@@ -10,10 +10,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from lakeconf.catalog.snapshot import snapshots
+from lakeconf.catalog.snapshot import latest, snapshots
 from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError
 from lakeconf.locks import pauses
+from lakeconf.orphans import remove_orphans
 from lakeconf.transaction import LakeState
+
+_FLUSH = "ducklake_flush_inlined_data"
+_REWRITE = "ducklake_rewrite_data_files"
+_MERGE = "ducklake_merge_adjacent_files"
 
 
 @dataclass(frozen=True)
@@ -33,48 +38,78 @@ class Upkeep:
     bytes_after: int
 
 
-def compact(state: LakeState) -> Upkeep:
-    """Writes inlined rows to files, rewrites files of which many rows are deleted, and merges small ones."""
-    files_before, bytes_before = _size(state)
-    for function in ("ducklake_flush_inlined_data", "ducklake_rewrite_data_files", "ducklake_merge_adjacent_files"):
-        run(state, f"CALL {function}(?)", [state.alias])
-    files_after, bytes_after = _size(state)
-    return Upkeep(files_before, files_after, bytes_before, bytes_after)
+class LakeUpkeep:
+    """The part of `Lake` that keeps it in order; see there. DuckDB does it, whatever the lake's engine is."""
 
+    def __init__(self, state: LakeState) -> None:
+        self._state = state
 
-def expire_snapshots(state: LakeState, older_than: datetime | timedelta, keep: int) -> list[int]:
-    """Forgets snapshots; what only they need is removed by `cleanup`.
+    def compact(self) -> Upkeep:
+        """Merges small files, rewrites those of which many rows are deleted, and writes inlined rows to files.
 
-    Args:
-        state: The lake.
-        older_than: A moment with its time zone, or an age.
-        keep: How many of the newest snapshots stay in any case; at least 1.
+        The lake's rows, row ids and history stay as they are.
 
-    Returns:
-        The versions that were forgotten.
-    """
-    if keep < 1:
-        raise LakeconfError(f"keep is {keep}: the latest snapshot always stays", hint="give 1 or more")
-    limit = _moment(older_than)
-    expired = [found.snapshot_id for found in snapshots(state.reader)[:-keep] if found.time < limit]
-    if expired:
-        versions = ", ".join(map(str, expired))
-        run(state, f"CALL ducklake_expire_snapshots(?, versions => [{versions}])", [state.alias])
-    return expired
+        Returns:
+            Files and bytes before and after.
+        """
+        return self._done(_FLUSH, _REWRITE, _MERGE)
 
+    def flush(self) -> Upkeep:
+        """Writes the rows and deletes that the catalog holds to files.
 
-def cleanup(state: LakeState, older_than: datetime | timedelta) -> list[str]:
-    """Removes files that no snapshot needs any more.
+        Returns:
+            Files and bytes before and after.
+        """
+        return self._done(_FLUSH)
 
-    Args:
-        state: The lake.
-        older_than: How long ago they must have been given up: longer than the longest job that reads.
+    def rewrite(self) -> Upkeep:
+        """Writes files anew of which many rows are deleted: those beyond the lake's option `rewrite_delete_threshold`.
 
-    Returns:
-        The paths of the removed files.
-    """
-    call = "SELECT path FROM ducklake_cleanup_old_files(?, older_than => CAST(? AS TIMESTAMPTZ))"
-    return [path for (path,) in run(state, call, [state.alias, _moment(older_than).isoformat()])]
+        Returns:
+            Files and bytes before and after.
+        """
+        return self._done(_REWRITE)
+
+    def expire_snapshots(self, *, older_than: datetime | timedelta, keep: int = 1) -> list[int]:
+        """Forgets old snapshots, which cannot be read any more then; `cleanup` removes the files that only they need.
+
+        Args:
+            older_than: A moment with its time zone, or an age.
+            keep: How many of the newest stay in any case; at least 1.
+
+        Returns:
+            The versions that were forgotten.
+        """
+        if keep < 1:
+            raise LakeconfError(f"keep is {keep}: the latest snapshot always stays", hint="give 1 or more")
+        limit = _moment(older_than)
+        expired = [found.snapshot_id for found in snapshots(self._state.reader)[:-keep] if found.time < limit]
+        if expired:
+            versions = ", ".join(map(str, expired))
+            run(self._state, f"CALL ducklake_expire_snapshots(?, versions => [{versions}])", [self._state.alias])
+        return expired
+
+    def cleanup(self, *, older_than: datetime | timedelta) -> list[str]:
+        """Removes files that no snapshot needs any more, and what killed writers have left behind.
+
+        Args:
+            older_than: How long ago they were given up: longer than the longest job that may still read or write them.
+
+        Returns:
+            The paths of the removed files.
+        """
+        moment = _moment(older_than)
+        call = "SELECT path FROM ducklake_cleanup_old_files(?, older_than => CAST(? AS TIMESTAMPTZ))"
+        old = [path for (path,) in run(self._state, call, [self._state.alias, moment.isoformat()])]
+        return old + remove_orphans(self._state, moment)
+
+    def _done(self, *functions: str) -> Upkeep:
+        files_before, bytes_before = _size(self._state)
+        for function in functions:
+            run(self._state, f"CALL {function}(?)", [self._state.alias])
+        files_after, bytes_after = _size(self._state)
+        self._state.snapshot_id = latest(self._state.reader).snapshot_id
+        return Upkeep(files_before, files_after, bytes_before, bytes_after)
 
 
 def run(state: LakeState, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:

@@ -429,7 +429,6 @@ def test_what_cannot_be_part_of_a_transaction_is_refused(lake: Lake) -> None:
     before = lake.snapshot_id
     with lake.transaction() as tx:
         for refused in (
-            lambda: tx.create_table("raw.more", like=EVENTS),
             tx.compact,
             lambda: tx.expire_snapshots(older_than=dt.timedelta(0)),
             lambda: tx.transaction().__enter__(),

@@ -7,27 +7,39 @@ import graphlib
 import pytest
 from source_tree import Import, all_imports, imports_of
 
-BASE = {"errors", "secret", "sql"}
+BASE = {"errors", "secret", "sql", "versions"}
 CATALOG = BASE | {"connection", "catalog"}
-STORE = BASE | {"connection", "backends", "store"}
-LAKE = CATALOG | STORE | {"config", "engines", "locks", "transaction", "reads", "table", "upkeep", "lake"}
+STORE = BASE | {"connection", "backends", "migration", "store"}
+COMMIT = CATALOG | {"engines", "locks", "commits", "conflicts", "audits", "transaction"}
+WRITES = COMMIT | {"definition", "writes"}
+LAKE = WRITES | STORE | {"config", "reads", "merge", "table", "stream", "orphans", "upkeep", "lake"}
 # Each part of lakeconf, and the parts that it may import. What is not a key here is not a part.
 LAYERS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "errors": set(),
     "secret": {"errors"},
     "sql": {"errors", "secret"},
+    "versions": set(),
     "connection": BASE,
     "backends": BASE,
+    "migration": BASE | {"connection", "backends"},
     "store": STORE,
     "config": STORE,
     "locks": STORE,
     "catalog": CATALOG,
     "engines": CATALOG,
-    "transaction": CATALOG | {"engines", "locks"},
+    "commits": CATALOG,
+    "conflicts": CATALOG,
+    "audits": CATALOG,
+    "transaction": COMMIT,
+    "definition": CATALOG | {"engines"},
+    "writes": WRITES,
+    "merge": WRITES,
     "reads": CATALOG | {"engines", "transaction"},
-    "table": CATALOG | {"engines", "transaction", "reads"},
-    "upkeep": CATALOG | {"locks", "transaction"},
+    "table": WRITES | {"reads", "merge"},
+    "stream": {"errors", "table"},
+    "orphans": {"engines", "transaction"},
+    "upkeep": CATALOG | {"locks", "transaction", "orphans"},
     "lake": LAKE,
     "pipelines": LAKE,
     "integrations": LAKE,

@@ -147,6 +147,25 @@ def tables(reader: CatalogReader, snapshot_id: int) -> tuple[TableInfo, ...]:
         return tuple(_table(transaction, row, snapshot_id) for row in rows)
 
 
+def table_folder(reader: CatalogReader, schema: str, table: str, snapshot_id: int) -> str:
+    """The folder that DuckLake will give the files of a new table, where the name can be one of a folder.
+
+    Args:
+        reader: The lake.
+        schema: Its schema, which may be new too.
+        table: Its name.
+        snapshot_id: The snapshot that is read.
+    """
+    with reader.transaction() as transaction:
+        found = transaction.rows(
+            "SELECT path, path_is_relative FROM ducklake_schema WHERE lower(schema_name) = lower(?) "
+            "AND begin_snapshot <= ? AND (end_snapshot IS NULL OR end_snapshot > ?)",
+            [schema, snapshot_id, snapshot_id],
+        )
+        path, is_relative = found[0] if found else (f"{schema}/", True)
+        return compose_path(transaction.data_path, path, is_relative=is_relative) + f"{table}/"
+
+
 def find_table(transaction: MetadataTransaction, name: str, snapshot_id: int) -> TableInfo:
     """What `load_table` gives, within a transaction that is open already."""
     require(transaction, snapshot_id)
@@ -169,6 +188,11 @@ def split_name(name: str) -> tuple[str, str]:
         raise TableNotFoundError(f"{name!r} is not the name of a table", hint="write schema.table, or table")
     schema, table = (_unquoted(part) if part else DEFAULT_SCHEMA for part in parts.groups())
     return schema, table
+
+
+def joined_name(schema: str, table: str) -> str:
+    """The name that `split_name` takes apart: `schema.table`, with a part quoted that holds a dot or a quote."""
+    return ".".join(identifier(part) if re.search(r'[."]', part) else part for part in (schema, table))
 
 
 def compose_path(parent: str, path: str | None, *, is_relative: bool) -> str:

@@ -9,10 +9,13 @@ from typing import Any, Protocol
 import narwhals as nw
 
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.table import TableInfo
+from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.catalog.where import Where
 from lakeconf.connection import Connection
 from lakeconf.engines.fingerprint import TableCheck
+
+# The column by which rows are told apart: DuckLake's row id.
+ROW_ID = "__lakeconf_row_id"
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,10 @@ class Engine(Protocol):
         where: Where | None,
     ) -> nw.LazyFrame[Any]:
         """The rows of a table at a snapshot, as a lazy frame of the engine."""
+        ...
+
+    def scan_rows(self, reader: CatalogReader, table: str, snapshot_id: int, where: Where | None) -> nw.LazyFrame[Any]:
+        """The rows of a table at a snapshot, with `ROW_ID` as a column beside the others."""
         ...
 
     def changes(self, reader: CatalogReader, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
@@ -100,6 +107,10 @@ class Engine(Protocol):
         """
         ...
 
+    def conform(self, adopted: Any, columns: Sequence[Column], types: Mapping[str, str]) -> Any:
+        """An adopted frame with these columns of a table only, in the table's types."""
+        ...
+
     def stage(self, adopted: Any, table: TableInfo, types: Mapping[str, str], writer: Connection, token: str) -> Staged:
         """Writes the rows of a frame down where the commit finds them.
 
@@ -112,6 +123,46 @@ class Engine(Protocol):
         """
         ...
 
-    def remove(self, staged: Staged) -> None:
-        """Removes the files of a write that did not commit."""
+    def stage_rows(
+        self, adopted: Any, table: TableInfo, types: Mapping[str, str], writer: Connection, token: str
+    ) -> Staged:
+        """Writes the rows of a frame down that are not rows of the table, but say what to do with some of them.
+
+        Args:
+            adopted: A frame of the engine.
+            table: The table that they are about.
+            types: The frame's columns, and the types that `source` gives them, in DuckDB's names.
+            writer: The connection that will commit.
+            token: The name of this write.
+        """
+        ...
+
+    def stage_part(
+        self,
+        staged: Staged,
+        condition: str,
+        table: TableInfo,
+        types: Mapping[str, str],
+        writer: Connection,
+        token: str,
+    ) -> Staged:
+        """Stages those of what `stage_rows` wrote down that are to be rows of the table.
+
+        Args:
+            staged: What it wrote down.
+            condition: Which of them, in SQL that DuckDB and Spark understand alike.
+            table: The table that they are for.
+            types: The table's columns and their types, in DuckDB's names.
+            writer: The connection that will commit.
+            token: The name of this write.
+        """
+        ...
+
+    def release(self, staged: Staged, *, keep_files: bool) -> None:
+        """Ends a write.
+
+        Args:
+            staged: What it has staged.
+            keep_files: True where its files have been committed; else they are removed.
+        """
         ...

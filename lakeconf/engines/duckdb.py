@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import duckdb
 import narwhals as nw
 
+from lakeconf.catalog.changes import plan_changes
 from lakeconf.catalog.predicate import to_duckdb_sql
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.table import TableInfo, load_table
+from lakeconf.catalog.table import Column, TableInfo, load_table
 from lakeconf.catalog.where import Where, parse
 from lakeconf.connection import Connection, translated_errors
-from lakeconf.engines.base import Staged
+from lakeconf.engines.base import ROW_ID, Staged
 from lakeconf.engines.feed import changes_sql
 from lakeconf.engines.fingerprint import TableCheck
 from lakeconf.engines.selection import full_name, not_null_violation, selected
@@ -45,15 +47,17 @@ class DuckDBEngine:
         where: Where | None,
     ) -> nw.LazyFrame[Any]:
         info = load_table(reader, table, snapshot_id)
-        wanted = ", ".join(identifier(column.name) for column in selected(info, columns))
-        condition = "" if where is None else f" WHERE {to_duckdb_sql(parse(where, info.columns))}"
-        name = f"{identifier(reader.alias)}.{identifier(info.schema_name)}.{identifier(info.name)}"
-        with translated_errors():
-            relation = self._reader.native.sql(f"SELECT {wanted} FROM {name} AT (VERSION => {snapshot_id}){condition}")
-        return nw.from_native(relation)
+        return self._scan(
+            reader, info, snapshot_id, [identifier(column.name) for column in selected(info, columns)], where
+        )
+
+    def scan_rows(self, reader: CatalogReader, table: str, snapshot_id: int, where: Where | None) -> nw.LazyFrame[Any]:
+        info = load_table(reader, table, snapshot_id)
+        columns = [identifier(column.name) for column in info.columns]
+        return self._scan(reader, info, snapshot_id, [f"rowid AS {ROW_ID}", *columns], where)
 
     def changes(self, reader: CatalogReader, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
-        query = changes_sql(reader, table, since, until)
+        query = changes_sql(reader, plan_changes(reader, table, since, until))
         with translated_errors():
             return nw.from_native(self._reader.native.sql(query))
 
@@ -87,27 +91,64 @@ class DuckDBEngine:
         writer: Connection,
         token: str,
     ) -> Staged:
-        staged = f"memory.main.{identifier(f'lakeconf_{token}')}"
-        by_name = {name.lower(): name for name in adopted.columns}
-        values = ", ".join(
-            f"CAST({identifier(by_name[name.lower()])} AS {type_name}) AS {identifier(name)}"
-            for name, type_name in types.items()
-        )
-        with translated_errors():
-            # Made by the relation's own connection, since no other can run it, and read by the one that commits.
-            adopted.query("lakeconf_rows", f"CREATE TABLE {staged} AS SELECT {values} FROM lakeconf_rows")
+        staged = self.stage_rows(adopted, table, types, writer, token)
         required = [column.name for column in table.columns if not column.nullable]
         counts = "".join(f", count(*) FILTER ({identifier(name)} IS NULL)" for name in required)
-        ((count, *nulls),) = writer.rows(f"SELECT count(*){counts} FROM {staged}")
+        ((count, *nulls),) = writer.rows(f"SELECT count(*){counts} {staged.source}")
         if any(nulls):
-            writer.execute(f"DROP TABLE {staged}")
+            for statement in staged.discard:
+                writer.execute(statement)
             name = next(name for name, found in zip(required, nulls, strict=True) if found)
             # DuckDB finds this too, but only after it has written a file, which it leaves behind.
             raise not_null_violation(name, full_name(table))
-        return Staged(f"FROM {staged}", discard=(f"DROP TABLE IF EXISTS {staged}",), row_count=count)
+        return replace(staged, row_count=count)
 
-    def remove(self, staged: Staged) -> None:
+    def conform(
+        self, adopted: duckdb.DuckDBPyRelation, columns: Sequence[Column], types: Mapping[str, str]
+    ) -> duckdb.DuckDBPyRelation:
+        with translated_errors():
+            return adopted.project(_casts(adopted, {column.name: types[column.name] for column in columns}))
+
+    def stage_rows(
+        self,
+        adopted: duckdb.DuckDBPyRelation,
+        table: TableInfo,  # noqa: ARG002 - the contract
+        types: Mapping[str, str],
+        writer: Connection,  # noqa: ARG002 - the contract
+        token: str,
+    ) -> Staged:
+        staged = f"memory.main.{identifier(f'lakeconf_{token}')}"
+        with translated_errors():
+            # Made by the relation's own connection, since no other can run it, and read by the one that commits.
+            made = f"CREATE TABLE {staged} AS SELECT {_casts(adopted, types)} FROM lakeconf_rows"
+            adopted.query("lakeconf_rows", made)
+        return Staged(f"FROM {staged}", discard=(f"DROP TABLE IF EXISTS {staged}",))
+
+    def stage_part(
+        self,
+        staged: Staged,
+        condition: str,
+        table: TableInfo,  # noqa: ARG002 - the contract
+        types: Mapping[str, str],
+        writer: Connection,
+        token: str,  # noqa: ARG002 - the contract
+    ) -> Staged:
+        columns = ", ".join(map(identifier, types))
+        source = f"SELECT {columns} FROM ({staged.source}) WHERE {condition}"
+        ((count,),) = writer.rows(f"SELECT count(*) FROM ({source})")
+        return Staged(source, row_count=count)
+
+    def release(self, staged: Staged, *, keep_files: bool) -> None:
         """The tables in memory go by `discard`."""
+
+    def _scan(
+        self, reader: CatalogReader, info: TableInfo, snapshot_id: int, values: Sequence[str], where: Where | None
+    ) -> nw.LazyFrame[Any]:
+        condition = "" if where is None else f" WHERE {to_duckdb_sql(parse(where, info.columns))}"
+        name = f"{identifier(reader.alias)}.{identifier(info.schema_name)}.{identifier(info.name)}"
+        query = f"SELECT {', '.join(values)} FROM {name} AT (VERSION => {snapshot_id}){condition}"
+        with translated_errors():
+            return nw.from_native(self._reader.native.sql(query))
 
     def _is_ours(self, relation: duckdb.DuckDBPyRelation) -> bool:
         try:
@@ -117,6 +158,15 @@ class DuckDBEngine:
         except duckdb.Error:
             return False
         return True
+
+
+def _casts(relation: duckdb.DuckDBPyRelation, types: Mapping[str, str]) -> str:
+    """The columns of a relation by these names and in these types."""
+    names = {name.lower(): name for name in relation.columns}
+    return ", ".join(
+        f"CAST({identifier(names[name.lower()])} AS {type_name}) AS {identifier(name)}"
+        for name, type_name in types.items()
+    )
 
 
 def native_frame(frame: object) -> Any:

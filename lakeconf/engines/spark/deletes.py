@@ -17,10 +17,11 @@ from lakeconf.engines.spark.relation import Relation, relation
 # A row of a file is one long: a number that tells the file from the others, and the row's position in the file.
 ROW = "__lakeconf_row"
 POSITION_BITS = 32
-# Positions come in words of 64, so that neighbouring rows look in one place.
-_WORD_BITS = 6
+# Positions come in words of 32, so that neighbouring rows look in one place.
+_WORD_BITS, _MASK = 5, 31
 _WORD, _BITS = "__lakeconf_word", "__lakeconf_bits"
-_ONE_TASK, _BROADCAST_LIMIT = 2_000_000, 20_000_000
+# Up to so many positions one task groups them, and every executor gets them all.
+_BY_ONE_TASK, _BROADCAST = 2_000_000, 20_000_000
 _FEW_FILES = 100
 _SNAPSHOT_COLUMN = "_ducklake_internal_snapshot_id"
 
@@ -42,18 +43,23 @@ def without_deleted(
         snapshot_id: Deletes of later snapshots are not applied.
     """
     numbers = marks or {file.path: index for index, file in enumerate(files)}
-    deleted = _deleted(private, files, {path: n << POSITION_BITS for path, n in numbers.items()}, snapshot_id)
-    count = sum(file.delete_file.delete_count for file in files if file.delete_file)
-    if count <= _ONE_TASK:
-        # Spark need not shuffle to group them.
-        deleted = deleted.coalesce(1)
-    words = deleted.groupBy(F.expr(f"shiftright(row, {_WORD_BITS}) AS {_WORD}")).agg(
-        F.expr(f"bit_or(shiftleft(1L, cast(row & 63 AS int))) AS {_BITS}")
+    bases = {path: number << POSITION_BITS for path, number in numbers.items()}
+    count = sum(
+        len(file.inlined_deletes) + (file.delete_file.delete_count if file.delete_file else 0) for file in files
     )
-    if count <= _BROADCAST_LIMIT:
+    words = _words(_deleted(private, files, bases, snapshot_id), count)
+    if count <= _BROADCAST:
         words = F.broadcast(words)
     joined = frame.join(words, F.expr(f"shiftright({ROW}, {_WORD_BITS}) = {_WORD}"), "left")
-    return joined.where(f"{_BITS} IS NULL OR (shiftright({_BITS}, cast({ROW} & 63 AS int)) & 1) = 0")
+    return joined.where(f"{_BITS} IS NULL OR (shiftright({_BITS}, cast({ROW} & {_MASK} AS int)) & 1) = 0")
+
+
+def _words(deleted: DataFrame, count: int) -> DataFrame:
+    if count <= _BY_ONE_TASK:
+        # Spark need not shuffle to group them.
+        deleted = deleted.coalesce(1)
+    bits = F.expr(f"bit_or(shiftleft(1L, cast(row & {_MASK} AS int))) AS {_BITS}")
+    return deleted.groupBy(F.expr(f"shiftright(row, {_WORD_BITS}) AS {_WORD}")).agg(bits)
 
 
 def _deleted(private: SparkSession, files: Sequence[DataFile], bases: Mapping[str, int], snapshot_id: int) -> DataFrame:

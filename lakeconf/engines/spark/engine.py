@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import narwhals as nw
 from pyspark.sql import DataFrame, SparkSession
 
+from lakeconf.catalog.changed_rows import plan_changes_with_inlined_rows
+from lakeconf.catalog.changes import plan_changes
 from lakeconf.catalog.predicate import columns_of
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import plan_with_inlined_rows
-from lakeconf.catalog.table import TableInfo, load_table
+from lakeconf.catalog.table import Column, TableInfo, load_table
 from lakeconf.catalog.where import Where, parse
 from lakeconf.connection import Connection
-from lakeconf.engines.base import Staged
+from lakeconf.engines.base import ROW_ID, Staged
 from lakeconf.engines.duckdb import arrow, native_frame
-from lakeconf.engines.feed import changes_sql
+from lakeconf.engines.feed import changes_sql, refuse_hidden
 from lakeconf.engines.fingerprint import TableCheck
+from lakeconf.engines.manifest import announce, manifest_path, staging_folder
 from lakeconf.engines.selection import selected
+from lakeconf.engines.spark.changes import read_changes
 from lakeconf.engines.spark.check import check
 from lakeconf.engines.spark.hadoop import check_session
+from lakeconf.engines.spark.outcome import conformed, stage_rows, staged_frame
 from lakeconf.engines.spark.predicate import to_spark
 from lakeconf.engines.spark.reading import quoted
 from lakeconf.engines.spark.scan import read
@@ -64,20 +70,46 @@ class SparkEngine:
     ) -> nw.LazyFrame[Any]:
         if where is None:
             return nw.from_native(read(self._spark, *plan_with_inlined_rows(reader, table, snapshot_id, columns)))
+        return self._filtered(reader, table, snapshot_id, columns, where, row_ids=False)
+
+    def scan_rows(self, reader: CatalogReader, table: str, snapshot_id: int, where: Where | None) -> nw.LazyFrame[Any]:
+        if where is not None:
+            return self._filtered(reader, table, snapshot_id, None, where, row_ids=True)
+        planned = plan_with_inlined_rows(reader, table, snapshot_id, None)
+        return nw.from_native(read(self._spark, *planned, row_ids=True))
+
+    def _filtered(
+        self,
+        reader: CatalogReader,
+        table: str,
+        snapshot_id: int,
+        columns: Sequence[str] | None,
+        where: Where,
+        *,
+        row_ids: bool,
+    ) -> nw.LazyFrame[Any]:
         info = load_table(reader, table, snapshot_id)
         wanted = selected(info, columns)
         predicate = parse(where, info.columns)
         # The columns of the condition are read as well, and left out after it.
         names = list(dict.fromkeys(column.name for column in (*wanted, *columns_of(predicate))))
         planned = plan_with_inlined_rows(reader, table, snapshot_id, names, predicate)
-        frame = read(self._spark, *planned).where(to_spark(predicate))
-        return nw.from_native(frame.select(*(quoted(column.name) for column in wanted)))
+        frame = read(self._spark, *planned, row_ids=row_ids).where(to_spark(predicate))
+        virtual = [ROW_ID] if row_ids else []
+        return nw.from_native(frame.select(*virtual, *(quoted(column.name) for column in wanted)))
 
     def changes(self, reader: CatalogReader, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
-        raise UnsupportedError(
-            f"the changes of {table} are found by DuckDB, and would all pass through the driver on their way to Spark",
-            hint=f'read them with DuckDB: lake.sql("{changes_sql(reader, table, since, until)}")',
-        )
+        refuse_hidden(load_table(reader, table, until))
+        plan = plan_changes(reader, table, since, until)
+        try:
+            planned = plan_changes_with_inlined_rows(reader, table, since, until)
+            return nw.from_native(read_changes(self._spark, *planned))
+        except UnsupportedError as error:
+            query = changes_sql(reader, plan)
+            raise UnsupportedError(
+                f"Spark cannot give the changes of {table}: {error.message}",
+                hint=f'read them with DuckDB: lake.sql("{query}")',
+            ) from error
 
     def register_views(self, frames: Mapping[str, nw.LazyFrame[Any]], session: Any) -> None:
         views = {name: frame.to_native() for name, frame in frames.items()}
@@ -104,8 +136,49 @@ class SparkEngine:
     def stage(
         self, adopted: DataFrame, table: TableInfo, types: Mapping[str, str], writer: Connection, token: str
     ) -> Staged:
-        return stage_files(self._spark, adopted, table, types, writer, self._location, token)
+        with self._announced(table, writer, token):
+            return stage_files(self._spark, adopted, table, types, writer, self._location, token)
 
-    def remove(self, staged: Staged) -> None:
+    def conform(self, adopted: DataFrame, columns: Sequence[Column], types: Mapping[str, str]) -> DataFrame:  # noqa: ARG002 - the contract
+        return conformed(adopted, columns)
+
+    def stage_rows(
+        self,
+        adopted: DataFrame,
+        table: TableInfo,
+        types: Mapping[str, str],
+        writer: Connection,
+        token: str,
+    ) -> Staged:
+        with self._announced(table, writer, token):
+            return stage_rows(self._spark, adopted, table, types, self._location, token)
+
+    def stage_part(
+        self,
+        staged: Staged,
+        condition: str,
+        table: TableInfo,
+        types: Mapping[str, str],
+        writer: Connection,
+        token: str,
+    ) -> Staged:
+        part = staged_frame(self._spark, staged, condition, list(types))
+        with self._announced(table, writer, token):
+            return stage_files(self._spark, part, table, types, writer, self._location, token)
+
+    def release(self, staged: Staged, *, keep_files: bool) -> None:
         if staged.folder is not None:
-            remove_folder(self._spark, staged.folder)
+            if not keep_files:
+                remove_folder(self._spark, staged.folder)
+            remove_folder(self._spark, manifest_path(staged.folder))
+
+    @contextlib.contextmanager
+    def _announced(self, table: TableInfo, writer: Connection, token: str) -> Iterator[None]:
+        """Leaves a manifest for as long as there are staged files: until `release`, where the staging succeeds."""
+        folder = staging_folder(table, token)
+        announce(writer, folder)
+        try:
+            yield
+        except BaseException:
+            remove_folder(self._spark, manifest_path(folder))
+            raise

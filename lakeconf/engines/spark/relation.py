@@ -100,16 +100,19 @@ def relation(
         if _key(uri) not in listed:
             raise UnsupportedError(f"Spark does not read files of this name: {file.path}", hint="read it with DuckDB")
         found[file.path] = listed[_key(uri)]
-        if found[file.path].size != file.file_size_bytes:
-            raise StorageError(
-                f"{file.path} has {found[file.path].size} bytes, but the catalog says {file.file_size_bytes}: "
-                "it was cut short or replaced"
-            )
+        _check_size(file, found[file.path].size)
     if len(listed) != len(files):
         raise StorageError(f"Spark would read {len(listed)} files in place of {len(files)}")
     names = {path: listed.name for path, listed in found.items()}
     positions = {path: listed.position for path, listed in found.items()}
     return Relation(frame, names, statuses, positions, *_marks(found))
+
+
+def _check_size(file: File, size: int) -> None:
+    if size != file.file_size_bytes:
+        raise StorageError(
+            f"{file.path} has {size} bytes, but the catalog says {file.file_size_bytes}: it was cut short or replaced"
+        )
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,9 @@ def _listed(private: SparkSession, location: Any, statuses: Any) -> dict[str, _L
 def _marks(files: Mapping[str, _Listed]) -> tuple[dict[str, int] | None, str]:
     """Numbers made of size and time that tell files apart, and the SQL for them: comparing paths takes long."""
     mask = (1 << _MARK_BITS) - 1
+    sizes = {path: file.size & mask for path, file in files.items()}
+    if len(set(sizes.values())) == len(files):
+        return sizes, f"(_metadata.file_size & {mask})"
     for shift in range(0, 20, 3):
         marks = {path: (file.size ^ (file.time * 1000 >> shift)) & mask for path, file in files.items()}
         if len(set(marks.values())) == len(files):

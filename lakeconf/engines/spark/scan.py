@@ -15,6 +15,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column
+from lakeconf.engines.base import ROW_ID
 from lakeconf.engines.spark import projection
 from lakeconf.engines.spark.columns import IN_PATH, Found
 from lakeconf.engines.spark.constants import (
@@ -36,8 +37,7 @@ from lakeconf.engines.spark.relation import Relation, relation
 from lakeconf.engines.spark.session import active_session_kept, private_session, rebind, without_pushdown
 from lakeconf.engines.spark.types import spark_schema
 
-# Columns that a scan adds when it is asked for row ids; the last two are NULL for inlined rows.
-ROW_ID = "__lakeconf_row_id"
+# Columns that a scan adds beside ROW_ID when it is asked for row ids; the last two are NULL for inlined rows.
 SNAPSHOT_ID = "__lakeconf_snapshot_id"
 FILE_ROW_NUMBER = "__lakeconf_file_row_number"
 # Each with the SQL that gives it for inlined rows.

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
 
-from lakeconf.errors import SparkError
+from lakeconf.errors import SchemaError, SparkError
 
 # Everything that could change what a scan returns. https://spark.apache.org/docs/latest/configuration.html#spark-sql
 _SETTINGS = {
@@ -147,5 +148,17 @@ def from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
     """
     private = private_session(spark)
     private.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    signed = table.cast(pa.schema([field.with_type(_signed(field.type)) for field in table.schema]))
     with active_session_kept(spark):
-        return rebind(private.createDataFrame(table), spark)
+        try:
+            return rebind(private.createDataFrame(signed), spark)
+        except PySparkTypeError as error:
+            raise SchemaError(
+                f"Spark does not take the frame: {error}", hint="cast that column, or write with DuckDB: store.open()"
+            ) from error
+
+
+def _signed(found: pa.DataType) -> pa.DataType:
+    """The type that holds every value of an unsigned one; Spark has no unsigned integers."""
+    wider = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20)}
+    return wider.get(found, found)

@@ -15,6 +15,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.connection import Connection
 from lakeconf.engines.base import Staged
+from lakeconf.engines.manifest import staging_folder
 from lakeconf.engines.selection import full_name, not_null_violation
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
 from lakeconf.engines.spark.reading import FIELD_ID, quoted
@@ -75,27 +76,27 @@ def stage_files(
         SchemaError: A column that is NOT NULL has a NULL.
         SparkError: The job failed.
     """
-    folder = f"{table.path}lakeconf-{token}/"
+    folder = staging_folder(table, token)
     # The frame is analysed already, as its session has it; what is added here is analysed with the private settings.
-    rebound = rebind(frame, _writing_session(frame.sparkSession))
+    rebound = rebind(frame, writing_session(frame.sparkSession))
     by_name = {name.lower(): name for name in frame.columns}
     columns = [_value(rebound, by_name[column.name.lower()], column, full_name(table)) for column in table.columns]
     try:
         rebound.select(*columns).write.option("compression", "zstd").mode("error").parquet(spark_uri(folder))
-        files = _row_counts(writer, [catalog_uri(path, location) for path in _files(spark, folder)])
+        files = _row_counts(writer, [catalog_uri(path, location) for path in parquet_files(spark, folder)])
     except BaseException as error:
         remove_folder(spark, folder)
-        raise _translated(error) from error
+        raise translated(error) from error
     rows = sum(files.values())
     filled = [path for path, count in files.items() if count]
     if not filled:
         remove_folder(spark, folder)
         empty = ", ".join(f"CAST(NULL AS {type_name}) AS {identifier(name)}" for name, type_name in types.items())
-        return Staged(f"SELECT {empty} LIMIT 0", row_count=0)
+        return Staged(f"SELECT {empty} LIMIT 0", folder=folder, row_count=0, keeps_files=False)
     listed = ", ".join(map(literal, filled))
     values = ", ".join(f"CAST({identifier(name)} AS {kind}) AS {identifier(name)}" for name, kind in types.items())
     source = f"SELECT {values} FROM read_parquet([{listed}], hive_partitioning = false)"
-    if table.partition_fields or not all(map(_is_registered, table.columns)):
+    if table.partition_fields or not all(map(is_registered, table.columns)):
         return Staged(source, folder=folder, row_count=rows, keeps_files=False)
     return Staged(source, files=tuple(filled), folder=folder, row_count=rows)
 
@@ -157,7 +158,7 @@ def _duckdb_type(name: str, found: DataType) -> str:
 def _value(frame: DataFrame, name: str, column: Column, table: str) -> SparkColumn:
     """The column of the frame as it is written: its type, its name and its field ids are the table's."""
     found = F.col(quoted(name))
-    if _is_registered(column):
+    if is_registered(column):
         found = found.cast(_stored(column))
     if not column.nullable:
         message = f"{_NULL_FOUND} {not_null_violation(column.name, table).message}"
@@ -179,12 +180,13 @@ def _stored(column: Column) -> DataType:
     return spark_type(column)
 
 
-def _is_registered(column: Column) -> bool:
+def is_registered(column: Column) -> bool:
+    """True where files that Spark writes can be registered for the column's type as they are."""
     known = column.type in _REGISTERED or column.type.startswith("decimal(")
-    return known and all(map(_is_registered, column.children))
+    return known and all(map(is_registered, column.children))
 
 
-def _writing_session(spark: SparkSession) -> SparkSession:
+def writing_session(spark: SparkSession) -> SparkSession:
     """A session with the user's settings, but for those of the writer."""
     private = spark.newSession()
     for key, value in {**spark.conf.getAll, **_WRITER_SETTINGS}.items():
@@ -193,7 +195,7 @@ def _writing_session(spark: SparkSession) -> SparkSession:
     return private
 
 
-def _files(spark: SparkSession, folder: str) -> list[str]:
+def parquet_files(spark: SparkSession, folder: str) -> list[str]:
     """The Parquet files of a folder; what else Spark leaves there, markers and checksums, is removed."""
     path = _path(spark, folder)
     system = path.getFileSystem(_hadoop(spark))
@@ -220,7 +222,8 @@ def _row_counts(writer: Connection, paths: list[str]) -> dict[str, int]:
     return {path: counts[path] for path in paths}
 
 
-def _translated(error: BaseException) -> BaseException:
+def translated(error: BaseException) -> BaseException:
+    """The error of a job that writes, as one of ours where Spark raised it."""
     if not isinstance(error, (PySparkException, Py4JJavaError)):
         return error
     text = str(error)

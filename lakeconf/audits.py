@@ -1,0 +1,70 @@
+"""Conditions that must hold on the state which a transaction would make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import narwhals as nw
+
+from lakeconf.connection import Connection, translated_errors
+from lakeconf.errors import AuditError, LakeconfError
+
+SAMPLE_ROWS = 5
+
+Check: TypeAlias = str | Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A condition, as what breaks it.
+
+    Attributes:
+        name: What the error calls it.
+        check: SQL, or a function that takes the table's new rows as a lazy frame; both give the rows that break the
+            condition.
+        source: The table, quoted, for a function.
+    """
+
+    name: str
+    check: Check
+    source: str | None = None
+
+
+def run(audit: Audit, writer: Connection) -> None:
+    """Runs an audit inside the transaction that it judges.
+
+    Raises:
+        AuditError: Rows break it, or it fails itself.
+    """
+    try:
+        broken = _broken(audit, writer)
+        count = int(broken.select(nw.len()).collect().item())
+        sample = broken.head(SAMPLE_ROWS).collect("pyarrow").to_native().to_pylist() if count else []
+    except AuditError:
+        raise
+    except Exception as error:
+        reason = error.message if isinstance(error, LakeconfError) else f"{type(error).__name__}: {error}"
+        raise AuditError(f"the audit {audit.name!r} cannot be run, so nothing was written: {reason}") from error
+    if count:
+        rows = "\n".join(f"  {row}" for row in sample)
+        more = f"\n  and {count - len(sample)} more" if count > len(sample) else ""
+        found = f"{count} row{'s' if count > 1 else ''}"
+        raise AuditError(
+            f"the audit {audit.name!r} found {found}, so nothing was written:\n{rows}{more}",
+            hint="mend the rows, or the audit",
+        )
+
+
+def _broken(audit: Audit, writer: Connection) -> nw.LazyFrame[Any]:
+    with translated_errors():
+        if isinstance(audit.check, str):
+            return nw.from_native(writer.native.sql(audit.check))
+        found = audit.check(nw.from_native(writer.native.sql(f"FROM {audit.source}")))
+    if not isinstance(found, nw.LazyFrame):
+        raise AuditError(
+            f"the audit {audit.name!r} gave a {type(found).__name__}",
+            hint="give a lazy frame of the rows that break it: return frame.filter(…)",
+        )
+    return found

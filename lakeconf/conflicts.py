@@ -1,0 +1,90 @@
+"""What other writers may not have done between the snapshot that a change was made from and its commit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.errors import CatalogError, CommitConflictError
+
+_CHANGED = re.compile(r"(?P<change>[a-z_]+):(?P<table>\d+)(?:,|$)")
+# Changes that move rows between files and leave the table as it is.
+_UPKEEP = ("merge_adjacent", "compacted_table", "rewrite_delete", "inline_flush", "flushed_inlined")
+_OF_COLUMNS = ("altered_table", "dropped_table")
+
+
+@dataclass(frozen=True)
+class Reliance:
+    """What a change relies on.
+
+    Attributes:
+        table_id: The table whose state at the read snapshot must still hold.
+        table: Its full name.
+        on_rows: False where only its columns matter.
+    """
+
+    table_id: int
+    table: str
+    on_rows: bool = True
+
+
+def check_conflicts(reader: CatalogReader, reliances: Sequence[Reliance], read: int, begun: int) -> None:
+    """Refuses where what a change relies on was changed after the snapshot `read`, up to `begun`.
+
+    Raises:
+        CommitConflictError: Names both snapshots.
+    """
+    if not reliances or begun == read:
+        return
+    with reader.transaction() as transaction:
+        newer = transaction.rows(
+            "SELECT snapshot_id, changes_made FROM ducklake_snapshot_changes "
+            "WHERE snapshot_id > ? AND snapshot_id <= ? ORDER BY snapshot_id",
+            [read, begun],
+        )
+    made = [(version, kind, table) for version, changes in newer for kind, table in _changed_tables(changes)]
+    for relied in reliances:
+        for version, kind, table in made:
+            if table == relied.table_id and (relied.on_rows or kind in _OF_COLUMNS):
+                raise CommitConflictError(
+                    f"{relied.table} was read at snapshot {read}, and snapshot {version} of another writer "
+                    f"has changed it since",
+                    hint="call lake.refresh() and do it again",
+                )
+
+
+def check_delete_files(reader: CatalogReader, tables: Mapping[int, str]) -> None:
+    """Makes sure that every data file of some tables has at most one delete file.
+
+    DuckLake lets two deletes on one file both commit, which brings deleted rows back; locks prevent it, but a lock can
+    be lost, and writers other than lakeconf take none.
+
+    Args:
+        reader: The lake.
+        tables: Full names by table id.
+
+    Raises:
+        CatalogError: Rows that were deleted are seen again; says what to do.
+    """
+    ids = ", ".join(map(str, sorted(tables)))
+    with reader.transaction() as transaction:
+        doubled = transaction.rows(
+            "SELECT table_id, data_file_id FROM ducklake_delete_file "
+            f"WHERE end_snapshot IS NULL AND table_id IN ({ids}) "
+            "GROUP BY table_id, data_file_id HAVING count(*) > 1"
+        )
+    if doubled:
+        table_id, data_file_id = doubled[0]
+        raise CatalogError(
+            f"another writer deleted from {tables[table_id]} at the same moment, past lakeconf's lock: the data file "
+            f"{data_file_id} has two delete files now, and deleted rows of it are seen again",
+            hint="both commits are in the lake: read the table at the snapshot before, and overwrite it from there",
+        )
+
+
+def _changed_tables(made: str | None) -> list[tuple[str, int]]:
+    """How which tables were changed by a snapshot, from DuckLake's `changes_made`."""
+    found = [(change["change"], int(change["table"])) for change in _CHANGED.finditer(made or "")]
+    return [(kind, table) for kind, table in found if not kind.startswith(_UPKEEP)]

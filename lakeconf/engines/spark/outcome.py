@@ -1,0 +1,73 @@
+"""Writes down what a merge or an update does to which row, for the commit to carry out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.engines.base import Staged
+from lakeconf.engines.manifest import staging_folder
+from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
+from lakeconf.engines.spark.reading import quoted
+from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
+from lakeconf.engines.spark.types import spark_type
+from lakeconf.engines.spark.write import is_registered, parquet_files, remove_folder, translated, writing_session
+from lakeconf.sql import identifier, literal
+
+
+def conformed(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """A frame with these columns of a table only, in the types that the table's scan has."""
+    rebound = rebind(frame, writing_session(frame.sparkSession))
+    by_name = {name.lower(): name for name in frame.columns}
+    values = [_cast(F.col(quoted(by_name[column.name.lower()])), column) for column in columns]
+    return rebind(rebound.select(*values), frame.sparkSession)
+
+
+def stage_rows(
+    spark: SparkSession,
+    frame: DataFrame,
+    table: TableInfo,
+    types: Mapping[str, str],
+    location: str,
+    token: str,
+) -> Staged:
+    """Writes a frame into a folder below the table's, as files that are read once and never registered.
+
+    Args:
+        spark: The user's session.
+        frame: The frame.
+        table: The table that its rows are about.
+        types: The frame's columns, and the types that DuckDB casts them to.
+        location: The lake's data path, as the catalog has it.
+        token: The name of this write, which names the folder.
+
+    Raises:
+        SparkError: The job failed.
+    """
+    folder = staging_folder(table, token)
+    try:
+        rebind(frame, writing_session(frame.sparkSession)).write.mode("error").parquet(spark_uri(folder))
+        files = [catalog_uri(path, location) for path in parquet_files(spark, folder)]
+    except BaseException as error:
+        remove_folder(spark, folder)
+        raise translated(error) from error
+    values = ", ".join(f"CAST({identifier(name)} AS {kind}) AS {identifier(name)}" for name, kind in types.items())
+    listed = ", ".join(map(literal, files))
+    source = f"SELECT {values} FROM read_parquet([{listed}], hive_partitioning = false)"
+    return Staged(source, files=tuple(files), folder=folder, keeps_files=False)
+
+
+def staged_frame(spark: SparkSession, staged: Staged, condition: str, columns: Sequence[str]) -> DataFrame:
+    """The rows of staged files that satisfy a condition, as a frame of the user's session."""
+    private = private_session(spark)
+    with active_session_kept(spark):
+        read = private.read.parquet(*map(spark_uri, staged.files)).where(condition)
+        return rebind(read.select(*map(quoted, columns)), spark)
+
+
+def _cast(value: SparkColumn, column: Column) -> SparkColumn:
+    return (value.cast(spark_type(column)) if is_registered(column) else value).alias(column.name)

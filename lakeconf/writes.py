@@ -1,0 +1,192 @@
+"""The steps that writes to a table share: what the table will look like, staging a frame for it, committing it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lakeconf.catalog.table import TableInfo, load_table, split_name, table_folder, tables
+from lakeconf.commits import CommitKey
+from lakeconf.conflicts import Reliance
+from lakeconf.definition import NO_ID, Definition, Evolution, described_columns, evolution_for, new_table
+from lakeconf.engines.base import Staged
+from lakeconf.engines.selection import check_fit, full_name
+from lakeconf.errors import ConnectionFailed, LakeconfError, PredicateError, SchemaError
+from lakeconf.sql import identifier, literal
+from lakeconf.transaction import Change, LakeState, Target, Transaction
+
+
+class Writing:
+    """The open transaction, or one of its own that commits at the end.
+
+    Args:
+        state: The lake.
+        message: The commit message of a transaction of its own.
+    """
+
+    def __init__(self, state: LakeState, message: str | None = None) -> None:
+        self._state = state
+        self._own = state.transaction is None
+        self._transaction = state.transaction or Transaction(state, message)
+        self._changes, self._targets = list(self._transaction.changes), dict(self._transaction.targets)
+
+    def __enter__(self) -> Transaction:
+        if self._state.read_only is not None:
+            raise LakeconfError(f"nothing can be written: {self._state.read_only}")
+        return self._transaction
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            # A caller may catch the error and go on: nothing of the failed write may be committed.
+            self._transaction.forget(self._changes, self._targets)
+        elif self._own:
+            self._state.snapshot_id = max(self._state.snapshot_id, self._transaction.commit())
+
+
+def quoted(state: LakeState, info: TableInfo) -> str:
+    """A table's full name in SQL, the lake's included."""
+    return ".".join(map(identifier, (state.alias, info.schema_name, info.name)))
+
+
+def target(state: LakeState, name: str, transaction: Transaction) -> Target:
+    """A table as a transaction will leave it.
+
+    Raises:
+        TableNotFoundError: There is no such table.
+    """
+    found = transaction.targets.get(_key(name))
+    if found is not None:
+        return found
+    info = load_table(state.reader, name, state.snapshot_id)
+    query = f"DESCRIBE SELECT * FROM {quoted(state, info)} AT (VERSION => {state.snapshot_id})"
+    return Target(info, {column: type_name for column, type_name, *_ in state.reader.connection.rows(query)})
+
+
+def create(state: LakeState, name: str, definition: Definition) -> None:
+    """Makes an empty table, and its schema where there is none; inside a transaction, when that commits.
+
+    Raises:
+        SchemaError: The table is there already, or a type, a key or a column does not exist.
+    """
+    schema, table = split_name(name)
+    existing = {full_name(info).lower() for info in tables(state.reader, state.snapshot_id)}
+    pending = state.transaction.targets if state.transaction else {}
+    if _key(name) in existing | pending.keys():
+        raise SchemaError(f"the table {schema}.{table} exists already", hint="use lake.table(…)")
+    quoted_schema = f"{identifier(state.alias)}.{identifier(schema)}"
+    full = f"{quoted_schema}.{identifier(table)}"
+    statements = definition.statements(quoted_schema, full)
+    with Writing(state, f"create table {schema}.{table}") as transaction:
+        if state.transaction is not None:
+            described = _described(transaction, statements, full)
+            folder = table_folder(state.reader, schema, table, state.snapshot_id)
+            info = new_table(schema, table, folder, described, definition.partitioned_by)
+            transaction.targets[_key(name)] = Target(info, {column: text for column, text, _ in described})
+        transaction.add(Change(statements, f"{schema}.{table}", defines=True))
+
+
+def evolve(state: LakeState, name: str, evolution: Evolution, transaction: Transaction) -> None:
+    """Changes a table's columns.
+
+    Raises:
+        SchemaError: A column does not exist, or a type cannot be promoted so.
+    """
+    before = target(state, name, transaction)
+    full = quoted(state, before.info)
+    statements = evolution.statements(full, before.types)
+    if not statements:
+        return
+    described = _described(transaction, statements, full)
+    info = replace(before.info, columns=described_columns(described, before.info.columns))
+    transaction.targets[_key(name)] = Target(info, {column: text for column, text, _ in described})
+    relies_on = reliance(before.info, on_rows=False)
+    transaction.add(Change(statements, full_name(info), relies_on=relies_on, defines=True))
+
+
+def evolve_for(state: LakeState, name: str, frame: Mapping[str, str], transaction: Transaction) -> None:
+    """Adds the columns that a frame has and the table has not, and widens types so that its values fit."""
+    evolve(state, name, evolution_for(frame, target(state, name, transaction).types), transaction)
+
+
+def stage(state: LakeState, adopted: Any, wanted: Target, transaction: Transaction) -> Staged:
+    """Writes an adopted frame down for a table, checked against its columns.
+
+    Raises:
+        SchemaError: A column is missing, is one too many, or does not fit.
+    """
+    check_fit(full_name(wanted.info), state.engine.schema(adopted), wanted.types)
+    return state.engine.stage(adopted, wanted.info, wanted.types, state.writer, transaction.next_token())
+
+
+def insert(state: LakeState, info: TableInfo, staged: Staged) -> tuple[str, ...]:
+    """The SQL that commits staged rows."""
+    if not staged.files:
+        return (f"INSERT INTO {quoted(state, info)} {staged.source}",)
+    files = ", ".join(map(literal, staged.files))
+    arguments = ", ".join(map(literal, (state.alias, info.name)))
+    return (f"CALL ducklake_add_data_files({arguments}, [{files}], schema => {literal(info.schema_name)})",)
+
+
+def replace_rows(
+    state: LakeState, wanted: Target, transaction: Transaction, staged: Staged, condition: str | None
+) -> None:
+    """Adds the change that puts staged rows in the place of those that satisfy a condition, or of all."""
+    delete = f"DELETE FROM {quoted(state, wanted.info)}" + (f" WHERE {condition}" if condition else "")
+    statements = (delete, *insert(state, wanted.info, staged))
+    name, relies_on = full_name(wanted.info), reliance(wanted.info)
+    transaction.add(Change(statements, name, staged, relies_on=relies_on, deletes=True))
+
+
+def check_condition(state: LakeState, staged: Staged, condition: str) -> None:
+    """Refuses staged rows that do not satisfy a condition.
+
+    Raises:
+        PredicateError: There are some.
+    """
+    outside = f"SELECT count(*) FROM ({staged.source}) WHERE ({condition}) IS NOT TRUE"
+    ((count,),) = state.writer.rows(outside)
+    if count:
+        raise PredicateError(
+            f"{count} rows of the frame do not satisfy the `where` of the overwrite ({condition})",
+            hint="filter the frame, or widen the condition",
+        )
+
+
+def partition_keys(info: TableInfo) -> list[str]:
+    """The keys of a table's partitioning, as DuckDB computes them."""
+    names = {column.field_id: identifier(column.name) for column in info.columns}
+    keys = []
+    for part in info.partition_fields:
+        column, bucket = names[part.field_id], re.fullmatch(r"bucket\((\d+)\)", part.transform)
+        if bucket:
+            keys.append(f"(murmur3_32({column}) & 2147483647) % {bucket[1]}")
+        elif part.transform == "identity":
+            keys.append(column)
+        else:
+            keys.append(f"{part.transform}({column})")
+    return keys
+
+
+def commit_key(state: LakeState, name: str, key: str | None, transaction: Transaction) -> CommitKey | None:
+    """The key of a write to a table; None where it has none."""
+    return None if key is None else CommitKey(full_name(target(state, name, transaction).info), key)
+
+
+def reliance(info: TableInfo, *, on_rows: bool = True) -> Reliance | None:
+    """What a change that has read a table relies on; None for one that the transaction itself makes."""
+    return None if info.table_id == NO_ID else Reliance(info.table_id, full_name(info), on_rows)
+
+
+def _described(transaction: Transaction, statements: Sequence[str], full: str) -> list[tuple[str, str, bool]]:
+    try:
+        return transaction.described(tuple(statements), full)
+    except ConnectionFailed:
+        raise
+    except LakeconfError as error:
+        raise SchemaError(f"DuckLake refuses the change: {error.message}") from error
+
+
+def _key(name: str) -> str:
+    return ".".join(split_name(name)).lower()

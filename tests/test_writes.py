@@ -1,0 +1,310 @@
+"""Tables that are made and changed, transactions with audits, and writes that are done once, on both engines."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import pyarrow as pa
+import pytest
+
+import lakeconf
+from lakeconf.errors import AuditError, CommitError, LakeconfError, SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lakeconf import Lake, Store
+
+ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "kind": ["view", None]})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    backends = {
+        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
+        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
+    }
+    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+
+
+@pytest.fixture(params=["on_duckdb", "on_spark"])
+def engine(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue("spark") if request.param == "on_spark" else None
+
+
+@pytest.fixture
+def lake(store: Store, engine: Any) -> Iterator[Lake]:
+    with store.open(engine) as lake:
+        yield lake
+
+
+def rows(lake: Lake, query: str) -> list[tuple[Any, ...]]:
+    """What plain DuckDB reads."""
+    native: Any = lake.sql(query).to_native()
+    return sorted(native.fetchall(), key=repr)
+
+
+def read(lake: Lake, table: str) -> list[tuple[Any, ...]]:
+    """What the lake's engine reads."""
+    frame = lake.table(table).scan().collect("pyarrow")
+    return sorted(frame.iter_rows(), key=repr)
+
+
+def test_a_table_with_everything(lake: Lake) -> None:
+    before = lake.snapshot_id
+    lake.create_table(
+        "raw.events",
+        {"id": "BIGINT NOT NULL", "at": "TIMESTAMP", "kind": "VARCHAR"},
+        partitioned_by=["day(at)", "bucket(4, id)"],
+        sorted_by=["kind DESC NULLS LAST", "id"],
+        comment="what people did",
+        column_comments={"KIND": "view or purchase"},
+    )
+    assert lake.snapshot_id == before + 1
+    keys = "SELECT transform FROM __ducklake_metadata_dev.ducklake_partition_column"
+    assert rows(lake, keys) == [("bucket(4)",), ("day",)]
+    order = "SELECT expression, sort_direction, null_order FROM __ducklake_metadata_dev.ducklake_sort_expression"
+    assert [row[1:] for row in rows(lake, order)] == [("ASC", "NULLS_LAST"), ("DESC", "NULLS_LAST")]
+    assert rows(lake, "SELECT comment FROM duckdb_tables() WHERE table_name = 'events'") == [("what people did",)]
+    comments = "SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'events' AND comment IS NOT NULL"
+    assert rows(lake, comments) == [("kind", "view or purchase")]
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"partitioned_by": ["dy(at)"]}, "names no column"),
+        ({"partitioned_by": ["knd"]}, "did you mean 'kind'"),
+        ({"sorted_by": ["knd desc"]}, "did you mean 'kind'"),
+        ({"column_comments": {"knd": "?"}}, "did you mean 'kind'"),
+    ],
+)
+def test_a_definition_that_names_no_column(lake: Lake, keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        lake.create_table("events", {"id": "BIGINT", "kind": "VARCHAR"}, **keys)
+    assert lake.tables() == []
+
+
+def test_a_table_that_is_made_and_filled_in_one_snapshot(lake: Lake) -> None:
+    before = lake.snapshot_id
+    with lake.transaction("first load") as tx:
+        tx.create_table("raw.events", {"id": "BIGINT", "kind": "VARCHAR NOT NULL", "size": "UUID"})
+        with pytest.raises(SchemaError, match="exists already"):
+            tx.create_table("RAW.Events", ROWS)
+        with pytest.raises(SchemaError, match="NOT NULL"):
+            tx.table("raw.events").append(ROWS.append_column("size", pa.nulls(2, pa.string())))
+        filled = pa.table({"id": pa.array([1], pa.int64()), "kind": ["view"], "size": pa.nulls(1, pa.string())})
+        tx.table("raw.events").append(filled)
+        tx.table("raw.events").evolve(add={"n": "INTEGER", "s": "STRUCT(a INTEGER)"}, drop=["size"])
+        tx.table("raw.events").append(
+            pa.table({"id": [2], "kind": ["buy"], "n": pa.array([7], pa.int32()), "s": [{"a": 3}]}).cast(
+                pa.schema({"id": pa.int64(), "kind": pa.string(), "n": pa.int32(), "s": pa.struct({"a": pa.int32()})})
+            )
+        )
+        with pytest.raises(LakeconfError, match="made in this transaction"):
+            tx.table("raw.events").merge(ROWS, on="id", not_matched=None)
+    assert lake.snapshot_id == before + 1
+    assert read(lake, "raw.events") == [(1, "view", None, None), (2, "buy", 7, {"a": 3})]
+    assert read(lake, "raw.events") == rows(lake, "SELECT * FROM dev.raw.events")
+
+
+def test_the_files_of_a_new_table_lie_in_its_folder(lake: Lake) -> None:
+    with lake.transaction() as tx:
+        tx.create_table("raw.events", ROWS)
+        tx.table("raw.events").append(ROWS)
+    relative = "SELECT DISTINCT path_is_relative::BOOLEAN FROM __ducklake_metadata_dev.ducklake_data_file"
+    assert rows(lake, relative) == [(True,)]
+
+
+def test_evolve(lake: Lake) -> None:
+    types = {
+        "id": "INTEGER",
+        "old": "VARCHAR",
+        "device": "STRUCT(os VARCHAR, cores INTEGER)",
+        "tags": "STRUCT(k VARCHAR)[]",
+        "m": "MAP(VARCHAR, STRUCT(k INTEGER))",
+        "gone": "DATE",
+    }
+    lake.create_table("events", types)
+    lake.sql("SELECT 1")
+    first = "SELECT 1 AS id, 'x' AS old, {'os': 'a', 'cores': 2} AS device, [{'k': 'v'}] AS tags, "
+    lake.table("events").append(
+        lake.sql(f"{first} MAP {{'q': {{'k': 5}}}} AS m, NULL::DATE AS gone").collect("pyarrow")
+    )
+    before = lake.snapshot_id
+    lake.table("events").evolve(
+        drop=["gone", "device.cores"],
+        rename={"old": "new", "tags.element.k": "key"},
+        promote={"id": "BIGINT", "m.value.k": "BIGINT"},
+        add={
+            "flag": "BOOLEAN",
+            "device.arch": "VARCHAR",
+            "m.value.z": "INTEGER",
+            "since": "DATE",
+            "d": "DECIMAL(5, 2)",
+        },
+        defaults={"flag": True, "since": dt.date(2024, 1, 1), "d": Decimal("1.50")},
+    )
+    assert lake.snapshot_id == before + 1
+    assert lake.table("events").schema == {
+        "id": "BIGINT",
+        "new": "VARCHAR",
+        "device": "STRUCT(os VARCHAR, arch VARCHAR)",
+        "tags": 'STRUCT("key" VARCHAR)[]',
+        "m": "MAP(VARCHAR, STRUCT(k BIGINT, z INTEGER))",
+        "flag": "BOOLEAN",
+        "since": "DATE",
+        "d": "DECIMAL(5,2)",
+    }
+    assert read(lake, "events") == sorted(lake.sql("SELECT * FROM events").collect("pyarrow").iter_rows(), key=repr)
+    added = "SELECT flag, device.arch, since, d FROM dev.events"
+    assert rows(lake, added) == [(True, None, dt.date(2024, 1, 1), Decimal("1.50"))]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"drop": ["nothing"]}, "nothing"),
+        ({"add": {"id": "INTEGER"}}, "id"),
+        ({"promote": {"id": "VARCHAR"}}, "id|VARCHAR|promot"),
+        ({"add": {"n": "INTEGR"}}, "INTEGR"),
+        ({"defaults": {"n": 1}}, "not added"),
+        ({"rename": {"..": "x"}}, "not the name of a column"),
+    ],
+)
+def test_a_change_of_columns_that_cannot_be(lake: Lake, change: dict[str, Any], message: str) -> None:
+    lake.create_table("events", {"id": "BIGINT"})
+    before = lake.snapshot_id
+    with pytest.raises(SchemaError, match=message):
+        lake.table("events").evolve(**change)
+    assert lake.refresh() == before
+
+
+def test_an_append_may_bring_columns_and_wider_types(lake: Lake) -> None:
+    lake.create_table("events", {"id": "INTEGER", "kind": "VARCHAR"})
+    lake.table("events").append(ROWS.cast(pa.schema({"id": pa.int32(), "kind": pa.string()})))
+    with pytest.raises(SchemaError, match="'id' is BIGINT"):
+        lake.table("events").append(ROWS)
+    before = lake.snapshot_id
+    wide = pa.table({"id": [2**40], "kind": ["x"], "tags": [["a"]]})
+    assert lake.table("events").append(wide, evolve=True) == before + 1
+    assert read(lake, "events") == [(1, "view", None), (1099511627776, "x", ["a"]), (2, None, None)]
+    assert read(lake, "events") == rows(lake, "SELECT * FROM dev.events")
+    lake.table("events").overwrite(wide.append_column("more", pa.array([1.5])), evolve=True)
+    assert read(lake, "events") == [(2**40, "x", ["a"], 1.5)]
+
+
+def test_an_append_that_fails_changes_no_columns_either(lake: Lake) -> None:
+    lake.create_table("events", {"id": "INTEGER", "kind": "VARCHAR NOT NULL"})
+    with lake.transaction() as tx:
+        with pytest.raises(SchemaError, match="NOT NULL"):
+            tx.table("events").append(ROWS.append_column("more", pa.array([1, 2])), evolve=True)
+        tx.table("events").append(pa.table({"id": pa.array([3], pa.int32()), "kind": ["x"]}))
+    assert lake.table("events").schema == {"id": "INTEGER", "kind": "VARCHAR"}
+    assert read(lake, "events") == [(3, "x")]
+
+
+def append_audited(lake: Lake, name: str, check: Any) -> None:
+    with lake.transaction() as tx:
+        tx.table("events").append(ROWS)
+        tx.audit(name, check, table="events")
+
+
+def test_audits_see_what_would_be_committed(lake: Lake, tmp_path: Path) -> None:
+    lake.create_table("events", ROWS)
+    lake.table("events").append(ROWS)
+    before, files = lake.snapshot_id, sorted(tmp_path.rglob("*.parquet"))
+    broken = r"""the audit 'no doubles' found 2 rows, so nothing was written:
+  {'id': 1, 'n': 2}"""
+    doubles = "SELECT id, count(*) AS n FROM events GROUP BY id HAVING n > 1 ORDER BY id"
+    with pytest.raises(AuditError) as raised:
+        append_audited(lake, "no doubles", doubles)
+    assert str(raised.value).startswith(broken)
+    with pytest.raises(AuditError, match="'kinds' found 2 rows"):
+        append_audited(lake, "kinds", lambda events: events.filter(nw.col("kind").is_null()))
+    assert lake.refresh() == before
+    assert sorted(tmp_path.rglob("*.parquet")) == files
+    append_audited(lake, "some rows", "SELECT 'empty' WHERE (SELECT count(*) FROM events) = 0")
+    assert lake.snapshot_id == before + 1
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        ("SELECT * FROM nothing", "cannot be run"),
+        (lambda _: 1 / 0, "ZeroDivisionError"),
+        (lambda _: True, "gave a bool"),
+    ],
+)
+def test_an_audit_that_cannot_be_run(lake: Lake, check: Any, message: str) -> None:
+    lake.create_table("events", ROWS)
+    before = lake.snapshot_id
+    with pytest.raises(AuditError, match=message):
+        append_audited(lake, "it", check)
+    assert lake.refresh() == before
+
+
+def test_an_audit_needs_a_transaction_and_a_table(lake: Lake) -> None:
+    with pytest.raises(LakeconfError, match="belongs to a transaction"):
+        lake.audit("it", "SELECT 1")
+    with pytest.raises(LakeconfError, match="of which table"), lake.transaction() as tx:
+        tx.audit("it", lambda events: events)
+
+
+def test_a_key_is_committed_once(lake: Lake, store: Store, engine: Any, tmp_path: Path) -> None:
+    lake.create_table("events", ROWS)
+    first = lake.table("events").append(ROWS, idempotency_key="2024-01-01")
+    files = sorted(tmp_path.rglob("*.parquet"))
+    assert lake.table("events").append(ROWS, idempotency_key="2024-01-01") == first
+    with store.open(engine) as other:
+        assert other.table("main.EVENTS").append(ROWS, idempotency_key="2024-01-01") == first
+    assert sorted(tmp_path.rglob("*.parquet")) == files
+    second = lake.table("events").append(ROWS, idempotency_key="2024-01-02")
+    assert second == first + 1
+    assert len(read(lake, "events")) == 4
+    assert lake.tables() == ["main.events"]
+    # What has expired is remembered all the same.
+    lake.expire_snapshots(older_than=dt.timedelta(0))
+    lake.compact()
+    assert lake.table("events").append(ROWS, idempotency_key="2024-01-01") == first
+    assert lake.snapshot_id > second
+    assert len(read(lake, "events")) == 4
+
+
+def test_two_that_race_for_a_key(lake: Lake, store: Store, engine: Any, tmp_path: Path) -> None:
+    lake.create_table("events", ROWS)
+    with store.open(engine) as other, lake.transaction() as tx:
+        tx.table("events").append(ROWS, idempotency_key="k")
+        first = other.table("events").append(ROWS, idempotency_key="k")
+        files = sorted(tmp_path.rglob("*.parquet"))
+    # The one that came second finds the key inside its transaction, and drops what it has staged.
+    assert lake.refresh() == first
+    assert len(read(lake, "events")) == 2
+    assert set(tmp_path.rglob("*.parquet")) <= set(files)
+
+
+def test_the_commit_info_says_who_and_what(lake: Lake) -> None:
+    lake.create_table("events", ROWS)
+    with lake.transaction("a load", author="me", extra={"run": 7}) as tx:
+        tx.table("events").append(ROWS)
+    found = lake.snapshots()[-1]
+    info = json.loads(found.extra_info or "{}")
+    assert (found.message, found.author, info["rows"], info["extra"]) == ("a load", "me", 2, {"run": 7})
+    assert {"lakeconf", "engine", "token", "seconds"} <= info.keys()
+
+
+def test_a_write_with_a_key_or_a_reliance_needs_a_lock(lake: Lake) -> None:
+    lake.create_table("events", ROWS)
+    lake._state.lock = None
+    lake.table("events").append(ROWS)
+    for refused in (
+        lambda: lake.table("events").append(ROWS, idempotency_key="k"),
+        lambda: lake.table("events").delete("id = 1"),
+    ):
+        with pytest.raises(CommitError, match="has no lock"):
+            refused()
