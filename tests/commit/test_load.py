@@ -1,0 +1,202 @@
+"""Many processes that write to one lake at once: nothing is lost, nothing doubled, and the statistics are right."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import lakeconf
+from lakeconf.errors import CommitConflictError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from multiprocessing.synchronize import Barrier
+    from pathlib import Path
+
+    from servers import PostgresServer
+
+    from lakeconf import Lake
+
+PROVE = bool(os.environ.get("LAKECONF_PROVE"))
+ROUNDS = 100 if PROVE else 4
+# Processes and commits of each.
+LOAD = {"postgres": (8, 50) if PROVE else (4, 5), "sqlite": (4, 50) if PROVE else (3, 4)}
+ROWS = 20
+# What the catalog says of a file and its rows do not bear out.
+WRONG_STATISTICS = """
+    WITH said AS (
+        SELECT d.row_id_start, d.record_count, s.null_count, s.min_value, s.max_value, c.column_name
+        FROM {catalog}.ducklake_data_file AS d
+        JOIN {catalog}.ducklake_file_column_stats AS s USING (data_file_id)
+        JOIN {catalog}.ducklake_column AS c ON c.column_id = s.column_id AND c.table_id = d.table_id
+    ), found AS (
+        SELECT min(row_id) AS row_id_start, count(*) AS record_count, min(id)::VARCHAR AS min_id,
+            max(id)::VARCHAR AS max_id, min(text) AS min_text, max(text) AS max_text
+        FROM (SELECT filename AS data_file, rowid AS row_id, id, text FROM raw.t) GROUP BY data_file
+    )
+    SELECT * FROM said LEFT JOIN found USING (row_id_start, record_count)
+    WHERE record_count <> {rows} OR null_count <> 0 OR min_id IS NULL
+        OR min_value <> CASE column_name WHEN 'id' THEN min_id ELSE min_text END
+        OR max_value <> CASE column_name WHEN 'id' THEN max_id ELSE max_text END
+"""
+# A new process each: a fork of one that runs DuckDB or Spark does not work.
+processes = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def config(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")}
+    if kind == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        metadata = {
+            "type": "postgres",
+            "host": server.host,
+            "port": server.port,
+            "database": server.create_database(),
+            "user": server.user,
+            "password": server.password,
+            "metadata_schema": "lake",
+        }
+    backends = {"metadata_backend": metadata, "storage_backend": {"type": "local", "path": str(tmp_path / "data")}}
+    return {"stores": {"dev": backends}}
+
+
+def opened(config: dict[str, Any]) -> Lake:
+    return lakeconf.init(config).get_store("dev").open()
+
+
+def run(work: Callable[..., None], config: dict[str, Any], count: int, *arguments: Any) -> None:
+    """Runs the work in some processes at once, which begin together."""
+    start = processes.Barrier(count)
+    started = [processes.Process(target=work, args=(config, number, start, *arguments)) for number in range(count)]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join()
+    assert [process.exitcode for process in started] == [0] * count
+
+
+def appends(config: dict[str, Any], number: int, start: Barrier, commits: int) -> None:
+    with opened(config) as lake:
+        start.wait()
+        for commit in range(commits):
+            first = (number * commits + commit) * ROWS
+            ids = list(range(first, first + ROWS))
+            lake.table("raw.t").append(pa.table({"id": pa.array(ids, pa.int64()), "text": [f"n{i:06}" for i in ids]}))
+
+
+def test_appends_of_many_processes(config: dict[str, Any], kind: str) -> None:
+    count, commits = LOAD[kind]
+    with opened(config) as lake:
+        lake.create_table("raw.t", {"id": "BIGINT", "text": "VARCHAR"})
+        before = lake.snapshot_id
+    run(appends, config, count, commits)
+    with opened(config) as lake:
+        assert lake.snapshot_id == before + count * commits
+        ids = lake.table("raw.t").scan(columns=["id"]).collect("pyarrow").to_native()["id"].to_pylist()
+        assert sorted(ids) == list(range(count * commits * ROWS))
+        # What the catalog says of each file is what is in it.
+        catalog = "__ducklake_metadata_dev" + (".lake" if kind == "postgres" else "")
+        wrong = WRONG_STATISTICS.format(catalog=catalog, rows=ROWS)
+        assert lake.sql(wrong).collect("pyarrow").to_native().to_pylist() == []
+
+
+def overwrites(config: dict[str, Any], number: int, start: Barrier, days: int) -> None:
+    with opened(config) as lake:
+        for day in range(days):
+            lake.refresh()
+            start.wait()
+            try:
+                lake.table("raw.days").overwrite(pa.table({"day": [day], "writer": [number]}), where=f"day = {day}")
+            except CommitConflictError:
+                lake.table("raw.refused").append(pa.table({"day": [day], "writer": [number]}))
+            start.wait()
+
+
+def test_two_that_overwrite_one_empty_day(config: dict[str, Any]) -> None:
+    with opened(config) as lake:
+        for name in ("raw.days", "raw.refused"):
+            lake.create_table(name, {"day": "BIGINT", "writer": "BIGINT"})
+    run(overwrites, config, 2, ROUNDS)
+    with opened(config) as lake:
+        for name in ("raw.days", "raw.refused"):
+            found = Counter(lake.table(name).scan().collect("pyarrow").to_native()["day"].to_pylist())
+            assert found == dict.fromkeys(range(ROUNDS), 1)
+
+
+def deletes(config: dict[str, Any], number: int, start: Barrier, rounds: int) -> None:
+    with opened(config) as lake:
+        for deleted in range(rounds):
+            lake.refresh()
+            start.wait()
+            while True:
+                try:
+                    lake.table("raw.t").delete(f"id = {10 + 2 * deleted + number}")
+                    break
+                except CommitConflictError:
+                    lake.refresh()
+
+
+def test_two_that_delete_from_a_file_with_deletes(config: dict[str, Any]) -> None:
+    rows = 10 + 2 * ROUNDS + 10
+    with opened(config) as lake:
+        lake.create_table("raw.t", {"id": "BIGINT"})
+        lake.table("raw.t").append(pa.table({"id": pa.array(range(rows), pa.int64())}))
+        lake.table("raw.t").delete("id = 0")
+        first = lake.snapshot_id
+    run(deletes, config, 2, ROUNDS)
+    with opened(config) as lake:
+        assert lake.snapshot_id == first + 2 * ROUNDS
+        # After each of them: one row less, and none twice. DuckLake alone brings deleted rows back.
+        for version in range(first, lake.snapshot_id + 1):
+            counts = f"SELECT count(*), count(DISTINCT id) FROM raw.t AT (VERSION => {version})"
+            assert lake.sql(counts).collect("pyarrow").rows() == [(rows - 1 - version + first,) * 2]
+        left = lake.sql("SELECT id FROM raw.t ORDER BY id").collect("pyarrow").to_native()["id"].to_pylist()
+        assert left == [*range(1, 10), *range(rows - 10, rows)]
+
+
+def keyed(config: dict[str, Any], number: int, start: Barrier, rounds: int) -> None:
+    with opened(config) as lake:
+        for batch in range(rounds):
+            start.wait()
+            lake.table("raw.t").append(pa.table({"id": [batch], "writer": [number]}), idempotency_key=f"batch {batch}")
+
+
+def test_writers_with_one_key_commit_once(config: dict[str, Any]) -> None:
+    with opened(config) as lake:
+        lake.create_table("raw.t", {"id": "BIGINT", "writer": "BIGINT"})
+    run(keyed, config, 3 if PROVE else 2, ROUNDS)
+    with opened(config) as lake:
+        ids = lake.sql("SELECT id FROM raw.t ORDER BY id").collect("pyarrow").to_native()["id"].to_pylist()
+        assert ids == list(range(ROUNDS))
+
+
+def merges(config: dict[str, Any], number: int, start: Barrier, rounds: int) -> None:
+    with opened(config) as lake:
+        for _ in range(rounds):
+            lake.refresh()
+            start.wait()
+            while True:
+                try:
+                    lake.table("raw.t").merge(pa.table({"id": [1], "writer": [number]}), on="id")
+                    break
+                except CommitConflictError:
+                    lake.refresh()
+
+
+def test_two_that_merge_the_same_new_row(config: dict[str, Any]) -> None:
+    with opened(config) as lake:
+        lake.create_table("raw.t", {"id": "BIGINT", "writer": "BIGINT"})
+    run(merges, config, 2, ROUNDS)
+    with opened(config) as lake:
+        assert len(lake.table("raw.t").scan().collect()) == 1
