@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,6 +22,17 @@ TABLE = "raw.t"
 ROWS = 50
 # What a process does to the table, by name; `number` makes the rows of each its own.
 OPERATIONS = ("append", "keyed", "overwrite", "merge", "delete", "evolve", "two_tables")
+
+
+def start(config: dict[str, Any], spark: dict[str, str] | None, **task: Any) -> subprocess.Popen[str]:
+    """A writer that has opened the lake."""
+    process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps({"config": config, "spark": spark, **task}) + "\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "ready\n"
+    return process
 
 
 def frame(number: int) -> pa.Table:
@@ -52,6 +64,14 @@ def write(lake: Lake, operation: str, number: int) -> None:
             tx.create_table(f"raw.t{number}", frame(number))
             tx.table(f"raw.t{number}").append(frame(number))
             tx.table(TABLE).append(rows)
+
+
+def stream(spark: Any, lake: Lake, folder: str) -> None:
+    """Runs a streaming query into the table `events` until everything that has landed is through."""
+    source = spark.readStream.schema("id LONG").option("maxFilesPerTrigger", 1).parquet(f"{folder}/source")
+    writer = source.writeStream.foreachBatch(lake.stream_sink("events"))
+    query = writer.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True).start()
+    query.awaitTermination()
 
 
 def say(word: str) -> None:
@@ -102,7 +122,10 @@ def main() -> None:
         say("ready")
         if task["point"] is not None:
             kill_at(task["point"])
-        write(lake, task["operation"], task["number"])
+        if task["operation"] == "stream":
+            stream(spark, lake, task["folder"])
+        else:
+            write(lake, task["operation"], task["number"])
         say("done")
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 import random
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import writing_process
 from spark_session import spark_settings
-from writing_process import OPERATIONS, ROWS, TABLE, frame
+from writing_process import OPERATIONS, ROWS, TABLE, frame, start
 
 import lakeconf
 
@@ -36,19 +34,6 @@ def config(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
         "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
     }
     return {"stores": {"dev": backends}}
-
-
-def start(config: dict[str, Any], spark: dict[str, str] | None, **task: Any) -> subprocess.Popen[str]:
-    """A writer that has opened the lake."""
-    process = subprocess.Popen(
-        [sys.executable, writing_process.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(json.dumps({"config": config, "spark": spark, **task}) + "\n")
-    process.stdin.flush()
-    assert process.stdout.readline() == "ready\n"
-    return process
 
 
 def after(rows: Rows, operation: str, number: int) -> Rows:

@@ -1,0 +1,140 @@
+"""A Structured Streaming query into a lake: every batch once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from writing_process import start
+
+import lakeconf
+from lakeconf.errors import LakeconfError
+from lakeconf.stream import StreamSink
+from lakeconf.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakeconf import Lake
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> dict[str, Any]:
+    backends = {
+        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
+        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
+    }
+    return {"stores": {"dev": backends}}
+
+
+@pytest.fixture
+def lake(config: dict[str, Any], spark: SparkSession) -> Iterator[Lake]:
+    with lakeconf.init(config).get_store("dev").open(spark) as lake:
+        lake.create_table("events", {"id": "BIGINT"})
+        yield lake
+
+
+def land(tmp_path: Path, number: int) -> None:
+    """A file of the source; each is a batch."""
+    (tmp_path / "source").mkdir(exist_ok=True)
+    pq.write_table(
+        pa.table({"id": pa.array([2 * number, 2 * number + 1], pa.int64())}), tmp_path / f"source/{number}.parquet"
+    )
+
+
+def drain(spark: SparkSession, tmp_path: Path, sink: Callable[..., None]) -> None:
+    """Runs the query until everything that has landed is through."""
+    stream = spark.readStream.schema("id LONG").option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "source"))
+    writer = stream.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def ids(lake: Lake) -> list[int]:
+    lake.refresh()
+    return sorted(lake.sql("SELECT id FROM events").collect("pyarrow").to_native()["id"].to_pylist())
+
+
+def test_each_batch_is_one_snapshot(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+    before = lake.snapshot_id
+    land(tmp_path, 0)
+    land(tmp_path, 1)
+    drain(spark, tmp_path, lake.stream_sink("events"))
+    assert lake.snapshot_id == before + 2
+    land(tmp_path, 2)
+    drain(spark, tmp_path, lake.stream_sink("events"))
+    assert ids(lake) == list(range(6))
+    assert lake.snapshot_id == before + 3
+
+
+@pytest.mark.parametrize("step", ["before the append", "in the append", "after the commit"])
+def test_a_query_that_fails_goes_on_from_its_checkpoint(
+    lake: Lake, spark: SparkSession, tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(tmp_path, 0)
+    land(tmp_path, 1)
+    failed = []
+    sink = lake.stream_sink("events")
+
+    def once(moment: str) -> None:
+        if moment == step and len(failed) == 0:
+            failed.append(moment)
+            raise RuntimeError("the power went out")
+
+    def failing(batch: Any, batch_id: int) -> None:
+        once("before the append")
+        sink(batch, batch_id)
+        once("after the commit")
+
+    staged = type(lake._state.engine).stage
+
+    def staging(*arguments: Any) -> Any:
+        found = staged(*arguments)
+        once("in the append")
+        return found
+
+    monkeypatch.setattr(type(lake._state.engine), "stage", staging)
+    with pytest.raises(Exception, match="the power went out"):
+        drain(spark, tmp_path, failing)
+    assert failed == [step]
+    drain(spark, tmp_path, failing)
+    assert ids(lake) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("point", ["in the commit", "settle"])
+def test_a_query_that_is_killed_goes_on_from_its_checkpoint(
+    lake: Lake, spark: SparkSession, tmp_path: Path, config: dict[str, Any], point: str
+) -> None:
+    land(tmp_path, 0)
+    land(tmp_path, 1)
+    writer = start(
+        config,
+        {"spark.master": "local[2]", "spark.ui.enabled": "false"},
+        operation="stream",
+        number=0,
+        point=point,
+        folder=str(tmp_path),
+    )
+    writer.communicate()
+    assert writer.returncode == -9
+    # Which file is the first batch, their times decide.
+    assert ids(lake) in ([[0, 1], [2, 3]] if point == "settle" else [[]])
+    drain(spark, tmp_path, lake.stream_sink("events"))
+    assert ids(lake) == [0, 1, 2, 3]
+    keys = lake.sql("SELECT idempotency_key FROM lakeconf.commits ORDER BY 1").collect("pyarrow").to_native()
+    query = json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
+    assert keys["idempotency_key"].to_pylist() == [f"stream {query} batch {number}" for number in (0, 1)]
+
+
+def test_a_batch_outside_of_a_query_needs_a_name(lake: Lake, spark: SparkSession) -> None:
+    batch = spark.createDataFrame([(1,)], "id LONG")
+    with pytest.raises(LakeconfError, match="belongs to no streaming query"):
+        lake.stream_sink("events")(batch, 0)
+    for _ in range(2):
+        StreamSink(Table(lake._state, "events"), query="mine")(batch, 0)
+    assert ids(lake) == [1]
