@@ -13,7 +13,7 @@ _STAGED = re.compile(rf"(?P<folder>.*/{PREFIX}[0-9a-f]+)(?:/.*|\.parquet)")
 _BY_DUCKDB = re.compile(r".*/ducklake-[0-9a-f-]{36}(?:-delete)?\.parquet")
 
 
-def remove_orphans(state: LakeState, older_than: datetime) -> list[str]:
+def remove_orphans(state: LakeState, older_than: datetime, *, dry_run: bool) -> list[str]:
     """Removes files below the data path that no snapshot knows, of writers that did not live to commit them.
 
     Whatever lakeconf or DuckLake has not written stays, and so does what a running process of this machine has staged.
@@ -21,6 +21,7 @@ def remove_orphans(state: LakeState, older_than: datetime) -> list[str]:
     Args:
         state: The lake.
         older_than: Files that are younger stay: their writer may still run elsewhere.
+        dry_run: True to remove nothing.
 
     Returns:
         The paths of the removed files. On object storage, where DuckLake alone can remove files, none while something
@@ -33,8 +34,8 @@ def remove_orphans(state: LakeState, older_than: datetime) -> list[str]:
         folder for folder in _folders(listed) if manifest_path(folder) in listed and is_alive(state.writer, folder)
     }
     removable = [path for path in listed if _is_ours(path) and _folder(path) not in running]
-    if not removable:
-        return []
+    if not removable or dry_run:
+        return removable
     if len(removable) == len(listed):
         # The limit is a moment, so that this removes what was listed and nothing younger.
         return [path for (path,) in state.writer.rows(call.format("false"), arguments)]

@@ -5,7 +5,7 @@ Source: https://ducklake.select/docs/stable/duckdb/maintenance/recommended_maint
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -16,9 +16,8 @@ from lakeconf.locks import pauses
 from lakeconf.orphans import remove_orphans
 from lakeconf.transaction import LakeState
 
-_FLUSH = "ducklake_flush_inlined_data"
-_REWRITE = "ducklake_rewrite_data_files"
-_MERGE = "ducklake_merge_adjacent_files"
+# How many files are merged in one transaction: DuckDB holds what it knows of all of them in memory.
+_FILES_AT_ONCE = 200
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class LakeUpkeep:
         Returns:
             Files and bytes before and after.
         """
-        return self._done(_FLUSH, _REWRITE, _MERGE)
+        return self._done(_flush, _rewrite, _merge)
 
     def flush(self) -> Upkeep:
         """Writes the rows and deletes that the catalog holds to files.
@@ -60,7 +59,7 @@ class LakeUpkeep:
         Returns:
             Files and bytes before and after.
         """
-        return self._done(_FLUSH)
+        return self._done(_flush)
 
     def rewrite(self) -> Upkeep:
         """Writes files anew of which many rows are deleted: those beyond the lake's option `rewrite_delete_threshold`.
@@ -68,14 +67,15 @@ class LakeUpkeep:
         Returns:
             Files and bytes before and after.
         """
-        return self._done(_REWRITE)
+        return self._done(_rewrite)
 
-    def expire_snapshots(self, *, older_than: datetime | timedelta, keep: int = 1) -> list[int]:
+    def expire_snapshots(self, *, older_than: datetime | timedelta, keep: int = 1, dry_run: bool = False) -> list[int]:
         """Forgets old snapshots, which cannot be read any more then; `cleanup` removes the files that only they need.
 
         Args:
             older_than: A moment with its time zone, or an age.
             keep: How many of the newest stay in any case; at least 1.
+            dry_run: True to forget nothing, and to say only what would be.
 
         Returns:
             The versions that were forgotten.
@@ -84,29 +84,30 @@ class LakeUpkeep:
             raise LakeconfError(f"keep is {keep}: the latest snapshot always stays", hint="give 1 or more")
         limit = _moment(older_than)
         expired = [found.snapshot_id for found in snapshots(self._state.reader)[:-keep] if found.time < limit]
-        if expired:
+        if expired and not dry_run:
             versions = ", ".join(map(str, expired))
             run(self._state, f"CALL ducklake_expire_snapshots(?, versions => [{versions}])", [self._state.alias])
         return expired
 
-    def cleanup(self, *, older_than: datetime | timedelta) -> list[str]:
+    def cleanup(self, *, older_than: datetime | timedelta, dry_run: bool = False) -> list[str]:
         """Removes files that no snapshot needs any more, and what killed writers have left behind.
 
         Args:
             older_than: How long ago they were given up: longer than the longest job that may still read or write them.
+            dry_run: True to remove nothing, and to say only what would be.
 
         Returns:
             The paths of the removed files.
         """
         moment = _moment(older_than)
-        call = "SELECT path FROM ducklake_cleanup_old_files(?, older_than => CAST(? AS TIMESTAMPTZ))"
-        old = [path for (path,) in run(self._state, call, [self._state.alias, moment.isoformat()])]
-        return old + remove_orphans(self._state, moment)
+        call = "SELECT path FROM ducklake_cleanup_old_files(?, older_than => CAST(? AS TIMESTAMPTZ), dry_run => ?)"
+        old = [path for (path,) in run(self._state, call, [self._state.alias, moment.isoformat(), dry_run])]
+        return old + remove_orphans(self._state, moment, dry_run=dry_run)
 
-    def _done(self, *functions: str) -> Upkeep:
+    def _done(self, *steps: Callable[[LakeState], None]) -> Upkeep:
         files_before, bytes_before = _size(self._state)
-        for function in functions:
-            run(self._state, f"CALL {function}(?)", [self._state.alias])
+        for step in steps:
+            step(self._state)
         files_after, bytes_after = _size(self._state)
         self._state.snapshot_id = latest(self._state.reader).snapshot_id
         return Upkeep(files_before, files_after, bytes_before, bytes_after)
@@ -130,6 +131,21 @@ def run(state: LakeState, sql: str, parameters: Sequence[object]) -> list[tuple[
             if "database is locked" not in error.message:
                 raise
     raise CommitError("the catalog stayed locked by another writer", hint="try again later")
+
+
+def _flush(state: LakeState) -> None:
+    run(state, "CALL ducklake_flush_inlined_data(?)", [state.alias])
+
+
+def _rewrite(state: LakeState) -> None:
+    run(state, "CALL ducklake_rewrite_data_files(?)", [state.alias])
+
+
+def _merge(state: LakeState) -> None:
+    """Merges small files, some at a time, until there are none that are worth it."""
+    call = f"CALL ducklake_merge_adjacent_files(?, max_compacted_files => {_FILES_AT_ONCE})"
+    while any(created for *_, created in run(state, call, [state.alias])):
+        continue
 
 
 def _moment(older_than: datetime | timedelta) -> datetime:

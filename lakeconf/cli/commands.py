@@ -16,6 +16,7 @@ from lakeconf.errors import LakeconfError, nearest
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
+        "maintain": "lakeconf.cli.maintain",
         "preview-sql": "lakeconf.cli.preview_sql",
         "schema": "lakeconf.cli.schema",
         "stores": "lakeconf.cli.stores",
