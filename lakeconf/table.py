@@ -111,7 +111,7 @@ class Table(TableReads):
                 )
             staged = writes.stage(self._state, self._state.engine.adopt(frame), target, transaction)
             # A row's key is compared as one value, so that NULL is a partition like any other.
-            row = f"row({', '.join(keys)})"
+            row = "{" + ", ".join(f"'key{index}': {key}" for index, key in enumerate(keys)) + "}"
             condition = f"{row} IN (SELECT {row} FROM ({staged.source}))"
             writes.replace_rows(self._state, target, transaction, staged, condition)
         return self._state.snapshot_id

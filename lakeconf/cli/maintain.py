@@ -13,7 +13,7 @@ from lakeconf.config.model import init
 from lakeconf.maintain import maintain
 
 
-@click.command("maintain", short_help="Compact a lake, forget old snapshots, remove files nobody needs.")
+@click.command("maintain", short_help="Compact a lake, and forget old snapshots.")
 @click.argument("store", required=False)
 @click.option(
     "--expire-days", type=click.FloatRange(min=0), default=30, show_default=True, help="Forget older snapshots."

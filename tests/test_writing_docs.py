@@ -1,0 +1,35 @@
+"""docs/writing.md: its blocks run, one after the other, on both engines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from doc_pages import blocks
+
+import lakeconf
+from lakeconf.cli.commands import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("engine", ["on_duckdb", "on_spark"])
+def test_the_blocks_run(project: Path, engine: str, request: pytest.FixtureRequest) -> None:
+    spark = request.getfixturevalue("spark") if engine == "on_spark" else None
+    names: dict[str, Any] = {"spark": spark}
+    for text in blocks("writing.md", "python"):
+        code = text.replace(".open() ", ".open(spark) ")
+        exec(compile(code, "docs/writing.md", "exec"), names)  # noqa: S102 - that is the test
+    lake: lakeconf.Lake = names["lake"]
+    found = lake.sql("SELECT id, event_type, amount FROM raw.events WHERE id IN (1, 2, 3, 99) ORDER BY ALL")
+    assert sorted(set(found.collect("pyarrow").rows())) == [(2, "sale", 207), (99, "sale", 5)]
+    assert lake.tables() == ["analytics.sales", "raw.events"]
+    lake.close()
+    assert (project / "lakeconf.toml").exists()
+
+
+def test_the_commands_run(project: Path) -> None:
+    lakeconf.init(project).get_store("dev").open().close()
+    for line in "".join(blocks("writing.md", "sh")).splitlines():
+        assert run(line.split()[1:]) == 0
