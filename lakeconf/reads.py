@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lakeconf.catalog.table import TableInfo, load_table
@@ -72,25 +73,31 @@ class TableReads:
         state = self._state
         return summary(state.engine, state.reader, self.name, state.snapshot_id, columns, where)
 
-    def changes(self, since: int, until: int | None = None) -> nw.LazyFrame[Any]:
+    def changes(self, since: int | datetime, until: int | datetime | None = None) -> nw.LazyFrame[Any]:
         """The rows that snapshots have inserted, deleted and updated. Nothing is read before the frame is used.
 
+        Snapshots that only rewrite files change no row. (DuckLake's own `table_changes` calls the rows of a file that
+        was rewritten updated.)
+
         Args:
-            since: The first snapshot whose changes are wanted.
-            until: The last one, which is wanted too; the lake's own unless given.
+            since: The first snapshot whose changes are wanted; or a moment with its time zone: changes at this time
+                and later.
+            until: The last one, which is wanted too, or a moment: changes until then. The lake's own unless given.
 
         Returns:
             A lazy frame: `snapshot_id`; `rowid`; `change_type`, which is `insert`, `delete`, `update_preimage` or
             `update_postimage`; and the table's columns as they are at `until`, of DuckLake's `table_changes`.
 
         Raises:
+            LakeconfError: The range is empty, or goes beyond the lake's snapshot.
             TableNotFoundError: There is no such table at `until`.
             SnapshotNotFoundError: A snapshot of the range has expired, so that its changes are not all known.
-            UnsupportedError: The engine is Spark, or a column hides one of the three; says what to run instead.
+            UnsupportedError: The engine cannot give the changes exactly, or a column hides one of the three; says what
+                to do instead.
         """
         state = self._state
-        last = check_range(state.reader, state.snapshot_id, since, until)
-        return state.engine.changes(state.reader, self.name, since, last)
+        first, last = check_range(state.reader, state.snapshot_id, since, until)
+        return state.engine.changes(state.reader, self.name, first, last)
 
     def __narwhals_lazyframe__(self) -> Any:
         """The scan of the whole table, as narwhals wants it: `nw.from_native(table)` works."""

@@ -6,15 +6,15 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from lakeconf.catalog.scan import plan_with_inlined_rows
-from lakeconf.engines.spark.constants import FILENAME
 from lakeconf.engines.base import ROW_ID
+from lakeconf.engines.spark.constants import FILENAME
 from lakeconf.engines.spark.scan import FILE_ROW_NUMBER, SNAPSHOT_ID, read
 from lakeconf.engines.spark.types import duckdb_type
 from lakeconf.errors import TableNotFoundError
 from lakeconf.sql import identifier
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from catalog_lake import Lake
     from pyspark.sql import DataFrame, SparkSession
@@ -66,15 +66,20 @@ def differences(
     """Rows that only one of the two gives, as text; empty where they agree. Both read the whole table."""
     plan, inlined = plan_with_inlined_rows(lake.reader, table, version)
     frame = read(spark, plan, inlined, row_ids=row_ids)
-    virtual = VIRTUAL if row_ids else {}
-    expected = [*(_text(column) for column in plan.columns), *(f"CAST({sql} AS VARCHAR)" for sql in virtual)]
+    source = f"lake.{identifier(plan.table.schema_name)}.{identifier(plan.table.name)} AT (VERSION => {version})"
+    return compared(lake, plan.columns, frame, source, VIRTUAL if row_ids else {})
+
+
+def compared(
+    lake: Lake, columns: Sequence[Column], frame: DataFrame, source: str, virtual: Mapping[str, str]
+) -> dict[str, list[tuple[str | None, ...]]]:
+    """Rows that only Spark's frame or only DuckDB's source gives, as text; further columns are given by SQL."""
+    expected = [*(_text(column) for column in columns), *(f"CAST({sql} AS VARCHAR)" for sql in virtual)]
     given = [
-        f"CAST({identifier(name)} AS VARCHAR)"
-        for name in (*(column.name for column in plan.columns), *virtual.values())
+        f"CAST({identifier(name)} AS VARCHAR)" for name in (*(column.name for column in columns), *virtual.values())
     ]
     with lake.reader.lake_cursor() as cursor:
         cursor.native.register("by_spark", _arrow(frame))
-        source = f"lake.{identifier(plan.table.schema_name)}.{identifier(plan.table.name)} AT (VERSION => {version})"
         by_duckdb = Counter(cursor.rows(f"SELECT {', '.join(expected)} FROM {source}"))
         by_spark = Counter(cursor.rows(f"SELECT {', '.join(given)} FROM by_spark"))
     only = {"only Spark": by_spark - by_duckdb, "only DuckDB": by_duckdb - by_spark}

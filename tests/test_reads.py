@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -190,19 +192,19 @@ def test_an_explanation_says_why_the_engine_refuses(lake: Lake) -> None:
         assert found.refusal is None
 
 
-def feed(lake: Lake, since: int, until: int) -> list[tuple[Any, ...]]:
+def feed(lake: Lake, since: object, until: object) -> list[tuple[Any, ...]]:
     """What DuckLake says."""
     return rows(lake.sql(f"FROM ducklake_table_changes('dev', 'raw', 'numbers', {since}, {until})"))
 
 
-def test_changes_are_those_of_ducklake(duckdb_lake: Lake) -> None:
-    table = duckdb_lake.table("raw.numbers")
+def test_changes_are_those_of_ducklake(lake: Lake) -> None:
+    table = lake.table("raw.numbers")
     first = table.append(NUMBERS.slice(0, 2))
     second = table.update({"text": "new"}, where="id = 1")
     third = table.delete("id = 0")
     changes = table.changes(first)
     assert changes.collect_schema().names() == ["snapshot_id", "rowid", "change_type", "id", "text"]
-    assert rows(changes) == feed(duckdb_lake, first, third)
+    assert rows(changes) == feed(lake, first, third)
     assert rows(changes.select("snapshot_id", "change_type", "id", "text")) == [
         (first, "insert", 0, "t0"),
         (first, "insert", 1, "t1"),
@@ -210,17 +212,88 @@ def test_changes_are_those_of_ducklake(duckdb_lake: Lake) -> None:
         (second, "update_preimage", 1, "t1"),
         (third, "delete", 0, "t0"),
     ]
-    assert rows(table.changes(second, second)) == feed(duckdb_lake, second, second)
+    assert rows(table.changes(second, second)) == feed(lake, second, second)
     table.append(NUMBERS)
-    assert rows(changes) == feed(duckdb_lake, first, third)
+    assert rows(changes) == feed(lake, first, third)
 
 
-def test_changes_end_with_the_pinned_snapshot(duckdb_lake: Lake) -> None:
+def test_a_filter_on_changes_picks_from_them(lake: Lake) -> None:
+    table = lake.table("raw.numbers")
+    first = table.append(NUMBERS)
+    write(
+        lake,
+        "CALL dev.set_option('data_inlining_row_limit', 0)",
+        "DELETE FROM dev.raw.numbers WHERE id IN (3, 4)",
+        "UPDATE dev.raw.numbers SET text = 'new' WHERE id IN (7, 8)",
+        "DELETE FROM dev.raw.numbers WHERE id < 20",
+    )
+    changes = table.changes(first)
+    every = rows(changes)
+    assert len(every) == 100 + 2 + 4 + 18
+    for version in range(first, lake.snapshot_id + 1):
+        assert rows(changes.filter(nw.col("snapshot_id") == version)) == [row for row in every if row[0] == version]
+    assert rows(changes.filter(nw.col("text") == "new")) == [row for row in every if row[4] == "new"]
+    assert rows(changes.filter(nw.col("change_type") == "delete")) == [row for row in every if row[2] == "delete"]
+
+
+def test_changes_are_those_between_two_moments(lake: Lake) -> None:
+    table = lake.table("raw.numbers")
+    first = table.append(NUMBERS.slice(0, 2))
+    second = table.append(NUMBERS.slice(2, 2))
+    third = table.append(NUMBERS.slice(4, 2))
+    times = {snapshot.snapshot_id: snapshot.time for snapshot in lake.snapshots()}
+    instant = dt.timedelta(microseconds=1)
+    assert rows(table.changes(times[second], times[second])) == feed(lake, second, second)
+    assert rows(table.changes(times[first] + instant, times[third] - instant)) == feed(lake, second, second)
+    assert rows(table.changes(times[first], times[third])) == feed(lake, first, third)
+    by_ducklake = (
+        f"TIMESTAMPTZ '{(times[first] + instant).isoformat()}'",
+        f"TIMESTAMPTZ '{(times[third] - instant).isoformat()}'",
+    )
+    assert feed(lake, *by_ducklake) == feed(lake, second, second)
+    with pytest.raises(LakeconfError, match="the range is empty"):
+        table.changes(times[third] + instant)
+    with pytest.raises(SnapshotNotFoundError, match="has no time zone"):
+        table.changes(times[first].replace(tzinfo=None))
+    with pytest.raises(SnapshotNotFoundError, match="no snapshot was there at 2001-"):
+        table.changes(dt.datetime(2001, 1, 1, tzinfo=dt.timezone.utc))
+
+
+def test_compaction_changes_no_row(lake: Lake) -> None:
+    table = lake.table("raw.numbers")
+    write(lake, "INSERT INTO dev.raw.numbers SELECT i, 't' || i FROM range(100) r(i)")
+    first = lake.snapshot_id
+    write(lake, "DELETE FROM dev.raw.numbers WHERE id < 50")
+    deleted = lake.snapshot_id
+    write(lake, "CALL ducklake_rewrite_data_files('dev', delete_threshold => 0.0)")
+    assert len(feed(lake, first, lake.snapshot_id)) == 100 + 50 + 50 + 50  # DuckLake calls them updated
+    assert rows(table.changes(first)) == feed(lake, first, deleted)
+    assert rows(table.changes(lake.snapshot_id)) == []
+
+
+def test_deletes_that_duckdb_gives_wrongly_are_refused(duckdb_lake: Lake) -> None:
     table = duckdb_lake.table("raw.numbers")
     first = table.append(NUMBERS)
+    write(
+        duckdb_lake,
+        "CALL dev.set_option('data_inlining_row_limit', 10)",
+        "DELETE FROM dev.raw.numbers WHERE id = 3",
+        "DELETE FROM dev.raw.numbers WHERE id > 50",
+        "CALL ducklake_rewrite_data_files('dev', delete_threshold => 0.0)",
+    )
+    assert feed(duckdb_lake, first + 1, first + 1) == [(first + 1, 3, "delete", 3, "t3")]
+    assert feed(duckdb_lake, first + 1, first + 3).count((first + 1, 3, "delete", 3, "t3")) == 2
+    with pytest.raises(UnsupportedError, match=r"wrong changes for deletes from(.|\n)*with Spark"):
+        table.changes(first)
+    assert rows(table.changes(first + 1, first + 1)) == [(first + 1, 3, "delete", 3, "t3")]
+
+
+def test_changes_end_with_the_pinned_snapshot(lake: Lake) -> None:
+    table = lake.table("raw.numbers")
+    first = table.append(NUMBERS)
     last = table.append(NUMBERS)
-    past = duckdb_lake.at(version=first)
-    assert rows(past.table("raw.numbers").changes(0)) == feed(duckdb_lake, 0, first)
+    past = lake.at(version=first)
+    assert rows(past.table("raw.numbers").changes(0)) == feed(lake, 0, first)
     with pytest.raises(
         LakeconfError, match=f"until snapshot {last} are wanted, but the lake is read at snapshot {first}"
     ):
@@ -229,12 +302,12 @@ def test_changes_end_with_the_pinned_snapshot(duckdb_lake: Lake) -> None:
         table.changes(last, first)
 
 
-def test_changes_of_expired_snapshots_are_refused(duckdb_lake: Lake) -> None:
-    table = duckdb_lake.table("raw.numbers")
+def test_changes_of_expired_snapshots_are_refused(lake: Lake) -> None:
+    table = lake.table("raw.numbers")
     first = table.append(NUMBERS)
     second = table.append(NUMBERS)
     last = table.append(NUMBERS)
-    write(duckdb_lake, f"CALL ducklake_expire_snapshots('dev', versions => [{second}])")
+    write(lake, f"CALL ducklake_expire_snapshots('dev', versions => [{second}])")
     with pytest.raises(
         SnapshotNotFoundError, match=f"of snapshot {second} are not known(.|\n)*snapshots from {last} on"
     ):
@@ -242,16 +315,35 @@ def test_changes_of_expired_snapshots_are_refused(duckdb_lake: Lake) -> None:
     assert len(rows(table.changes(last))) == 100
 
 
-def test_a_column_that_hides_the_feeds_own_is_refused(duckdb_lake: Lake) -> None:
-    table = duckdb_lake.create_table("raw.odd", like={"RowId": "BIGINT"})
+def test_a_column_that_hides_the_feeds_own_is_refused(lake: Lake) -> None:
+    table = lake.create_table("raw.odd", like={"RowId": "BIGINT"})
     with pytest.raises(UnsupportedError, match="'RowId', which hides"):
         table.changes(0)
 
 
-def test_changes_on_spark_name_what_to_run(spark_lake: Lake) -> None:
-    first = spark_lake.table("raw.numbers").append(NUMBERS)
-    query = f"FROM ducklake_table_changes('dev', 'raw', 'numbers', {first}, {first})"
-    with pytest.raises(UnsupportedError) as refused:
-        spark_lake.table("raw.numbers").changes(first)
-    assert f'lake.sql("{query}")' in (refused.value.hint or "")
-    assert len(rows(spark_lake.sql(query))) == 100
+def test_changes_that_spark_refuses_name_what_to_run(spark_lake: Lake) -> None:
+    write(
+        spark_lake,
+        "CALL dev.set_option('data_inlining_row_limit', 10)",
+        "CREATE TABLE dev.raw.times (t TIMETZ)",
+        "INSERT INTO dev.raw.times VALUES ('12:00:00+01')",
+    )
+    with pytest.raises(UnsupportedError, match="holds TIMETZ in the catalog") as refused:
+        spark_lake.table("raw.times").changes(spark_lake.snapshot_id)
+    found = re.search(r'lake\.sql\("(.*)"\)', refused.value.hint or "")
+    assert found
+    assert len(rows(spark_lake.sql(found[1]))) == 1
+
+
+def test_names_of_tables_are_names_for_table(duckdb_lake: Lake) -> None:
+    write(
+        duckdb_lake,
+        'CREATE SCHEMA dev."a.b"',
+        'CREATE TABLE dev."a.b"."c.d" (n INTEGER)',
+        'CREATE TABLE dev.raw."say ""hi""" (n INTEGER)',
+        'CREATE TABLE dev.raw."with space" (n INTEGER)',
+    )
+    names = duckdb_lake.tables()
+    assert names == ['"a.b"."c.d"', 'raw."say ""hi"""', "raw.numbers", "raw.with space"]
+    for name in names:
+        assert duckdb_lake.table(name).schema

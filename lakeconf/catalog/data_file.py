@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakeconf.catalog.reader import MetadataTransaction
@@ -22,7 +22,7 @@ _DATA_FILES = """
     WHERE begin_snapshot <= $1 AND (end_snapshot IS NULL OR end_snapshot > $1) AND table_id = $2
 """
 _DELETE_FILES = """
-    SELECT data_file_id, path, path_is_relative, format, begin_snapshot, delete_count, file_size_bytes, encryption_key
+    SELECT data_file_id, begin_snapshot, path, path_is_relative, format, delete_count, file_size_bytes, encryption_key
     FROM ducklake_delete_file
     WHERE begin_snapshot <= $1 AND (end_snapshot IS NULL OR end_snapshot > $1) AND table_id = $2
 """
@@ -122,35 +122,67 @@ def load_data_files(
     """
     wanted, parameters = _among("data_file_id", data_file_ids, 3)
     rows = transaction.rows(_DATA_FILES + wanted + " ORDER BY data_file_id", [snapshot_id, table.table_id, *parameters])
-    for row in rows:
-        if row[3] != "parquet":
-            raise UnsupportedError(f"the data file {row[1]!r} has the format {row[3]!r}; lakeconf reads parquet")
-    if not rows:
+    files = [to_data_file(table, row) for row in rows]
+    if not files:
         return ()
     delete_files = _delete_files(transaction, table, snapshot_id, data_file_ids)
     inlined_deletes = _inlined_deletes(transaction, table, snapshot_id, data_file_ids)
     is_partitioned = any(row[8] is not None for row in rows)
     partition_values = _partition_values(transaction, table, data_file_ids) if is_partitioned else {}
     return tuple(
-        DataFile(
-            data_file_id=file_id,
-            path=compose_path(table.path, path, is_relative=is_relative),
-            record_count=record_count,
-            file_size_bytes=file_size_bytes,
-            row_id_start=row_id_start,
-            begin_snapshot=begin_snapshot,
-            mapping_id=mapping_id,
-            partition_values=tuple(partition_values.get(file_id, ())),
-            snapshot_filter=snapshot_filter,
-            delete_file=delete_files.get(file_id),
-            inlined_deletes=tuple(inlined_deletes.get(file_id, ())),
-            encryption_key=encryption_key,
+        replace(
+            file,
+            partition_values=tuple(partition_values.get(file.data_file_id, ())),
+            delete_file=delete_files.get(file.data_file_id),
+            inlined_deletes=tuple(inlined_deletes.get(file.data_file_id, ())),
         )
-        for (
-            file_id, path, is_relative, _, record_count, file_size_bytes, row_id_start, begin_snapshot, _,
-            mapping_id, snapshot_filter, encryption_key,
-        ) in rows
-    )  # fmt: skip
+        for file in files
+    )
+
+
+def to_data_file(table: TableInfo, row: Sequence[Any]) -> DataFile:
+    """A data file as a row of the catalog has it: in the order of `_DATA_FILES`, and without what is deleted from it.
+
+    Raises:
+        UnsupportedError: It has a format that lakeconf does not know.
+    """
+    (
+        file_id, path, is_relative, file_format, record_count, file_size_bytes, row_id_start, begin_snapshot, _,
+        mapping_id, snapshot_filter, encryption_key,
+    ) = row  # fmt: skip
+    if file_format != "parquet":
+        raise UnsupportedError(f"the data file {path!r} has the format {file_format!r}; lakeconf reads parquet")
+    return DataFile(
+        data_file_id=file_id,
+        path=compose_path(table.path, path, is_relative=is_relative),
+        record_count=record_count,
+        file_size_bytes=file_size_bytes,
+        row_id_start=row_id_start,
+        begin_snapshot=begin_snapshot,
+        mapping_id=mapping_id,
+        snapshot_filter=snapshot_filter,
+        encryption_key=encryption_key,
+    )
+
+
+def to_delete_file(table: TableInfo, row: Sequence[Any]) -> DeleteFile:
+    """A delete file as a row of the catalog has it.
+
+    Args:
+        table: The table.
+        row: Path, whether that is relative, format, row count, size and key.
+
+    Raises:
+        UnsupportedError: It has a format that lakeconf does not know.
+    """
+    path, is_relative, file_format, *rest = row
+    file = DeleteFile(compose_path(table.path, path, is_relative=is_relative), file_format, *rest)
+    if file_format not in _DELETE_FORMATS:
+        raise UnsupportedError(
+            f"the delete file {file.path!r} has the format {file_format!r}; "
+            f"lakeconf knows {' and '.join(sorted(_DELETE_FORMATS))}"
+        )
+    return file
 
 
 def load_name_mappings(
@@ -182,13 +214,8 @@ def _delete_files(
         _DELETE_FILES + wanted + " ORDER BY delete_file_id", [snapshot_id, table.table_id, *parameters]
     )
     found: dict[int, DeleteFile] = {}
-    for data_file_id, path, is_relative, file_format, begin_snapshot, *rest in rows:
-        file = DeleteFile(compose_path(table.path, path, is_relative=is_relative), file_format, *rest)
-        if file_format not in _DELETE_FORMATS:
-            raise UnsupportedError(
-                f"the delete file {file.path!r} has the format {file_format!r}; "
-                f"lakeconf knows {' and '.join(sorted(_DELETE_FORMATS))}"
-            )
+    for data_file_id, begin_snapshot, *row in rows:
+        file = to_delete_file(table, row)
         if data_file_id in found:
             raise CatalogError(
                 f"two delete files are live for the data file {data_file_id} of {table.schema_name}.{table.name} "

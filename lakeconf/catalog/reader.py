@@ -12,6 +12,7 @@ from typing import Any
 from lakeconf.connection import Connection
 from lakeconf.errors import CatalogError, LakeconfError, QueryError
 from lakeconf.sql import identifier, literal
+from lakeconf.versions import version_sentence
 
 SUPPORTED_VERSION = "1.0"
 
@@ -124,12 +125,8 @@ class CatalogReader:
             ) from error
         versions = [version for (version,) in found]
         if versions != [SUPPORTED_VERSION]:
-            raise CatalogError(
-                f"the catalog of {self.alias!r} has the DuckLake version {', '.join(map(str, versions)) or 'unknown'}; "
-                f"lakeconf reads {SUPPORTED_VERSION}",
-                hint="migrate a copy of an older catalog: ATTACH it once with AUTOMATIC_MIGRATION true; "
-                "for a newer one, upgrade lakeconf",
-            )
+            found_version = ", ".join(map(str, versions)) or "unknown"
+            raise CatalogError(f"{self.alias!r}: {version_sentence(found_version, SUPPORTED_VERSION, 'lakeconf')}")
 
 
 @dataclass(frozen=True)

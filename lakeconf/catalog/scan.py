@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow
 
@@ -19,6 +20,7 @@ from lakeconf.sql import identifier, literal
 # DuckDB's names for what every row has, and the names of the same in files and in the results here.
 _VIRTUAL = {"rowid": "_ducklake_internal_row_id", "snapshot_id": "_ducklake_internal_snapshot_id"}
 _ATTEMPTS = 5
+Plan = TypeVar("Plan")
 _INLINED_TABLES = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ? ORDER BY schema_version"
 
 
@@ -118,15 +120,24 @@ def plan_with_inlined_rows(
     Returns:
         The plan, and what `inlined_rows` gives for it.
     """
+    return until_stable(
+        lambda: plan_scan(reader, table_name, snapshot_id, columns, where), lambda plan: inlined_rows(reader, plan)
+    )
+
+
+def until_stable(
+    make_plan: Callable[[], Plan], read_rows: Callable[[Plan], pyarrow.Table]
+) -> tuple[Plan, pyarrow.Table]:
+    """Makes a plan and reads its inlined rows; does so again, a few times, where that fails with a retryable error."""
     for _ in range(_ATTEMPTS - 1):
-        plan = plan_scan(reader, table_name, snapshot_id, columns, where)
+        plan = make_plan()
         try:
-            return plan, inlined_rows(reader, plan)
+            return plan, read_rows(plan)
         except CatalogError as error:
             if not error.retryable:
                 raise
-    plan = plan_scan(reader, table_name, snapshot_id, columns, where)
-    return plan, inlined_rows(reader, plan)
+    plan = make_plan()
+    return plan, read_rows(plan)
 
 
 def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
@@ -151,7 +162,7 @@ def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
             a VARIANT.
     """
     names = {column.name.lower() for column in plan.table.columns}
-    variants = [column.name for column in plan.columns if _has_variant(column)]
+    variants = [column.name for column in plan.columns if has_variant(column)]
     if variants and plan.inlined_row_count:
         raise UnsupportedError(
             f"the catalog holds rows of {plan.table.schema_name}.{plan.table.name} whose column {variants[0]!r} is a "
@@ -167,18 +178,24 @@ def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
             f"SELECT {', '.join(selected)} FROM {source} AT (VERSION => {plan.snapshot_id}) WHERE {condition}"  # noqa: S608
         )
     if rows.num_rows != plan.inlined_row_count:
-        error = CatalogError(
-            f"the inlined rows of {plan.table.schema_name}.{plan.table.name} were moved to files since the scan was "
-            f"planned: there were {plan.inlined_row_count}, and are {rows.num_rows}",
-            hint="plan the scan again",
-        )
-        error.retryable = True
-        raise error
+        raise moved_rows(plan.table, plan.inlined_row_count, rows.num_rows)
     return rows
 
 
-def _has_variant(column: Column) -> bool:
-    return column.type == "variant" or any(map(_has_variant, column.children))
+def moved_rows(table: TableInfo, planned: int, found: int) -> CatalogError:
+    """The error where inlined rows are not those of the plan any more; it is retryable."""
+    error = CatalogError(
+        f"the inlined rows of {table.schema_name}.{table.name} were moved to files since the scan was planned: there "
+        f"were {planned}, and are {found}",
+        hint="plan the scan again",
+    )
+    error.retryable = True
+    return error
+
+
+def has_variant(column: Column) -> bool:
+    """True where the column is a VARIANT, or holds one."""
+    return column.type == "variant" or any(map(has_variant, column.children))
 
 
 def _is_inlined(reader: CatalogReader, plan: ScanPlan, names: set[str]) -> str:

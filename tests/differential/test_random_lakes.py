@@ -1,4 +1,4 @@
-"""Whatever DuckDB has done to a table, Spark reads the same rows as DuckDB, at every snapshot."""
+"""Whatever DuckDB has done to a table, Spark reads the same rows as DuckDB, at every snapshot, and the same changes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from catalog_lake import Lake, lake
 from hypothesis import HealthCheck, Phase, given, settings
 from random_lakes import COLUMNS, OPERATIONS, build
+from spark_changes import wrong_changes
 from spark_rows import differences, exists
 
 from lakeconf.errors import UnsupportedError
@@ -30,7 +31,12 @@ REFUSALS = ("TIMETZ", "VARIANT", "a value that Spark cannot hold")
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink] if PROVE else [Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-@given(columns=COLUMNS, operations=st.lists(OPERATIONS, min_size=3, max_size=12), inline=st.booleans())
+@given(
+    columns=COLUMNS,
+    operations=st.lists(OPERATIONS, min_size=3, max_size=12),
+    inline=st.booleans(),
+    start=st.integers(0, 12),
+)
 def test_spark_reads_what_duckdb_reads(
     spark: SparkSession,
     request: pytest.FixtureRequest,
@@ -38,6 +44,7 @@ def test_spark_reads_what_duckdb_reads(
     columns: dict[str, str],
     operations: list[tuple[object, ...]],
     inline: bool,
+    start: int,
 ) -> None:
     server = request.getfixturevalue("postgres_server") if kind == "postgres" else None
     database = server.create_database() if server else None
@@ -51,6 +58,24 @@ def test_spark_reads_what_duckdb_reads(
             for version in source.versions():
                 if exists(source, "t", version):
                     assert not _wrong(spark, source, version), f"version {version} of\n" + ";\n".join(script)
+            for since, until in _ranges(source.versions(), start):
+                wrong = _wrong_in_range(spark, source, since, until)
+                assert not wrong, f"{wrong}: changes from {since} to {until} of\n" + ";\n".join(script)
+
+
+def _ranges(versions: list[int], start: int) -> list[tuple[int, int]]:
+    """A range of snapshots that are all known, and so is the one before it; none where some have expired."""
+    last = versions[-1]
+    since = max(1, last - start)
+    return [(since, last)] if set(range(since - 1, last + 1)) <= set(versions) else []
+
+
+def _wrong_in_range(spark: SparkSession, source: Lake, since: int, until: int) -> object:
+    """What is wrong with Spark's changes; nothing where they are refused for a reason that stands in the docs."""
+    try:
+        return wrong_changes(spark, source, since, until)
+    except UnsupportedError as error:
+        return not any(reason in error.message for reason in REFUSALS) and error
 
 
 def _wrong(spark: SparkSession, source: Lake, version: int) -> object:

@@ -1,0 +1,254 @@
+"""The plan of a change feed: which files and rows an engine must read to see what a range of snapshots changed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lakeconf.catalog.data_file import DataFile, DeleteFile, load_name_mappings, to_data_file, to_delete_file
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
+from lakeconf.catalog.scan import ScanPlan
+from lakeconf.catalog.table import TableInfo, find_table
+from lakeconf.errors import CatalogError, UnsupportedError
+from lakeconf.sql import identifier
+
+# Snapshots that only rewrite files. DuckDB says of no other change in them, and forbids one.
+_COMPACTIONS = """
+    SELECT snapshot_id FROM ducklake_snapshot_changes
+    WHERE snapshot_id BETWEEN $1 AND $2 AND regexp_matches(changes_made, '(^|,)(rewrite_delete|merge_adjacent):')
+    ORDER BY ALL
+"""
+_DATA_FILES = """
+    SELECT data_file_id, path, path_is_relative, file_format, record_count, file_size_bytes, row_id_start,
+        begin_snapshot, partition_id, mapping_id, CASE WHEN partial_max > $1 THEN CAST($1 AS BIGINT) END,
+        encryption_key, partial_max, end_snapshot
+    FROM ducklake_data_file
+    WHERE table_id = $2 AND begin_snapshot <= $1
+      AND (begin_snapshot >= $3 OR partial_max >= $3 OR end_snapshot >= $3 OR data_file_id IN (SELECT unnest($4)))
+    ORDER BY data_file_id
+"""
+# The delete file of a flush speaks of snapshots after its own, and has no `partial_max`; its data file has one.
+_DELETE_FILES = """
+    SELECT x.data_file_id, x.begin_snapshot, x.end_snapshot,
+        CASE WHEN x.partial_max IS NOT NULL THEN x.partial_max
+             WHEN f.partial_max IS NOT NULL THEN CAST($1 AS BIGINT) ELSE x.begin_snapshot END,
+        x.path, x.path_is_relative, x.format, x.delete_count, x.file_size_bytes, x.encryption_key
+    FROM ducklake_delete_file AS x JOIN ducklake_data_file AS f
+      ON f.data_file_id = x.data_file_id AND f.table_id = x.table_id
+    WHERE x.table_id = $2 AND x.begin_snapshot <= $1 ORDER BY x.data_file_id, x.begin_snapshot
+"""
+_INLINED_TABLES = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ? ORDER BY schema_version"
+
+
+@dataclass(frozen=True, slots=True)
+class Deletes:
+    """What was deleted from one data file until the end of the range.
+
+    Attributes:
+        path: The path of the data file.
+        files: Its delete files, each with the snapshot in which those of its rows were deleted that do not say so.
+        inlined: Pairs of a 0-based position and the snapshot in which it was deleted, from the catalog.
+        end_snapshot: The snapshot that deleted all that was left of the file; None where none of the range did.
+        is_rewritten: True where the range has rewritten the file, so that later deletes are not in it.
+        is_mixed: True where the file's rows are of several snapshots.
+    """
+
+    path: str
+    files: tuple[tuple[DeleteFile, int], ...] = ()
+    inlined: tuple[tuple[int, int], ...] = ()
+    end_snapshot: int | None = None
+    is_rewritten: bool = False
+    is_mixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InlinedRow:
+    """A row in the catalog that the range has inserted, deleted, or both.
+
+    Attributes:
+        row_id: Its row id.
+        begin_snapshot: The snapshot that inserted it.
+        end_snapshot: The snapshot that deleted it, or None; it may be after the range.
+    """
+
+    row_id: int
+    begin_snapshot: int
+    end_snapshot: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesPlan:
+    """What to read for the changes of a table in a range of snapshots; plain data, knows no engine.
+
+    Attributes:
+        since: The first snapshot of the range.
+        inserted: The files with rows that the range has inserted, as of its end, with no deletes applied. They may
+            hold rows of other snapshots as well.
+        deleted: The files with rows that the range has deleted, likewise.
+        deletes: What was deleted from each file of `deleted`, in the same order.
+        compactions: The snapshots of the range that have only rewritten files: no row of them is a change.
+        inlined_rows: The rows in the catalog that the range has changed.
+        inlined_tables: The catalog's tables that hold them.
+        oldest: The oldest snapshot that the lake knows.
+    """
+
+    since: int
+    inserted: ScanPlan
+    deleted: ScanPlan
+    deletes: tuple[Deletes, ...]
+    compactions: tuple[int, ...]
+    inlined_rows: tuple[InlinedRow, ...]
+    inlined_tables: tuple[str, ...]
+    oldest: int
+
+    @property
+    def until(self) -> int:
+        """The last snapshot of the range."""
+        return self.inserted.snapshot_id
+
+
+@dataclass(frozen=True)
+class _File:
+    """A data file and what the catalog says of its rows' snapshots."""
+
+    file: DataFile
+    partial_max: int | None
+    end_snapshot: int | None
+    delete_files: Sequence[tuple[DeleteFile, int, int]]
+    inlined: Sequence[tuple[int, int]]
+
+
+def plan_changes(reader: CatalogReader, table_name: str, since: int, until: int) -> ChangesPlan:
+    """Plans the change feed of a table, in one transaction on the metadata.
+
+    Args:
+        reader: The lake.
+        table_name: `schema.table`, or `table` in the schema `main`.
+        since: The first snapshot of the range.
+        until: The last one; the feed has the columns of the table at this one.
+
+    Raises:
+        TableNotFoundError: There is no such table at `until`.
+        UnsupportedError: It is a view or a macro, or has files of an unknown format, or rows were deleted by deletion
+            vectors.
+        CatalogError: The catalog has another version, or two delete files of one data file at the same time.
+    """
+    time_zone = reader.time_zone
+    with reader.transaction() as transaction:
+        table = find_table(transaction, table_name, until)
+        compactions = tuple(version for (version,) in transaction.rows(_COMPACTIONS, [since, until]))
+        ((oldest,),) = transaction.rows("SELECT min(snapshot_id) FROM ducklake_snapshot")
+        files = _files(transaction, table, since, until)
+        inlined = _inlined_rows(transaction, table, since, until)
+        inserted = [file.file for file in files if _may_insert(file, since, compactions)]
+        losses = [(file.file, _deletes(file, since, until, compactions)) for file in files]
+        deleted = [(file, deletes) for file, deletes in losses if deletes is not None]
+        wanted = [*inserted, *(file for file, _ in deleted)]
+        mappings = load_name_mappings(transaction, (f.mapping_id for f in wanted if f.mapping_id is not None))
+
+    def scan(files: Sequence[DataFile]) -> ScanPlan:
+        return ScanPlan(until, table, table.columns, tuple(files), mappings, (), time_zone=time_zone)
+
+    return ChangesPlan(
+        since=since,
+        inserted=scan(inserted),
+        deleted=scan([file for file, _ in deleted]),
+        deletes=tuple(deletes for _, deletes in deleted),
+        compactions=compactions,
+        inlined_rows=tuple(row for rows in inlined.values() for row in rows),
+        inlined_tables=tuple(inlined),
+        oldest=oldest,
+    )
+
+
+def _may_insert(file: _File, since: int, compactions: Sequence[int]) -> bool:
+    begin = file.file.begin_snapshot
+    if file.partial_max is not None:
+        return file.partial_max >= since
+    return begin >= since and begin not in compactions
+
+
+def _deletes(file: _File, since: int, until: int, compactions: Sequence[int]) -> Deletes | None:
+    """What the range may have deleted from a file; None where it is nothing."""
+    end = file.end_snapshot
+    ends = end is not None and since <= end <= until
+    is_rewritten = end in compactions
+    in_files = any(last >= since for _, _, last in file.delete_files)
+    if (is_rewritten or not ends) and not in_files and all(snapshot < since for _, snapshot in file.inlined):
+        return None
+    if any(deletes.format == "puffin" for deletes, *_ in file.delete_files):
+        raise UnsupportedError(
+            f"rows of {file.file.path} were deleted by deletion vectors, which do not say in which snapshot",
+            hint="compare two states of the table: lake.at(version=…).table(…).scan()",
+        )
+    return Deletes(
+        path=file.file.path,
+        files=tuple((deletes, begin) for deletes, begin, _ in file.delete_files),
+        inlined=tuple(file.inlined),
+        end_snapshot=end if ends and not is_rewritten else None,
+        is_rewritten=is_rewritten,
+        is_mixed=file.partial_max is not None,
+    )
+
+
+def _files(transaction: MetadataTransaction, table: TableInfo, since: int, until: int) -> list[_File]:
+    """The files that the table has or had until the snapshot, and that the range may have changed."""
+    delete_files = _delete_files(transaction, table, until)
+    inlined = _inlined_deletes(transaction, table, until)
+    touched = [i for i, files in delete_files.items() if any(last >= since for _, _, last in files)]
+    touched += [i for i, pairs in inlined.items() if any(snapshot >= since for _, snapshot in pairs)]
+    rows = transaction.rows(_DATA_FILES, [until, table.table_id, since, touched])
+    return [
+        _File(to_data_file(table, row), partial_max, end, delete_files[row[0]], inlined[row[0]])
+        for *row, partial_max, end in rows
+    ]
+
+
+def _delete_files(
+    transaction: MetadataTransaction, table: TableInfo, until: int
+) -> dict[int, list[tuple[DeleteFile, int, int]]]:
+    """By data file: each delete file, the snapshot that it begins with, and the last one that it may speak of."""
+    found: defaultdict[int, list[tuple[DeleteFile, int, int]]] = defaultdict(list)
+    ends: dict[int, int | None] = {}
+    for data_file_id, begin, end, latest, *row in transaction.rows(_DELETE_FILES, [until, table.table_id]):
+        last = ends.get(data_file_id, begin)
+        if last is None or last > begin:
+            raise CatalogError(
+                f"the data file {data_file_id} of {table.schema_name}.{table.name} has two delete files at version "
+                f"{begin}; two deletes that ran at the same time have damaged the table",
+                hint=f"only changes before version {begin} are known",
+            )
+        ends[data_file_id] = end
+        found[data_file_id].append((to_delete_file(table, row), begin, latest))
+    return found
+
+
+def _inlined_deletes(
+    transaction: MetadataTransaction, table: TableInfo, until: int
+) -> dict[int, list[tuple[int, int]]]:
+    found: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    name = f"ducklake_inlined_delete_{table.table_id}"
+    if transaction.has_table(name):
+        # Its `row_id` is the position in the file, whatever the row's id is.
+        sql = f"SELECT file_id, row_id, min(begin_snapshot) FROM {identifier(name)} WHERE begin_snapshot <= $1"  # noqa: S608
+        for data_file_id, position, snapshot in transaction.rows(f"{sql} GROUP BY ALL ORDER BY ALL", [until]):
+            found[data_file_id].append((position, snapshot))
+    return found
+
+
+def _inlined_rows(
+    transaction: MetadataTransaction, table: TableInfo, since: int, until: int
+) -> dict[str, list[InlinedRow]]:
+    """By the catalog's table: the rows that the range has changed."""
+    found: dict[str, list[InlinedRow]] = {}
+    for (name,) in transaction.rows(_INLINED_TABLES, [table.table_id]):
+        rows: list[tuple[Any, ...]] = transaction.rows(
+            f"SELECT row_id, begin_snapshot, end_snapshot FROM {identifier(name)} "  # noqa: S608
+            "WHERE begin_snapshot BETWEEN $1 AND $2 OR end_snapshot BETWEEN $1 AND $2 ORDER BY ALL",
+            [since, until],
+        )
+        if rows:
+            found[name] = [InlinedRow(*row) for row in rows]
+    return found

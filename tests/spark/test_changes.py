@@ -1,0 +1,207 @@
+"""The change feed on Spark: what DuckDB's `table_changes` gives, and the truth where that is known to be wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from catalog_lake import lake
+from spark_changes import assert_changes_alike, changes
+
+from lakeconf.catalog.changes import plan_changes
+from lakeconf.connection import load_extension
+from lakeconf.engines.feed import changes_sql
+from lakeconf.errors import CatalogError, StorageError, UnsupportedError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from catalog_lake import Lake
+    from pyspark.sql import SparkSession
+
+TABLE = "CREATE TABLE lake.t (a INTEGER, b VARCHAR)"
+MANY = "INSERT INTO lake.t SELECT i, 'x' || i FROM range({}, {}) r(i)"
+FEW = "INSERT INTO lake.t VALUES (1000, 'in'), (1001, 'in'), (1002, 'in')"
+MERGE = "CALL ducklake_merge_adjacent_files('lake')"
+REWRITE = "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)"
+FLUSH = "CALL ducklake_flush_inlined_data('lake')"
+BASE = (TABLE, MANY.format(0, 50), FEW)
+# With DuckLake's default settings: what is small goes to the catalog.
+USUAL = {
+    "inserts, small and large": [MANY.format(50, 60), FEW],
+    "nothing at all": ["CREATE TABLE lake.other (a INTEGER)"],
+    "deletes in the catalog, several on one file": [
+        "DELETE FROM lake.t WHERE a IN (3, 1000)",
+        "DELETE FROM lake.t WHERE a IN (4, 1001)",
+    ],
+    "updates of rows in files and in the catalog": [
+        "UPDATE lake.t SET b = 'new' WHERE a IN (7, 1001)",
+        "UPDATE lake.t SET b = 'newer' WHERE a IN (7, 1001)",
+    ],
+    "rows inserted and deleted in the range": [
+        "INSERT INTO lake.t VALUES (2000, 'short')",
+        "DELETE FROM lake.t WHERE a = 2000",
+    ],
+    "insert, update and delete in one snapshot": [
+        "BEGIN; DELETE FROM lake.t WHERE a IN (1, 1000); UPDATE lake.t SET b = 'u' WHERE a IN (2, 1001); "
+        "INSERT INTO lake.t VALUES (3000, 'i'); COMMIT"
+    ],
+    "a schema that evolves": [
+        "ALTER TABLE lake.t ADD COLUMN c INTEGER DEFAULT 42",
+        "DELETE FROM lake.t WHERE a IN (1, 1000)",
+        "ALTER TABLE lake.t RENAME COLUMN b TO bb",
+        "ALTER TABLE lake.t ALTER COLUMN a TYPE BIGINT",
+        "INSERT INTO lake.t VALUES (5000000000, 'y', 1)",
+        "UPDATE lake.t SET bb = 'u' WHERE a IN (2, 1001)",
+        "ALTER TABLE lake.t DROP COLUMN bb",
+        "ALTER TABLE lake.t ADD COLUMN bb INTEGER",
+        "DELETE FROM lake.t WHERE a IN (5, 1002)",
+    ],
+    "inlined rows that were flushed": ["DELETE FROM lake.t WHERE a = 1000", FLUSH],
+    "deletes after a flush, of rows of several snapshots": [
+        "INSERT INTO lake.t VALUES (1003, 'in')",
+        "DELETE FROM lake.t WHERE a = 1000",
+        FLUSH,
+        "DELETE FROM lake.t WHERE a IN (1001, 1003)",
+    ],
+    "an update that was flushed, then deleted": [
+        "UPDATE lake.t SET b = 'u' WHERE a IN (1000, 1001)",
+        FLUSH,
+        "DELETE FROM lake.t WHERE a = 1000",
+        "DELETE FROM lake.t WHERE a > 1000",
+    ],
+    "a table overwritten": [
+        "DELETE FROM lake.t WHERE a = 3",
+        "BEGIN; DELETE FROM lake.t; INSERT INTO lake.t SELECT i, 'o' FROM range(20) r(i); COMMIT",
+    ],
+    "files rewritten after deletes in the catalog": [
+        "DELETE FROM lake.t WHERE a IN (3, 4)",
+        REWRITE,
+        "DELETE FROM lake.t WHERE a = 5",
+    ],
+    "a name that is made anew": [
+        "ALTER TABLE lake.t RENAME TO old",
+        TABLE,
+        MANY.format(0, 20),
+        "DELETE FROM lake.t WHERE a = 1",
+    ],
+}
+# With nothing in the catalog.
+FILES = {
+    "delete files, several on one file": [
+        "DELETE FROM lake.t WHERE a IN (3, 1000)",
+        "DELETE FROM lake.t WHERE a IN (4, 5)",
+        "UPDATE lake.t SET b = 'u' WHERE a < 10",
+    ],
+    "a file that is deleted whole": ["DELETE FROM lake.t WHERE a = 3", "DELETE FROM lake.t WHERE a < 50"],
+    "files that were merged": [FEW, FEW, MERGE],
+    "deletes from files that were merged": [
+        FEW,
+        FEW,
+        MERGE,
+        "DELETE FROM lake.t WHERE rowid IN (51, 55, 58)",
+        "DELETE FROM lake.t WHERE a > 1000",
+    ],
+    "files that were rewritten": [
+        "DELETE FROM lake.t WHERE a < 20",
+        REWRITE,
+        "DELETE FROM lake.t WHERE a = 30",
+        REWRITE,
+    ],
+    "updates that were rewritten and merged": ["UPDATE lake.t SET b = 'u' WHERE a IN (3, 1000)", REWRITE, FEW, MERGE],
+}
+
+
+@pytest.mark.parametrize("case", USUAL)
+def test_changes_of_the_usual_lake(spark: SparkSession, usual: Lake, case: str) -> None:
+    usual.run(*BASE, *USUAL[case])
+    assert_changes_alike(spark, usual, [(4 if case == "a name that is made anew" else 1, usual.newest)])
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_changes_of_a_lake_of_files(spark: SparkSession, files: Lake, case: str) -> None:
+    files.run(*BASE, *FILES[case])
+    assert_changes_alike(spark, files, [(1, files.newest)])
+
+
+def test_every_range_of_a_history(spark: SparkSession, usual: Lake) -> None:
+    usual.run(*BASE, "UPDATE lake.t SET b = 'u' WHERE a IN (7, 1001)", "DELETE FROM lake.t WHERE a < 30")
+    versions = range(2, usual.newest + 1)
+    assert_changes_alike(spark, usual, [(since, until) for since in versions for until in versions if since <= until])
+
+
+def test_changes_on_every_catalog(spark: SparkSession, source: Lake) -> None:
+    source.run(
+        "CREATE TABLE lake.t (a BIGINT, b VARCHAR, d DOUBLE, n STRUCT(x INTEGER, y TIMESTAMPTZ[]))",
+        "INSERT INTO lake.t VALUES (1, 'ü', 'nan', {'x': 1, 'y': ['2024-01-01 00:00:00+00']}), (2, NULL, NULL, NULL)",
+        "INSERT INTO lake.t SELECT i, 'f' || i, i / 3, NULL FROM range(100, 140) r(i)",
+        "ALTER TABLE lake.t ADD COLUMN c DATE DEFAULT '2024-02-29'",
+        "UPDATE lake.t SET b = 'u' WHERE a IN (1, 100)",
+        "DELETE FROM lake.t WHERE a IN (2, 101)",
+    )
+    assert_changes_alike(spark, source, [(1, source.newest)])
+
+
+def test_changes_of_files_that_were_added(spark: SparkSession, files: Lake) -> None:
+    folder = files.folder / "p=7"
+    folder.mkdir()
+    files.run(
+        "CREATE TABLE lake.t (a BIGINT, b VARCHAR, p INTEGER)",
+        f"COPY (SELECT 'x' || i AS B, i AS A FROM range(30) r(i)) TO '{folder}/added.parquet' (FORMAT parquet)",
+        f"CALL ducklake_add_data_files('lake', 't', '{folder}/added.parquet', hive_partitioning => true)",
+        "DELETE FROM lake.t WHERE a IN (3, 4)",
+        "UPDATE lake.t SET b = 'u' WHERE a = 5",
+    )
+    assert_changes_alike(spark, files, [(1, files.newest)])
+
+
+def test_changes_of_encrypted_files(spark: SparkSession, tmp_path: Path) -> None:
+    with lake("duckdb", tmp_path, options=", ENCRYPTED") as encrypted:
+        load_extension(encrypted.connection, "httpfs")
+        encrypted.run(*BASE, "DELETE FROM lake.t WHERE a IN (3, 1000)", "UPDATE lake.t SET b = 'u' WHERE a = 5")
+        assert_changes_alike(spark, encrypted, [(1, encrypted.newest)])
+        encrypted.run("CALL lake.set_option('data_inlining_row_limit', 0)", "DELETE FROM lake.t WHERE a = 6")
+        with pytest.raises(UnsupportedError, match=r"the delete file .* is encrypted"):
+            changes(spark, encrypted, encrypted.newest, encrypted.newest)
+
+
+def test_deletion_vectors_do_not_say_when(spark: SparkSession, files: Lake) -> None:
+    files.run(*BASE, "CALL lake.set_option('write_deletion_vectors', true)", "DELETE FROM lake.t WHERE a = 3")
+    assert changes(spark, files, 1, 3).count() == 53
+    with pytest.raises(UnsupportedError, match="do not say in which snapshot"):
+        changes(spark, files, 4, 4)
+
+
+def test_rows_of_the_catalog_from_an_expired_snapshot_are_refused(spark: SparkSession, usual: Lake) -> None:
+    usual.run(*BASE, MANY.format(50, 90), "DELETE FROM lake.t WHERE a = 1000")
+    usual.run("CALL ducklake_expire_snapshots('lake', versions => [0, 1, 2, 3])")
+    assert changes(spark, usual, 4, 4).count() == 40
+    with pytest.raises(UnsupportedError, match="inserted in a snapshot that has expired"):
+        changes(spark, usual, 4, 5)
+    usual.run(FLUSH)
+    assert changes(spark, usual, 4, 5).where("change_type = 'delete'").count() == 1
+
+
+def test_a_file_that_is_gone_is_named(spark: SparkSession, usual: Lake) -> None:
+    usual.run(*BASE)
+    (path,) = (usual.folder / "data").rglob("*.parquet")
+    path.unlink()
+    with pytest.raises(StorageError, match=f"{path.name} is gone"):
+        changes(spark, usual, 1, 2)
+
+
+def test_two_delete_files_at_once_are_refused(usual: Lake) -> None:
+    usual.run(*BASE, "CALL lake.set_option('data_inlining_row_limit', 0)", "DELETE FROM lake.t WHERE a = 3")
+    usual.metadata("INSERT INTO ducklake_delete_file SELECT * REPLACE (99 AS delete_file_id) FROM ducklake_delete_file")
+    with pytest.raises(CatalogError, match="has two delete files"):
+        plan_changes(usual.reader, "t", 1, usual.newest)
+
+
+def test_a_plan_leaves_out_files_that_the_range_has_not_changed(usual: Lake) -> None:
+    usual.run(*BASE, MANY.format(50, 90), "DELETE FROM lake.t WHERE a IN (60, 1000)", MANY.format(90, 120))
+    plan = plan_changes(usual.reader, "t", 5, 6)
+    assert [file.begin_snapshot for file in plan.inserted.files] == [6]
+    assert [file.begin_snapshot for file in plan.deleted.files] == [4]
+    assert [deletes.inlined for deletes in plan.deletes] == [((10, 5),)]
+    assert [(row.begin_snapshot, row.end_snapshot) for row in plan.inlined_rows] == [(3, 5)]
+    assert "ducklake_table_changes('lake', 'main', 't', 5, 6)" in changes_sql(usual.reader, plan)

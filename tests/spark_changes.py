@@ -1,0 +1,75 @@
+"""Reads the changes of a table with Spark, and says where they are not those of DuckDB, or of the table's states."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from spark_rows import compared
+
+from lakeconf.catalog.changed_rows import plan_changes_with_inlined_rows
+from lakeconf.engines.feed import changes_sql
+from lakeconf.engines.spark.changes import read_changes
+from lakeconf.errors import QueryError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from catalog_lake import Lake
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakeconf.catalog.changes import ChangesPlan
+
+KEY = ("snapshot_id", "rowid", "change_type")
+Key = tuple[int, int, str]
+
+
+def changes(spark: SparkSession, lake: Lake, since: int, until: int) -> DataFrame:
+    """The changes of the table `t` as Spark reads them."""
+    return read_changes(spark, *plan_changes_with_inlined_rows(lake.reader, "t", since, until))
+
+
+def assert_changes_alike(spark: SparkSession, lake: Lake, ranges: Iterable[tuple[int, int]]) -> None:
+    """Compare the changes of the table `t` in some ranges of snapshots."""
+    for since, until in ranges:
+        differ = wrong_changes(spark, lake, since, until)
+        assert not differ, f"changes from {since} to {until}: {differ}"
+
+
+def wrong_changes(spark: SparkSession, lake: Lake, since: int, until: int) -> dict[str, Any]:
+    """Changes that only one of the two gives; where DuckDB's own are refused, the table's states say what is right."""
+    plan, inlined = plan_changes_with_inlined_rows(lake.reader, "t", since, until)
+    frame = read_changes(spark, plan, inlined)
+    try:
+        query = changes_sql(lake.reader, plan)
+    except UnsupportedError:
+        found = Counter(tuple(row) for row in frame.select(*KEY).collect())
+        expected = keys_by_state(lake, plan)
+        only = {"only Spark": found - expected, "only the states": expected - found}
+        return {who: list(rows.elements())[:5] for who, rows in only.items() if rows}
+    return compared(lake, plan.inserted.columns, frame, f"({query})", {name: name for name in KEY})
+
+
+def keys_by_state(lake: Lake, plan: ChangesPlan) -> Counter[Key]:
+    """What changed from each snapshot of the range to the next, found out by reading the table at every one."""
+    changed: Counter[Key] = Counter()
+    before = _state(lake, plan.since - 1)
+    for version in range(plan.since, plan.until + 1):
+        now = _state(lake, version)
+        if version not in plan.compactions:
+            inserted, deleted = (Counter(row for row, _ in part.elements()) for part in (now - before, before - now))
+            for row, count in inserted.items():
+                changed[version, row, "update_postimage" if row in deleted else "insert"] += count
+            for row, count in deleted.items():
+                changed[version, row, "update_preimage" if row in inserted else "delete"] += count
+        before = now
+    return changed
+
+
+def _state(lake: Lake, version: int) -> Counter[tuple[int, int]]:
+    try:
+        return Counter(lake.rows(f"SELECT rowid, snapshot_id FROM lake.t AT (VERSION => {version})"))
+    except QueryError as error:
+        if "does not exist" not in error.message:
+            raise
+        return Counter()  # the table is not there yet
