@@ -10,7 +10,7 @@ from source_tree import Import, all_imports, imports_of
 BASE = {"errors", "secret", "sql", "versions"}
 CATALOG = BASE | {"connection", "catalog"}
 STORE = BASE | {"connection", "backends", "migration", "store"}
-COMMIT = CATALOG | {"engines", "locks", "commits", "conflicts", "audits", "transaction"}
+COMMIT = CATALOG | {"engines", "locks", "commits", "conflicts", "audits", "settle", "transaction"}
 WRITES = COMMIT | {"definition", "writes"}
 LAKE = WRITES | STORE | {"config", "reads", "merge", "table", "stream", "orphans", "upkeep", "lake"}
 # Each part of lakeconf, and the parts that it may import. What is not a key here is not a part.
@@ -31,6 +31,7 @@ LAYERS: dict[str, set[str]] = {
     "commits": CATALOG,
     "conflicts": CATALOG,
     "audits": CATALOG,
+    "settle": CATALOG,
     "transaction": COMMIT,
     "definition": CATALOG | {"engines"},
     "writes": WRITES,
@@ -44,7 +45,9 @@ LAYERS: dict[str, set[str]] = {
     "pipelines": LAKE,
     "integrations": LAKE,
     "verify": LAKE,
-    "cli": LAKE | {"pipelines", "integrations", "verify"},
+    "maintain": LAKE,
+    "doctor": LAKE,
+    "cli": LAKE | {"pipelines", "integrations", "verify", "maintain", "doctor"},
 }
 # Store.open() makes the Lake that is built on stores; its annotation may name it.
 LATE = {("lakeconf.store", "lakeconf.lake")}

@@ -16,6 +16,7 @@ from lakeconf.errors import LakeconfError, nearest
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
+        "doctor": "lakeconf.cli.doctor",
         "maintain": "lakeconf.cli.maintain",
         "preview-sql": "lakeconf.cli.preview_sql",
         "schema": "lakeconf.cli.schema",

@@ -1,0 +1,166 @@
+"""Writes to a lake from Spark against `df.write.parquet` and against DuckDB, and what a commit costs.
+
+Usage: python benchmarks/spark_write.py [ROWS]      (10,000,000 unless given)
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+from ratios import HEADER, Result, compare, row
+
+import lakeconf
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FILES = 20
+KEYS = 1_000_000
+numbers = itertools.count()
+
+
+def make_source(folder: Path, rows: int) -> Path:
+    """Eight columns in files of equal numbers of rows."""
+    folder.mkdir()
+    for part in range(FILES):
+        duckdb.execute(f"""COPY (
+            SELECT i AS id, (hash(i) % {KEYS})::INTEGER AS user_id, (hash(i * 3) % 100000) / 7 AS amount,
+                   ((hash(i * 5) % 100000) / 100)::DECIMAL(10, 2) AS price, DATE '2024-01-01' + (i % 365)::INTEGER AS day,
+                   TIMESTAMP '2024-01-01' + to_seconds(i) AS moment, 'kind_' || hash(i * 7) % 20 AS kind,
+                   md5(i::VARCHAR) AS note
+            FROM range({rows * part // FILES}, {rows * (part + 1) // FILES}) AS r(i)
+        ) TO '{folder}/{part}.parquet' (FORMAT parquet)""")
+    return folder
+
+
+def new_store(folder: Path) -> lakeconf.Store:
+    """An empty lake."""
+    backends = {
+        "metadata_backend": {"type": "sqlite", "uri": str(folder / "catalog.sqlite")},
+        "storage_backend": {"type": "local", "path": str(folder / "data")},
+    }
+    return lakeconf.init({"stores": {"bench": backends}}).get_store("bench")
+
+
+def measure_append(spark: SparkSession, lake: lakeconf.Lake, frame: DataFrame, folder: Path) -> None:
+    """Each run writes all rows to a table, or a folder, of its own."""
+
+    def ours() -> None:
+        name = f"appended_{next(numbers)}"
+        with lake.transaction() as tx:
+            tx.create_table(name, frame)
+            tx.table(name).append(frame)
+        shutil.rmtree(folder / "data" / "main" / name)
+
+    def theirs() -> None:
+        target = folder / f"plain_{next(numbers)}"
+        frame.write.option("compression", "zstd").parquet(str(target))
+        shutil.rmtree(target)
+
+    compare("append of all rows", ours, "df.write.parquet", theirs, goal=1.15)
+
+
+def measure_merge(spark: SparkSession, store: lakeconf.Store, frame: DataFrame, rows: int) -> None:
+    """1 % of the rows, half of them new; into the same table at the same snapshot, so each is undone by the next."""
+    with store.open(spark) as lake:
+        lake.create_table("target", frame).append(frame)
+    change = (
+        f"SELECT * REPLACE (id + CASE WHEN id % 200 = 0 THEN {rows} ELSE 0 END AS id) FROM target WHERE id % 100 = 0"
+    )
+    with store.connect() as con:
+        changes = con.execute(change).to_arrow_table()
+
+    def ours() -> None:
+        with store.open(spark) as lake:
+            lake.table("target").merge(changes, on="id")
+
+    def theirs() -> None:
+        with store.connect() as con:
+            con.register("changes", changes)
+            con.execute(
+                "MERGE INTO target USING changes USING (id) WHEN MATCHED THEN UPDATE WHEN NOT MATCHED THEN INSERT"
+            )
+
+    compare("merge of 1 %", ours, "DuckDB's MERGE INTO", theirs)
+
+
+def measure_commits(folder: Path) -> None:
+    """Registering many files at once, and a commit to a table that has many."""
+    files = folder / "many"
+    files.mkdir()
+    for number in range(1000):
+        pq.write_table(pa.table({"n": [number]}), files / f"{number}.parquet")
+    listed = ", ".join(f"'{path}'" for path in sorted(files.iterdir()))
+
+    def register() -> float:
+        with new_store(fresh(folder)).connect() as con:
+            con.execute("CREATE TABLE t (n BIGINT)")
+            started = time.perf_counter()
+            con.execute(f"CALL ducklake_add_data_files('bench', 't', [{listed}])")
+            return time.perf_counter() - started
+
+    store = new_store(fresh(folder))
+    with store.open() as lake:
+        lake.create_table("t", {"n": "BIGINT"})
+        few = median(lambda: timed(lambda: lake.table("t").append(pa.table({"n": [1]}))))
+    once = median(register, repeats=3)
+    print(row(Result("commit of 1,000 files", once / few, "commit of one row", None)))
+    with store.connect() as con:
+        for _ in range(100):
+            con.execute(f"CALL ducklake_add_data_files('bench', 't', [{listed}])")
+    with store.open() as lake:
+        many = median(lambda: timed(lambda: lake.table("t").append(pa.table({"n": [1]}))))
+    print(row(Result("commit to a table of 100,000 files", many / few, "to one of a few", 1.1)))
+
+
+def fresh(folder: Path) -> Path:
+    """A new empty folder."""
+    made = folder / f"lake_{next(numbers)}"
+    made.mkdir()
+    return made
+
+
+def timed(run: Callable[[], Any]) -> float:
+    """The seconds that it takes."""
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+def median(run: Callable[[], float], repeats: int = 5) -> float:
+    """The median of some runs, after one that does not count."""
+    run()
+    return sorted(run() for _ in range(repeats))[repeats // 2]
+
+
+def main(rows: int) -> None:
+    """Makes the data, starts Spark, measures."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        source = make_source(folder / "source", rows)
+        store = new_store(fresh(folder))
+        settings = {"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.driver.memory": "6g"}
+        settings |= {"spark.ui.showConsoleProgress": "false", "spark.sql.shuffle.partitions": "8"}
+        spark = lakeconf.spark_session(store, settings=settings)
+        spark.sparkContext.setLogLevel("ERROR")
+        frame = spark.read.option("inferTimestampNTZ", True).parquet(str(source))
+        print(HEADER)
+        with store.open(spark) as lake:
+            measure_append(spark, lake, frame, Path(store.storage_backend.path).parent)  # type: ignore[union-attr]
+        measure_merge(spark, store, frame, rows)
+        spark.stop()
+        measure_commits(folder)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000)

@@ -1,0 +1,43 @@
+"""`lakeconf doctor`."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from lakeconf.cli.options import config_option
+from lakeconf.cli.output import show, show_json
+from lakeconf.config.model import init
+from lakeconf.doctor import FAILED, Step, diagnose
+
+_MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", "bright_black")}
+
+
+@click.command("doctor", short_help="Try a store step by step, and say what fails and why.")
+@click.argument("store", required=False)
+@click.option("--json", "as_json", is_flag=True, help="For a program.")
+@config_option
+@click.pass_context
+def command(context: click.Context, store: str | None, source: str | None, as_json: bool) -> None:  # noqa: FBT001 - click's
+    """Try STORE step by step: extensions, secrets, catalog, version, data path, clock, Spark's settings.
+
+    Nothing is made but a small file below the data path, which is read and removed again. The exit code is 0 where no
+    step failed, 1 where one did, 2 for a wrong call.
+    """
+    found = init(source).get_store(store)
+    steps = diagnose(found)
+    healthy = not any(step.status == FAILED for step in steps)
+    if as_json:
+        show_json({"store": found.name, "ok": healthy, "steps": [dataclasses.asdict(step) for step in steps]})
+    else:
+        for step in steps:
+            _show(step)
+    context.exit(0 if healthy else 1)
+
+
+def _show(step: Step) -> None:
+    mark, colour = _MARKS[step.status]
+    show(f"{click.style(mark, fg=colour)} {step.name:<18}  {step.found}")
+    if step.hint:
+        show(f"  {'':<18}  {click.style('hint:', fg='cyan')} {step.hint}")

@@ -1,0 +1,271 @@
+"""Tries a store step by step, and says of each step what was found, or what failed, why, and what to do."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from lakeconf.backends.base import StoreNames
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.connection import Connection, connect, load_extension
+from lakeconf.engines.spark.java import ensure_java
+from lakeconf.errors import LakeconfError
+from lakeconf.sql import Attach, CreateSecret, LoadExtension, Use, literal
+from lakeconf.store import Store
+
+OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
+# Beyond the second, S3 refuses every request: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
+_CLOCK_WARNING, _CLOCK_LIMIT = timedelta(minutes=1), timedelta(minutes=15)
+_NO_CATALOG = "explicitly disabled"
+
+
+@dataclass(frozen=True)
+class Step:
+    """The outcome of one step.
+
+    Attributes:
+        name: What was tried.
+        status: `ok`, `warning`, `failed` or `skipped`.
+        found: What was found; where the step failed, what is wrong; where it was skipped, why.
+        hint: What to do; None where there is nothing.
+        seconds: How long it took.
+    """
+
+    name: str
+    status: str
+    found: str
+    hint: str | None = None
+    seconds: float = 0.0
+
+
+@dataclass
+class Examination:
+    """A store under examination.
+
+    Attributes:
+        store: The store.
+        connection: An instance of DuckDB with no lake attached yet.
+        has_catalog: False where there is no lake yet.
+    """
+
+    store: Store
+    connection: Connection
+    has_catalog: bool = True
+    failed: set[str] = field(default_factory=set)
+
+    @property
+    def names(self) -> StoreNames:
+        """The names that the store gives to what it makes."""
+        return StoreNames(self.store.name, self.store.alias)
+
+
+class _Skip(Exception):  # noqa: N818 - no error
+    """A step that has nothing to do; says why."""
+
+
+class _Warn(Exception):  # noqa: N818 - no error
+    """A step that found something to look at; says what, and what to do."""
+
+
+def diagnose(store: Store) -> list[Step]:
+    """Tries everything that a job with this store needs, and leaves the lake as it is.
+
+    A catalog that does not exist yet is not made. A file is put below the data path, read and removed again, unless
+    the store is read-only. No Spark session is started.
+
+    Args:
+        store: The store.
+
+    Returns:
+        The steps in their order; one whose ground has failed is skipped.
+    """
+    with connect(store.secrets) as connection:
+        examination = Examination(store, connection)
+        return [_carry_out(examination, *step) for step in _STEPS]
+
+
+def _carry_out(examination: Examination, name: str, needs: tuple[str, ...], run: Callable[[Examination], str]) -> Step:
+    missing = [need for need in needs if need in examination.failed]
+    if missing:
+        examination.failed.add(name)
+        return Step(name, SKIPPED, f"after {missing[0]!r} failed")
+    started = time.monotonic()
+    hint = None
+    try:
+        status, found = OK, run(examination)
+    except _Skip as skip:
+        status, found = SKIPPED, str(skip)
+    except _Warn as warning:
+        status, (found, hint) = WARNING, warning.args
+    except LakeconfError as error:
+        examination.failed.add(name)
+        status, found, hint = FAILED, error.message, error.hint
+    return Step(name, status, found, hint, round(time.monotonic() - started, 3))
+
+
+def _extensions(examination: Examination) -> str:
+    for name in examination.store.extensions:
+        load_extension(examination.connection, name)
+    query = "SELECT extension_name, extension_version FROM duckdb_extensions() WHERE loaded"
+    versions = dict(examination.connection.rows(query))
+    ((duckdb_version,),) = examination.connection.rows("SELECT version()")
+    loaded = (f"{name} {versions.get(name) or ''}".strip() for name in examination.store.extensions)
+    return f"DuckDB {duckdb_version}: {', '.join(loaded)}"
+
+
+def _secrets(examination: Examination) -> str:
+    made = []
+    for statement in examination.store.statements:
+        if isinstance(statement, CreateSecret):
+            made.append(statement.name)
+        if not isinstance(statement, (Attach, Use, LoadExtension)):
+            examination.connection.run(statement)
+    return ", ".join(made)
+
+
+def _catalog(examination: Examination) -> str:
+    store = examination.store
+    file = store.metadata_backend.file()
+    if file is not None and not file.exists():
+        examination.has_catalog = False
+        return f"none yet: the first open makes {file}"
+    if file is not None:
+        store.metadata_backend.prepare(read_only=True)
+    (attach,) = [statement for statement in store.statements if isinstance(statement, Attach)]
+    options = {key: value for key, value in attach.options.items() if key != "automatic_migration"}
+    try:
+        examination.connection.run(attach._replace(options={**options, "create_if_not_exists": False}))
+    except LakeconfError as error:
+        if _NO_CATALOG not in error.message:
+            raise
+        examination.has_catalog = False
+        return "none yet: the first open makes it"
+    return f"attached as {store.alias}"
+
+
+def _version(examination: Examination) -> str:
+    reader = _reader(examination)
+    with reader.transaction() as transaction:
+        ((version,),) = transaction.rows("SELECT value FROM ducklake_metadata WHERE key = 'version'")
+        ((count,),) = transaction.rows("SELECT count(*) FROM ducklake_snapshot")
+    return f"DuckLake {version}, {count:,} snapshot{'' if count == 1 else 's'}"
+
+
+def _readable(examination: Examination) -> str:
+    location = _location(examination)
+    if "://" not in location and not Path(location).exists():
+        return f"none yet: the first write makes {location}"
+    ((count,),) = examination.connection.rows("SELECT count(*) FROM glob(?)", [f"{location}**/*.parquet"])
+    return f"{location}: {count:,} Parquet file{'' if count == 1 else 's'}"
+
+
+def _writable(examination: Examination) -> str:
+    if examination.store.read_only:
+        raise _Skip("the store is read-only")
+    location, connection = _location(examination), examination.connection
+    folder = f"{location}lakeconf-doctor-{uuid.uuid4().hex}/"
+    probe = literal(f"{folder}probe.parquet")
+    made = [] if "://" in location else _make_folder(Path(folder))
+    try:
+        connection.execute(f"COPY (SELECT 42 AS probe) TO {probe} (FORMAT parquet)")
+        ((read,),) = connection.rows(f"SELECT probe FROM read_parquet({probe})")
+        # DuckDB has no statement that removes a file; a lake that knows none of its files has this.
+        connection.execute(f"ATTACH 'ducklake::memory:' AS __lakeconf_doctor (DATA_PATH {literal(folder)})")
+        removed = connection.rows("CALL ducklake_delete_orphaned_files('__lakeconf_doctor', cleanup_all => true)")
+    finally:
+        for path in reversed(made):
+            path.rmdir()
+    if read != 42 or len(removed) != 1:
+        raise LakeconfError(f"a file was put at {folder}, and could not be read back or removed", hint="remove it")
+    return "a file was put, read back and removed"
+
+
+def _make_folder(folder: Path) -> list[Path]:
+    """Makes a folder and those above it; gives those that were not there."""
+    missing = [path for path in (*reversed(folder.parents), folder) if not path.exists()]
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise LakeconfError(
+            f"the folder {folder.parent} cannot be written: {error.strerror}", hint="check its owner and its rights"
+        ) from error
+    return missing
+
+
+def _clock(examination: Examination) -> str:
+    if examination.store.metadata_backend.lock_sql(0) is None:
+        raise _Skip("the catalog is a file, so there is no other clock")
+    if not examination.has_catalog:
+        raise _Skip("there is no catalog yet")
+    database = f"__ducklake_metadata_{examination.store.alias}"
+    query = "SELECT epoch(now) FROM postgres_query(?, 'SELECT clock_timestamp() AS now')"
+    ((server,),) = examination.connection.rows(query, [database])
+    difference = timedelta(seconds=abs(datetime.now(timezone.utc).timestamp() - float(server)))
+    found = f"this machine and the catalog's server differ by {difference.total_seconds():.0f} s"
+    if difference > _CLOCK_LIMIT:
+        raise LakeconfError(found, hint="set the clock: object storage refuses what is signed at another time")
+    if difference > _CLOCK_WARNING:
+        raise _Warn(found, "set the clock")
+    return found
+
+
+def _spark(examination: Examination) -> str:
+    if importlib.util.find_spec("pyspark") is None:
+        raise _Skip("pyspark is not installed: pip install 'lakeconf[spark]'")
+    java = ensure_java()
+    conf = examination.store.spark_conf()
+    packages = [package for package in conf.get("spark.jars.packages", "").split(",") if package]
+    found = f"PySpark {importlib.metadata.version('pyspark')}, Java in {java}"
+    keys = [key for key in conf if not key.startswith("spark.jars.")]
+    if keys:
+        found += f"; sets {', '.join(keys)}"
+    absent = [package for package in packages if not _in_repository(package)]
+    if absent:
+        raise _Warn(
+            f"{found}; Spark must fetch {', '.join(absent)}",
+            "where Spark reaches no repository, put them into the local one: mvn dependency:get -Dartifact=…",
+        )
+    return found + (f"; {len(packages)} packages are in the local repository" if packages else "")
+
+
+def _in_repository(package: str) -> bool:
+    group, artifact, version = package.split(":")
+    home = Path.home()
+    jar = f"{artifact}-{version}.jar"
+    places = [
+        home / ".m2" / "repository" / group.replace(".", "/") / artifact / version / jar,
+        *(home / ivy / "jars" / f"{group}_{jar}" for ivy in (".ivy2", ".ivy2.5.2")),
+    ]
+    return any(place.exists() for place in places)
+
+
+def _reader(examination: Examination) -> CatalogReader:
+    if not examination.has_catalog:
+        raise _Skip("there is no catalog yet")
+    schema = examination.store.metadata_backend.ducklake_options(examination.names).get("metadata_schema")
+    return CatalogReader(examination.connection, examination.store.alias, None if schema is None else str(schema))
+
+
+def _location(examination: Examination) -> str:
+    if examination.store.storage_backend is None:
+        raise _Skip("the metadata backend keeps the files")
+    return examination.store.storage_backend.location
+
+
+# Each with the steps that it stands on.
+_STEPS: tuple[tuple[str, tuple[str, ...], Callable[[Examination], str]], ...] = (
+    ("extensions", (), _extensions),
+    ("secrets", ("extensions",), _secrets),
+    ("catalog", ("secrets",), _catalog),
+    ("version", ("catalog",), _version),
+    ("data path readable", ("secrets",), _readable),
+    ("data path writable", ("secrets", "data path readable"), _writable),
+    ("clock", ("catalog",), _clock),
+    ("spark", (), _spark),
+)

@@ -1,0 +1,195 @@
+"""`lakeconf doctor`: what it finds in stores that work, and in stores that do not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import lakeconf
+from lakeconf import doctor
+from lakeconf.cli.commands import run
+
+if TYPE_CHECKING:
+    from servers import PostgresServer, S3Server
+
+STEPS = (
+    "extensions",
+    "secrets",
+    "catalog",
+    "version",
+    "data path readable",
+    "data path writable",
+    "clock",
+    "spark",
+)
+
+
+def diagnosed(config: dict[str, Any]) -> dict[str, doctor.Step]:
+    steps = doctor.diagnose(lakeconf.init({"stores": {"dev": config}}).get_store("dev"))
+    assert tuple(step.name for step in steps) == STEPS
+    return {step.name: step for step in steps}
+
+
+def statuses(steps: dict[str, doctor.Step]) -> list[str]:
+    return [step.status for step in steps.values()]
+
+
+def local(folder: Path) -> dict[str, Any]:
+    return {
+        "metadata_backend": {"type": "sqlite", "uri": str(folder / "catalog.sqlite")},
+        "storage_backend": {"type": "local", "path": str(folder / "data")},
+    }
+
+
+def on_servers(postgres: PostgresServer, s3: S3Server, **changed: Any) -> dict[str, Any]:
+    metadata = {
+        "type": "postgres",
+        "host": postgres.host,
+        "port": postgres.port,
+        "database": postgres.create_database(),
+        "user": postgres.user,
+        "password": postgres.password,
+        "metadata_schema": "lake",
+    }
+    storage = {
+        "type": "s3",
+        "bucket": s3.create_bucket(),
+        "prefix": "some/folder",
+        "endpoint": s3.endpoint,
+        "url_style": "path",
+        "use_ssl": False,
+        "region": s3.region,
+        "key_id": s3.keys.key_id,
+        "secret": s3.keys.secret,
+    }
+    return {
+        "metadata_backend": metadata | {key: changed[key] for key in changed if key in metadata},
+        "storage_backend": storage | {key: changed[key] for key in changed if key in storage},
+    }
+
+
+def test_a_store_on_this_machine(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lakeconf.init(project).get_store("dev").open().close()
+    before = sorted(project.rglob("*"))
+    assert run(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[:20].strip("✓-! ") for line in lines if "hint:" not in line] == list(STEPS)
+    assert "✓ version             DuckLake 1.0, 1 snapshot" in lines
+    assert "- clock               the catalog is a file, so there is no other clock" in lines
+    assert sorted(project.rglob("*")) == before
+
+
+def test_a_lake_that_is_not_there_is_not_made(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(project.rglob("*"))
+    assert run(["doctor", "dev", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["store"], found["ok"]) == ("dev", True)
+    assert [step["name"] for step in found["steps"]] == list(STEPS)
+    catalog = found["steps"][2]
+    assert catalog["found"] == f"none yet: the first open makes {project / 'catalog.sqlite'}"
+    assert sorted(project.rglob("*")) == before
+
+
+def test_a_store_on_servers(postgres_server: PostgresServer, s3_server: S3Server) -> None:
+    config = on_servers(postgres_server, s3_server)
+    steps = diagnosed(config)
+    assert statuses(steps)[:7] == ["ok", "ok", "ok", "skipped", "ok", "ok", "skipped"]
+    assert steps["catalog"].found == "none yet: the first open makes it"
+    lakeconf.init({"stores": {"dev": config}}).get_store("dev").open().close()
+    steps = diagnosed(config)
+    assert statuses(steps)[:7] == ["ok"] * 7
+    assert steps["clock"].found == "this machine and the catalog's server differ by 0 s"
+    assert s3_server.objects(config["storage_backend"]["bucket"]) == []
+    secrets = (postgres_server.password, s3_server.keys.secret)
+    assert not any(secret in str(step) for step in steps.values() for secret in secrets)
+
+
+def test_a_wrong_password(postgres_server: PostgresServer, s3_server: S3Server) -> None:
+    steps = diagnosed(on_servers(postgres_server, s3_server, password="planted-wrong-password"))
+    assert statuses(steps)[:7] == ["ok", "ok", "failed", "skipped", "ok", "ok", "skipped"]
+    assert "password authentication failed" in steps["catalog"].found
+    assert steps["catalog"].hint == "check `user` and `password` of the metadata backend"
+    assert steps["version"].found == "after 'catalog' failed"
+    assert "planted-wrong-password" not in str(steps)
+
+
+def test_a_bucket_that_is_not_there(postgres_server: PostgresServer, s3_server: S3Server) -> None:
+    steps = diagnosed(on_servers(postgres_server, s3_server, bucket="no-such-bucket"))
+    assert steps["data path writable"].status in ("failed", "skipped")
+    assert "failed" in statuses(steps)
+
+
+def test_a_user_who_may_only_read(postgres_server: PostgresServer, s3_iam_server: S3Server) -> None:
+    assert s3_iam_server.read_only
+    config = on_servers(postgres_server, s3_iam_server)
+    config["storage_backend"] |= {"key_id": s3_iam_server.read_only.key_id, "secret": s3_iam_server.read_only.secret}
+    steps = diagnosed(config)
+    assert statuses(steps)[4:6] == ["ok", "failed"]
+    assert steps["data path writable"].hint == "the credentials of the storage backend do not permit this on the bucket"
+    assert s3_iam_server.read_only.secret not in str(steps)
+
+
+def test_a_server_that_is_down(postgres_server: PostgresServer, s3_server: S3Server) -> None:
+    config = on_servers(postgres_server, s3_server, port=1)
+    steps = diagnosed(config)
+    assert steps["catalog"].status == "failed"
+    assert "is the server up?" in str(steps["catalog"].hint)
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    config = local(tmp_path)
+    config["storage_backend"]["path"] = "/proc/lakeconf"
+    steps = diagnosed(config)
+    assert steps["data path writable"].status == "failed"
+    assert "cannot be written" in steps["data path writable"].found
+    assert steps["data path writable"].hint == "check its owner and its rights"
+
+
+def test_a_file_that_is_no_catalog(tmp_path: Path) -> None:
+    (tmp_path / "catalog.sqlite").write_text("this is no database, but a text of some length")
+    steps = diagnosed(local(tmp_path))
+    assert steps["catalog"].status == "failed"
+    assert statuses(steps)[3] == "skipped"
+
+
+def test_a_read_only_store_is_not_written_to(tmp_path: Path) -> None:
+    lakeconf.init({"stores": {"dev": local(tmp_path)}}).get_store("dev").open().close()
+    before = sorted((tmp_path / "data").rglob("*"))
+    steps = diagnosed({**local(tmp_path), "attach_options": {"read_only": True}})
+    assert (steps["data path writable"].status, steps["data path writable"].found) == (
+        "skipped",
+        "the store is read-only",
+    )
+    assert statuses(steps)[:4] == ["ok"] * 4
+    assert sorted((tmp_path / "data").rglob("*")) == before
+
+
+@pytest.mark.parametrize(("hours", "status"), [(0, "ok"), (0.05, "warning"), (1, "failed")])
+def test_a_clock_that_is_wrong(
+    postgres_server: PostgresServer,
+    s3_server: S3Server,
+    monkeypatch: pytest.MonkeyPatch,
+    hours: float,
+    status: str,
+) -> None:
+    config = on_servers(postgres_server, s3_server)
+    lakeconf.init({"stores": {"dev": config}}).get_store("dev").open().close()
+
+    class Wrong(doctor.datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return super().now(tz) + doctor.timedelta(hours=hours)
+
+    monkeypatch.setattr(doctor, "datetime", Wrong)
+    assert diagnosed(config)["clock"].status == status
+
+
+def test_the_exit_code_and_a_store_that_is_not_there(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "catalog.sqlite").write_text("this is no database, but a text of some length")
+    assert run(["doctor"]) == 1
+    assert "✗ catalog" in capsys.readouterr().out
+    assert run(["doctor", "dve"]) == 1
+    assert "did you mean" in capsys.readouterr().err
