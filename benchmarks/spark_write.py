@@ -35,7 +35,8 @@ def make_source(folder: Path, rows: int) -> Path:
     for part in range(FILES):
         duckdb.execute(f"""COPY (
             SELECT i AS id, (hash(i) % {KEYS})::INTEGER AS user_id, (hash(i * 3) % 100000) / 7 AS amount,
-                   ((hash(i * 5) % 100000) / 100)::DECIMAL(10, 2) AS price, DATE '2024-01-01' + (i % 365)::INTEGER AS day,
+                   ((hash(i * 5) % 100000) / 100)::DECIMAL(10, 2) AS price,
+                   DATE '2024-01-01' + (i % 365)::INTEGER AS day,
                    TIMESTAMP '2024-01-01' + to_seconds(i) AS moment, 'kind_' || hash(i * 7) % 20 AS kind,
                    md5(i::VARCHAR) AS note
             FROM range({rows * part // FILES}, {rows * (part + 1) // FILES}) AS r(i)
@@ -52,7 +53,7 @@ def new_store(folder: Path) -> lakeconf.Store:
     return lakeconf.init({"stores": {"bench": backends}}).get_store("bench")
 
 
-def measure_append(spark: SparkSession, lake: lakeconf.Lake, frame: DataFrame, folder: Path) -> None:
+def measure_append(lake: lakeconf.Lake, frame: DataFrame, folder: Path) -> None:
     """Each run writes all rows to a table, or a folder, of its own."""
 
     def ours() -> None:
@@ -153,10 +154,10 @@ def main(rows: int) -> None:
         settings |= {"spark.ui.showConsoleProgress": "false", "spark.sql.shuffle.partitions": "8"}
         spark = lakeconf.spark_session(store, settings=settings)
         spark.sparkContext.setLogLevel("ERROR")
-        frame = spark.read.option("inferTimestampNTZ", True).parquet(str(source))
+        frame = spark.read.option("inferTimestampNTZ", "true").parquet(str(source))
         print(HEADER)
         with store.open(spark) as lake:
-            measure_append(spark, lake, frame, Path(store.storage_backend.path).parent)  # type: ignore[union-attr]
+            measure_append(lake, frame, Path(store.storage_backend.path).parent)  # type: ignore[union-attr]
         measure_merge(spark, store, frame, rows)
         spark.stop()
         measure_commits(folder)

@@ -19,7 +19,8 @@ from lakeconf.errors import (
     StorageError,
 )
 from lakeconf.secret import Secret, scrub
-from lakeconf.sql import LoadExtension, Statement, bind
+from lakeconf.sql import LoadExtension, Statement, bind, literal
+from lakeconf.versions import refused_version
 
 if TYPE_CHECKING:
     import duckdb
@@ -38,18 +39,51 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         CatalogError,
         "the file is not a catalog of this type: check `type` and `uri` of the metadata backend",
     ),
+    (
+        r"readonly database|database or disk is full|disk I/O error",
+        CatalogError,
+        "the catalog's file or its folder cannot be written: check their rights, and the space on the disk",
+    ),
+    # What names a file comes before what is looked for in whole sentences: a file may be called anything.
+    (
+        r"certificate.* for HTTP",
+        StorageError,
+        "of a private authority, name its certificate: `ca_cert_file` of the storage backend",
+    ),
+    (
+        r"ExpiredToken|token (included in the request )?(is|has) expired",
+        StorageError,
+        "the credentials have expired: get new ones, and open the lake again",
+    ),
+    (
+        r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken",
+        StorageError,
+        "check key_id, secret and session_token of the storage backend",
+    ),
+    (r"NoSuchBucket", StorageError, "make the bucket, or check `bucket`, `region` and `endpoint`"),
+    (r"HTTP (code )?403", StorageError, "the credentials of the storage backend do not permit this on the bucket"),
+    (r"HTTP (code )?(503|429|500)", StorageError, "the storage server is overloaded or ill: try again later"),
+    (r"error for HTTP [A-Z]+ to", StorageError, "is the storage server up? Check `endpoint` and `use_ssl`"),
+    (r"No space left|File too large", StorageError, "the disk is full: make room, and do it again"),
+    (
+        r"Unique file handle conflict",
+        ConnectionFailed,
+        "this process has the catalog's file open already: close that lake first, or use SQLite or Postgres",
+    ),
     (r"database is locked|Could not set lock on file", ConnectionFailed, "another process is writing; try again"),
+    (r"password authentication failed", ConnectionFailed, "check `user` and `password` of the metadata backend"),
+    (r"FATAL: +database .* does not exist", ConnectionFailed, "make the database, or check `database`"),
     (
         r"Unable to connect to Postgres|could not connect|connection to server|Connection refused"
         r"|server closed the connection|SSL (error|connection)|Could not establish connection"
         r"|terminating connection|could not receive data|could not send data",
         ConnectionFailed,
-        None,
+        "is the server up? Check `host` and `port` of the metadata backend",
     ),
     (r"[Cc]onflict|has been altered by another|attempting to .* another transaction", CommitConflictError, None),
     (r"Failed to (attach DuckLake|probe DuckLake|initialize DuckLake|load DuckLake)", CatalogError, None),
     (r"Failed to commit", CommitError, None),
-    (r"HTTP|No such file|No files found|Permission denied|No space left|Cannot open file", StorageError, None),
+    (r"HTTP|No such file|No files found|Permission denied|Cannot open file|Cannot write to", StorageError, None),
 )
 _BY_CLASS: dict[str, type[LakeconfError]] = {
     "HTTPException": StorageError,
@@ -153,17 +187,19 @@ def load_extension(connection: Connection, name: str) -> None:
     loaded = "SELECT loaded FROM duckdb_extensions() WHERE extension_name = ?"
     if (True,) in connection.rows(loaded, [name]):
         return
-    wheel = _extension_wheel(name)
-    if wheel is not None:
-        connection.execute(f"LOAD '{str(wheel).replace(chr(39), chr(39) * 2)}'")
-        return
     try:
-        connection.execute(f"INSTALL {name}; LOAD {name};")
+        connection.execute(extension_sql(name))
     except LakeconfError as error:
         raise ConnectionFailed(
             f"the DuckDB extension {name!r} can neither be installed nor loaded: {error.message}",
             hint="pip install 'lakeconf[bundled]' brings the extensions as packages",
         ) from error
+
+
+def extension_sql(name: str) -> str:
+    """The SQL that loads an extension from its installed wheel, by path; without a wheel from DuckDB's server."""
+    wheel = _extension_wheel(name)
+    return f"INSTALL {name}; LOAD {name};" if wheel is None else f"LOAD {literal(str(wheel))};"
 
 
 def _extension_wheel(name: str) -> Path | None:
@@ -203,6 +239,9 @@ def _scrubbed(text: str, secrets: Iterable[Secret]) -> str:
 
 def _translate(error: Exception) -> LakeconfError:
     text = str(error)
+    version = refused_version(text)
+    if version is not None:
+        return CatalogError(version)
     for pattern, error_class, hint in _BY_MESSAGE:
         if re.search(pattern, text):
             return error_class(text, hint=hint)

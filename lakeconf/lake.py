@@ -60,7 +60,8 @@ class Lake(LakeUpkeep):
                 writer=writer,
                 engine=DuckDBEngine(reading) if engine is None else _spark_engine(store, reader, engine),
                 lock=lock_of(store),
-                reconnect=store.open_connection,
+                # A file of DuckDB opens in one instance alone.
+                reconnect=store.open_connection if store.metadata_backend.file() is None else reading.cursor,
                 snapshot_id=latest(reader).snapshot_id,
                 read_only=f"the store {store.name!r} is read-only" if store.read_only else None,
             )
@@ -110,7 +111,7 @@ class Lake(LakeUpkeep):
         return Table(self._state, name)
 
     def tables(self) -> list[str]:
-        """The names of the tables at the lake's snapshot, as `table` takes them, sorted; lakeconf's own are left out."""
+        """The names of the tables at the lake's snapshot, as `table` takes them, sorted, without lakeconf's own."""
         found = tables(self._state.reader, self._state.snapshot_id)
         return sorted(joined_name(info.schema_name, info.name) for info in found if info.schema_name != INTERNAL_SCHEMA)
 

@@ -124,6 +124,21 @@ class LoadExtension(NamedTuple):
         return f"{install}LOAD {self.name};"
 
 
+class SetOption(NamedTuple):
+    """Sets a setting of the whole DuckDB instance.
+
+    Attributes:
+        name: Its name, such as `ca_cert_file`.
+        value: Its value; never a secret.
+    """
+
+    name: str
+    value: str
+
+    def render(self, rendering: Rendering) -> str:  # noqa: ARG002 - one signature for every statement
+        return f"SET GLOBAL {self.name} = {literal(self.value)};"
+
+
 class CreateSecret(NamedTuple):
     """Creates or replaces a secret of DuckDB.
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames, guard_secrets
 from lakeconf.connection import Connection, connect, load_extension
 from lakeconf.errors import CatalogError, LakeconfError, nearest
+from lakeconf.migration import check_merged_files
 from lakeconf.secret import Secret, Settings
-from lakeconf.sql import CreateSecret, LoadExtension, Masked, Portable, Revealed, Statement, Use, Value
+from lakeconf.sql import Attach, CreateSecret, LoadExtension, Masked, Portable, Revealed, Statement, Use, Value
+from lakeconf.versions import MIGRATE
 
 if TYPE_CHECKING:
     import duckdb
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from lakeconf.lake import Lake
 
 Builder = TypeVar("Builder", bound="SparkBuilder")
+_MIGRATION = "automatic_migration"
 
 
 class SparkBuilder(Protocol):
@@ -105,7 +108,8 @@ class Store:
         """Everything that attaches the lake, as values: extensions, secrets, ATTACH, USE."""
         names = StoreNames(self.name, self.alias)
         attach = self.metadata_backend.statements(names, self.storage_backend, self.attach_options)
-        return (*(LoadExtension(name) for name in self.extensions), *attach, Use(self.alias))
+        settings = () if self.storage_backend is None else self.storage_backend.duckdb_settings
+        return (*(LoadExtension(name) for name in self.extensions), *settings, *attach, Use(self.alias))
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
@@ -151,7 +155,7 @@ class Store:
         if self.storage_backend is not None:
             self.storage_backend.prepare(read_only=self.read_only)
         for statement in self.statements:
-            connection.run(statement)
+            self._run(connection, statement)
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Opens an instance of DuckDB in memory with the lake attached and in use.
@@ -221,6 +225,20 @@ class Store:
         for key, value in self.spark_conf(packages=packages).items():
             builder = builder.config(key, value)
         return builder
+
+    def _run(self, connection: Connection, statement: Statement) -> None:
+        if not (isinstance(statement, Attach) and statement.options.get(_MIGRATION)):
+            connection.run(statement)
+            return
+        options = {key: value for key, value in statement.options.items() if key != _MIGRATION}
+        try:
+            connection.run(statement._replace(options=options))
+        except CatalogError as error:
+            if not error.message.endswith(MIGRATE):
+                raise
+            names = StoreNames(self.name, self.alias)
+            check_merged_files(connection, self.metadata_backend, names, statement.options)
+            connection.run(statement)
 
     def _check_free(self, connection: Connection) -> None:
         databases = "SELECT 1 FROM duckdb_databases() WHERE database_name = ?"

@@ -19,6 +19,7 @@ from lakeconf.connection import Connection
 from lakeconf.engines.base import Engine, Staged
 from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError
 from lakeconf.locks import Lock, pauses
+from lakeconf.settle import check_written
 from lakeconf.sql import identifier, literal
 
 
@@ -250,14 +251,20 @@ class Transaction:
             with self.state.reconnect() as connection:
                 reader = CatalogReader(connection, self.state.alias, self.state.reader.metadata_schema)
                 found = self._find(reader)
+                if found is not None:
+                    check_written(reader, found)
+        except CommitError:
+            raise
         except LakeconfError as unknown:
             raise CommitError(
                 f"the reply to a commit was lost, and the catalog does not answer: {unknown.message}",
                 hint=f"before you try again, look for the token {self.token} in the snapshots' extra_info",
             ) from error
-        if found is None:
-            raise error
-        return found
+        if found is not None:
+            return found
+        if isinstance(error, ConnectionFailed) and "database is locked" not in error.message:
+            raise CommitError(f"nothing was written: {error.message}", hint="do it again") from error
+        raise error
 
     def _find(self, reader: CatalogReader) -> int | None:
         with reader.transaction() as transaction:

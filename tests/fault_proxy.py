@@ -1,21 +1,26 @@
-"""A TCP proxy that hurts the connections it carries, in the ways in which networks and servers do."""
+"""A TCP proxy that hurts the connections it carries, in the ways in which networks and servers do.
+
+It runs in a process of its own: duckdb holds Python's lock while some of its calls wait for a server.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import multiprocessing
 import re
 import select
 import socket
 import struct
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from server_process import HOST
+from server_process import HOST, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from multiprocessing.connection import Connection
 
 _HEAD = re.compile(rb"(GET|PUT|POST|DELETE|HEAD) (\S+) HTTP/1\.[01]\r\n")
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -42,6 +47,7 @@ class _Fault:
     pattern: bytes | None = None
     forward: bool = False
     status: int | None = None
+    code: str = ""
     method: str | None = None
 
 
@@ -92,9 +98,10 @@ class FaultProxy:
         """
         self._faults.append(_Fault(times, pattern=pattern, forward=forward))
 
-    def answer(self, status: int, *, method: str | None = None, times: int = 1) -> None:
-        """Answer HTTP requests (of one method, or any) with a status of S3's, instead of the server."""
-        self._faults.append(_Fault(times, status=status, method=method))
+    def answer(self, status: int, *, method: str | None = None, times: int = 1, code: str = "") -> None:
+        """Answer HTTP requests (of one method, or any) with a status and code of S3's, instead of the server."""
+        code = code or ("AccessDenied" if status == 403 else "SlowDown")
+        self._faults.append(_Fault(times, status=status, code=code, method=method))
 
     def heal(self) -> None:
         """Forget all faults and listen again; the log of requests begins anew."""
@@ -186,8 +193,7 @@ class FaultProxy:
         if not fault:
             return False
         _drain(data, client)
-        code = "AccessDenied" if fault.status == 403 else "SlowDown"
-        body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>injected</Message></Error>"
+        body = f"<?xml version='1.0'?><Error><Code>{fault.code}</Code><Message>injected</Message></Error>"
         reply = f"HTTP/1.1 {fault.status} injected\r\nContent-Type: application/xml\r\nConnection: close\r\n"
         client.sendall(f"{reply}Content-Length: {len(body)}\r\n\r\n{body if method != 'HEAD' else ''}".encode())
         _end(client)
@@ -238,11 +244,62 @@ def _start(work: Callable[[], None]) -> threading.Thread:
     return thread
 
 
+class _Remote:
+    """A `FaultProxy` in another process, as far as tests use it."""
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self._connection = connection
+        self._number = number
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if callable(getattr(FaultProxy, name, None)):
+            return functools.partial(self._ask, name)
+        return self._ask("__getattribute__", name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            self._ask("__setattr__", name, value)
+
+    def _ask(self, name: str, *arguments: object, **options: object) -> Any:
+        self._connection.send((self._number, name, arguments, options))
+        return self._connection.recv()
+
+
+def _serve(connection: Connection) -> None:
+    """Do what is asked of each proxy, until the process that asks is gone."""
+    proxies: dict[int, FaultProxy] = {}
+    with contextlib.suppress(EOFError):
+        while True:
+            number, name, arguments, options = connection.recv()
+            if name == "__init__":
+                proxies[number] = FaultProxy(*arguments)
+                connection.send(None)
+            else:
+                connection.send(getattr(proxies[number], name)(*arguments, **options))
+
+
 @contextlib.contextmanager
-def fault_proxy(target_port: int) -> Iterator[FaultProxy]:
+def fault_proxies() -> Iterator[Connection]:
+    """Start the process in which proxies run; gives the way to it."""
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs,), daemon=True)
+    process.start()
+    theirs.close()
+    with ours:
+        yield ours
+    process.join()
+
+
+@contextlib.contextmanager
+def fault_proxy(proxies: Connection, target_port: int) -> Iterator[FaultProxy]:
     """Start a proxy to a server on loopback."""
-    proxy = FaultProxy(target_port)
+    remote = _Remote(proxies, next(numbers))
+    remote._ask("__init__", target_port)
     try:
-        yield proxy
+        yield cast("FaultProxy", remote)
     finally:
-        proxy.close()
+        remote.close()

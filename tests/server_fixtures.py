@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from servers import fault_proxy, postgres, s3
+from servers import fault_proxies, fault_proxy, postgres, s3
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from multiprocessing.connection import Connection
 
     from servers import FaultProxy, PostgresServer, S3Server
 
@@ -46,13 +47,20 @@ def s3_iam_server() -> Iterator[S3Server]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def proxies() -> Iterator[Connection]:
+    """The process in which the proxies run."""
+    with fault_proxies() as started:
+        yield started
+
+
 @pytest.fixture
-def postgres_proxy(postgres_server: PostgresServer) -> Iterator[FaultProxy]:
-    with fault_proxy(postgres_server.port) as proxy:
+def postgres_proxy(proxies: Connection, postgres_server: PostgresServer) -> Iterator[FaultProxy]:
+    with fault_proxy(proxies, postgres_server.port) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def s3_proxy(s3_server: S3Server) -> Iterator[FaultProxy]:
-    with fault_proxy(s3_server.port) as proxy:
+def s3_proxy(proxies: Connection, s3_server: S3Server) -> Iterator[FaultProxy]:
+    with fault_proxy(proxies, s3_server.port) as proxy:
         yield proxy

@@ -5,8 +5,17 @@ Nothing has to be installed or started beforehand, and each listens on a free po
 
 from __future__ import annotations
 
-from fault_proxy import FaultProxy, fault_proxy
+from fault_proxy import FaultProxy, fault_proxies, fault_proxy
 from postgres_server import PostgresServer, postgres
 from s3_server import S3Keys, S3Server, s3
 
-__all__ = ["FaultProxy", "PostgresServer", "S3Keys", "S3Server", "fault_proxy", "postgres", "s3"]
+__all__ = [
+    "FaultProxy",
+    "PostgresServer",
+    "S3Keys",
+    "S3Server",
+    "fault_proxies",
+    "fault_proxy",
+    "postgres",
+    "s3",
+]

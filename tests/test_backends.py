@@ -12,7 +12,7 @@ from store_shapes import ALLOWED, METADATA, REFUSED, SECRETS, STORAGE, configura
 
 from lakeconf.config.model import init
 from lakeconf.connection import Connection, load_extension
-from lakeconf.errors import ConfigError
+from lakeconf.errors import ConfigError, StorageError
 from lakeconf.sql import LoadExtension, bind
 
 if TYPE_CHECKING:
@@ -130,3 +130,15 @@ def test_no_secret_shows_anywhere(metadata: str, storage: str, inline: bool) -> 
     shown = "".join(store.preview_sql(show_secrets=True))
     assert all(secret.reveal() in shown for secret in store.secrets)
     assert bool(store.secrets) == inline
+
+
+def test_a_certificate_is_named_relative_to_the_file_and_set_before_the_lake_is_attached(tmp_path: Path) -> None:
+    storage = 'type = "s3"\nbucket = "b"\nsecret_name = "mine"\nca_cert_file = "ca.pem"\n'
+    catalog = '[stores.dev.metadata_backend]\ntype = "sqlite"\nuri = "catalog"\n'
+    (tmp_path / "lakeconf.toml").write_text(f"{catalog}[stores.dev.storage_backend]\n{storage}")
+    store = init(tmp_path).get_store()
+    preview = store.preview_sql()
+    setting = f"SET GLOBAL ca_cert_file = '{tmp_path / 'ca.pem'}';"
+    assert preview.index(setting) < next(number for number, sql in enumerate(preview) if sql.startswith("ATTACH"))
+    with pytest.raises(StorageError, match=r"there is no file .*ca\.pem"):
+        store.open()

@@ -57,6 +57,32 @@ def test_the_text_of_an_error_decides_where_its_class_does_not(text: str, expect
         raise duckdb.Error(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected", "hint"),
+    [
+        ("FATAL: password authentication failed for user", ConnectionFailed, "check `user` and `password`"),
+        ('FATAL:  database "x" does not exist', ConnectionFailed, "make the database"),
+        ("connection to server at h, port 1 failed: Connection refused", ConnectionFailed, "Check `host` and `port`"),
+        ("(HTTP 403 Forbidden) InvalidAccessKeyId: x", StorageError, "check key_id, secret and session_token"),
+        ("(HTTP code 403) SignatureDoesNotMatch: x", StorageError, "check key_id, secret and session_token"),
+        ("(HTTP code 400) ExpiredToken: The provided token has expired.", StorageError, "credentials have expired"),
+        ("main/conflicts/x.parquet: Forbidden (HTTP code 403) AccessDenied", StorageError, "do not permit this"),
+        ("(HTTP code 404) NoSuchBucket: x", StorageError, "make the bucket"),
+        ("Request returned HTTP 503 for HTTP PUT to 'u'", StorageError, "try again later"),
+        ("Could not connect to server error for HTTP PUT to 'u'", StorageError, "Check `endpoint`"),
+        ("SSL peer certificate or SSH remote key was not OK error for HTTP PUT to 'u'", StorageError, "ca_cert_file"),
+        ("Could not write file: No space left on device", StorageError, "make room"),
+        ("Unique file handle conflict: Cannot attach", ConnectionFailed, "open already"),
+        ("attempt to write a readonly database", CatalogError, "cannot be written"),
+    ],
+)
+def test_the_hint_says_what_to_check(text: str, expected: type[LakeconfError], hint: str) -> None:
+    with pytest.raises(LakeconfError) as raised, translated_errors():
+        raise duckdb.Error(text)
+    assert type(raised.value) is expected
+    assert hint in (raised.value.hint or "")
+
+
 def test_a_secret_is_scrubbed_from_an_error_and_its_causes() -> None:
     with connect([Secret("hunter2")]) as connection, pytest.raises(QueryError) as raised:
         connection.execute("SELECT hunter2")

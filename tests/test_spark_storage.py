@@ -8,13 +8,18 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
 
+import lakeconf
 from lakeconf.backends.storage.gcs import GCSStorage
 from lakeconf.backends.storage.r2 import R2Storage
 from lakeconf.backends.storage.s3 import S3Storage
 from lakeconf.engines.spark.hadoop import catalog_uri, check_session, configure_session, hadoop_version, spark_uri
-from lakeconf.errors import SparkError
+from lakeconf.errors import SparkError, StorageError
 from lakeconf.secret import Secret
 
 if TYPE_CHECKING:
@@ -53,6 +58,17 @@ for store in stores:
     frame = spark.read.parquet(spark_uri(location) + "t").where("id = 7")
     frame.explain("extended")
     print(frame.collect(), store.spark_conf())
+spark.stop()
+"""
+TLS_PROGRAM = """
+import json, os
+import lakeconf
+store = lakeconf.init(json.loads(os.environ["CONFIG"])).get_store()
+spark = lakeconf.spark_session(store, settings=json.loads(os.environ["SETTINGS"]))
+with store.open(spark) as lake:
+    table = lake.create_table("t", like={"id": "BIGINT"})
+    table.append(spark.range(10))
+    print("read", table.scan().collect("pyarrow").shape)
 spark.stop()
 """
 pytestmark = pytest.mark.hadoop_aws
@@ -212,6 +228,45 @@ def test_a_session_that_stores_configure(tmp_path: Path, s3_server: S3Server, s3
     assert "fs.s3a.bucket" in events
     for secret in (*planted.values(), good.secret):
         assert secret not in done.stdout + done.stderr + events
+
+
+def test_a_lake_over_tls_with_a_private_authority(
+    tmp_path: Path, s3_tls_server: S3Server, hadoop_aws_settings: dict[str, str]
+) -> None:
+    """As docs/configuration.md says: DuckDB is told by `ca_cert_file`, Java by a trust store when it starts."""
+    assert s3_tls_server.ca
+    place = {"bucket": s3_tls_server.create_bucket(), "endpoint": s3_tls_server.endpoint, "url_style": "path"}
+    storage = {"type": "s3", "key_id": "k", "secret": "a-secret", **place, "ca_cert_file": str(s3_tls_server.ca)}
+    catalog = {"type": "sqlite", "uri": str(tmp_path / "catalog")}
+    config = {"stores": {"dev": {"metadata_backend": catalog, "storage_backend": storage}}}
+    authority = x509.load_pem_x509_certificate(s3_tls_server.ca.read_bytes())
+    encryption = serialization.BestAvailableEncryption(b"changeit")
+    trusted = [pkcs12.PKCS12Certificate(authority, b"lake")]
+    (tmp_path / "trust.p12").write_bytes(pkcs12.serialize_java_truststore(trusted, encryption))
+    options = {"trustStore": tmp_path / "trust.p12", "trustStorePassword": "changeit"}
+    settings = hadoop_aws_settings | {
+        "spark.master": "local[1]",
+        "spark.jars.packages": "",
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": " ".join(f"-Djavax.net.ssl.{key}={value}" for key, value in options.items()),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", TLS_PROGRAM],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | {"CONFIG": json.dumps(config), "SETTINGS": json.dumps(settings)},
+        timeout=300,
+    )
+    assert "read (10, 1)" in done.stdout, done.stderr[-3000:]
+    with lakeconf.init(config).get_store().open() as lake:
+        assert sorted(lake.table("t").scan().collect("pyarrow").to_native()["id"].to_pylist()) == list(range(10))
+    del storage["ca_cert_file"]
+    with lakeconf.init(config).get_store().open() as lake, pytest.raises(StorageError, match="`ca_cert_file`"):
+        lake.table("t").append(pa.table({"id": pa.array([10], pa.int64())}))
 
 
 def test_local_files_need_no_settings(spark: SparkSession, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from pydantic import (
 from typing_extensions import Self
 
 from lakeconf.secret import Secret
-from lakeconf.sql import Attach, CreateSecret, Statement, Value
+from lakeconf.sql import Attach, CreateSecret, SetOption, Statement, Value
 
 _SECRET_KEY = re.compile(r"secret|password|passphrase|token|credential|headers|sslkey|key$", re.IGNORECASE)
 _NOT_SECRET_KEY = re.compile(r"^(key_id|kms_key_id|secret_name|secret_parameters)$", re.IGNORECASE)
@@ -195,6 +195,11 @@ class StorageBackend(Backend):
     @abstractmethod
     def location(self) -> str:
         """The folder of the lake's files: an absolute path or canonical URI that ends in `/`."""
+
+    @property
+    def duckdb_settings(self) -> tuple[SetOption, ...]:
+        """Settings with which DuckDB reaches the files; they hold for its whole instance."""
+        return ()
 
     def secrets(self, names: StoreNames, *, in_motherduck: bool = False) -> tuple[CreateSecret, ...]:  # noqa: ARG002
         """The secrets to create; none where an existing one is referred to.

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from servers import PostgresServer
 
 
-@pytest.mark.parametrize("version", ["0.3", "1.1-dev.1", ""])
-def test_another_version_of_the_catalog_is_refused_with_the_migration(local: Lake, version: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "advice"), [("0.3", "open a copy"), ("1.1-dev.1", "upgrade"), ("", "check that it is the catalog")]
+)
+def test_another_version_of_the_catalog_is_refused_with_advice(local: Lake, version: str, advice: str) -> None:
     local.run(f"UPDATE {METADATA}.ducklake_metadata SET value = '{version}' WHERE key = 'version'")
-    with pytest.raises(CatalogError, match=rf"version {version}.*lakeconf reads 1\.0(.|\n)*AUTOMATIC_MIGRATION"):
+    with pytest.raises(CatalogError, match=rf"version {version}.*, but lakeconf supports 1\.0: {advice}"):
         latest(local.reader)
 
 

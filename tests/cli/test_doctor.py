@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -178,10 +179,10 @@ def test_a_clock_that_is_wrong(
     config = on_servers(postgres_server, s3_server)
     lakeconf.init({"stores": {"dev": config}}).get_store("dev").open().close()
 
-    class Wrong(doctor.datetime):
+    class Wrong(dt.datetime):
         @classmethod
         def now(cls, tz: Any = None) -> Any:
-            return super().now(tz) + doctor.timedelta(hours=hours)
+            return super().now(tz) + dt.timedelta(hours=hours)
 
     monkeypatch.setattr(doctor, "datetime", Wrong)
     assert diagnosed(config)["clock"].status == status

@@ -78,7 +78,7 @@ def test_a_query_that_fails_goes_on_from_its_checkpoint(
 ) -> None:
     land(tmp_path, 0)
     land(tmp_path, 1)
-    failed = []
+    failed: list[str] = []
     sink = lake.stream_sink("events")
 
     def once(moment: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -17,8 +18,9 @@ from lakeconf.backends.base import (
     Text,
 )
 from lakeconf.backends.storage.s3a import S3ABucket, package_settings
+from lakeconf.errors import StorageError
 from lakeconf.secret import Secret
-from lakeconf.sql import CreateSecret, Value
+from lakeconf.sql import CreateSecret, SetOption, Value
 
 # DuckDB's default too, so that both sign alike.
 DEFAULT_REGION = "us-east-1"
@@ -48,6 +50,9 @@ class ObjectStorage(StorageBackend):
         Literal["path", "vhost"] | None, Field(description="Bucket in the path of a URL, or in its host name.")
     ] = None
     use_ssl: Annotated[bool | None, Field(description="False for a server without TLS.")] = None
+    ca_cert_file: Annotated[
+        Text | None, Field(description="Certificate (PEM) of the private authority that signed the server's.")
+    ] = None
     secret_parameters: SecretParameters = {}
 
     @model_validator(mode="after")
@@ -95,6 +100,18 @@ class ObjectStorage(StorageBackend):
         if not found or scheme not in (self.scheme, *self.other_schemes) or not rest.strip("/"):
             raise ValueError(f"{name} is a URI such as {self.scheme}://bucket/folder/")
         return f"{self.scheme}://{re.sub('/+$', '', rest)}/"
+
+    @classmethod
+    def path_fields(cls) -> tuple[str, ...]:
+        return ("ca_cert_file",)
+
+    def prepare(self, *, read_only: bool) -> None:  # noqa: ARG002 - the contract
+        if self.ca_cert_file is not None and not Path(self.ca_cert_file).is_file():
+            raise StorageError(f"there is no file {self.ca_cert_file}", hint="ca_cert_file names a certificate (PEM)")
+
+    @property
+    def duckdb_settings(self) -> tuple[SetOption, ...]:
+        return () if self.ca_cert_file is None else (SetOption("ca_cert_file", self.ca_cert_file),)
 
     @property
     def provider(self) -> str | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
+from lakeconf.engines.spark.unlogged import unlogged
 from lakeconf.errors import SparkError, UnsupportedError
 from lakeconf.secret import Secret
 
@@ -65,8 +66,9 @@ def configure_session(spark: SparkSession, settings: Mapping[str, str | Secret])
         settings: Names, without the prefix `spark.hadoop.`, and values.
     """
     configuration = _configuration(spark)
-    for key, value in settings.items():
-        configuration.set(key, _clear(value))
+    with unlogged():
+        for key, value in settings.items():
+            configuration.set(key, _clear(value))
 
 
 def check_session(spark: SparkSession, location: str, settings: Mapping[str, str | Secret]) -> None:
@@ -85,8 +87,12 @@ def check_session(spark: SparkSession, location: str, settings: Mapping[str, str
         UnsupportedError: The session has no JVM (Spark Connect).
     """
     uri = spark_uri(location)
-    if not uri.startswith("s3a://"):
-        return
+    if uri.startswith("s3a://"):
+        with unlogged():
+            _check_bucket(spark, location, uri, settings)
+
+
+def _check_bucket(spark: SparkSession, location: str, uri: str, settings: Mapping[str, str | Secret]) -> None:
     bucket = uri.removeprefix("s3a://").partition("/")[0]
     prefix = f"fs.s3a.bucket.{bucket}."
     expected = {key.removeprefix(prefix): _clear(value) for key, value in settings.items()}

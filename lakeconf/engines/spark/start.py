@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from lakeconf.engines.spark.java import ensure_java
+from lakeconf.engines.spark.unlogged import unlogged
 from lakeconf.errors import MissingDependencyError, SparkError
 from lakeconf.secret import Settings
 
@@ -58,7 +59,8 @@ def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None 
         raise SparkError(f"Spark does not start: {error}") from error
     # Not by the builder: what it has stands in the command line of the Java process that it starts.
     hadoop = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
-    for conf in confs:
-        for key in conf.secret_keys:
-            hadoop.set(key.removeprefix("spark.hadoop."), conf[key])
+    with unlogged():
+        for conf in confs:
+            for key in conf.secret_keys:
+                hadoop.set(key.removeprefix("spark.hadoop."), conf[key])
     return session

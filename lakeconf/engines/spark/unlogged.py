@@ -1,0 +1,23 @@
+"""Keeps secrets out of the log of py4j, through which Python and Spark's JVM talk."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+
+_LOGGERS = ("py4j.clientserver", "py4j.java_gateway")
+
+
+@contextlib.contextmanager
+def unlogged() -> Iterator[None]:
+    """What is sent and received in here is not logged; at the level DEBUG py4j logs all of it otherwise."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(max(logger.getEffectiveLevel(), logging.INFO))
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,109 @@
+"""A lake of DuckLake 0.3 that DuckDB 1.4 has made: refused as it is, and right at every snapshot once migrated."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from catalog_lake import Lake, lake
+from pyspark.sql import SparkSession
+from source_tree import REPOSITORY
+from spark_rows import differences
+
+from lakeconf.backends.metadata.sqlite import SQLiteMetadata
+from lakeconf.backends.storage.local import LocalStorage
+from lakeconf.errors import CatalogError
+from lakeconf.store import Store
+
+MADE = REPOSITORY / "tests" / "data" / "ducklake_0_3"
+CHANGES: dict[str, dict[str, list[str] | None]] = json.loads((MADE / "expected.json").read_text())
+
+
+def copy_of_the_lake(folder: Path, catalog: str = "catalog.sqlite") -> Path:
+    shutil.copytree(MADE / "data", folder / "data")
+    shutil.copy(MADE / catalog, folder / "catalog.sqlite")
+    return folder
+
+
+def store(folder: Path, **attach_options: Any) -> Store:
+    backends = SQLiteMetadata(uri=str(folder / "catalog.sqlite")), LocalStorage(path=str(folder / "data"))
+    return Store("dev", *backends, attach_options={"override_data_path": True, **attach_options})
+
+
+def version(folder: Path) -> str:
+    with contextlib.closing(sqlite3.connect(folder / "catalog.sqlite")) as connection:
+        ((found,),) = connection.execute("SELECT value FROM ducklake_metadata WHERE key = 'version'").fetchall()
+    return str(found)
+
+
+@pytest.fixture(scope="module")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """A copy that was migrated by opening it, attached by DuckDB alone."""
+    folder = copy_of_the_lake(tmp_path_factory.mktemp("ducklake_0_3"))
+    store(folder, automatic_migration=True).open().close()
+    with lake("sqlite", folder, options=", OVERRIDE_DATA_PATH true") as attached:
+        attached.run("SET TimeZone = 'UTC'")
+        yield attached
+
+
+def rows_at(version: int) -> dict[str, list[str]]:
+    """The rows of each table at a snapshot, as DuckDB 1.4 read them."""
+    found: dict[str, list[str]] = {}
+    for number in range(version + 1):
+        for table, rows in CHANGES.get(str(number), {}).items():
+            found.pop(table, None)
+            if rows is not None:
+                found[table] = rows
+    return found
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_it_is_refused_with_the_migration_and_stays_as_it_was(
+    engine: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    folder = copy_of_the_lake(tmp_path)
+    session = request.getfixturevalue("spark") if engine == "spark" else None
+    with pytest.raises(CatalogError, match=r"version 0\.3, but .* supports 1\.0: open a copy .* cannot be undone"):
+        store(folder).open(session)
+    assert version(folder) == "0.3"
+
+
+def test_a_migration_that_would_forget_whose_rows_are_whose_is_refused(tmp_path: Path) -> None:
+    folder = copy_of_the_lake(tmp_path, "all_snapshots.sqlite")
+    with pytest.raises(CatalogError, match=r"2 snapshots between 28 and 29 would show rows of later ones"):
+        store(folder, automatic_migration=True).open()
+    assert version(folder) == "0.3"
+
+
+@pytest.mark.parametrize("version", [int(version) for version in CHANGES])
+def test_duckdb_reads_what_duckdb_1_4_has_read(migrated: Lake, version: int) -> None:
+    expected = rows_at(version)
+    assert {name for (name,) in migrated.rows(_tables(version))} == expected.keys()
+    for table, rows in expected.items():
+        found = migrated.rows(
+            f"SELECT CAST(to_json(x) AS VARCHAR) FROM (SELECT rowid AS row_id, * FROM lake.{table} "
+            f"AT (VERSION => {version})) AS x"
+        )
+        assert sorted(text for (text,) in found) == rows
+
+
+def test_spark_reads_what_duckdb_reads(migrated: Lake, spark: SparkSession) -> None:
+    # A table that a snapshot has not changed is looked at in the newest one only.
+    looked_at = {(int(number), table) for number, tables in CHANGES.items() for table in tables}
+    newest = max(map(int, CHANGES))
+    for number, table in sorted(looked_at | {(newest, table) for table in rows_at(newest)}):
+        if table in rows_at(number):
+            assert differences(spark, migrated, table, number) == {}, f"{table} at version {number}"
+
+
+def _tables(version: int) -> str:
+    return (
+        "SELECT table_name FROM __ducklake_metadata_lake.ducklake_table "
+        f"WHERE begin_snapshot <= {version} AND coalesce(end_snapshot > {version}, true)"
+    )

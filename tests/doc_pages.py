@@ -1,0 +1,31 @@
+"""The pages below docs/ as tests read them: their fenced blocks of code."""
+
+from __future__ import annotations
+
+import re
+
+from source_tree import REPOSITORY
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The text of every fenced block of this language.
+
+    Args:
+        page: The page's path below docs/.
+        language: What stands behind the opening fence.
+    """
+    text = (REPOSITORY / "docs" / page).read_text()
+    found: list[str] = re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    return found
+
+
+def block(page: str, language: str, marker: str) -> str:
+    """The one block of this language that holds the marker."""
+    (found,) = [text for text in blocks(page, language) if marker in text]
+    return found
+
+
+def named(page: str, language: str) -> dict[str, str]:
+    """The blocks whose first line is a comment that names a file, by that name."""
+    found = (re.match(r"(?:#|--) (\S+\.\w+)\n", text) for text in blocks(page, language))
+    return {match.group(1): match.string for match in found if match}

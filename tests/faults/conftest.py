@@ -1,0 +1,58 @@
+"""A lake that is about to be hurt, and how to see that it is as it was."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+
+import lakeconf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from lakeconf import Lake, LakeconfError, Store
+
+ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "name": [f"n{number}" for number in range(10)]})
+
+
+class State(NamedTuple):
+    """What anybody can see of a lake: its snapshots, its rows, its files."""
+
+    snapshots: list[int]
+    rows: list[int]
+    files: list[str]
+
+
+def make_store(metadata_backend: dict[str, Any], storage_backend: dict[str, Any]) -> Store:
+    backends = {"metadata_backend": metadata_backend, "storage_backend": storage_backend}
+    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+
+
+def ids(lake: Lake) -> list[int]:
+    return sorted(lake.table("t").scan(columns=["id"]).collect("pyarrow").to_native()["id"].to_pylist())
+
+
+def local_files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def state(store: Store, files: Callable[[], list[str]]) -> State:
+    """The state of a lake, from a connection of its own."""
+    with store.open() as lake:
+        return State([snapshot.snapshot_id for snapshot in lake.snapshots()], ids(lake), files())
+
+
+@contextlib.contextmanager
+def refused(expected: type[LakeconfError], match: str, *secrets: str) -> Iterator[None]:
+    """What is done here ends in an error of lakeconf's that says what is wrong and shows no secret."""
+    with pytest.raises(expected, match=match) as caught:
+        yield
+    error: BaseException | None = caught.value
+    assert type(error) is expected
+    while error is not None:
+        assert not [secret for secret in secrets if secret in f"{error} {error!r} {error.args}"]
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,210 @@
+"""The catalog's server goes away at each point where it can: the lake is as it was, or has one snapshot more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from faults.conftest import ROWS, State, ids, local_files, make_store, refused, state
+
+from lakeconf.errors import CommitError, ConnectionFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from servers import FaultProxy, PostgresServer
+
+    from lakeconf import Store
+
+REFUSED = r"(?s)127\.0\.0\.1.*refused.*Check `host` and `port`"
+MORE = pa.table({"name": ["ten"], "id": pa.array([10], pa.int64())})
+
+
+@pytest.fixture
+def make(postgres_server: PostgresServer, tmp_path: Path) -> Callable[[int], Store]:
+    """A store on one catalog, by the port through which it goes; the lake has a table of ten rows."""
+    database = postgres_server.create_database()
+
+    def made(port: int) -> Store:
+        catalog = {
+            "type": "postgres",
+            "host": postgres_server.host,
+            "port": port,
+            "database": database,
+            "user": postgres_server.user,
+            "password": postgres_server.password,
+        }
+        return make_store(catalog, {"type": "local", "path": str(tmp_path / "data")})
+
+    with made(postgres_server.port).open() as lake:
+        lake.create_table("t", like=ROWS).append(ROWS)
+    return made
+
+
+@pytest.fixture
+def direct(make: Callable[[int], Store], postgres_server: PostgresServer) -> Store:
+    return make(postgres_server.port)
+
+
+@pytest.fixture
+def hurt(make: Callable[[int], Store], postgres_proxy: FaultProxy) -> Store:
+    """The store through the proxy."""
+    return make(postgres_proxy.port)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Callable[[], list[str]]:
+    return lambda: local_files(tmp_path)
+
+
+def test_the_server_is_down_at_open(hurt: Store, postgres_proxy: FaultProxy, postgres_server: PostgresServer) -> None:
+    postgres_proxy.refuse()
+    with refused(ConnectionFailed, REFUSED, postgres_server.password):
+        hurt.open()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"password": "not-this-one"}, r"(?s)authentication failed for user.*check `user` and `password`"),
+        ({"user": "nobody_here"}, r"(?s)authentication failed for user \"nobody_here\".*check `user`"),
+        ({"database": "not_there"}, r"(?s)\"not_there\" does not exist.*make the database"),
+    ],
+)
+def test_what_the_server_refuses_is_said(
+    postgres_server: PostgresServer, tmp_path: Path, wrong: dict[str, str], message: str
+) -> None:
+    right = {"database": "postgres", "user": postgres_server.user, "password": postgres_server.password}
+    place = {"type": "postgres", "host": postgres_server.host, "port": postgres_server.port}
+    store = make_store(place | right | wrong, {"type": "local", "path": str(tmp_path)})
+    with refused(ConnectionFailed, message, postgres_server.password, "not-this-one"):
+        store.open()
+
+
+def test_the_server_is_down_at_read_and_at_commit(
+    direct: Store,
+    hurt: Store,
+    postgres_proxy: FaultProxy,
+    postgres_server: PostgresServer,
+    files: Callable[[], list[str]],
+) -> None:
+    before = state(direct, files)
+    with hurt.open() as lake:
+        table = lake.table("t")
+        postgres_proxy.refuse()
+        for action in (lake.tables, table.scan, lambda: table.schema, lambda: table.append(ROWS)):
+            with refused(ConnectionFailed, REFUSED, postgres_server.password):
+                action()
+        postgres_proxy.heal()
+        assert state(direct, files) == before
+        with lake.transaction() as write:
+            write.table("t").append(MORE)
+            postgres_proxy.drop_connections()
+        assert ids(lake) == list(range(11)), "the same lake goes on when the server is back"
+
+
+def test_the_server_goes_down_before_the_commit(
+    direct: Store,
+    hurt: Store,
+    postgres_proxy: FaultProxy,
+    postgres_server: PostgresServer,
+    files: Callable[[], list[str]],
+) -> None:
+    before = state(direct, files)
+    with hurt.open() as lake:
+        with refused(ConnectionFailed, REFUSED, postgres_server.password), lake.transaction() as write:
+            write.table("t").append(MORE)
+            postgres_proxy.refuse()
+        postgres_proxy.heal()
+        assert state(direct, files) == before
+
+
+def test_a_reset_before_the_commit_is_applied_leaves_nothing(
+    direct: Store,
+    hurt: Store,
+    postgres_proxy: FaultProxy,
+    postgres_server: PostgresServer,
+    files: Callable[[], list[str]],
+) -> None:
+    before = state(direct, files)
+    with hurt.open() as lake:
+        with (
+            refused(CommitError, "(?s)nothing was written.*server closed.*do it again", postgres_server.password),
+            lake.transaction() as write,
+        ):
+            write.table("t").append(MORE)
+            postgres_proxy.reset_on(b"COMMIT")
+        assert postgres_proxy.fired == 1
+        assert state(direct, files) == before
+        lake.table("t").append(MORE)
+        assert ids(lake) == list(range(11))
+
+
+def test_a_commit_without_files_whose_reply_is_lost_is_found(
+    direct: Store, hurt: Store, postgres_proxy: FaultProxy, files: Callable[[], list[str]]
+) -> None:
+    before = state(direct, files)
+    with hurt.open() as lake:
+        with lake.transaction() as write:
+            write.create_table("other", like=ROWS)
+            postgres_proxy.reset_on(b"COMMIT", forward=True)
+        assert postgres_proxy.fired == 1
+        assert lake.snapshot_id == before.snapshots[-1] + 1
+        assert lake.tables() == ["main.other", "main.t"]
+    assert state(direct, files) == before._replace(snapshots=[*before.snapshots, lake.snapshot_id])
+
+
+def test_a_commit_from_spark_whose_reply_is_lost_is_found(
+    direct: Store, hurt: Store, postgres_proxy: FaultProxy, files: Callable[[], list[str]], spark: SparkSession
+) -> None:
+    before = state(direct, files)
+    with hurt.open(spark) as lake:
+        with lake.transaction() as write:
+            write.table("t").append(MORE)
+            postgres_proxy.reset_on(b"COMMIT", forward=True)
+        assert postgres_proxy.fired == 1
+        assert ids(lake) == list(range(11))
+    after = state(direct, files)
+    assert (after.snapshots, after.rows) == ([*before.snapshots, before.snapshots[-1] + 1], list(range(11)))
+    assert len(after.files) == len(before.files) + 1
+
+
+def test_files_that_ducklake_has_removed_are_never_taken_for_a_success(
+    direct: Store,
+    hurt: Store,
+    postgres_proxy: FaultProxy,
+    postgres_server: PostgresServer,
+    files: Callable[[], list[str]],
+) -> None:
+    before = state(direct, files)
+    with hurt.open() as lake:
+        last = lake.snapshot_id
+        removed = rf"(?s)snapshot {last + 1} was committed.*removed .*main/t/ducklake-.*main\.t cannot be read"
+        with refused(CommitError, removed, postgres_server.password), lake.transaction() as write:
+            write.table("t").append(MORE)
+            postgres_proxy.reset_on(b"COMMIT", forward=True)
+    with direct.open() as lake:
+        assert lake.snapshot_id == last + 1
+        assert State(before.snapshots, ids(lake.at(version=last)), files()) == before
+
+
+def test_where_the_fate_of_a_commit_cannot_be_known_its_token_is_named(
+    direct: Store,
+    hurt: Store,
+    postgres_proxy: FaultProxy,
+    postgres_server: PostgresServer,
+    files: Callable[[], list[str]],
+) -> None:
+    before = state(direct, files)
+    with hurt.open() as lake:
+        unknown = r"(?s)reply to a commit was lost, and the catalog does not answer.*look for the token [0-9a-f]{32}"
+        with refused(CommitError, unknown, postgres_server.password), lake.transaction() as write:
+            write.table("t").append(MORE)
+            postgres_proxy.reset_on(b"COMMIT")
+            # A new connection begins with this.
+            postgres_proxy.reset_on(b"user\0", times=100)
+        postgres_proxy.heal()
+    assert state(direct, files) == before

@@ -1,0 +1,193 @@
+"""The object store fails a lake in the ways that object stores do: overload, refusal, lost connections."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from faults.conftest import ROWS, ids, make_store, refused, state
+
+from lakeconf.engines.spark.hadoop import configure_session
+from lakeconf.errors import LakeconfError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from servers import FaultProxy, S3Server
+
+    from lakeconf import Store
+
+MORE = pa.table({"id": pa.array([10], pa.int64()), "name": ["ten"]})
+FOR_EVER = 10_000
+
+
+def bucket_store(server: S3Server, port: int, bucket: str, catalog: Path, **fields: Any) -> Store:
+    storage: dict[str, Any] = {
+        "type": "s3",
+        "bucket": bucket,
+        "endpoint": f"127.0.0.1:{port}",
+        "region": server.region,
+        "url_style": "path",
+        "use_ssl": False,
+        "key_id": server.keys.key_id,
+        "secret": server.keys.secret,
+    }
+    return make_store({"type": "sqlite", "uri": str(catalog)}, storage | fields)
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server) -> str:
+    return s3_server.create_bucket()
+
+
+@pytest.fixture
+def direct(s3_server: S3Server, bucket: str, tmp_path: Path) -> Store:
+    """A store whose lake has a table of ten rows."""
+    store = bucket_store(s3_server, s3_server.port, bucket, tmp_path / "catalog")
+    with store.open() as lake:
+        lake.create_table("t", like=ROWS).append(ROWS)
+    return store
+
+
+@pytest.fixture
+def hurt(s3_server: S3Server, s3_proxy: FaultProxy, bucket: str, tmp_path: Path) -> Store:
+    """The store through the proxy."""
+    return bucket_store(s3_server, s3_proxy.port, bucket, tmp_path / "catalog", session_token="a-session-token")
+
+
+@pytest.fixture
+def files(s3_server: S3Server, bucket: str) -> Callable[[], list[str]]:
+    return lambda: s3_server.objects(bucket)
+
+
+def test_one_503_is_tried_again(
+    direct: Store, hurt: Store, s3_proxy: FaultProxy, files: Callable[[], list[str]]
+) -> None:
+    assert len(files()) == len(state(direct, files).files) == 1
+    with hurt.open() as lake:
+        s3_proxy.answer(503, method="GET")
+        assert ids(lake) == list(range(10))
+        s3_proxy.answer(503, method="PUT")
+        lake.table("t").append(MORE)
+        assert s3_proxy.fired == 2
+        assert ids(lake) == list(range(11))
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (lambda proxy: proxy.answer(503, times=FOR_EVER), "HTTP 503.*127.*overloaded or ill: try again later"),
+        (
+            lambda proxy: proxy.answer(403, method="PUT", times=FOR_EVER),
+            "AccessDenied.*do not permit this on the bucket",
+        ),
+        (lambda proxy: proxy.answer(400, code="ExpiredToken", times=FOR_EVER), "ExpiredToken.*get new ones"),
+        (lambda proxy: proxy.reset_after(500_000, times=FOR_EVER), "HTTP PUT to .http.*Check `endpoint`"),
+        (lambda proxy: proxy.refuse(), "HTTP PUT to .http.*is the storage server up"),
+    ],
+    ids=["overloaded", "forbidden", "expired", "reset", "down"],
+)
+def test_a_write_that_storage_refuses_changes_nothing(
+    direct: Store,
+    hurt: Store,
+    s3_proxy: FaultProxy,
+    s3_server: S3Server,
+    files: Callable[[], list[str]],
+    fault: Callable[[FaultProxy], None],
+    message: str,
+) -> None:
+    before = state(direct, files)
+    many = pa.table({"id": pa.array(range(300_000), pa.int64()), "name": [f"{n * 7919:x}" for n in range(300_000)]})
+    with hurt.open() as lake:
+        fault(s3_proxy)
+        with refused(StorageError, f"(?s){message}", s3_server.keys.secret, "a-session-token"):
+            lake.table("t").append(many)
+        s3_proxy.heal()
+        assert state(direct, files) == before
+        lake.table("t").append(MORE)
+        assert ids(lake) == list(range(11)), "the same lake goes on when storage does"
+
+
+def test_an_upload_that_is_cut_off_is_made_again(direct: Store, hurt: Store, s3_proxy: FaultProxy) -> None:
+    many = pa.table({"id": pa.array(range(300_000), pa.int64()), "name": [f"{n * 7919:x}" for n in range(300_000)]})
+    with hurt.open() as lake:
+        s3_proxy.reset_after(500_000)
+        lake.table("t").append(many)
+        assert s3_proxy.fired == 1
+    with direct.open() as lake:
+        assert len(ids(lake)) == 300_010
+
+
+def test_an_action_on_a_frame_ends_in_the_engines_error_without_a_secret(
+    direct: Store, hurt: Store, s3_proxy: FaultProxy, s3_server: S3Server
+) -> None:
+    with hurt.open() as lake:
+        frame = lake.table("t").scan()
+        s3_proxy.answer(503, times=FOR_EVER)
+        with pytest.raises(duckdb.HTTPException, match="SlowDown") as caught:
+            frame.collect("pyarrow")
+        assert s3_server.keys.secret not in repr(caught.value)
+    assert direct.name == "dev"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"key_id": "not-a-key"}, "InvalidAccessKeyId.*check key_id, secret"),
+        ({"secret": "not-the-secret"}, "SignatureDoesNotMatch.*check key_id, secret"),
+        (None, "AccessDenied.*do not permit"),
+    ],
+    ids=["wrong key", "wrong secret", "read-only user"],
+)
+def test_credentials_that_the_server_refuses(
+    s3_iam_server: S3Server, tmp_path: Path, change: dict[str, str] | None, message: str
+) -> None:
+    bucket, keys = s3_iam_server.create_bucket(), s3_iam_server.keys
+    good = bucket_store(s3_iam_server, s3_iam_server.port, bucket, tmp_path / "catalog")
+    with good.open() as lake:
+        lake.create_table("t", like=ROWS).append(ROWS)
+    assert s3_iam_server.read_only
+    before = state(good, lambda: s3_iam_server.objects(bucket))
+    wrong = s3_iam_server.read_only._asdict() if change is None else change
+    with (
+        bucket_store(s3_iam_server, s3_iam_server.port, bucket, tmp_path / "catalog", **wrong).open() as lake,
+        refused(StorageError, f"(?s){bucket}.*{message}", keys.secret, wrong.get("secret", keys.secret)),
+    ):
+        lake.table("t").append(MORE)
+    assert state(good, lambda: s3_iam_server.objects(bucket)) == before
+
+
+def test_a_bucket_that_is_not_there(s3_server: S3Server, tmp_path: Path) -> None:
+    store = bucket_store(s3_server, s3_server.port, "no-such-bucket", tmp_path / "catalog")
+    with store.open() as lake:
+        lake.create_table("t", like=ROWS)
+        with refused(StorageError, "(?s)no-such-bucket.*make the bucket", s3_server.keys.secret):
+            lake.table("t").append(ROWS)
+
+
+@pytest.mark.hadoop_aws
+def test_spark_tries_one_503_again_and_says_what_a_403_is(
+    direct: Store,
+    hurt: Store,
+    s3_proxy: FaultProxy,
+    s3_server: S3Server,
+    files: Callable[[], list[str]],
+    spark: SparkSession,
+) -> None:
+    assert hurt.storage_backend is not None
+    configure_session(spark, hurt.storage_backend.hadoop_settings())
+    with hurt.open(spark) as lake:
+        s3_proxy.answer(503)
+        assert ids(lake) == list(range(10))
+        assert s3_proxy.fired == 1
+        before = state(direct, files)
+        s3_proxy.answer(403, method="PUT", times=FOR_EVER)
+        with pytest.raises(LakeconfError, match=r"403|AccessDenied") as caught:
+            lake.table("t").append(MORE)
+        assert s3_server.keys.secret not in f"{caught.value!r} {caught.value.__cause__!r}"
+        s3_proxy.heal()
+        assert state(direct, files) == before

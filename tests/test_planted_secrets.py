@@ -1,0 +1,300 @@
+"""Every secret value of a configuration is planted, and then looked for in all that a run says and leaves behind."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import datetime as dt
+import html
+import json
+import logging
+import pickle
+import secrets
+import urllib.parse
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import lakeconf
+from lakeconf.cli.commands import run as run_command
+from lakeconf.engines.spark.hadoop import configure_session
+from lakeconf.errors import LakeconfError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from servers import FaultProxy, PostgresServer, S3Server
+
+    from lakeconf import Config, Lake, Store
+
+ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "name": [f"n{number}" for number in range(10)]})
+WHOLE = """
+[stores.dev.metadata_backend]
+type = "postgres"
+host = "127.0.0.1"
+port = {postgres_port}
+database = "{database}"
+user = "{user}"
+password = "${{PLANTED_PASSWORD}}"
+
+[stores.dev.storage_backend]
+type = "s3"
+bucket = "{bucket}"
+key_id = "a-key"
+secret = "${{PLANTED_S3}}"
+session_token = "${{PLANTED_TOKEN}}"
+endpoint = "{endpoint}"
+url_style = "path"
+use_ssl = false
+
+[stores.on_r2]
+extends = "dev"
+metadata_backend = {{ metadata_schema = "on_r2" }}
+[stores.on_r2.storage_backend]
+type = "r2"
+bucket = "{r2_bucket}"
+key_id = "a-key"
+secret = "${{PLANTED_R2}}"
+endpoint = "{endpoint}"
+url_style = "path"
+use_ssl = false
+
+[stores.on_gcs.metadata_backend]
+type = "sqlite"
+uri = "gcs.sqlite"
+[stores.on_gcs.storage_backend]
+type = "gcs"
+bucket = "{gcs_bucket}"
+key_id = "a-key"
+secret = "${{PLANTED_HMAC}}"
+endpoint = "{endpoint}"
+url_style = "path"
+use_ssl = false
+
+[stores.duck.metadata_backend]
+type = "motherduck"
+database = "shop"
+[stores.duck.storage_backend]
+type = "r2"
+bucket = "acme"
+account_id = "0123"
+key_id = "a-key"
+secret = "${{PLANTED_R2}}"
+"""
+
+
+@dataclass
+class Heap:
+    """All that was said, by where it was said."""
+
+    said: dict[str, str] = field(default_factory=dict)
+
+    def add(self, where: str, *things: object) -> None:
+        self.said[where] = self.said.get(where, "") + "\n".join(f"{thing}\n{thing!r}" for thing in things)
+
+    def add_error(self, where: str, error: BaseException | None) -> None:
+        while error is not None:
+            self.add(where, error, error.args, getattr(error, "java_exception", ""))
+            error = error.__cause__ or error.__context__
+
+
+def forms(value: str) -> set[bytes]:
+    """How a value may stand in a text: as it is, escaped, or in base64, at whatever offset it begins."""
+    texts = {value, value.replace("'", "''"), urllib.parse.quote(value, safe=""), urllib.parse.quote_plus(value)}
+    texts |= {json.dumps(value)[1:-1], html.escape(value), repr(value)[1:-1]}
+    encoded = {text.encode() for text in texts}
+    for offset in range(3):
+        inside = base64.b64encode(b"\0" * offset + value.encode())
+        # The first and the last group depend on what stands beside the value.
+        middle = inside[4 * (offset > 0) : -4]
+        encoded |= {middle, middle.translate(bytes.maketrans(b"+/", b"-_"))}
+    return encoded
+
+
+def shown(planted: Mapping[str, str], texts: Mapping[str, bytes]) -> list[str]:
+    """Which planted values stand in which texts."""
+    looked_for = {name: forms(value) for name, value in planted.items()}
+    return sorted(
+        f"{name} in {where}"
+        for where, text in texts.items()
+        for name, found in looked_for.items()
+        if any(form in text for form in found)
+    )
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """A value for each secret, in the environment; with what needs escaping, where the server takes it."""
+    names = ("PLANTED_PASSWORD", "PLANTED_S3", "PLANTED_TOKEN", "PLANTED_R2", "PLANTED_HMAC", "motherduck_token")
+    values = {name: f"{secrets.token_urlsafe(24)}/+={name[-2:]}" for name in names}
+    values["PLANTED_PASSWORD"] = f"pass'word {values['PLANTED_PASSWORD']}"
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    return values
+
+
+@pytest.fixture
+def config(
+    planted: dict[str, str],
+    tmp_path: Path,
+    postgres_server: PostgresServer,
+    postgres_proxy: FaultProxy,
+    s3_server: S3Server,
+) -> Config:
+    """One file with every secret there is, on real servers; Postgres is behind a proxy."""
+    database = postgres_server.create_database()
+    user, _ = postgres_server.create_role(database)
+    password = planted["PLANTED_PASSWORD"].replace("'", "''")
+    postgres_server.sql(f"ALTER ROLE {user} PASSWORD '{password}'; ALTER DATABASE {database} OWNER TO {user}")
+    postgres_server.sql(f"CREATE SCHEMA on_r2 AUTHORIZATION {user}", database)
+    buckets = {name: s3_server.create_bucket() for name in ("bucket", "r2_bucket", "gcs_bucket")}
+    place = {"postgres_port": postgres_proxy.port, "database": database, "user": user, "endpoint": s3_server.endpoint}
+    file = tmp_path / "lakeconf.toml"
+    file.write_text(WHOLE.format(**place, **buckets))
+    return lakeconf.init(file)
+
+
+@contextlib.contextmanager
+def refusal(heap: Heap, where: str) -> Iterator[None]:
+    with pytest.raises(LakeconfError) as caught:
+        yield
+    heap.add_error(where, caught.value)
+
+
+def live(heap: Heap, store: Store, engine: SparkSession | None) -> None:
+    """The whole life of a lake, and all that can be asked of it."""
+    where = f"{store.name} on {'DuckDB' if engine is None else 'Spark'}"
+    name = f"raw.t{'' if engine is None else '_spark'}"
+    with store.open(engine) as lake:
+        table = lake.create_table(name, like=ROWS)
+        table.append(ROWS)
+        with lake.transaction("a message", author="me", extra={"run": 1}) as write:
+            write.table(name).overwrite(ROWS.slice(5), where="id >= 5")
+        table.update({"name": "changed"}, where="id = 3")
+        table.delete("id < 2")
+        frame = table.scan(where="id > 2")
+        heap.add(where, lake, table, table.schema, lake.snapshots(), table.explain(), frame, frame.collect("pyarrow"))
+        heap.add(f"{where}: plan", plan(frame.to_native()))
+        heap.add(f"{where}: instance", *instance(lake))
+        with refusal(heap, f"{where}: wrong column"):
+            table.append(pa.table({"other": [1]}))
+        lake.compact()
+        lake.expire_snapshots(older_than=dt.timedelta(0))
+        lake.cleanup(older_than=dt.timedelta(0))
+
+
+def plan(native: Any) -> str:
+    if hasattr(native, "_jdf"):
+        return str(native._jdf.queryExecution().toString())
+    return str(native.explain())
+
+
+def instance(lake: Lake) -> list[object]:
+    queries = ("FROM duckdb_secrets()", "FROM duckdb_databases()", "FROM duckdb_settings()", "FROM duckdb_views()")
+    return [lake.sql(query).collect("pyarrow").rows() for query in queries]
+
+
+def describe(heap: Heap, config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What shows a configuration without opening anything."""
+    for store in config.stores.values():
+        things = (store, store.metadata_backend, store.storage_backend, store.statements, store.secrets)
+        heap.add(f"{store.name}: repr", *things, store.spark_conf())
+        heap.add(f"{store.name}: preview", store.preview_sql(), store.preview_sql(portable=True))
+        heap.add(f"{store.name}: pickle", pickle.dumps(store.metadata_backend), pickle.dumps(store.storage_backend))
+    heap.add("config", config)
+    monkeypatch.chdir(config.path.parent)  # type: ignore[union-attr]
+    for command in (["stores"], ["validate"], ["stores", "--json"], *(["preview-sql", name] for name in config.stores)):
+        run_command(command)
+        output = capsys.readouterr()
+        heap.add(f"lakeconf {command}", output.out, output.err)
+
+
+def fail(heap: Heap, config: Config, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes wrong with every secret in hand."""
+    proxy.refuse()
+    with refusal(heap, "server down"):
+        config.get_store("dev").open()
+    proxy.heal()
+    assert config.path is not None
+    monkeypatch.setenv("LAKECONF_STORES__DEV__METADATA_BACKEND__DATABASE", "not_there")
+    with refusal(heap, "no database"):
+        lakeconf.init(config.path).get_store("dev").open()
+    monkeypatch.delenv("LAKECONF_STORES__DEV__METADATA_BACKEND__DATABASE")
+    monkeypatch.setenv("LAKECONF_STORES__DEV__METADATA_BACKEND__USER", "nobody_here")
+    with refusal(heap, "wrong password"):
+        lakeconf.init(config.path).get_store("dev").open()
+    monkeypatch.delenv("LAKECONF_STORES__DEV__METADATA_BACKEND__USER")
+    monkeypatch.setenv("LAKECONF_STORES__ON_GCS__STORAGE_BACKEND__BUCKET", "no-such-bucket")
+    monkeypatch.setenv("LAKECONF_STORES__ON_GCS__METADATA_BACKEND__URI", "other.sqlite")
+    with refusal(heap, "no bucket"), lakeconf.init(config.path).get_store("on_gcs").open() as lake:
+        lake.create_table("t", like=ROWS).append(ROWS)
+
+
+@pytest.mark.hadoop_aws
+def test_no_planted_secret_is_shown_anywhere(
+    config: Config,
+    planted: dict[str, str],
+    spark: SparkSession,
+    spark_event_log: Path,
+    postgres_proxy: FaultProxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    heap = Heap()
+    describe(heap, config, capfd, monkeypatch)
+    for name, engine in (("dev", None), ("dev", spark), ("on_r2", spark), ("on_gcs", None)):
+        store = config.get_store(name)
+        assert store.storage_backend is not None
+        configure_session(spark, store.storage_backend.hadoop_settings())
+        live(heap, store, engine)
+    fail(heap, config, postgres_proxy, monkeypatch)
+    heap.add("Spark's settings", *spark.sparkContext.getConf().getAll(), spark.conf.getAll)
+    heap.add("log", caplog.text)
+    output = capfd.readouterr()
+    heap.add("output", output.out, output.err)
+    texts = {where: text.encode() for where, text in heap.said.items()}
+    for folder in (tmp_path, spark_event_log):
+        texts |= {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert any("fs.s3a" in text or "raw" in text for text in heap.said.values())
+    assert shown(planted, texts) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a {} b",
+        "'{quoted}'",
+        "https://h/?x={url}",
+        '{{"x": {json}}}',
+        "Authorization: {base64}",
+        "Authorization: {base64_inside}",
+        "Authorization: {base64_inside_by_two}",
+    ],
+)
+def test_a_planted_secret_would_be_found(text: str, planted: dict[str, str]) -> None:
+    value = planted["PLANTED_PASSWORD"]
+    written = text.format(
+        value,
+        quoted=value.replace("'", "''"),
+        url=urllib.parse.quote(value, safe=""),
+        json=json.dumps(value),
+        base64=base64.b64encode(value.encode()).decode(),
+        base64_inside=base64.b64encode(f"u{value}@h".encode()).decode(),
+        base64_inside_by_two=base64.b64encode(f"u:{value}@h".encode()).decode(),
+    )
+    assert shown(planted, {"here": written.encode(), "there": b"nothing"}) == ["PLANTED_PASSWORD in here"]
+
+
+def test_an_error_is_added_with_its_causes(planted: dict[str, str]) -> None:
+    heap = Heap()
+    outside = RuntimeError("outside")
+    outside.__cause__ = ValueError(planted["PLANTED_S3"])
+    heap.add_error("here", outside)
+    assert shown(planted, {"here": heap.said["here"].encode()}) == ["PLANTED_S3 in here"]

@@ -1,0 +1,106 @@
+"""A catalog of another version of DuckLake is refused in one sentence, and migrated only where that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from servers import PostgresServer
+
+import lakeconf
+from lakeconf.errors import CatalogError
+from lakeconf.store import Store
+from lakeconf.versions import refused_version, version_sentence
+
+OLDER = (
+    "the catalog has the DuckLake version 0.4, but the ducklake extension supports 1.0: open a copy of the lake once "
+    "with attach_options = { automatic_migration = true }, which migrates the catalog and cannot be undone"
+)
+NEWER = (
+    "the catalog has the DuckLake version 1.1-dev.1, but the ducklake extension supports 1.0: "
+    "upgrade duckdb, its ducklake extension and lakeconf"
+)
+MAKE_STORE = Callable[..., Store]
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "postgres"])
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MAKE_STORE:
+    """Gives the store of one lake, with options of ATTACH."""
+    metadata: dict[str, Any] = {"type": request.param, "uri": str(tmp_path / "catalog")}
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        place = {"host": server.host, "port": server.port, "database": server.create_database()}
+        metadata = {"type": "postgres", **place, "user": server.user, "password": server.password}
+
+    def make(**attach_options: Any) -> Store:
+        storage = {"type": "local", "path": str(tmp_path / "data")}
+        table = {"metadata_backend": metadata, "storage_backend": storage, "attach_options": attach_options}
+        return lakeconf.init({"stores": {"dev": table}}).get_store()
+
+    with make().connect() as con:
+        con.execute("CREATE TABLE t AS SELECT 42 AS answer")
+    return make
+
+
+def set_version(store: Store, version: str) -> None:
+    with store.connect() as con:
+        con.execute(f"UPDATE __ducklake_metadata_dev.ducklake_metadata SET value = '{version}' WHERE key = 'version'")
+
+
+def refusals(store: Store) -> set[str]:
+    """What each way to the lake says."""
+    found = set()
+    with duckdb.connect() as con:
+        for way in (store.open, store.connect, lambda: store.attach(con)):
+            with pytest.raises(CatalogError) as caught:
+                way()
+            found.add(str(caught.value))
+    return found
+
+
+def test_an_older_catalog_is_migrated_only_where_that_is_asked_for(make_store: MAKE_STORE) -> None:
+    set_version(make_store(), "0.4")
+    assert refusals(make_store()) == {OLDER}
+    assert refusals(make_store(read_only=True)) == {OLDER}
+    assert refusals(make_store(automatic_migration=False)) == {OLDER}
+    with make_store(automatic_migration=True).open() as lake:
+        assert lake.table("t").scan().collect("pyarrow").rows() == [(42,)]
+    with make_store().open() as lake:
+        assert lake.table("t").scan().collect("pyarrow").rows() == [(42,)]
+
+
+def test_a_newer_catalog_is_refused_whatever_is_asked_for(make_store: MAKE_STORE) -> None:
+    set_version(make_store(), "1.1-dev.1")
+    assert refusals(make_store()) == {NEWER}
+    assert refusals(make_store(automatic_migration=True)) == {NEWER}
+
+
+def test_a_migration_that_fails_leaves_the_catalog_as_it_was(make_store: MAKE_STORE) -> None:
+    set_version(make_store(), "0.3")  # it has the tables of 1.0 already
+    (sentence,) = refusals(make_store())
+    failures = refusals(make_store(automatic_migration=True))
+    assert all("Failed to migrate DuckLake from v0.3 to v0.4" in failure for failure in failures)
+    assert refusals(make_store()) == {sentence}
+
+
+@pytest.mark.parametrize(
+    ("found", "advice"),
+    [
+        ("0.3", "automatic_migration = true"),
+        ("0.4-dev1", "automatic_migration = true"),
+        ("1.0-dev1", "automatic_migration = true"),
+        ("1.1", "upgrade duckdb"),
+        ("1.10", "upgrade duckdb"),
+        ("10.0", "upgrade duckdb"),
+        ("unknown", "check that it is the catalog of a DuckLake"),
+    ],
+)
+def test_the_advice_fits_the_version(found: str, advice: str) -> None:
+    assert advice in version_sentence(found, "1.0", "lakeconf")
+
+
+def test_another_error_is_not_about_the_version() -> None:
+    assert refused_version("IO Error: Could not read catalog version") is None
