@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -33,7 +36,19 @@ def rows(lake: Lake) -> list[tuple[Any, ...]]:
     return sorted(zip(table["id"].to_pylist(), table["name"].to_pylist(), strict=True))
 
 
-def test_the_life_of_a_table_in_a_lake(store: Store, engine: Any, files: Callable[[], set[str]]) -> None:
+# Another process, which opens the store from its configuration and says what it reads.
+READER = """
+import json, sys
+import lakeconf
+with lakeconf.init(json.load(sys.stdin)).get_store("dev").open() as lake:
+    rows = lake.table("raw.t").scan(columns=["id", "name"]).collect("pyarrow").rows()
+json.dump(sorted(rows), sys.stdout)
+"""
+
+
+def test_the_life_of_a_table_in_a_lake(
+    store: Store, engine: Any, files: Callable[[], set[str]], config: dict[str, Any]
+) -> None:
     with store.open(engine) as lake:
         table = lake.create_table("raw.t", like=ROWS)
         written = table.append(ROWS)
@@ -65,8 +80,15 @@ def test_the_life_of_a_table_in_a_lake(store: Store, engine: Any, files: Callabl
         live = {path for row in listed.collect("pyarrow").rows() for path in row if path is not None}
         assert sorted(path.rpartition("/")[2] for path in files()) == sorted(path.rpartition("/")[2] for path in live)
         assert rows(lake) == expected
+        table.merge(pa.table({"id": pa.array([10, 11], pa.int64()), "name": ["X", "eleven"]}), on="id")
+        expected = [*expected[:-1], (10, "X"), (11, "eleven")]
     with store.open(engine) as reopened:
         assert rows(reopened) == expected
+    if engine is None:
+        read = subprocess.run(
+            [sys.executable, "-c", READER], input=json.dumps(config), stdout=subprocess.PIPE, text=True, check=True
+        )
+        assert [tuple(row) for row in json.loads(read.stdout)] == expected
 
 
 def test_a_refused_write_leaves_no_file(store: Store, engine: Any, files: Callable[[], set[str]]) -> None:
