@@ -1,112 +1,197 @@
-"""Spark scans of a lake against `spark.read.parquet` of the same files.
+"""Spark scans of a lake against `spark.read.parquet` of the same files, and against other ways to read a DuckLake.
 
 Usage: python benchmarks/spark_scan.py [ROWS]      (10,000,000 unless given)
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ratios import HEADER, compare
+from scanning import planning
+from scanning.lakes import ALIAS, make_catalog, make_lake
+from scanning.rivals import PEER, duckdb_in_workers, peer
+from scanning.turns import Taken, in_turns
 
 import lakeconf
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FILES = 20
-DAYS = 365
-PARQUET = "spark.read.parquet"
+PARQUET, US, WORKERS, PEER_NAME = "spark.read.parquet", "lakeconf", "DuckDB in the workers", PEER.partition("=")[0]
+DAY = "day = DATE '2024-07-01'"
+Action = tuple[str, list[str], Callable[["DataFrame"], object]]
+# What is done, the columns that a reader must be told that does not find out, and how.
+ALL: Action = ("all columns", [], lambda frame: frame.write.format("noop").mode("overwrite").save())
+TWO: Action = ("two columns", ["kind", "amount"], lambda frame: frame.groupBy("kind").sum("amount").collect())
+ONE: Action = ("one column", ["amount"], lambda frame: frame.selectExpr("sum(amount)").collect())
+COUNT: Action = ("count(*)", ["id"], lambda frame: frame.count())
+CASES: list[tuple[str, str, Action, float | None]] = [
+    ("whole", "no deletes", ALL, 1.05),
+    ("whole", "no deletes", TWO, 1.05),
+    ("whole", "no deletes", ONE, 1.05),
+    ("whole", "no deletes", COUNT, None),
+    ("deleted_1", "1 % deleted", ALL, 1.3),
+    ("deleted_1", "1 % deleted", ONE, 2.5),
+    ("deleted_20", "20 % deleted", ALL, 1.6),
+    ("deleted_20", "20 % deleted", ONE, None),
+]
+HEADER = f"""| what | against | lakeconf | goal | | {WORKERS} | `{PEER_NAME}` |
+|---|---|---|---|---|---|---|"""
 
 
-def make_lake(folder: Path, rows: int) -> lakeconf.Store:
-    """Eight columns, in files of equal numbers of rows and one day after the other, with none, 1 % and 20 % deleted."""
-    store = lakeconf.init(
-        {
-            "stores": {
-                "bench": {
-                    "metadata_backend": {"type": "sqlite", "uri": str(folder / "catalog.sqlite")},
-                    "storage_backend": {"type": "local", "path": str(folder / "data")},
-                }
-            }
+@dataclass(frozen=True)
+class Bench:
+    """What is measured with.
+
+    Attributes:
+        spark: The session.
+        lake: The lake, opened with it.
+        folder: Where the lake is.
+        peer: The module of the peer; None where it is not to be had.
+    """
+
+    spark: SparkSession
+    lake: lakeconf.Lake
+    folder: Path
+    peer: Any
+
+    def files(self, table: str) -> list[str]:
+        """The data files of a table."""
+        listed = self.lake.sql(f"SELECT data_file FROM ducklake_list_files('{ALIAS}', '{table}')")
+        return [str(path) for path in listed.collect()["data_file"].to_list()]
+
+    def ours(self, table: str, where: str | None = None) -> DataFrame:
+        """The table as lakeconf reads it."""
+        frame: DataFrame = self.lake.table(table).scan(where=where).to_native()
+        return frame
+
+    def frames(self, table: str, columns: list[str], where: str | None = None) -> dict[str, Callable[[], DataFrame]]:
+        """The table as each reads it."""
+        files = self.files(table)
+        schema = self.ours(table).select(columns or "*").schema
+        found: dict[str, Callable[[], DataFrame]] = {
+            PARQUET: lambda: self.spark.read.parquet(*files),
+            US: lambda: self.ours(table, where),
+            WORKERS: lambda: duckdb_in_workers(self.spark, self.folder, table, files, schema, where),
         }
-    ).get_store("bench")
-    with store.connect() as con:
-        for table in ("whole", "deleted_1", "deleted_20"):
-            con.execute(f"""CREATE TABLE {table} (id BIGINT, user_id INTEGER, amount DOUBLE, price DECIMAL(10, 2),
-                            day DATE, moment TIMESTAMP, kind VARCHAR, note VARCHAR)""")
-            for part in range(FILES):
-                con.execute(f"""INSERT INTO {table}
-                    SELECT i, hash(i) % 1000000, (hash(i * 3) % 100000) / 7, (hash(i * 5) % 100000) / 100,
-                           DATE '2024-01-01' + (i * {DAYS} // {rows})::INTEGER,
-                           TIMESTAMP '2024-01-01' + to_seconds(i * {DAYS * 86400} // {rows}),
-                           'kind_' || hash(i * 7) % 20, md5(i::VARCHAR)
-                    FROM range({rows * part // FILES}, {rows * (part + 1) // FILES}) AS r(i)""")
-        con.execute("DELETE FROM deleted_1 WHERE hash(id * 11) % 100 = 0")
-        con.execute("DELETE FROM deleted_20 WHERE hash(id * 11) % 5 = 0")
-    return store
+        if self.peer is not None and where is None:
+            catalog = str(self.folder / "catalog.sqlite")
+            found[PEER_NAME] = lambda: self.peer.read_ducklake(self.spark, catalog, table)
+        return found
 
 
-def everything(frame: DataFrame) -> None:
-    """Reads all columns and rows."""
-    frame.write.format("noop").mode("overwrite").save()
+def run(act: Callable[[DataFrame], object], frame: Callable[[], DataFrame]) -> None:
+    """Makes a frame, and reads it."""
+    act(frame())
 
 
-def one_column(frame: DataFrame) -> None:
-    """Reads one column of eight."""
-    frame.selectExpr("sum(amount)").collect()
+def cell(taken: Taken | None, base: float, *, missing: str = "") -> str:
+    """A rival's ratio."""
+    if taken is None:
+        return missing
+    return f"{taken.median / base:.2f}" + (" (one run)" if taken.runs == 1 else "")
 
 
-def two_columns(frame: DataFrame) -> None:
-    """Reads two columns of eight."""
-    frame.groupBy("kind").sum("amount").collect()
+def row(what: str, against: str, taken: Mapping[str, Taken], goal: float | None, *, missing: str = "") -> str:
+    """A row of the table."""
+    base = taken[against].median
+    ratio = taken[US].median / base
+    verdict = "" if goal is None else "reached" if ratio <= goal else f"missed by {ratio / goal - 1:.0%}"
+    rivals = [cell(taken.get(WORKERS), base), cell(taken.get(PEER_NAME), base, missing=missing)]
+    wanted = "" if goal is None else f"≤ {goal:g}"
+    return f"| {' | '.join([what, f'{against}, {base:.2f} s', f'{ratio:.2f}', wanted, verdict, *rivals])} |"
 
 
-def count(frame: DataFrame) -> None:
-    """Counts rows."""
-    frame.count()
+def measure_scans(bench: Bench) -> None:
+    """Prints the rows of the table that compare scans."""
+    missing = "not to be had" if bench.peer is None else ""
+    for table, which, (name, columns, act), goal in CASES:
+        frames = bench.frames(table, columns)
+        taken = in_turns({who: partial(run, act, frame) for who, frame in frames.items()})
+        print(row(f"{which}, {name}", PARQUET, taken, goal, missing=missing), flush=True)
+    full = "our scan of the year"
+    day = {full: partial(run, ALL[2], partial(bench.ours, "days"))}
+    for who, frame in bench.frames("days", [], DAY).items():
+        if who != PARQUET:
+            day[who] = partial(run, ALL[2], frame)
+    print(row("one day of a year, in a file for each day", full, in_turns(day), 0.05, missing=missing), flush=True)
 
 
-def measure(spark: SparkSession, store: lakeconf.Store) -> None:
-    """Prints the table."""
-    with store.open(spark) as lake:
+def measure_frames(bench: Bench) -> None:
+    """Prints how long it takes until there is a frame."""
+    print("\n| until there is a frame | median |\n|---|---|")
+    made: dict[str, Callable[[], object]] = {
+        f"`scan()`, {which}": partial(bench.ours, table)
+        for table, which in {table: which for table, which, *_ in CASES}.items()
+    }
+    made[PARQUET] = bench.frames("whole", [])[PARQUET]
+    for what, taken in in_turns(made).items():
+        print(f"| {what} | {taken.median:.2f} s |", flush=True)
 
-        def ours(table: str, action: Callable[[DataFrame], None], where: str | None = None) -> Callable[[], None]:
-            return lambda: action(lake.table(table).scan(where=where).to_native())
 
-        def plain(table: str, action: Callable[[DataFrame], None]) -> Callable[[], None]:
-            with store.connect() as con:
-                listed = con.execute("SELECT data_file FROM ducklake_list_files(?, ?)", [store.alias, table])
-                files = [path for (path,) in listed.fetchall()]
-            return lambda: action(spark.read.parquet(*files))
+def measure_planning(folder: Path) -> None:
+    """Prints the row that compares planning, and how much memory it takes."""
+    many, fewer = 100_000, 10_000
+    with ExitStack() as stack:
+        store = make_catalog(folder / "many", many)
+        taken = in_turns(planning.planners(store, many, stack))
+        print(row(f"planning over {many:,} files, {planning.KEPT} left", planning.DUCKDB, taken, 1.5), flush=True)
+    make_catalog(folder / "fewer", fewer)
+    print(f"\n| memory that planning takes | {fewer:,} files | {many:,} files |\n|---|---|---|")
+    for who in (planning.US, planning.DUCKDB):
+        grown = [planning.memory(folder / name, files, who) for name, files in (("fewer", fewer), ("many", many))]
+        print(f"| {who} | {grown[0]:.0f} MB | {grown[1]:.0f} MB |", flush=True)
 
-        print(HEADER)
-        for name, action in (("all columns", everything), ("one column", one_column), ("two columns", two_columns)):
-            compare(f"no deletes, {name}", ours("whole", action), PARQUET, plain("whole", action), goal=1.05)
-        compare("no deletes, count(*)", ours("whole", count), PARQUET, plain("whole", count))
-        for table, share, goals in (("deleted_1", "1 %", (1.3, 2.5)), ("deleted_20", "20 %", (1.6, None))):
-            for (name, action), goal in zip(
-                (("all columns", everything), ("one column", one_column)), goals, strict=True
-            ):
-                compare(f"{share} deleted, {name}", ours(table, action), PARQUET, plain(table, action), goal=goal)
-        day = "day = DATE '2024-07-01'"
-        full = ours("whole", everything)
-        compare("one day of a year", ours("whole", everything, day), "our scan of the year", full, goal=0.05)
+
+def check(bench: Bench) -> None:
+    """Prints whose rows are those of DuckDB."""
+    tables = {"whole": "sum(amount)", "deleted_1": "sum(id)", "deleted_20": "sum(id)", "few": "sum(id)"}
+    print("\n| rows, against DuckDB's | " + " | ".join(tables) + " |\n|---|" + "---|" * len(tables))
+    found: dict[str, list[str]] = {}
+    for table in tables:
+        ((expected, total),) = bench.lake.sql(f"SELECT count(*) AS n, sum(id) AS total FROM {table}").collect().rows()
+        for who, frame in bench.frames(table, ["id"]).items():
+            try:
+                ((count, ids),) = frame().selectExpr("count(*)", "sum(id)").collect()
+                verdict = "right" if (count, ids) == (expected, total) else f"wrong: {count:,} rows of {expected:,}"
+            except Exception as error:  # noqa: BLE001 - whatever a rival raises
+                verdict = f"fails: {type(error).__name__}"
+            found.setdefault(who, []).append(verdict)
+    for who, verdicts in found.items():
+        print(f"| {who} | {' | '.join(verdicts)} |", flush=True)
+
+
+def session(store: lakeconf.Store) -> SparkSession:
+    """Spark on two cores, without progress bars."""
+    settings = {"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.driver.memory": "4g"}
+    spark = lakeconf.spark_session(store, settings={**settings, "spark.ui.showConsoleProgress": "false"})
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
 
 
 def main(rows: int) -> None:
-    """Makes the lake, starts Spark, measures."""
-    with tempfile.TemporaryDirectory() as folder:
-        store = make_lake(Path(folder), rows)
-        settings = {"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.driver.memory": "6g"}
-        settings["spark.ui.showConsoleProgress"] = "false"
-        spark = lakeconf.spark_session(store, settings=settings)
-        spark.sparkContext.setLogLevel("ERROR")
-        measure(spark, store)
+    """Makes the lakes, starts Spark, measures."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "lake").mkdir()
+        store = make_lake(folder / "lake", rows)
+        spark = session(store)
+        print(f"{rows:,} rows; load of the machine before: {os.getloadavg()[0]:.1f}\n\n{HEADER}", flush=True)
+        with store.open(spark) as lake:
+            bench = Bench(spark, lake, folder / "lake", peer())
+            measure_scans(bench)
+            measure_planning(folder)
+            measure_frames(bench)
+            check(bench)
+        print(f"\nLoad of the machine after: {os.getloadavg()[0]:.1f}")
         spark.stop()
 
 

@@ -12,6 +12,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from lakeconf.catalog.data_file import DataFile, DeleteFile
 from lakeconf.engines.spark import worker
+from lakeconf.engines.spark.bitmap import SNAPSHOT_COLUMN
 from lakeconf.engines.spark.relation import Relation, relation
 
 # A row of a file is one long: a number that tells the file from the others, and the row's position in the file.
@@ -23,7 +24,6 @@ _WORD, _BITS = "__lakeconf_word", "__lakeconf_bits"
 # Up to so many positions one task groups them, and every executor gets them all.
 _BY_ONE_TASK, _BROADCAST = 2_000_000, 20_000_000
 _FEW_FILES = 100
-_SNAPSHOT_COLUMN = "_ducklake_internal_snapshot_id"
 
 
 def without_deleted(
@@ -78,9 +78,9 @@ def _deleted(private: SparkSession, files: Sequence[DataFile], bases: Mapping[st
 
 
 def _in_parquet(private: SparkSession, bases: Mapping[DeleteFile, int], snapshot_id: int) -> DataFrame:
-    schema = StructType([StructField("pos", LongType()), StructField(_SNAPSHOT_COLUMN, LongType())])
+    schema = StructType([StructField("pos", LongType()), StructField(SNAPSHOT_COLUMN, LongType())])
     opened = relation(private, list(bases), schema)
-    frame = opened.frame.where(f"{_SNAPSHOT_COLUMN} IS NULL OR {_SNAPSHOT_COLUMN} <= {snapshot_id}")
+    frame = opened.frame.where(f"{SNAPSHOT_COLUMN} IS NULL OR {SNAPSHOT_COLUMN} <= {snapshot_id}")
     if opened.marks is not None and len(bases) <= _FEW_FILES:
         # A join with so small a table takes longer to set up than to do without.
         cases = " ".join(f"WHEN {opened.marks[file.path]} THEN {base}L" for file, base in bases.items())

@@ -86,7 +86,20 @@ def _struct(column: Column, found: Found) -> Reading | None:
         # Spark renames the fields of a struct by a cast, which costs nothing when it runs.
         return Reading(stored, lambda struct: struct.cast(target))
     # The cast changes nothing but what Spark knows of NULLs: the schema is the same, whatever a file lacks.
-    return Reading(stored, lambda struct: _rebuilt(struct, places, inner).cast(spark_type(column)))
+    return Reading(stored, lambda struct: _rebuilt(_whole(struct, stored), places, inner).cast(spark_type(column)))
+
+
+def _whole(struct: SparkColumn, stored: StructType) -> SparkColumn:
+    """The struct under other names, by a cast that costs nothing when it runs.
+
+    Where Spark sees single fields taken out of a relation's struct, it may ask its reader for those alone, and then
+    forgets their field ids: they would all be NULL. Through a cast it does not see that.
+    """
+    return struct.cast(StructType([StructField(_inner_name(at.name), at.dataType) for at in stored.fields]))
+
+
+def _inner_name(name: str) -> str:
+    return f"__lakeconf_{name}"
 
 
 def _witness_type(found: Found) -> DataType:
@@ -102,7 +115,7 @@ def _rebuilt(
         if at is None or how is None:
             value = missing(child)
         else:
-            value = struct.getField(at.name)
+            value = struct.getField(_inner_name(at.name))
             value = how.convert(value) if how.convert else value
         fields.append(value.alias(child.name))
     return F.when(struct.isNotNull(), F.struct(*fields))

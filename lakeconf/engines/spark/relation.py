@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -106,6 +107,20 @@ def relation(
     names = {path: listed.name for path, listed in found.items()}
     positions = {path: listed.position for path, listed in found.items()}
     return Relation(frame, names, statuses, positions, *_marks(found))
+
+
+def check_local(files: Sequence[File]) -> None:
+    """Checks files of this machine as `relation` does, without Spark.
+
+    Raises:
+        StorageError: A file is gone, or its size is not the one in the catalog.
+    """
+    for file in files:
+        try:
+            size = os.stat(file.path).st_size
+        except FileNotFoundError:
+            raise StorageError(f"{file.path} is gone, but the catalog lists it") from None
+        _check_size(file, size)
 
 
 def _check_size(file: File, size: int) -> None:

@@ -17,6 +17,7 @@ from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column
 from lakeconf.engines.base import ROW_ID
 from lakeconf.engines.spark import projection
+from lakeconf.engines.spark.bitmap import bitmap_condition
 from lakeconf.engines.spark.columns import IN_PATH, Found
 from lakeconf.engines.spark.constants import (
     BEGIN,
@@ -95,8 +96,6 @@ def _frame(private: SparkSession, plan: ScanPlan, group: Group, *, row_ids: bool
     frame = _with_positions(private, plan, group, opened, row_ids=row_ids)
     if has_internal and group.snapshot_filter is not None:
         frame = frame.where(F.col(_STORED_SNAPSHOT.name) <= group.snapshot_filter)
-    if group.has_deletes:
-        frame = without_deleted(private, frame, group.files, opened.marks, plan.snapshot_id)
     if row_ids:
         frame = _with_row_ids(frame, has_stored=has_internal)
     columns = _columns(private, plan.columns, group, readings)
@@ -140,23 +139,26 @@ def _columns(
 def _with_positions(
     private: SparkSession, plan: ScanPlan, group: Group, opened: Relation, *, row_ids: bool
 ) -> DataFrame:
-    """The rows with what is needed to find out which they are."""
+    """The rows that are not deleted, with what says which they are."""
     in_path = [column for column, place in zip(plan.columns, group.places, strict=True) if place == IN_PATH]
-    by_path = group.has_deletes and opened.marks is None
-    # Spark offers `_metadata` only as long as nothing but the relation lies below.
+    is_there = bitmap_condition(private, group.files, opened, plan.snapshot_id) if group.has_deletes else None
+    is_joined = group.has_deletes and is_there is None
+    by_path = is_joined and opened.marks is None
+    # Spark offers `_metadata` only as long as no join lies below.
     added = {}
-    if group.has_deletes and not by_path:
+    if is_joined and not by_path:
         added[ROW] = F.expr(f"shiftleft({opened.mark_sql}, {POSITION_BITS}) + _metadata.row_index")
     if row_ids or by_path:
         added[FILE_ROW_NUMBER] = F.col("_metadata.row_index")
     if row_ids or by_path or in_path:
         added[FILE] = F.col("_metadata.file_path")
-    frame = opened.frame.withColumns(added) if added else opened.frame
+    frame = opened.frame if is_there is None else opened.frame.where(is_there)
+    frame = frame.withColumns(added) if added else frame
     if FILE in added:
         frame = with_constants(private, frame, plan, group.files, opened.names, in_path)
     if by_path:
         frame = frame.withColumn(ROW, F.expr(f"shiftleft({INDEX}, {POSITION_BITS}) + {FILE_ROW_NUMBER}"))
-    return frame
+    return without_deleted(private, frame, group.files, opened.marks, plan.snapshot_id) if is_joined else frame
 
 
 def _with_row_ids(frame: DataFrame, *, has_stored: bool) -> DataFrame:

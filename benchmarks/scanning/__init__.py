@@ -1,0 +1,1 @@
+"""Parts of `spark_scan.py`."""

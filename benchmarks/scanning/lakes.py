@@ -1,0 +1,84 @@
+"""The lakes that are read: one of 10 M rows, and one whose catalog lists files that nobody has written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lakeconf
+
+FILES = 20
+DAYS = 365
+ALIAS = "bench"
+# Tables of the same rows in files of equal numbers of rows, and what DuckDB deletes from them.
+DELETES = {"whole": None, "deleted_1": "hash(id * 11) % 100 = 0", "deleted_20": "hash(id * 11) % 5 = 0"}
+_COLUMNS = """(id BIGINT, user_id INTEGER, amount DOUBLE, price DECIMAL(10, 2), day DATE, moment TIMESTAMP,
+    kind VARCHAR, note VARCHAR)"""
+
+
+def configuration(folder: Path, *, read_only: bool = False) -> dict[str, Any]:
+    """What `lakeconf.init` takes: an SQLite catalog and local files."""
+    store: dict[str, Any] = {
+        "metadata_backend": {"type": "sqlite", "uri": str(folder / "catalog.sqlite")},
+        "storage_backend": {"type": "local", "path": str(folder / "data")},
+    }
+    if read_only:
+        store["attach_options"] = {"read_only": True}
+    return {"stores": {ALIAS: store}}
+
+
+def make_lake(folder: Path, rows: int) -> lakeconf.Store:
+    """Eight columns, one day after the other: in 20 files, with none, 1 % and 20 % deleted; and a file for each day."""
+    store = lakeconf.init(configuration(folder)).get_store(ALIAS)
+    with store.connect() as con:
+        for table, deleted in DELETES.items():
+            con.execute(f"CREATE TABLE {table} {_COLUMNS}")
+            for part in range(FILES):
+                con.execute(f"INSERT INTO {table} {_rows(rows, rows * part // FILES, rows * (part + 1) // FILES)}")
+            if deleted is not None:
+                con.execute(f"DELETE FROM {table} WHERE {deleted}")
+        con.execute(f"CREATE TABLE days {_COLUMNS}")
+        con.execute("ALTER TABLE days SET PARTITIONED BY (day)")
+        for month in range(12):
+            con.execute(f"INSERT INTO days {_rows(rows, _first(rows, month), _first(rows, month + 1))}")
+        # Few rows, which DuckLake keeps in the catalog.
+        con.execute("CREATE TABLE few (id BIGINT)")
+        con.execute("INSERT INTO few VALUES (1), (2), (3)")
+    return store
+
+
+def _first(rows: int, month: int) -> int:
+    """The first row of a month: months end where days do, so that no day is in two files."""
+    return -(-rows * (DAYS * month // 12) // DAYS)
+
+
+def _rows(rows: int, start: int, end: int) -> str:
+    return f"""SELECT i, hash(i) % 1000000, (hash(i * 3) % 100000) / 7, (hash(i * 5) % 100000) / 100,
+        DATE '2024-01-01' + (i * {DAYS} // {rows})::INTEGER,
+        TIMESTAMP '2024-01-01' + to_seconds(i * {DAYS * 86400} // {rows}),
+        'kind_' || hash(i * 7) % 20, md5(i::VARCHAR) FROM range({start}, {end}) AS r(i)"""
+
+
+def make_catalog(folder: Path, files: int) -> lakeconf.Store:
+    """A table of ten columns whose catalog lists so many files, of 1000 ids each; only the first of them exists."""
+    store = lakeconf.init(configuration(folder)).get_store(ALIAS)
+    metadata = f"__ducklake_metadata_{ALIAS}"
+    with store.connect() as con:
+        others = ", ".join(f"c{index} BIGINT" for index in range(9))
+        con.execute(f"CREATE TABLE t (id BIGINT, {others})")
+        con.execute(f"INSERT INTO t SELECT i, {', '.join('i' for _ in range(9))} FROM range(1000) r(i)")
+    # By a second instance: what the first one knows of the table is cached.
+    with store.connect() as con:
+        con.execute("BEGIN")
+        con.execute(f"""INSERT INTO {metadata}.ducklake_data_file BY NAME
+            SELECT * EXCLUDE (i) REPLACE (1000 + i AS data_file_id, 'file-' || i || '.parquet' AS path,
+                i * 1000 AS row_id_start)
+            FROM {metadata}.ducklake_data_file, range(1, {files}) r(i)""")
+        con.execute(f"""INSERT INTO {metadata}.ducklake_file_column_stats BY NAME
+            SELECT * EXCLUDE (i) REPLACE (1000 + i AS data_file_id, (i * 1000)::VARCHAR AS min_value,
+                (i * 1000 + 999)::VARCHAR AS max_value)
+            FROM {metadata}.ducklake_file_column_stats, range(1, {files}) r(i)""")
+        con.execute(f"UPDATE {metadata}.ducklake_table_stats SET record_count = {files * 1000}")
+        con.execute(f"UPDATE {metadata}.ducklake_table_column_stats SET max_value = '{files * 1000 - 1}'")
+        con.execute("COMMIT")
+    return store

@@ -1,0 +1,95 @@
+"""Deleted rows are left out alike, whether each row looks up its bit or is joined with the deleted ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from spark_rows import assert_alike, scan
+
+from lakeconf.engines.spark import bitmap
+
+if TYPE_CHECKING:
+    from catalog_lake import Lake
+    from pyspark.sql import SparkSession
+
+JOIN = "a join"
+TABLE = "CREATE TABLE lake.t (a INTEGER, b VARCHAR)"
+
+
+@pytest.fixture(params=["bits", JOIN])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How deleted rows are found; by a join where there would be too many."""
+    if request.param == JOIN:
+        monkeypatch.setattr(bitmap, "_MOST_POSITIONS", -1)
+    return str(request.param)
+
+
+def fill(lake: Lake, *starts: int) -> None:
+    """A file of 100 rows for each start."""
+    lake.run(TABLE)
+    for start in starts:
+        lake.run(f"INSERT INTO lake.t SELECT i, 'row ' || i FROM range({start}, {start + 100}) r(i)")
+
+
+def test_the_way_that_the_other_tests_mean(spark: SparkSession, files: Lake, way: str) -> None:
+    fill(files, 0)
+    files.run("DELETE FROM lake.t WHERE a < 20")
+    plan = str(scan(spark, files, "t")._jdf.queryExecution().analyzed().toString())
+    assert ("Join" in plan) == (way == JOIN)
+
+
+def test_deletes_in_the_first_and_last_rows_of_files(spark: SparkSession, files: Lake, way: str) -> None:
+    assert way
+    fill(files, 0, 1000, 2000, 3000)
+    files.run("DELETE FROM lake.t WHERE a % 1000 IN (0, 63, 64, 65, 99) AND a < 3000")
+    files.run("DELETE FROM lake.t WHERE a BETWEEN 1000 AND 1062")
+    assert_alike(spark, files, "t")
+
+
+def test_deletes_of_several_snapshots_in_one_file(spark: SparkSession, files: Lake, way: str) -> None:
+    assert way
+    fill(files, 0, 100)
+    files.run("DELETE FROM lake.t WHERE a IN (3, 103)", "DELETE FROM lake.t WHERE a IN (4, 70, 104)")
+    files.run("CALL ducklake_merge_adjacent_files('lake')", "DELETE FROM lake.t WHERE a = 150")
+    assert_alike(spark, files, "t")
+
+
+def test_deletes_in_the_catalog_and_in_files(spark: SparkSession, usual: Lake, way: str) -> None:
+    assert way
+    fill(usual, 0, 1000)
+    usual.run("DELETE FROM lake.t WHERE a < 60", "DELETE FROM lake.t WHERE a IN (99, 1000)")
+    assert_alike(spark, usual, "t")
+    usual.run("CALL ducklake_flush_inlined_data('lake')", "DELETE FROM lake.t WHERE a = 1050")
+    assert_alike(spark, usual, "t")
+
+
+def test_folders_that_say_what_a_position_is(spark: SparkSession, files: Lake, way: str) -> None:
+    assert way
+    files.run("CREATE TABLE lake.t (pos INTEGER, b VARCHAR)", "ALTER TABLE lake.t SET PARTITIONED BY (pos)")
+    files.run("INSERT INTO lake.t SELECT i % 3, 'row ' || i FROM range(100) r(i)")
+    files.run("DELETE FROM lake.t WHERE b LIKE '%7'")
+    assert_alike(spark, files, "t")
+
+
+def test_a_position_behind_the_end_of_its_file(spark: SparkSession, files: Lake, way: str) -> None:
+    assert way
+    fill(files, 0, 1000)
+    files.run("DELETE FROM lake.t WHERE a = 5", "DELETE FROM lake.t WHERE a = 1005")
+    for (path,) in files.rows("SELECT delete_file FROM ducklake_list_files('lake', 't')"):
+        named = f"SELECT unnest([file_path, file_path]) AS file_path, unnest([pos, 128]) AS pos FROM '{path}'"
+        files.run(f"CREATE OR REPLACE TEMP TABLE positions AS {named}", f"COPY positions TO '{path}' (FORMAT parquet)")
+        size = (files.folder / path).stat().st_size
+        name = path.rpartition("/")[2]
+        catalog = "__ducklake_metadata_lake.ducklake_delete_file"
+        files.run(f"UPDATE {catalog} SET file_size_bytes = {size}, footer_size = NULL WHERE path LIKE '%{name}'")
+    assert scan(spark, files, "t").count() == 198
+
+
+@pytest.mark.parametrize("marks", [range(28_256_584, 28_256_984), range(0, 1 << 31, 1 << 24), [7]])
+def test_each_file_has_its_place(marks: range | list[int]) -> None:
+    found = bitmap._places(list(marks))
+    assert found is not None
+    factor, shift, size = found
+    assert len({(mark * factor >> shift) & (size - 1) for mark in marks}) == len(marks)
+    assert max(marks) * factor < 1 << 63
