@@ -9,13 +9,14 @@ if TYPE_CHECKING:
     from lakeconf.config.model import Config, init
     from lakeconf.engines.spark.start import spark_session
     from lakeconf.errors import LakeconfError
+    from lakeconf.integrations.polars import scan_polars
     from lakeconf.lake import Lake
     from lakeconf.secret import Secret
     from lakeconf.store import Store
     from lakeconf.table import Table
 
 __version__ = "0.1.0"
-__all__ = ["Config", "Lake", "LakeconfError", "Secret", "Store", "Table", "init", "spark_session"]
+__all__ = ["Config", "Lake", "LakeconfError", "Secret", "Store", "Table", "init", "scan_polars", "spark_session"]
 
 # Imported when first used, so that `import lakeconf` stays as cheap as a bare module.
 _HOME = {
@@ -26,6 +27,7 @@ _HOME = {
     "Store": "lakeconf.store",
     "Table": "lakeconf.table",
     "init": "lakeconf.config.model",
+    "scan_polars": "lakeconf.integrations.polars",
     "spark_session": "lakeconf.engines.spark.start",
 }
 

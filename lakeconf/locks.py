@@ -92,5 +92,5 @@ def _server_lock(store: Store, table: str) -> Iterator[None]:
 
 
 def _parameters(options: Mapping[str, Value]) -> Mapping[str, Value]:
-    parameters = options["metadata_parameters"]
+    parameters = options.get("metadata_parameters")
     return parameters if isinstance(parameters, Mapping) else {}

@@ -101,6 +101,9 @@ class Store:
         needed = ("ducklake", *self.metadata_backend.extensions)
         if self.storage_backend is not None:
             needed += self.storage_backend.extensions
+        if self.attach_options.get("encrypted"):
+            # DuckDB's own code reads encrypted files; that of httpfs writes them too.
+            needed += ("httpfs",)
         return tuple(dict.fromkeys(needed))
 
     @property

@@ -77,3 +77,27 @@ def test_made_events_are_always_the_same(shop: Path, tmp_path_factory: pytest.Te
     assert run(MAIN_JOB / "make_events.py", again).returncode == 0
     for path in (shop / ".lakeconf" / "events").iterdir():
         assert path.read_bytes() == (again / ".lakeconf" / "events" / path.name).read_bytes()
+
+
+def test_daily_revenue_with_sqlmesh(tmp_path: Path) -> None:
+    folder = tmp_path / "daily_revenue_sqlmesh"
+    ignored = shutil.ignore_patterns(".*", "logs")
+    shutil.copytree(REPOSITORY / "examples" / "daily_revenue_sqlmesh", folder, ignore=ignored)
+    result = run(folder / "run.py", folder, SQLMESH__DISABLE_ANONYMIZED_ANALYTICS="true")
+    assert result.returncode == 0, result.stderr
+    first = ["   2024-01-01 2 29.99", "   2024-01-02 1 29.99"]
+    later = ["   2025-08-05 1 0.00", "   2025-08-06 1 49.99"]
+    *lines, size = result.stdout.splitlines()
+    assert lines == [
+        "prod after the first load:",
+        *first,
+        "dev after the later events:",
+        *first,
+        *later,
+        "2 rows in dev only, 2 the same",
+        "prod after the promotion:",
+        *first,
+        *later,
+    ]
+    assert size.endswith("4 tables")
+    assert (result.stderr, (folder / "events" / "events.csv").read_text().count("\n")) == ("", 7)

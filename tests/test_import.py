@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 HEAVY = {"duckdb", "narwhals", "pandas", "polars", "pyarrow", "pydantic", "pyspark", "rich", "sqlglot"}
+HEAVY |= {"dagster", "dbt", "dlt", "sqlmesh"}
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -16,16 +16,36 @@ if TYPE_CHECKING:
 
     from lakeconf.store import Store
 
-METADATA = ("duckdb", "sqlite", "postgres")
-STORAGE = ("local", "s3", "r2", "gcs")
+PAIRS = [
+    *((metadata, storage) for metadata in ("duckdb", "sqlite", "postgres") for storage in ("local", "s3", "r2", "gcs")),
+    # Of another package: examples/third_party.
+    ("postgres_service", "share"),
+]
 
 
-@pytest.fixture(params=METADATA)
-def metadata_backend(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+@pytest.fixture(params=PAIRS, ids="-".join)
+def pair(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """The types of the two backends."""
+    metadata, storage = request.param
+    if storage == "share":
+        request.getfixturevalue("example_backends")
+    return metadata, storage
+
+
+@pytest.fixture
+def metadata_backend(
+    pair: tuple[str, str], request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
     """A metadata backend as a configuration has it, with nothing in it yet."""
-    if request.param != "postgres":
-        return {"type": request.param, "uri": str(tmp_path / f"catalog.{request.param}")}
+    if pair[0] in ("duckdb", "sqlite"):
+        return {"type": pair[0], "uri": str(tmp_path / f"catalog.{pair[0]}")}
     server: PostgresServer = request.getfixturevalue("postgres_server")
+    if pair[0] == "postgres_service":
+        service = tmp_path / "pg_service.conf"
+        login = f"host={server.host}\nport={server.port}\nuser={server.user}\npassword={server.password}\n"
+        service.write_text(f"[lake]\n{login}dbname={server.create_database()}\n")
+        monkeypatch.setenv("PGSERVICEFILE", str(service))
+        return {"type": "postgres_service", "service": "lake", "metadata_schema": "lake"}
     return {
         "type": "postgres",
         "host": server.host,
@@ -37,14 +57,17 @@ def metadata_backend(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str
     }
 
 
-@pytest.fixture(params=STORAGE)
-def storage_backend(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+@pytest.fixture
+def storage_backend(pair: tuple[str, str], request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     """A storage backend as a configuration has it, with nothing in it yet."""
-    if request.param == "local":
+    if pair[1] == "local":
         return {"type": "local", "path": str(tmp_path / "data")}
+    if pair[1] == "share":
+        (tmp_path / ".mounted").touch()
+        return {"type": "share", "mount": str(tmp_path), "folder": "data", "marker": ".mounted"}
     server: S3Server = request.getfixturevalue("s3_server")
     return {
-        "type": request.param,
+        "type": pair[1],
         "bucket": server.create_bucket(),
         "prefix": "some/folder",
         "endpoint": server.endpoint,
@@ -72,7 +95,7 @@ def files(request: pytest.FixtureRequest, storage_backend: dict[str, Any], tmp_p
     """What lies in storage now: the Parquet files, as the server or the file system lists them."""
 
     def stored() -> set[str]:
-        if storage_backend["type"] == "local":
+        if storage_backend["type"] in ("local", "share"):
             return {str(path.relative_to(tmp_path)) for path in (tmp_path / "data").rglob("*.parquet")}
         server: S3Server = request.getfixturevalue("s3_server")
         return {key for key in server.objects(storage_backend["bucket"]) if key.endswith(".parquet")}

@@ -1,0 +1,146 @@
+"""Dagster: a resource that opens a lake, and an I/O manager that keeps assets as its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from dagster import AssetKey, ConfigurableIOManager, ConfigurableResource, InputContext, OutputContext
+
+from lakeconf.config.model import init
+from lakeconf.errors import LakeconfError, UnsupportedError
+from lakeconf.lake import Lake
+from lakeconf.sql import identifier, literal
+from lakeconf.store import Store
+
+_FRAMES: Mapping[str, Literal["pandas", "polars", "pyarrow"]] = {
+    "pandas": "pandas",
+    "polars": "polars",
+    "pyarrow": "pyarrow",
+}
+# How a moment is written, by the type of the column that it is compared with.
+_NAIVE = "%Y-%m-%d %H:%M:%S"
+_MOMENTS = {
+    "DATE": "%Y-%m-%d",
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), _NAIVE),
+    "TIMESTAMP WITH TIME ZONE": f"{_NAIVE}%z",
+}
+
+
+class LakeResource(ConfigurableResource[Any]):
+    """A lake for assets that read and write by themselves.
+
+    Attributes:
+        store: The store's name; the default store unless given.
+        lakeconf: The configuration file, or its folder; looked for unless given.
+    """
+
+    store: str | None = None
+    lakeconf: str | None = None
+
+    def get_store(self) -> Store:
+        """The store."""
+        return init(self.lakeconf).get_store(self.store)
+
+    def open(self, engine: Any = None) -> Lake:
+        """Opens the lake; see `Store.open`."""
+        return self.get_store().open(engine)
+
+
+class LakeIOManager(ConfigurableIOManager):
+    """Keeps each asset as a table: the last two parts of its key are the schema and the name.
+
+    An asset's frame replaces the table's rows in one snapshot; that of a partition replaces the partition's rows.
+    The asset's metadata `partition_expr` names the column that its partitions are of.
+
+    Attributes:
+        store: The store's name; the default store unless given.
+        lakeconf: The configuration file, or its folder; looked for unless given.
+        default_schema: The schema of assets whose key has one part.
+    """
+
+    store: str | None = None
+    lakeconf: str | None = None
+    default_schema: str = "main"
+
+    def handle_output(self, context: OutputContext, obj: object) -> None:
+        """Writes what an asset returned; None writes nothing.
+
+        Args:
+            context: The asset, and its partition.
+            obj: A frame of pandas, polars, pyarrow, narwhals or DuckDB.
+
+        Raises:
+            SchemaError: The frame does not fit the table that there is.
+            PredicateError: A row is not of the partition.
+            CommitError: Nothing was written.
+        """
+        if obj is None:
+            return
+        name = self._table(context.asset_key)
+        with self._open() as lake:
+            if name not in lake.tables():
+                lake.create_table(name, like=obj)
+            table = lake.table(name)
+            where = _partition(context, context.definition_metadata, table.schema)
+            snapshot = table.overwrite(obj, where)
+            context.add_output_metadata({"table": name, "snapshot": snapshot})
+
+    def load_input(self, context: InputContext) -> object:
+        """Reads a table as the frame that the input's annotation names.
+
+        Args:
+            context: The input; its metadata `columns` names the columns wanted.
+
+        Raises:
+            TableNotFoundError: The asset has not been materialized.
+            UnsupportedError: The annotation names no frame.
+        """
+        annotation = context.dagster_type.typing_type
+        package = str(getattr(annotation, "__module__", "")).partition(".")[0]
+        if package not in _FRAMES or getattr(annotation, "__name__", "") not in ("DataFrame", "Table"):
+            raise UnsupportedError(
+                f"the input {context.name!r} is annotated as {annotation}, which is no frame",
+                hint="annotate it: pandas.DataFrame, polars.DataFrame or pyarrow.Table",
+            )
+        with self._open() as lake:
+            table = lake.table(self._table(context.asset_key))
+            upstream = context.upstream_output
+            where = _partition(context, upstream.definition_metadata if upstream else {}, table.schema)
+            frame = table.scan(context.definition_metadata.get("columns"), where)
+            return frame.collect(_FRAMES[package]).to_native()
+
+    def _open(self) -> Lake:
+        return init(self.lakeconf).get_store(self.store).open()
+
+    def _table(self, key: AssetKey) -> str:
+        *schema, name = key.path[-2:]
+        return f"{schema[0] if schema else self.default_schema}.{name}"
+
+
+def _partition(
+    context: InputContext | OutputContext, metadata: Mapping[str, Any] | None, schema: Mapping[str, str]
+) -> str | None:
+    """The condition that the rows of the run's partitions satisfy; None where the asset has no partitions."""
+    if not context.has_asset_partitions:
+        return None
+    key = context.asset_key.to_user_string()
+    column = (metadata or {}).get("partition_expr")
+    if not isinstance(column, str) or column not in schema:
+        raise LakeconfError(
+            f"the asset {key} has partitions, and its metadata do not say of which column",
+            hint='@asset(…, metadata={"partition_expr": "event_date"})',
+        )
+    if hasattr(context.asset_partitions_def, "get_partition_keys_in_time_window"):
+        return _time_window(context, column, schema[column])
+    values = ", ".join(literal(key) for key in context.asset_partition_keys)
+    return f"{identifier(column)} IN ({values})"
+
+
+def _time_window(context: InputContext | OutputContext, column: str, type_name: str) -> str:
+    if type_name not in _MOMENTS:
+        raise LakeconfError(f"the column {column!r} is {type_name}: time partitions need {', '.join(_MOMENTS)}")
+    window = context.asset_partitions_time_window
+    first, end = (literal(moment.strftime(_MOMENTS[type_name])) for moment in (window.start, window.end))
+    name = identifier(column)
+    return f"{name} >= {first} AND {name} < {end}"

@@ -1,0 +1,257 @@
+"""Polars: a table of a lake as a lazy frame that hands columns, filters and `head` on to the scan."""
+
+from __future__ import annotations
+
+import io
+import json
+import operator
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from lakeconf.catalog.where import Where
+from lakeconf.config.model import Config, init
+from lakeconf.connection import translated_errors
+from lakeconf.errors import LakeconfError, UnsupportedError
+from lakeconf.sql import identifier
+from lakeconf.store import Store
+
+Tree = Mapping[str, Any]
+_COMPARISONS: Mapping[str, Callable[[Any, Any], duckdb.Expression]] = {
+    "Eq": operator.eq,
+    "NotEq": operator.ne,
+    "Lt": operator.lt,
+    "LtEq": operator.le,
+    "Gt": operator.gt,
+    "GtEq": operator.ge,
+}
+# Those whose values Polars hands on without loss and compares as DuckDB does.
+_EXACT = (pl.Boolean, pl.Date, pl.String, pl.Int8, pl.Int16, pl.Int32, pl.Int64)
+_EXACT_UNSIGNED = (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+# Read as DECIMAL(38,0), and an error where a number has more digits; Arrow would cut it short.
+_LARGE = ("HUGEINT", "UHUGEINT")
+# What Arrow or Polars would take for something else, or not at all. HUGEINT is one of them inside of a list.
+_REFUSED = ("HUGEINT", "UHUGEINT", "INTERVAL", "TIME WITH TIME ZONE", "VARIANT", "GEOMETRY")
+
+
+def scan_polars(
+    store: str | Store | None,
+    table: str,
+    *,
+    config: Config | str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    where: Where | None = None,
+    version: int | None = None,
+) -> pl.LazyFrame:
+    """A table of a lake as a lazy frame of Polars, pinned at one snapshot.
+
+    Only the columns that a query needs are read. Filters are handed on where Polars and DuckDB agree on what they
+    mean, so that files that cannot hold a matching row are skipped; Polars applies all of them itself as well.
+
+    Args:
+        store: The store's name, None for the default store, or a `Store`.
+        table: `schema.table`, or `table` for one in the schema `main`.
+        config: Where the name is looked up: a `Config`, or what `init` takes.
+        where: A condition that is always handed on, as for `Table.scan`.
+        version: The snapshot; the latest one of now unless given.
+
+    Returns:
+        A lazy frame. It opens the lake when it is collected, and closes it again.
+
+    Raises:
+        ConfigError: There is no such store.
+        TableNotFoundError: There is no such table at the snapshot.
+        SnapshotNotFoundError: There is no such snapshot.
+        PredicateError: `where` is beyond the grammar.
+        UnsupportedError: Polars has no type for a column.
+    """
+    if not isinstance(store, Store):
+        store = (config if isinstance(config, Config) else init(config)).get_store(store)
+    with store.open() as lake:
+        pinned = lake.snapshot_id if version is None else version
+        found = (lake if version is None else lake.at(version=version)).table(table)
+        _check_types(table, found.schema)
+        empty = _frame(_exact(found.scan(where=where).to_native().limit(0)).to_arrow_table())
+    source = _Source(store, table, where, pinned, empty)
+    return register_io_source(
+        source.frames,
+        schema=empty.schema,
+        is_pure=True,
+        explain_name="LAKECONF",
+        explain_detail=f"{store.name}: {table} at snapshot {pinned}",
+    )
+
+
+@dataclass(frozen=True)
+class _Source:
+    store: Store
+    table: str
+    where: Where | None
+    version: int
+    empty: pl.DataFrame
+
+    def frames(
+        self, columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        trees = [] if predicate is None else _conjuncts(_tree(predicate))
+        filters = [] if predicate is None else [predicate]
+        if any(_is_hint(tree) for tree in trees):
+            trees = [tree for tree in trees if not _is_hint(tree)]
+            filters = [_expression(tree) for tree in trees]
+        # What a filter needs is not always among the columns that are wanted.
+        needed = columns and list(dict.fromkeys([*columns, *(name for f in filters for name in f.meta.root_names())]))
+        with translated_errors(self.store.secrets), self.store.open() as lake:
+            relation = lake.at(version=self.version).table(self.table).scan(needed, self.where).to_native()
+            if n_rows is not None:
+                relation = relation.limit(n_rows)  # which is before the filter, as Polars wants it
+            for pushed in filter(None, (_translated(tree, self.empty.schema) for tree in trees)):
+                relation = relation.filter(pushed)
+            for batch in _exact(relation).to_arrow_reader(batch_size or 100_000):
+                frame = _frame(batch).filter(*filters)
+                yield frame if columns is None else frame.select(columns)
+
+
+def _check_types(table: str, schema: Mapping[str, str]) -> None:
+    for column, type_name in schema.items():
+        if type_name not in _LARGE and any(name in type_name for name in _REFUSED):
+            raise UnsupportedError(
+                f"{table}.{column} is {type_name}, for which Polars has no type of its own",
+                hint=f"store.connect().sql('SELECT … CAST({column} AS VARCHAR) …').pl()",
+            )
+
+
+def _exact(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    if not any(str(dtype) in _LARGE for dtype in relation.types):
+        return relation
+    names = map(identifier, relation.columns)
+    return relation.project(
+        ", ".join(
+            f"CAST({name} AS DECIMAL(38, 0)) AS {name}" if str(dtype) in _LARGE else name
+            for name, dtype in zip(names, relation.types, strict=True)
+        )
+    )
+
+
+def _frame(data: Any) -> pl.DataFrame:
+    frame = pl.from_arrow(data)
+    if not isinstance(frame, pl.DataFrame):
+        raise LakeconfError("rows without columns")
+    # DuckDB names the zone of the session, which is another on each machine.
+    zoned = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Datetime) and dtype.time_zone]
+    return frame.with_columns(pl.col(name).dt.convert_time_zone("UTC") for name in zoned)
+
+
+def _tree(expression: pl.Expr) -> Tree:
+    tree: Tree = json.loads(expression.meta.serialize(format="json"))
+    return tree
+
+
+def _expression(tree: Tree) -> pl.Expr:
+    return pl.Expr.deserialize(io.StringIO(json.dumps(tree)), format="json")
+
+
+def _conjuncts(tree: Tree) -> list[Tree]:
+    operation = tree.get("BinaryExpr", {})
+    if operation.get("op") != "And":
+        return [tree]
+    return [*_conjuncts(operation["left"]), *_conjuncts(operation["right"])]
+
+
+def _is_hint(tree: Tree) -> bool:
+    # The optimizer adds what it knows of the first rows of an order. It is no expression that could be run.
+    return "Display" in tree
+
+
+def _translated(tree: Tree, schema: pl.Schema) -> duckdb.Expression | None:
+    """The condition as DuckDB's, or None where the two may differ."""
+    try:
+        return _Translation(schema).condition(tree)
+    except _NotTheSame:
+        return None
+
+
+class _NotTheSame(Exception):  # noqa: N818 - it says that there is no translation
+    pass
+
+
+@dataclass(frozen=True)
+class _Translation:
+    schema: pl.Schema
+
+    def condition(self, tree: Tree) -> duckdb.Expression:
+        match tree:
+            case {"BinaryExpr": {"left": left, "op": "And", "right": right}}:
+                return self.condition(left) & self.condition(right)
+            case {"BinaryExpr": {"left": left, "op": "Or", "right": right}}:
+                return self.condition(left) | self.condition(right)
+            case {"BinaryExpr": {"left": left, "op": op, "right": right}} if op in _COMPARISONS:
+                return self._comparison(left, op, right)
+            case {"Function": {"input": inputs, "function": {"Boolean": function}}}:
+                return self._function(inputs, function)
+            case {"Column": _} if self._type(tree) == pl.Boolean:
+                return self._column(tree)
+        raise _NotTheSame
+
+    def _comparison(self, left: Tree, op: str, right: Tree) -> duckdb.Expression:
+        if "Column" in left:
+            return _COMPARISONS[op](self._column(left), self._constant(right, self._type(left)))
+        return _COMPARISONS[op](self._constant(left, self._type(right)), self._column(right))
+
+    def _function(self, inputs: list[Tree], function: object) -> duckdb.Expression:
+        match function:
+            case "Not":
+                return ~self.condition(inputs[0])
+            case "IsNull":
+                return self._column(inputs[0]).isnull()
+            case "IsNotNull":
+                return self._column(inputs[0]).isnotnull()
+            case {"IsIn": {"nulls_equal": False}}:
+                return self._is_in(*inputs)
+            case {"IsBetween": {"closed": "Both"}}:
+                column, low, high = inputs
+                return self._comparison(column, "GtEq", low) & self._comparison(column, "LtEq", high)
+        raise _NotTheSame
+
+    def _is_in(self, column: Tree, values: Tree) -> duckdb.Expression:
+        dtype = self._type(column)
+        (items,) = self._literal(values, pl.List(dtype))
+        if not len(items) or items.has_nulls():
+            raise _NotTheSame
+        return self._column(column).isin(*map(duckdb.ConstantExpression, items))
+
+    def _type(self, tree: Tree) -> pl.DataType:
+        dtype = self.schema[tree["Column"]] if "Column" in tree else None
+        if dtype is None or not (dtype in (*_EXACT, *_EXACT_UNSIGNED) or _is_microseconds(dtype)):
+            raise _NotTheSame
+        return dtype
+
+    def _column(self, tree: Tree) -> duckdb.Expression:
+        if "Column" not in tree:
+            raise _NotTheSame
+        return duckdb.SQLExpression(identifier(tree["Column"]))
+
+    def _constant(self, tree: Tree, dtype: pl.DataType) -> duckdb.Expression:
+        (value,) = self._literal(tree, dtype)
+        if value is None:
+            raise _NotTheSame
+        return duckdb.ConstantExpression(value)
+
+    def _literal(self, tree: Tree, dtype: pl.DataType) -> pl.Series:
+        # Polars has given both sides one type: where the column is of it as it is, nothing was rounded.
+        if "Literal" not in tree:
+            raise _NotTheSame
+        try:
+            value = pl.select(_expression(tree)).to_series()
+        except pl.exceptions.ComputeError as error:  # NaN and infinities get lost
+            raise _NotTheSame from error
+        if value.dtype != dtype:
+            raise _NotTheSame
+        return value
+
+
+def _is_microseconds(dtype: pl.DataType) -> bool:
+    return isinstance(dtype, pl.Datetime) and dtype.time_unit == "us"

@@ -1,0 +1,76 @@
+"""pytest: the fixture `lake`, with which tests have the project's stores on SQLite and a temporary folder."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from lakeconf.config.model import Config
+    from lakeconf.lake import Lake
+
+
+class LocalLakes:
+    """The stores of a project, each with its name and alias, on SQLite and a folder of this test alone.
+
+    Args:
+        config: The configuration that the test finds.
+        stack: What closes the lakes when the test ends.
+
+    Attributes:
+        config: The same.
+    """
+
+    def __init__(self, config: Config, stack: contextlib.ExitStack) -> None:
+        self.config = config
+        self._stack = stack
+
+    def __call__(self, store: str | None = None, engine: Any = None) -> Lake:
+        """Opens the lake of a store; it is closed when the test ends.
+
+        Args:
+            store: The store's name; the default store unless given.
+            engine: As for `Store.open`.
+        """
+        return self._stack.enter_context(self.config.get_store(store).open(engine))
+
+
+@pytest.fixture
+def lake(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalLakes]:
+    """Opens lakes for a test: `lake("prod")` is empty, and reaches neither the server nor the bucket of `prod`.
+
+    Code that the test calls finds the same lakes by `lakeconf.init()`. No variable of the configuration is needed.
+    """
+    folder = tmp_path_factory.mktemp("lakes")
+    path = folder / "lakeconf.toml"
+    # Every run of pytest loads this module: one that has no lake should not wait for the configuration's models.
+    model = importlib.import_module("lakeconf.config.model")
+    path.write_text("\n".join(_lines(model.init(), folder)))
+    monkeypatch.setenv("LAKECONF_CONFIG", str(path))
+    with contextlib.ExitStack() as stack:
+        yield LocalLakes(model.init(), stack)
+
+
+def _lines(config: Config, folder: Path) -> Iterator[str]:
+    default = next((store.name for store in config.outline() if store.is_default), None)
+    if default is not None:
+        yield f"default_store = {json.dumps(default)}"
+    for name in config.names:
+        values = config.reading(name).values
+        yield f"[stores.{name}]"
+        yield f"alias = {json.dumps(_alias(name, values))}"
+        yield f'metadata_backend = {{ type = "sqlite", uri = {json.dumps(str(folder / f"{name}.sqlite"))} }}'
+        yield f'storage_backend = {{ type = "local", path = {json.dumps(str(folder / name))} }}'
+
+
+def _alias(name: str, values: Mapping[str, Any]) -> str:
+    metadata, default = values.get("metadata_backend"), name
+    if isinstance(metadata, Mapping) and metadata.get("type") == "motherduck":
+        default = metadata.get("database", name)
+    return str(values.get("alias", default))

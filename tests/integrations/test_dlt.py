@@ -1,0 +1,59 @@
+"""docs/integrations/dlt.md: a pipeline of dlt that loads into a store, by an object and by the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from doc_pages import block, named
+from shell import run_shell
+
+import lakeconf
+from lakeconf.errors import UnsupportedError
+from lakeconf.integrations.dlt import destination, environment
+
+if TYPE_CHECKING:
+    from server_project import Project
+
+PAGE = "integrations/dlt.md"
+TOTALS = "SELECT (SELECT count(*) FROM raw.users), count(*), sum(revenue) FROM raw.events"
+ALL = [(200, 3000, sum(range(1, 3001)) / 4)]
+
+
+def test_a_pipeline_loads_once_what_is_new_once(server_project: Project) -> None:
+    (server_project.folder / "load.py").write_text(named(PAGE, "python")["load.py"])
+    home = server_project.folder.parent / "dlt"
+    output = "".join(run_shell("python load.py", DLT_DATA_DIR=str(home)) for _ in range(2))
+    assert server_project.rows(TOTALS) == ALL
+    assert any(home.rglob("trace.pickle"))
+    server_project.assert_no_secret(home, text=output)
+
+
+def test_an_unchanged_script_loads_by_the_environment(project: Path) -> None:
+    script = named(PAGE, "python")["load.py"]
+    for old, new in (('destination("prod")', '"ducklake"'), ("from lakeconf.integrations.dlt import destination", "")):
+        assert old in script
+        script = script.replace(old, new)
+    Path("load_by_environment.py").write_text(script)
+    command = block(PAGE, "sh", "load_by_environment").replace(" prod ", " dev ")
+    run_shell(command, DLT_DATA_DIR=str(project / "dlt"))
+    with lakeconf.init().get_store("dev").connect() as con:
+        assert con.execute(TOTALS).fetchall() == ALL
+    assert list(project.glob("*.files")) == []
+
+
+def test_secrets_show_neither_in_the_destination_nor_in_the_environment(server_project: Project) -> None:
+    made = destination("prod")
+    shown = f"{environment('prod')!r}{made!r}{made.config_params!r}{made.config_params['credentials']!s}"
+    assert "***" in shown
+    server_project.assert_no_secret(text=shown)
+
+
+def test_a_store_with_secrets_of_somebody_else_is_refused() -> None:
+    storage = {"type": "local", "path": "/lake"}
+    config = lakeconf.init(
+        {"stores": {"prod": {"metadata_backend": {"type": "postgres", "secret_name": "x"}, "storage_backend": storage}}}
+    )
+    with pytest.raises(UnsupportedError, match=r"stores\.prod: dlt opens connections of its own"):
+        destination("prod", config=config)

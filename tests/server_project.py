@@ -1,0 +1,71 @@
+"""A project whose stores lie on servers, and the search for their secrets in what a tool has written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lakeconf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Two stores with a catalog and a folder each. The file can be committed: it holds no credential.
+TOML = """\
+default_store = "prod"
+
+[stores.prod.metadata_backend]
+type = "postgres"
+host = "${{LAKE_PG_HOST}}"
+port = {port}
+database = "{database}"
+user = "{user}"
+password = "${{LAKE_PG_PASSWORD}}"
+metadata_schema = "prod"
+
+[stores.prod.storage_backend]
+type = "s3"
+bucket = "{bucket}"
+prefix = "prod"
+region = "{region}"
+endpoint = "{endpoint}"
+url_style = "path"
+use_ssl = false
+key_id = "${{LAKE_S3_KEY_ID}}"
+secret = "${{LAKE_S3_SECRET}}"
+
+[stores.analytics]
+extends = "prod"
+metadata_backend = {{ metadata_schema = "analytics" }}
+storage_backend = {{ prefix = "analytics" }}
+"""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder with a lakeconf.toml, whose store `prod` is the default one.
+
+    Attributes:
+        secrets: Every secret value of its stores, by variable.
+    """
+
+    folder: Path
+    secrets: dict[str, str]
+
+    def rows(self, query: str, store: str | None = None) -> list[tuple[object, ...]]:
+        """What lakeconf reads, on a connection of its own."""
+        with lakeconf.init(self.folder).get_store(store).connect() as connection:
+            return connection.execute(query).fetchall()
+
+    def assert_no_secret(self, *others: Path, text: str = "") -> None:
+        """Looks for every secret in every file of the project and of other folders, and in a text."""
+        written = {path: path.read_bytes() for path in self._files(*others)}
+        assert written
+        for variable, secret in self.secrets.items():
+            assert [path for path, content in written.items() if secret.encode() in content] == [], variable
+            assert secret not in text, variable
+
+    def _files(self, *others: Path) -> Iterator[Path]:
+        for folder in (self.folder, *others):
+            yield from (path for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,108 @@
+"""examples/third_party: backends of another package are configured, checked and described as lakeconf's own are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from example_backends import FOLDER, entry_points, write_metadata
+from source_tree import REPOSITORY
+
+import lakeconf
+from lakeconf.backends import registry
+from lakeconf.cli.commands import run
+from lakeconf.config.model import validate
+from lakeconf.config.schema import json_schema
+from lakeconf.errors import StorageError, UnsupportedError
+
+AZURE = {"type": "azure", "container": "acme-lake", "prefix": "shop", "connection_string": "${AZURE}"}
+SQLITE = {"type": "sqlite", "uri": "/c"}
+pytestmark = pytest.mark.usefixtures("example_backends")
+
+
+def config(**storage: Any) -> dict[str, Any]:
+    return {"stores": {"dev": {"metadata_backend": SQLITE, "storage_backend": storage}}}
+
+
+def test_lakeconf_names_none_of_them() -> None:
+    for path in (REPOSITORY / "lakeconf").rglob("*.py"):
+        text = path.read_text().lower()
+        assert not re.search(r"azure|postgres_service|\"share\"|lakeconf_example", text), path
+
+
+def test_the_sql_of_azure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE", "AccountName=a;AccountKey=planted")
+    store = lakeconf.init(config(**AZURE)).get_store("dev")
+    assert store.preview_sql()[:3] == ["LOAD ducklake;", "LOAD sqlite_scanner;", "LOAD azure;"]
+    secret = "CREATE OR REPLACE TEMPORARY SECRET \"lakeconf_dev__storage\" (TYPE azure, CONNECTION_STRING '***', "
+    assert f"{secret}SCOPE 'az://acme-lake/');" in store.preview_sql()
+    assert "getenv('AZURE')" in "".join(store.preview_sql(portable=True))
+    assert "planted" not in repr(store) + "".join(store.preview_sql())
+    assert "DATA_PATH 'az://acme-lake/shop/'" in "".join(store.preview_sql())
+    with pytest.raises(UnsupportedError, match="gives DuckDB the container, not Spark"):
+        store.spark_conf()
+
+
+def test_a_credential_chain() -> None:
+    storage = {"type": "azure", "container": "acme-lake", "account_name": "acme"}
+    text = "".join(lakeconf.init(config(**storage)).get_store("dev").preview_sql())
+    assert "PROVIDER 'credential_chain', ACCOUNT_NAME 'acme'" in text
+
+
+@pytest.mark.parametrize(
+    ("storage", "code", "key"),
+    [
+        ({"type": "azure", "container": "acme-lake"}, "LC052", ""),
+        ({"type": "azure", "contaner": "acme-lake", "account_name": "a"}, "LC010", ".contaner"),
+        ({"type": "azure", "container": "ACME", "account_name": "a"}, "LC013", ".container"),
+        ({"type": "share", "mount": "/mnt"}, "LC011", ".marker"),
+    ],
+)
+def test_problems_have_a_place(tmp_path: Path, storage: dict[str, str], code: str, key: str) -> None:
+    lines = "".join(f'{name} = "{value}"\n' for name, value in storage.items())
+    file = tmp_path / "lakeconf.toml"
+    file.write_text(
+        '[stores.dev.metadata_backend]\ntype = "sqlite"\nuri = "c"\n\n[stores.dev.storage_backend]\n' + lines
+    )
+    (problem,) = validate(file)
+    assert (problem.code, problem.key, problem.line is None) == (code, f"stores.dev.storage_backend{key}", False)
+
+
+def test_the_schema_describes_them() -> None:
+    definitions = json_schema()["$defs"]
+    for section, name in (("metadata", "postgres_service"), ("storage", "azure"), ("storage", "share")):
+        properties = definitions[f"{section}_backend.{name}"]["properties"]
+        texts = [str(schema) for key, schema in properties.items() if key != "type"]
+        assert all("description" in text for text in texts)
+
+
+def test_two_packages_with_one_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_metadata(tmp_path, "another-package")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry._entry_points.cache_clear()
+    (problem,) = validate(config(type="azure", container="acme-lake", account_name="acme"))
+    assert "more than one package registers 'azure'" in problem.message
+    assert "another-package, lakeconf-example-backends" in problem.message
+
+
+def test_a_share_that_is_away_is_not_written_to(tmp_path: Path) -> None:
+    shared = config(type="share", mount=str(tmp_path), marker=".mounted")
+    shared["stores"]["dev"]["metadata_backend"] = {"type": "sqlite", "uri": str(tmp_path / "c")}
+    store = lakeconf.init(shared).get_store("dev")
+    with pytest.raises(StorageError, match="is not mounted"):
+        store.open()
+    (tmp_path / ".mounted").touch()
+    store.open().close()
+
+
+def test_the_readme_shows_a_file_that_is_valid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (toml,) = re.findall(r"```toml\n(.*?)```", (FOLDER / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "lakeconf.toml").write_text(toml)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AZURE_CONNECTION_STRING", "x")
+    assert run(["validate"]) == 0, capsys.readouterr().out
+    assert set(entry_points()) == {"lakeconf.metadata_backends", "lakeconf.storage_backends"}
