@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import time
@@ -16,6 +17,7 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection import Connection, connect, load_extension
 from lakeconf.engines.spark.java import ensure_java
 from lakeconf.errors import LakeconfError
+from lakeconf.secret import scrub
 from lakeconf.sql import Attach, CreateSecret, LoadExtension, Use, literal
 from lakeconf.store import Store
 
@@ -106,6 +108,9 @@ def _carry_out(examination: Examination, name: str, needs: tuple[str, ...], run:
     except LakeconfError as error:
         examination.failed.add(name)
         status, found, hint = FAILED, error.message, error.hint
+    except Exception as error:  # noqa: BLE001 - a backend of another package may raise anything
+        examination.failed.add(name)
+        status, found = FAILED, scrub(f"{type(error).__name__}: {error}", examination.store.secrets)
     return Step(name, status, found, hint, round(time.monotonic() - started, 3))
 
 
@@ -146,7 +151,16 @@ def _catalog(examination: Examination) -> str:
             raise
         examination.has_catalog = False
         return "none yet: the first open makes it"
-    return f"attached as {store.alias}"
+    return f"{_place(store)}, attached as {store.alias}"
+
+
+def _place(store: Store) -> str:
+    """Where the catalog is, as far as the backend says so."""
+    backend = store.metadata_backend
+    if backend.file() is not None:
+        return str(backend.file())
+    said = (str(getattr(backend, name)) for name in ("host", "database", "service") if getattr(backend, name, None))
+    return " ".join((backend.type, *said))
 
 
 def _version(examination: Examination) -> str:
@@ -174,16 +188,27 @@ def _writable(examination: Examination) -> str:
     made = [] if "://" in location else _make_folder(Path(folder))
     try:
         connection.execute(f"COPY (SELECT 42 AS probe) TO {probe} (FORMAT parquet)")
-        ((read,),) = connection.rows(f"SELECT probe FROM read_parquet({probe})")
+        _read_and_remove(connection, folder, probe)
+    finally:
+        for path in reversed(made):
+            with contextlib.suppress(OSError):
+                path.rmdir()
+    return "a file was put, read back and removed"
+
+
+def _read_and_remove(connection: Connection, folder: str, probe: str) -> None:
+    try:
+        connection.rows(f"SELECT probe FROM read_parquet({probe})")
         # DuckDB has no statement that removes a file; a lake that knows none of its files has this.
         connection.execute(f"ATTACH 'ducklake::memory:' AS __lakeconf_doctor (DATA_PATH {literal(folder)})")
         removed = connection.rows("CALL ducklake_delete_orphaned_files('__lakeconf_doctor', cleanup_all => true)")
-    finally:
-        for path in reversed(made):
-            path.rmdir()
-    if read != 42 or len(removed) != 1:
-        raise LakeconfError(f"a file was put at {folder}, and could not be read back or removed", hint="remove it")
-    return "a file was put, read back and removed"
+    except LakeconfError as error:
+        raise LakeconfError(
+            f"{folder}probe.parquet was put, but not read back and removed: {error.message}",
+            hint=f"remove it; {error.hint or 'check what the credentials permit'}",
+        ) from error
+    if len(removed) != 1:
+        raise LakeconfError(f"{folder}probe.parquet was put, and could not be removed", hint="remove it")
 
 
 def _make_folder(folder: Path) -> list[Path]:
@@ -200,7 +225,7 @@ def _make_folder(folder: Path) -> list[Path]:
 
 def _clock(examination: Examination) -> str:
     if examination.store.metadata_backend.lock_sql(0) is None:
-        raise _Skip("the catalog is a file, so there is no other clock")
+        raise _Skip("the metadata backend has no clock that can be asked")
     if not examination.has_catalog:
         raise _Skip("there is no catalog yet")
     database = f"__ducklake_metadata_{examination.store.alias}"

@@ -12,6 +12,7 @@ import pytest
 import lakeconf
 from lakeconf import doctor
 from lakeconf.cli.commands import run
+from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:
     from servers import PostgresServer, S3Server
@@ -79,7 +80,7 @@ def test_a_store_on_this_machine(project: Path, capsys: pytest.CaptureFixture[st
     lines = capsys.readouterr().out.splitlines()
     assert [line[:20].strip("✓-! ") for line in lines if "hint:" not in line] == list(STEPS)
     assert "✓ version             DuckLake 1.0, 1 snapshot" in lines
-    assert "- clock               the catalog is a file, so there is no other clock" in lines
+    assert "- clock               the metadata backend has no clock that can be asked" in lines
     assert sorted(project.rglob("*")) == before
 
 
@@ -119,8 +120,9 @@ def test_a_wrong_password(postgres_server: PostgresServer, s3_server: S3Server) 
 
 def test_a_bucket_that_is_not_there(postgres_server: PostgresServer, s3_server: S3Server) -> None:
     steps = diagnosed(on_servers(postgres_server, s3_server, bucket="no-such-bucket"))
-    assert steps["data path writable"].status in ("failed", "skipped")
-    assert "failed" in statuses(steps)
+    assert statuses(steps)[4:6] == ["failed", "skipped"]
+    assert "NoSuchBucket" in steps["data path readable"].found
+    assert steps["data path readable"].hint == "make the bucket, or check `bucket`, `region` and `endpoint`"
 
 
 def test_a_user_who_may_only_read(postgres_server: PostgresServer, s3_iam_server: S3Server) -> None:
@@ -153,6 +155,7 @@ def test_a_file_that_is_no_catalog(tmp_path: Path) -> None:
     (tmp_path / "catalog.sqlite").write_text("this is no database, but a text of some length")
     steps = diagnosed(local(tmp_path))
     assert steps["catalog"].status == "failed"
+    assert "catalog.sqlite" in steps["catalog"].found
     assert statuses(steps)[3] == "skipped"
 
 
@@ -186,6 +189,33 @@ def test_a_clock_that_is_wrong(
 
     monkeypatch.setattr(doctor, "datetime", Wrong)
     assert diagnosed(config)["clock"].status == status
+
+
+def test_a_probe_that_cannot_be_removed_is_named(
+    postgres_server: PostgresServer, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = on_servers(postgres_server, s3_server)
+    rows = doctor.Connection.rows
+
+    def refused(self: Any, sql: str, parameters: Any = None) -> Any:
+        if "delete_orphaned" in sql:
+            raise LakeconfError("HTTP 403")
+        return rows(self, sql, parameters)
+
+    monkeypatch.setattr(doctor.Connection, "rows", refused)
+    step = diagnosed(config)["data path writable"]
+    (left,) = s3_server.objects(config["storage_backend"]["bucket"])
+    assert step.status == "failed"
+    assert f"s3://{config['storage_backend']['bucket']}/{left} was put, but not read back and removed" in step.found
+    assert "remove it" in str(step.hint)
+
+
+def test_whatever_is_raised_is_a_failed_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> Any:
+        raise ValueError("a package of somebody else")
+
+    monkeypatch.setattr(doctor, "ensure_java", broken)
+    assert diagnosed(local(tmp_path))["spark"].found == "ValueError: a package of somebody else"
 
 
 def test_the_exit_code_and_a_store_that_is_not_there(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
