@@ -126,7 +126,9 @@ def insert(state: LakeState, info: TableInfo, staged: Staged) -> tuple[str, ...]
         return (f"INSERT INTO {quoted(state, info)} {staged.source}",)
     files = ", ".join(map(literal, staged.files))
     arguments = ", ".join(map(literal, (state.alias, info.name)))
-    return (f"CALL ducklake_add_data_files({arguments}, [{files}], schema => {literal(info.schema_name)})",)
+    # A folder such as `env=prod` above the lake says nothing of a table's columns.
+    options = f"schema => {literal(info.schema_name)}, hive_partitioning => false"
+    return (f"CALL ducklake_add_data_files({arguments}, [{files}], {options})",)
 
 
 def replace_rows(

@@ -151,7 +151,7 @@ class SparkEngine:
         token: str,
     ) -> Staged:
         with self._announced(table, writer, token):
-            return stage_rows(self._spark, adopted, table, types, self._location, token)
+            return stage_rows(self._spark, adopted, table, types, writer, self._location, token)
 
     def stage_part(
         self,

@@ -9,9 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.connection import Connection
 from lakeconf.engines.base import Staged
 from lakeconf.engines.manifest import staging_folder
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
+from lakeconf.engines.spark.parquet_options import compression
 from lakeconf.engines.spark.reading import quoted
 from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
 from lakeconf.engines.spark.types import spark_type
@@ -32,6 +34,7 @@ def stage_rows(
     frame: DataFrame,
     table: TableInfo,
     types: Mapping[str, str],
+    writer: Connection,
     location: str,
     token: str,
 ) -> Staged:
@@ -42,15 +45,19 @@ def stage_rows(
         frame: The frame.
         table: The table that its rows are about.
         types: The frame's columns, and the types that DuckDB casts them to.
+        writer: The connection that will commit.
         location: The lake's data path, as the catalog has it.
         token: The name of this write, which names the folder.
 
     Raises:
         SparkError: The job failed.
+        UnsupportedError: The lake's files are encrypted.
     """
+    options = compression(writer, table)
     folder = staging_folder(table, token)
     try:
-        rebind(frame, writing_session(frame.sparkSession)).write.mode("error").parquet(spark_uri(folder))
+        rows = rebind(frame, writing_session(frame.sparkSession))
+        rows.write.options(**options).mode("error").parquet(spark_uri(folder))
         files = [catalog_uri(path, location) for path in parquet_files(spark, folder)]
     except BaseException as error:
         remove_folder(spark, folder)

@@ -1,0 +1,200 @@
+"""Files that Spark writes are as DuckDB would have written them: partitions, compression, statistics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import lakeconf
+from lakeconf.errors import SchemaError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from lakeconf import Lake
+
+COLUMNS = {
+    "id": "BIGINT",
+    "kind": "VARCHAR",
+    "day": "DATE",
+    "moment": "TIMESTAMP",
+    "zoned": "TIMESTAMPTZ",
+    "small": "SMALLINT",
+    "flag": "BOOLEAN",
+    "price": "DECIMAL(10, 2)",
+    "weight": "DOUBLE",
+}
+ROWS = """
+    SELECT i AS id, CASE i % 4 WHEN 0 THEN 'a b/%ü=' WHEN 1 THEN 'plain' WHEN 2 THEN '007' END AS kind,
+        DATE '2024-01-30' + (i % 5)::INTEGER AS day, TIMESTAMP '1969-12-31 22:30:00' + INTERVAL (i) HOUR AS moment,
+        TIMESTAMPTZ '2024-01-01 00:00:00+00' + INTERVAL (i) HOUR AS zoned, (i % 3 - 1)::SMALLINT AS small,
+        CASE i % 3 WHEN 0 THEN NULL ELSE i % 3 = 1 END AS flag, (i / 4)::DECIMAL(10, 2) AS price,
+        CASE WHEN i % 5 = 0 THEN 'nan'::DOUBLE ELSE i / 3 END AS weight
+    FROM range(12) AS r(i)
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> dict[str, Any]:
+    return {
+        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
+        "storage_backend": {"type": "local", "path": str(tmp_path / "env=prod" / "data")},
+    }
+
+
+@pytest.fixture
+def lake(config: dict[str, Any], spark: SparkSession) -> Iterator[Lake]:
+    with lakeconf.init({"stores": {"dev": config}}).get_store("dev").open(spark) as lake:
+        yield lake
+
+
+def rows(lake: Lake, query: str) -> list[tuple[Any, ...]]:
+    """What plain DuckDB reads; NaN as text, since it is not equal to itself."""
+    native: Any = lake.sql(query).to_native()
+    found = [tuple("nan" if value != value else value for value in row) for row in native.fetchall()]
+    return sorted(found, key=repr)
+
+
+def values(lake: Lake, table: str) -> list[tuple[Any, ...]]:
+    """The partition values of a table's files, which DuckLake prunes by."""
+    catalog = "__ducklake_metadata_dev.ducklake"
+    return rows(
+        lake,
+        f"SELECT DISTINCT partition_key_index, partition_value FROM {catalog}_file_partition_value "
+        f"JOIN {catalog}_table USING (table_id) WHERE table_name = '{table}'",
+    )
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["kind", "small", "flag"],
+        ["month(day)", "kind"],
+        ["year(moment)", "month(moment)"],
+        ["bucket(3, id)"],
+        ["weight", "price"],
+        ["hour(moment)"],
+    ],
+)
+def test_a_partitioned_table(lake: Lake, keys: list[str]) -> None:
+    for table in ("ours", "theirs"):
+        lake.create_table(table, COLUMNS, partitioned_by=keys)
+    lake._state.writer.execute(f"INSERT INTO theirs {ROWS}")
+    lake.refresh()
+    lake.table("ours").append(lake.sql(ROWS).collect("pyarrow"))
+    assert rows(lake, "FROM ours") == rows(lake, "FROM theirs") == rows(lake, ROWS)
+    assert values(lake, "ours") == values(lake, "theirs")
+    for condition in (
+        "kind IS NULL",
+        "kind = '007'",
+        "day > DATE '2024-01-31'",
+        "small < 0",
+        "flag",
+        "moment < '1970-01-01'",
+    ):
+        where = f"WHERE {condition}"
+        assert rows(lake, f"FROM ours {where}") == rows(lake, f"FROM theirs {where}"), condition
+        read = lake.table("ours").scan(where=condition.replace("flag", "flag = true")).collect("pyarrow").to_native()
+        assert len(read) == len(rows(lake, f"FROM theirs {where}")), condition
+    lake.table("ours").append(lake.sql(f"{ROWS} LIMIT 0").collect("pyarrow"))
+    lake.table("ours").delete("small = 1")
+    lake.table("ours").merge(lake.sql(f"SELECT * REPLACE (7::SMALLINT AS small) FROM ({ROWS}) WHERE id = 3"), on="id")
+    lake.compact()
+    after = f"SELECT * REPLACE (CASE id WHEN 3 THEN 7 ELSE small END AS small) FROM ({ROWS}) WHERE small <> 1"
+    assert rows(lake, "FROM ours") == rows(lake, after)
+    assert sorted(lake.table("ours").scan().collect("pyarrow").to_native()["id"].to_pylist()) == [
+        row[0] for row in sorted(rows(lake, after))
+    ]
+
+
+@pytest.mark.parametrize("text", ["''", "'__HIVE_DEFAULT_PARTITION__'", "repeat('long', 50)"])
+def test_a_value_that_a_path_would_change(lake: Lake, text: str, tmp_path: Path) -> None:
+    lake.create_table("t", {"id": "BIGINT", "kind": "VARCHAR"}, partitioned_by=["kind"])
+    query = f"SELECT 1::BIGINT AS id, {text} AS kind UNION ALL SELECT 2, NULL UNION ALL SELECT 3, 'x'"
+    lake.table("t").append(lake.sql(query).collect("pyarrow"))
+    assert rows(lake, "FROM t") == rows(lake, query)
+    assert {row[1] for row in values(lake, "t")} == {row[1] for row in rows(lake, query)}
+    assert not list((tmp_path / "env=prod").rglob("lakeconf-*"))
+
+
+def test_the_folders_above_the_lake_are_no_columns(lake: Lake) -> None:
+    lake.create_table("t", {"env": "VARCHAR"})
+    lake.table("t").append(lake.sql("SELECT 'mine' AS env").collect("pyarrow"))
+    lake.create_table("p", {"env": "VARCHAR", "n": "INTEGER"}, partitioned_by=["n"])
+    lake.table("p").append(lake.sql("SELECT 'mine' AS env, 1 AS n").collect("pyarrow"))
+    assert rows(lake, "FROM t") == [("mine",)]
+    assert rows(lake, "FROM p") == [("mine", 1)]
+    assert lake.table("p").scan().collect("pyarrow").rows() == [("mine", 1)]
+
+
+@pytest.mark.parametrize(
+    ("codec", "written"),
+    [("uncompressed", "UNCOMPRESSED"), ("snappy", "SNAPPY"), ("gzip", "GZIP"), ("zstd", "ZSTD"), (None, "ZSTD")],
+)
+def test_compression_is_the_lakes(lake: Lake, tmp_path: Path, codec: str | None, written: str) -> None:
+    lake.create_table("s.t", {"id": "BIGINT"})
+    if codec is not None:
+        lake._state.writer.execute("CALL dev.set_option('parquet_compression', 'snappy')")
+        lake._state.writer.execute(
+            f"CALL dev.set_option('parquet_compression', '{codec}', schema => 's', table_name => 't')"
+        )
+    lake.table("s.t").append(lake.sql("SELECT range AS id FROM range(10)").collect("pyarrow"))
+    (path,) = [path for path in tmp_path.rglob("part-*.parquet") if pq.read_metadata(path).num_rows][:1]
+    assert pq.read_metadata(path).row_group(0).column(0).compression == written
+    assert len(rows(lake, "FROM s.t")) == 10
+
+
+def test_a_codec_that_spark_has_not_is_refused(lake: Lake) -> None:
+    lake.create_table("t", {"id": "BIGINT"})
+    lake._state.writer.execute("CALL dev.set_option('parquet_compression', 'brotli')")
+    with pytest.raises(UnsupportedError, match="parquet_compression is 'brotli'"):
+        lake.table("t").append(lake.sql("SELECT 1::BIGINT AS id").collect("pyarrow"))
+
+
+def test_an_encrypted_lake_is_not_written_in_clear(config: dict[str, Any], spark: SparkSession, tmp_path: Path) -> None:
+    store = lakeconf.init({"stores": {"dev": {**config, "attach_options": {"encrypted": True}}}}).get_store("dev")
+    with store.open() as lake:
+        lake.create_table("t", {"id": "BIGINT"}).append(lake.sql("SELECT 1::BIGINT AS id"))
+    before = sorted(tmp_path.rglob("*.parquet"))
+    with store.open(spark) as lake:
+        for write in (
+            lambda frame: lake.table("t").append(frame),
+            lambda frame: lake.table("t").merge(frame, on="id"),
+        ):
+            with pytest.raises(UnsupportedError, match="would write them in clear"):
+                write(spark.range(3))
+        assert sorted(lake.table("t").scan().collect("pyarrow").rows()) == [(1,)]
+    assert sorted(tmp_path.rglob("*.parquet")) == before
+
+
+def test_the_statistics_are_those_of_the_data(lake: Lake) -> None:
+    long = "lpad('', 300, 'é')"
+    query = f"""SELECT i::BIGINT AS id, CASE WHEN i = 3 THEN NULL ELSE {long} || i END AS text,
+        CASE WHEN i = 2 THEN 'nan'::DOUBLE ELSE i / 3 END AS f, i::DECIMAL(10, 2) AS d, {{'a': i::INTEGER}} AS s,
+        [i::INTEGER] AS l, DATE '2024-01-01' + i::INTEGER AS day FROM range(5) r(i)"""
+    frame = lake.sql(query).collect("pyarrow")
+    lake.create_table("t", frame)
+    lake.table("t").append(frame)
+    for condition in (
+        "f > 100",
+        "f = 'nan'",
+        "text IS NULL",
+        f"text > {long}",
+        "s.a = 4",
+        "list_contains(l, 4)",
+        "d = 2",
+    ):
+        assert rows(lake, f"FROM t WHERE {condition}") == rows(lake, f"FROM ({query}) WHERE {condition}"), condition
+    for aggregate in ("count(text)", "min(id)", "max(id)", "min(day)", "max(text)", "max(f)", "count(*)"):
+        assert rows(lake, f"SELECT {aggregate} FROM t") == rows(lake, f"SELECT {aggregate} FROM ({query})"), aggregate
+
+
+def test_a_required_partition_column(lake: Lake) -> None:
+    lake.create_table("t", {"id": "BIGINT", "kind": "VARCHAR NOT NULL"}, partitioned_by=["kind"])
+    with pytest.raises(SchemaError, match="NOT NULL"):
+        lake.table("t").append(lake.sql("SELECT 1::BIGINT AS id, NULL::VARCHAR AS kind").collect("pyarrow"))
