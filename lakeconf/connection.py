@@ -81,7 +81,7 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         "is the server up? Check `host` and `port` of the metadata backend",
     ),
     (r"[Cc]onflict|has been altered by another|attempting to .* another transaction", CommitConflictError, None),
-    (r"Failed to (attach DuckLake|probe DuckLake|initialize DuckLake|load DuckLake)", CatalogError, None),
+    (r"Failed to (attach|probe|initialize|load|migrate) DuckLake", CatalogError, None),
     (r"Failed to commit", CommitError, None),
     (r"HTTP|No such file|No files found|Permission denied|Cannot open file|Cannot write to", StorageError, None),
 )
