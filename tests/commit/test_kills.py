@@ -118,7 +118,7 @@ def kill_writers(config: dict[str, Any], tmp_path: Path, engine: str, kills: int
 
 
 def test_writers_that_are_killed(config: dict[str, Any], tmp_path: Path) -> None:
-    kill_writers(config, tmp_path, "on_duckdb", 100 if PROVE else 9)
+    kill_writers(config, tmp_path, "on_duckdb", 100 if PROVE else 7)
 
 
 def test_spark_writers_that_are_killed(tmp_path: Path) -> None:
@@ -126,4 +126,4 @@ def test_spark_writers_that_are_killed(tmp_path: Path) -> None:
         "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
         "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
     }
-    kill_writers({"stores": {"dev": backends}}, tmp_path, "on_spark", 30 if PROVE else 3)
+    kill_writers({"stores": {"dev": backends}}, tmp_path, "on_spark", 30 if PROVE else 2)
