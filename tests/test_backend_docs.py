@@ -1,0 +1,80 @@
+"""docs/backends.md: its configurations are valid, its grants suffice; and what can be known of MotherDuck's SQL."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+import pytest
+from doc_pages import block, blocks
+from source_tree import REPOSITORY
+
+import lakeconf
+from lakeconf.config.model import validate
+from lakeconf.errors import LakeconfError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from servers import PostgresServer
+
+GOLDEN = sorted((REPOSITORY / "tests" / "golden").glob("motherduck-*.masked.sql"))
+
+
+@pytest.mark.parametrize("number", range(len(blocks("backends.md", "toml"))))
+def test_the_configurations_are_valid(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = blocks("backends.md", "toml")[number]
+    for name in re.findall(r"\$\{(\w+)", text):
+        monkeypatch.setenv(name, "x")
+    (tmp_path / "lakeconf.toml").write_text(text)
+    assert validate(tmp_path / "lakeconf.toml") == []
+
+
+def test_what_a_role_that_only_reads_needs(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    database = postgres_server.create_database()
+    metadata = {
+        "type": "postgres",
+        "host": postgres_server.host,
+        "port": postgres_server.port,
+        "database": database,
+        "metadata_schema": "lake",
+        "user": postgres_server.user,
+        "password": postgres_server.password,
+    }
+    storage = {"type": "local", "path": str(tmp_path)}
+    backends = {"metadata_backend": metadata, "storage_backend": storage}
+    with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open() as lake:
+        lake.create_table("t", {"id": "BIGINT"}).append(pa.table({"id": [1]}))
+    postgres_server.sql("CREATE ROLE reports LOGIN PASSWORD 'of-the-reports'")
+    for grant in filter(str.strip, block("backends.md", "sql", "GRANT").split(";")):
+        postgres_server.sql(grant, database)
+    backends["metadata_backend"] = {**metadata, "user": "reports", "password": "of-the-reports"}
+    reports = {"stores": {"dev": {**backends, "attach_options": {"read_only": True}}}}
+    with lakeconf.init(reports).get_store("dev").open() as lake:
+        assert lake.table("t").scan().collect("pyarrow").rows() == [(1,)]
+        with pytest.raises(LakeconfError, match="read-only"):
+            lake.table("t").append(pa.table({"id": [2]}))
+    # Without read_only the role's rights decide, and the error is clear.
+    with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open() as lake:
+        with pytest.raises(LakeconfError) as refused:
+            lake.table("t").append(pa.table({"id": [2]}))
+        assert "permission denied" in str(refused.value)
+        assert "of-the-reports" not in str(refused.value)
+
+
+@pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
+def test_duckdb_parses_the_sql_for_motherduck(file: Path) -> None:
+    lines = file.read_text().splitlines()
+    # The extension teaches DuckDB this one; it does not start without its service.
+    own = [line for line in lines if not line.startswith("CREATE DATABASE IF NOT EXISTS ")]
+    assert len(lines) - len(own) == 1
+    assert len(duckdb.connect().extract_statements("\n".join(own))) == len(own)
+
+
+def test_the_token_is_in_no_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("motherduck_token", "planted-token")
+    config = {"stores": {"md": {"metadata_backend": {"type": "motherduck", "database": "shop_lake"}}}}
+    store = lakeconf.init(config).get_store("md")
+    assert "planted-token" not in "".join(store.preview_sql(show_secrets=True)) + repr(store)
