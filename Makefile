@@ -34,7 +34,7 @@ test: setup ## Run all tests
 	@$(BIN)/python -m pytest
 
 prove: setup ## Run the same tests at full strength: many more examples for each property
-	@LAKECONF_PROVE=1 $(BIN)/python -m pytest
+	@LAKECONF_PROVE=1 $(BIN)/python -m pytest -o timeout=0
 
 check: setup ## Check formatting, lint and types
 	@$(BIN)/ruff format --check .

@@ -12,6 +12,7 @@ import pytest
 import lakeconf
 from lakeconf import doctor
 from lakeconf.cli.commands import run
+from lakeconf.connection import Connection
 from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:
@@ -195,14 +196,14 @@ def test_a_probe_that_cannot_be_removed_is_named(
     postgres_server: PostgresServer, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = on_servers(postgres_server, s3_server)
-    rows = doctor.Connection.rows
+    rows = Connection.rows
 
     def refused(self: Any, sql: str, parameters: Any = None) -> Any:
         if "delete_orphaned" in sql:
             raise LakeconfError("HTTP 403")
         return rows(self, sql, parameters)
 
-    monkeypatch.setattr(doctor.Connection, "rows", refused)
+    monkeypatch.setattr(Connection, "rows", refused)
     step = diagnosed(config)["data path writable"]
     (left,) = s3_server.objects(config["storage_backend"]["bucket"])
     assert step.status == "failed"
