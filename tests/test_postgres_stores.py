@@ -1,0 +1,80 @@
+"""Stores on one PostgreSQL: schemas that keep them apart, secrets that exist already, passwords that stay hidden."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import lakeconf
+from lakeconf.connection import Connection, load_extension
+from lakeconf.errors import LakeconfError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from servers import PostgresServer
+
+
+def config(server: PostgresServer, tmp_path: Path, **stores: dict[str, Any]) -> lakeconf.Config:
+    """Stores on one database, each with its own keys of the metadata backend."""
+    login = {
+        "type": "postgres",
+        "host": server.host,
+        "port": server.port,
+        "database": server.create_database(),
+        "user": server.user,
+        "password": server.password,
+    }
+    return lakeconf.init(
+        {
+            "stores": {
+                name: {
+                    "metadata_backend": login | keys,
+                    "storage_backend": {"type": "local", "path": str(tmp_path / name)},
+                }
+                for name, keys in stores.items()
+            }
+        }
+    )
+
+
+def test_two_stores_in_one_database_do_not_see_each_other(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    both = config(postgres_server, tmp_path, shop={"metadata_schema": "shop"}, test={"metadata_schema": "test"})
+    with both.get_store("shop").open() as shop, both.get_store("test").open() as test:
+        shop.create_table("t", {"id": "BIGINT"}).append(pa.table({"id": [1]}))
+        assert test.refresh() == 0
+        assert test.tables() == []
+        test.create_table("t", {"id": "BIGINT"}).append(pa.table({"id": [2, 3]}))
+        assert shop.table("t").scan().collect("pyarrow").rows() == [(1,)]
+        assert len(test.table("t").scan().collect()) == 2
+    connection = duckdb.connect()
+    for name in ("shop", "test"):
+        both.get_store(name).attach(connection)
+    assert connection.execute("SELECT (SELECT count(*) FROM shop.t), (SELECT count(*) FROM test.t)").fetchall() == [
+        (1, 2)
+    ]
+    shown = connection.execute("SELECT * FROM duckdb_databases()").fetchall()
+    assert postgres_server.password not in str(shown)
+
+
+def test_an_existing_secret_is_used_by_its_name(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    database = postgres_server.create_database()
+    backends = {
+        "metadata_backend": {"type": "postgres", "secret_name": "of_the_team", "metadata_schema": "lake"},
+        "storage_backend": {"type": "local", "path": str(tmp_path)},
+    }
+    store = lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+    with pytest.raises(LakeconfError, match="of_the_team"):
+        store.open()
+    connection = duckdb.connect()
+    load_extension(Connection(connection), "postgres_scanner")
+    connection.execute(
+        f"CREATE SECRET of_the_team (TYPE postgres, HOST '{postgres_server.host}', PORT {postgres_server.port}, "
+        f"DATABASE '{database}', USER '{postgres_server.user}', PASSWORD '{postgres_server.password}')"
+    )
+    store.attach(connection)
+    connection.execute("CREATE TABLE t AS SELECT 42 AS answer")
+    assert connection.execute("FROM dev.t").fetchall() == [(42,)]
