@@ -91,6 +91,8 @@ def test_the_life_of_a_table_in_a_lake(
         assert [tuple(row) for row in json.loads(read.stdout)] == expected
 
 
+# One of each kind: what is refused is refused before a backend is reached.
+@pytest.mark.parametrize("pair", [("sqlite", "local"), ("postgres", "s3")], ids="-".join, indirect=True)
 def test_a_refused_write_leaves_no_file(store: Store, engine: Any, files: Callable[[], set[str]]) -> None:
     with store.open(engine) as lake:
         table = lake.create_table("raw.t", like={"id": "BIGINT NOT NULL", "name": "VARCHAR"})

@@ -27,7 +27,7 @@ REFUSALS = ("TIMETZ", "VARIANT", "a value that Spark cannot hold")
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite", "postgres"])
 @settings(
-    max_examples=250 if PROVE else 4,
+    max_examples=250 if PROVE else 3,
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink] if PROVE else [Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
