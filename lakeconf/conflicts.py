@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.errors import CatalogError, CommitConflictError
+from lakeconf.errors import CatalogError, CommitConflictError, SnapshotNotFoundError
 
 _CHANGED = re.compile(r"(?P<change>[a-z_]+):(?P<table>\d+)(?:,|$)")
 # Changes that move rows between files and leave the table as it is.
@@ -44,7 +44,7 @@ def check_conflicts(reader: CatalogReader, reliances: Sequence[Reliance], read: 
             "WHERE snapshot_id > ? AND snapshot_id <= ? ORDER BY snapshot_id",
             [read, begun],
         )
-    made = [(version, kind, table) for version, changes in newer for kind, table in _changed_tables(changes)]
+    made = [(version, kind, table) for version, changes in newer for kind, table in changed_tables(changes)]
     for relied in reliances:
         for version, kind, table in made:
             if table == relied.table_id and (relied.on_rows or kind in _OF_COLUMNS):
@@ -55,7 +55,31 @@ def check_conflicts(reader: CatalogReader, reliances: Sequence[Reliance], read: 
                 )
 
 
-def check_delete_files(reader: CatalogReader, tables: Mapping[int, str]) -> None:
+def changes_since(reader: CatalogReader, table_id: int, since: int, until: int) -> list[int]:
+    """The snapshots after `since`, up to `until`, that have made a table or changed its rows or columns.
+
+    Raises:
+        SnapshotNotFoundError: One of the range has expired.
+    """
+    with reader.transaction() as transaction:
+        found = transaction.rows(
+            "SELECT snapshot_id, changes_made FROM ducklake_snapshot LEFT JOIN ducklake_snapshot_changes "
+            "USING (snapshot_id) WHERE snapshot_id > ? AND snapshot_id <= ? ORDER BY snapshot_id",
+            [since, until],
+        )
+        ((made_in,),) = transaction.rows(
+            "SELECT min(begin_snapshot) FROM ducklake_table WHERE table_id = ?", [table_id]
+        )
+    if len(found) != max(until - since, 0):
+        raise SnapshotNotFoundError(f"not all snapshots after {since} are left: some have expired")
+    return [
+        version
+        for version, made in found
+        if version == made_in or any(table == table_id for _, table in changed_tables(made))
+    ]
+
+
+def check_delete_files(reader: CatalogReader, deleted_from: Iterable[Reliance | None]) -> None:
     """Makes sure that every data file of some tables has at most one delete file.
 
     DuckLake lets two deletes on one file both commit, which brings deleted rows back; locks prevent it, but a lock can
@@ -63,11 +87,14 @@ def check_delete_files(reader: CatalogReader, tables: Mapping[int, str]) -> None
 
     Args:
         reader: The lake.
-        tables: Full names by table id.
+        deleted_from: The tables; None for one that the commit has made.
 
     Raises:
         CatalogError: Rows that were deleted are seen again; says what to do.
     """
+    tables = {relied.table_id: relied.table for relied in deleted_from if relied is not None}
+    if not tables:
+        return
     ids = ", ".join(map(str, sorted(tables)))
     with reader.transaction() as transaction:
         doubled = transaction.rows(
@@ -84,7 +111,7 @@ def check_delete_files(reader: CatalogReader, tables: Mapping[int, str]) -> None
         )
 
 
-def _changed_tables(made: str | None) -> list[tuple[str, int]]:
+def changed_tables(made: str | None) -> list[tuple[str, int]]:
     """How which tables were changed by a snapshot, from DuckLake's `changes_made`."""
     found = [(change["change"], int(change["table"])) for change in _CHANGED.finditer(made or "")]
     return [(kind, table) for kind, table in found if not kind.startswith(_UPKEEP)]

@@ -13,6 +13,7 @@ LakeconfError
 ├── QueryError               DuckDB refuses a statement
 ├── UnsupportedError         lakeconf refuses rather than return wrong rows; says what to run instead
 ├── SparkError               Java, the session or one of its settings does not fit
+├── PipelineError            a model is declared wrongly, or fails
 ├── AuditError               an audit of a transaction does not hold on the new state
 └── CommitError              a write did not become a snapshot; the lake is as it was
     └── CommitConflictError  somebody else changed what this write has read
@@ -150,6 +151,10 @@ class UnsupportedError(LakeconfError):
 
 class SparkError(LakeconfError):
     """Java, the Spark session or one of its settings does not fit."""
+
+
+class PipelineError(LakeconfError):
+    """A model is declared wrongly, or fails."""
 
 
 class AuditError(LakeconfError):

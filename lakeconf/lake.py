@@ -23,6 +23,7 @@ from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.selection import named_views
 from lakeconf.errors import LakeconfError, MissingDependencyError
 from lakeconf.locks import lock_of
+from lakeconf.model_runs import LakeModelRuns
 from lakeconf.sql import identifier
 from lakeconf.stream import StreamSink
 from lakeconf.table import Table
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from lakeconf.store import Store
 
 
-class Lake(LakeUpkeep):
+class Lake(LakeUpkeep, LakeModelRuns):
     """A lake whose tables are all read at one snapshot; `Store.open` gives it.
 
     The snapshot is pinned when the lake is opened, and moved by the lake's own commits and by `refresh()`. As a context
@@ -177,7 +178,7 @@ class Lake(LakeUpkeep):
         Args:
             message: The commit message.
             author: Who commits.
-            extra: Keys of your own for the commit info.
+            extra: Keys of your own for the commit info; what is in it at the end counts.
 
         Yields:
             A lake whose tables write into the transaction. Its scans still read the snapshot that the transaction
@@ -191,7 +192,7 @@ class Lake(LakeUpkeep):
         if self._state.transaction is not None:
             raise LakeconfError("a transaction is open already: write to its lake")
         state = replace(self._state, pinned=True)
-        transaction = state.transaction = Transaction(state, message, author, dict(extra or {}))
+        transaction = state.transaction = Transaction(state, message, author, extra or {})
         try:
             yield Lake(state)
         except BaseException:

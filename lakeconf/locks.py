@@ -11,7 +11,7 @@ import fcntl
 import random
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from lakeconf.errors import CommitError
 from lakeconf.sql import Attach, LoadExtension, Value
 from lakeconf.store import Store
 
-Lock = Callable[[str], AbstractContextManager[None]]
+Lock = Callable[[Collection[str]], AbstractContextManager[None]]
 
 WAIT_SECONDS = 300.0
 _LOCK = "lakeconf_lock"
@@ -30,21 +30,21 @@ _LONGEST_PAUSE_SECONDS = 0.5
 
 
 def lock_of(store: Store) -> Lock | None:
-    """The way to lock a table of a store.
+    """The way to lock tables of a store.
 
     Args:
         store: The store.
 
     Returns:
-        A function from a table's full name to a context manager that holds its lock; None where the metadata backend
-        has no lock to give.
+        A function from tables' full names to a context manager that holds their locks; None where the metadata
+        backend has no lock to give.
     """
     file = store.metadata_backend.file()
     if file is not None:
-        return lambda _table: _file_lock(file.with_name(f"{file.name}.lakeconf-lock"))
+        return lambda _tables: _file_lock(file.with_name(f"{file.name}.lakeconf-lock"))
     if store.metadata_backend.lock_sql(0) is None:
         return None
-    return lambda table: _server_lock(store, table)
+    return lambda tables: _server_lock(store, tables)
 
 
 def pauses(limit_seconds: float = WAIT_SECONDS) -> Iterator[None]:
@@ -73,12 +73,13 @@ def _file_lock(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _server_lock(store: Store, table: str) -> Iterator[None]:
-    """Holds a lock of the catalog's server, in a transaction of a DuckDB instance of its own."""
+def _server_lock(store: Store, tables: Collection[str]) -> Iterator[None]:
+    """Holds locks of the catalog's server, in a transaction of a DuckDB instance of its own."""
     names = StoreNames(store.name, store.alias)
     backend = store.metadata_backend
     options = backend.ducklake_options(names)
-    key = zlib.crc32(f"{options.get('metadata_schema')}/{table}".encode())
+    # Everybody takes them in one order, so that nobody waits for somebody who waits for them.
+    keys = sorted({zlib.crc32(f"{options.get('metadata_schema')}/{table}".encode()) for table in tables})
     with connect(store.secrets) as connection:
         for extension in backend.extensions:
             connection.run(LoadExtension(extension))
@@ -86,7 +87,8 @@ def _server_lock(store: Store, table: str) -> Iterator[None]:
             connection.run(secret)
         connection.run(Attach(str(options["metadata_path"]), _LOCK, _parameters(options)))
         connection.execute("BEGIN")
-        connection.rows("FROM postgres_query(?, ?)", [_LOCK, backend.lock_sql(key)])
+        for key in keys:
+            connection.rows("FROM postgres_query(?, ?)", [_LOCK, backend.lock_sql(key)])
         yield
         connection.execute("ROLLBACK")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from lakeconf.catalog.table import TableInfo, load_table
+from lakeconf.catalog.table import TableInfo, load_table, split_name
 from lakeconf.catalog.where import Where
 from lakeconf.engines.feed import check_range
 from lakeconf.engines.summary import ScanSummary, summary
@@ -26,11 +26,15 @@ class TableReads:
 
     @property
     def schema(self) -> dict[str, str]:
-        """The columns and their types, as DuckDB names them.
+        """The columns and their types, as DuckDB names them; inside a transaction as it will leave them.
 
         Raises:
             TableNotFoundError: There is no such table at the lake's snapshot.
         """
+        transaction = self._state.transaction
+        target = transaction.targets.get(".".join(split_name(self.name)).lower()) if transaction else None
+        if target is not None:
+            return dict(target.types)
         info = self._info()
         described = self._state.reader.connection.rows(
             f"DESCRIBE SELECT * FROM {self._quoted(info)} AT (VERSION => {self._state.snapshot_id})"  # noqa: S608

@@ -7,13 +7,14 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from lakeconf import __version__, audits, commits
 from lakeconf.audits import Audit
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import TableInfo
-from lakeconf.commits import CommitKey
+from lakeconf.commits import CommitKey, ModelRun
 from lakeconf.conflicts import Reliance, check_conflicts, check_delete_files
 from lakeconf.connection import Connection
 from lakeconf.engines.base import Engine, Staged
@@ -101,6 +102,7 @@ class Transaction:
         changes: What was collected.
         audits: What must hold on the new state.
         targets: Tables that were made or changed in this transaction, by their full name in lower case.
+        runs: The runs of models that it is.
     """
 
     state: LakeState
@@ -111,6 +113,7 @@ class Transaction:
     changes: list[Change] = field(default_factory=list)
     audits: list[Audit] = field(default_factory=list)
     targets: dict[str, Target] = field(default_factory=dict)
+    runs: list[ModelRun] = field(default_factory=list)
     _started: float = field(default_factory=time.monotonic)
     _repeated: set[CommitKey] = field(default_factory=set)
     _staged: int = 0
@@ -155,7 +158,7 @@ class Transaction:
             AuditError: An audit does not hold; nothing was written.
             CommitError: Nothing was written, or, where the message says so, it could not be found out.
         """
-        if not self.changes:
+        if not self.changes and not self.runs:
             return self.state.snapshot_id
         try:
             with self._locks():
@@ -164,9 +167,7 @@ class Transaction:
             self.discard()
             raise
         self._tidy(self.changes, committed=True)
-        relied_on = [change.relies_on for change in self.changes if change.deletes and change.relies_on]
-        if relied_on:
-            check_delete_files(self.state.reader, {relied.table_id: relied.table for relied in relied_on})
+        check_delete_files(self.state.reader, [change.relies_on for change in self.changes if change.deletes])
         return snapshot_id
 
     def discard(self) -> None:
@@ -179,17 +180,15 @@ class Transaction:
         self.changes, self.targets = changes, targets
         self._tidy(dropped, committed=False)
 
-    def _locks(self) -> contextlib.ExitStack:
-        stack = contextlib.ExitStack()
+    def _locks(self) -> AbstractContextManager[None]:
         wanted = {change.table for change in self.changes if change.relies_on is not None}
-        if any(change.key for change in self.changes):
+        if self.runs or any(change.key for change in self.changes):
             wanted.add(commits.TABLE)
-        if wanted and self.state.lock is None:
+        if not wanted:
+            return contextlib.nullcontext()
+        if self.state.lock is None:
             raise CommitError("the metadata backend has no lock, so that only plain appends are safe on it")
-        with stack:
-            for table in sorted(wanted):
-                stack.enter_context(self.state.lock(table))  # type: ignore[misc]  # checked above
-            return stack.pop_all()
+        return self.state.lock(wanted)
 
     def _commit_with_patience(self) -> int:
         last: LakeconfError | None = None
@@ -211,9 +210,10 @@ class Transaction:
             done = commits.find(writer, alias, [change.key for change in self.changes if change.key])
             self._repeated = set(done)
             changes = [change for change in self.changes if change.key not in done]
-            if not changes:
+            if done and not changes:
                 self._roll_back()
                 return max(done.values())
+            commits.check_runs(writer, alias, self.runs)
             relied_on = [change.relies_on for change in changes if change.relies_on]
             check_conflicts(self.state.reader, relied_on, self.state.snapshot_id, begun)
             self._carry_out(changes)
@@ -236,7 +236,7 @@ class Transaction:
                 writer.execute(statement)
         for audit in self.audits:
             audits.run(audit, writer)
-        for statement in commits.statements(alias, self.token, keys):
+        for statement in commits.statements(alias, self.token, keys, self.runs):
             writer.execute(statement)
         message = f"CALL {identifier(alias)}.set_commit_message(?, ?, extra_info => "
         writer.execute(f"{message}{literal(self._commit_info(changes))})", [self.author, self.message])

@@ -12,7 +12,7 @@ CATALOG = BASE | {"connection", "catalog"}
 STORE = BASE | {"connection", "backends", "migration", "store"}
 COMMIT = CATALOG | {"engines", "locks", "commits", "conflicts", "audits", "settle", "transaction"}
 WRITES = COMMIT | {"definition", "writes"}
-LAKE = WRITES | STORE | {"config", "reads", "merge", "table", "stream", "orphans", "upkeep", "lake"}
+LAKE = WRITES | STORE | {"config", "reads", "merge", "table", "stream", "orphans", "upkeep", "model_runs", "lake"}
 # Each part of lakeconf, and the parts that it may import. What is not a key here is not a part.
 LAYERS: dict[str, set[str]] = {
     "__main__": {"cli"},
@@ -40,6 +40,7 @@ LAYERS: dict[str, set[str]] = {
     "table": WRITES | {"reads", "merge"},
     "stream": {"errors", "table"},
     "orphans": {"engines", "transaction"},
+    "model_runs": WRITES,
     "upkeep": CATALOG | {"locks", "transaction", "orphans"},
     "lake": LAKE,
     "pipelines": LAKE,

@@ -79,11 +79,11 @@ def test_a_lock_keeps_others_out_until_it_is_let_go(store: Store) -> None:
 
     def second() -> None:
         entered.wait()
-        with lock("raw.a"):
+        with lock(["raw.a"]):
             held.append("second")
 
     with ThreadPoolExecutor(1) as pool:
-        with lock("raw.a"):
+        with lock(["raw.a"]):
             future = pool.submit(second)
             entered.wait()
             held.append("first")
@@ -105,3 +105,16 @@ def test_appends_of_several_writers_are_all_kept(store: Store) -> None:
     with store.open() as lake:
         found = lake.table(TABLE).scan().collect("pyarrow").to_native()["n"].to_pylist()
     assert sorted(found) == sorted(10 * value + number for value in range(3) for number in range(5))
+
+
+def test_a_transaction_overwrites_several_tables_at_once(store: Store) -> None:
+    names = ("raw.first_of_two", "raw.second_of_two")
+    with store.open() as lake:
+        for name in names:
+            lake.create_table(name, like={"n": "BIGINT"})
+        with lake.transaction() as transaction:
+            for value, name in enumerate(names):
+                transaction.table(name).overwrite(pa.table({"n": [value]}))
+            transaction.table(names[0]).append(pa.table({"n": [7]}), idempotency_key="once")
+        found = [sorted(lake.table(name).scan().collect("pyarrow").to_native()["n"].to_pylist()) for name in names]
+    assert found == [[0, 7], [1]]

@@ -71,6 +71,19 @@ class Engine(Protocol):
         """
         ...
 
+    def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
+        """The rows of a query over frames.
+
+        Args:
+            sql: A query in DuckDB's SQL.
+            frames: What its tables are, by name; the names are new.
+
+        Raises:
+            UnsupportedError: The engine cannot run it.
+            QueryError: It refuses it.
+        """
+        ...
+
     def register_views(self, frames: Mapping[str, nw.LazyFrame[Any]], session: Any) -> None:
         """Makes temporary views of scans.
 

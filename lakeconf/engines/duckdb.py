@@ -61,6 +61,13 @@ class DuckDBEngine:
         with translated_errors():
             return nw.from_native(self._reader.native.sql(query))
 
+    def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
+        with translated_errors():
+            for name, frame in frames.items():
+                # A temporary view: it lives as long as the connection, and so does what is made of it.
+                self._reader.native.register(name, self.adopt(frame))
+            return nw.from_native(self._reader.native.sql(sql))
+
     def register_views(self, frames: Mapping[str, nw.LazyFrame[Any]], session: Any) -> None:  # noqa: ARG002 - the contract
         raise UnsupportedError(
             "views are registered in a Spark session, and this lake was opened without one",

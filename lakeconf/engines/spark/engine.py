@@ -28,6 +28,7 @@ from lakeconf.engines.spark.check import check
 from lakeconf.engines.spark.hadoop import check_session
 from lakeconf.engines.spark.outcome import conformed, stage_rows, staged_frame
 from lakeconf.engines.spark.predicate import to_spark
+from lakeconf.engines.spark.query import query
 from lakeconf.engines.spark.reading import quoted
 from lakeconf.engines.spark.scan import read
 from lakeconf.engines.spark.session import from_arrow
@@ -110,6 +111,9 @@ class SparkEngine:
                 f"Spark cannot give the changes of {table}: {error.message}",
                 hint=f'read them with DuckDB: lake.sql("{query}")',
             ) from error
+
+    def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
+        return nw.from_native(query(self._spark, sql, {name: self.adopt(frame) for name, frame in frames.items()}))
 
     def register_views(self, frames: Mapping[str, nw.LazyFrame[Any]], session: Any) -> None:
         views = {name: frame.to_native() for name, frame in frames.items()}

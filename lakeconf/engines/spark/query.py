@@ -1,0 +1,61 @@
+"""A query in DuckDB's SQL, run by Spark over frames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sqlglot
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+
+from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
+from lakeconf.errors import QueryError, UnsupportedError
+
+# As in DuckDB: names in any case, and a TIMESTAMP without a zone.
+_SETTINGS = {"spark.sql.caseSensitive": "false", "spark.sql.timestampType": "TIMESTAMP_NTZ"}
+
+
+def query(spark: SparkSession, sql: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """The rows of a query.
+
+    Args:
+        spark: The user's session; it stays as it is.
+        sql: The query, in DuckDB's SQL.
+        frames: What its tables are, by name.
+
+    Raises:
+        UnsupportedError: It has something that Spark's SQL has not.
+        QueryError: Spark refuses it.
+    """
+    translated = _translated(sql)
+    private = private_session(spark)
+    for key, value in _SETTINGS.items():
+        private.conf.set(key, value)
+    with active_session_kept(spark):
+        for name, frame in frames.items():
+            rebind(frame, private).createOrReplaceTempView(name)
+        try:
+            return rebind(private.sql(translated), spark)
+        except PySparkException as error:
+            reason = str(error).splitlines()[0]
+            raise QueryError(f"Spark refuses the query: {reason}", hint=f"it was given: {translated}") from error
+
+
+def _translated(sql: str) -> str:
+    """The query in Spark's SQL.
+
+    Raises:
+        UnsupportedError: It cannot be translated.
+    """
+    parsed = sqlglot.parse_one(sql, dialect="duckdb")
+    try:
+        # What sqlglot calls a TIMESTAMP with a zone is one that Spark calls TIMESTAMP, which here has none.
+        for kind in parsed.find_all(exp.DataType):
+            if kind.this == exp.DType.TIMESTAMPTZ:
+                kind.replace(exp.DataType.build("TIMESTAMP_LTZ", dialect="spark"))
+        return parsed.sql(dialect="spark", unsupported_level=sqlglot.ErrorLevel.RAISE)
+    except sqlglot.errors.SqlglotError as error:
+        raise UnsupportedError(
+            f"the query cannot be translated for Spark: {error}", hint="write it with narwhals, or run it on DuckDB"
+        ) from error

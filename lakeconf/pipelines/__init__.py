@@ -1,0 +1,25 @@
+"""Models, and runs of them that the lake itself remembers: each run of a model is one transaction.
+
+`model` declares one in Python, `[pipeline]` in lakeconf.toml one in SQL; `Pipeline` puts them in order, `run` runs them.
+"""
+
+from lakeconf.pipelines.kinds import Append, Full, Incremental, Merge, Seed, View
+from lakeconf.pipelines.model import Model, Query, model
+from lakeconf.pipelines.pipeline import Pipeline
+from lakeconf.pipelines.run import ModelResult, plan, run
+
+__all__ = [
+    "Append",
+    "Full",
+    "Incremental",
+    "Merge",
+    "Model",
+    "ModelResult",
+    "Pipeline",
+    "Query",
+    "Seed",
+    "View",
+    "model",
+    "plan",
+    "run",
+]

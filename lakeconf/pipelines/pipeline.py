@@ -1,0 +1,142 @@
+"""Models that belong together: their inputs, their order, and what is wrong with them."""
+
+from __future__ import annotations
+
+import graphlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from lakeconf.errors import PipelineError, nearest
+from lakeconf.pipelines.definition_hash import digest
+from lakeconf.pipelines.kinds import Incremental, View
+from lakeconf.pipelines.model import Model
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Models in an order in which each comes after those that it reads.
+
+    Attributes:
+        models: The models, in any order.
+
+    Raises:
+        PipelineError: A model names no table, two make the same one, an input is not known, or they go in a circle.
+    """
+
+    models: Sequence[Model]
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for model in self.models:
+            if model.table.count(".") != 1 or not all(model.table.split(".")):
+                raise PipelineError(
+                    f"the model {model.table!r} does not name its table", hint="write schema.table: analytics.revenue"
+                )
+            if model.table.lower() in seen:
+                raise PipelineError(f"two models make {model.table}", hint="a table is made by one model")
+            seen.add(model.table.lower())
+            self._check(model)
+        self.ordered  # noqa: B018 - raises where they go in a circle
+
+    @cached_property
+    def by_table(self) -> Mapping[str, Model]:
+        """The models by their tables."""
+        return {model.table: model for model in self.models}
+
+    @cached_property
+    def ordered(self) -> Sequence[Model]:
+        """The models, each behind those that it reads."""
+        order = {
+            table: sorted(set(self.inputs(model).values()) & self.by_table.keys()) for table, model in sorted(self.by_table.items())
+        }
+        try:
+            return [self.by_table[table] for table in graphlib.TopologicalSorter(order).static_order()]
+        except graphlib.CycleError as error:
+            raise PipelineError(
+                f"models read each other in a circle: {' → '.join(reversed(error.args[1]))}",
+                hint="one of them has to read what another writes only",
+            ) from error
+
+    def inputs(self, model: Model) -> Mapping[str, str]:
+        """The tables that a model reads, by what they are called in it.
+
+        Raises:
+            PipelineError: It is not known which table is meant.
+        """
+        return {name: model.inputs.get(name) or self._table_of(model, name) for name in model.arguments}
+
+    def stored_inputs(self, model: Model) -> list[str]:
+        """The tables that are read where a model is computed: views are followed to what they read."""
+        found: dict[str, None] = {}
+        for table in self.inputs(model).values():
+            below = self.by_table.get(table)
+            is_view = below is not None and isinstance(below.kind, View)
+            found.update(dict.fromkeys(self.stored_inputs(below) if below is not None and is_view else [table]))
+        return list(found)
+
+    def definition(self, model: Model, *, on_disk: bool = False) -> str:
+        """The hash of what makes the rows of a model: its own definition, and those of the views that it reads."""
+        views = (self.by_table.get(table) for table in self.inputs(model).values())
+        below = [self.definition(view, on_disk=on_disk) for view in views if view and isinstance(view.kind, View)]
+        return digest(model.definition_now() if on_disk else model.definition(), *below)
+
+    def chosen(self, tables: Iterable[str]) -> list[Model]:
+        """Models by their tables, in order; all where none is named. `+` before a name adds what it reads.
+
+        Raises:
+            PipelineError: There is no such model.
+        """
+        wanted: set[str] = set()
+        for name in tables:
+            table = name.removeprefix("+")
+            if table not in self.by_table:
+                near = nearest(table, self.by_table)
+                raise PipelineError(
+                    f"there is no model {table!r}",
+                    hint=f"did you mean {near!r}?" if near else f"there are {', '.join(self.by_table)}",
+                )
+            wanted |= {table, *(self._above(table) if name != table else ())}
+        return [model for model in self.ordered if not wanted or model.table in wanted]
+
+    def _above(self, table: str) -> Iterator[str]:
+        for name in self.inputs(self.by_table[table]).values():
+            if name in self.by_table:
+                yield name
+                yield from self._above(name)
+
+    def _check(self, model: Model) -> None:
+        kind = model.kind
+        unknown = model.inputs.keys() - set(model.arguments)
+        if unknown:
+            raise PipelineError(
+                f"the model {model.table} has no input {min(unknown)!r}",
+                hint=f"it has {', '.join(model.arguments) or 'none'}",
+            )
+        if isinstance(kind, Incremental) and (kind.lookback < 0 or (kind.batch is not None and kind.batch < 1)):
+            raise PipelineError(
+                f"the model {model.table} has a lookback of {kind.lookback} and a batch of {kind.batch}",
+                hint="lookback is 0 or more, batch 1 or more",
+            )
+        driving = model.driving_input
+        by = self.by_table.get(self.inputs(model)[driving]) if driving else None
+        if by is not None and isinstance(by.kind, View):
+            raise PipelineError(
+                f"the model {model.table} wants the changes of {by.table}, which is a view",
+                hint="a view is not stored, so its changes are not known: name the table below it",
+            )
+
+    def _table_of(self, model: Model, name: str) -> str:
+        """The table that an argument means."""
+        if "." in name:
+            return name
+        tables = [table for table in self.by_table if table != model.table]
+        named = [table for table in tables if table.replace(".", "_") == name]
+        named = named or [table for table in tables if table.partition(".")[2] == name]
+        if len(named) == 1:
+            return named[0]
+        problem = f"may be {' or '.join(named)}" if named else "is the table of no model"
+        raise PipelineError(
+            f"the input {name!r} of the model {model.table} {problem}",
+            hint=f'say which table it is: inputs={{"{name}": "schema.table"}}',
+        )

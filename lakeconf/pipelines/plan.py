@@ -1,0 +1,195 @@
+"""What a run of a model would do, and why: decided from what the lake remembers."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from lakeconf.commits import ModelRun
+from lakeconf.errors import PipelineError, SnapshotNotFoundError, TableNotFoundError
+from lakeconf.lake import Lake
+from lakeconf.pipelines.intervals import Batch, Range, batches, moment
+from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
+from lakeconf.pipelines.model import Model, Query
+from lakeconf.pipelines.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a run was asked for.
+
+    Attributes:
+        since: The beginning of the range of time, whose intervals are done again; None: those that are missing.
+        until: Its end.
+        rebuild: True to do everything again, whatever the lake remembers.
+    """
+
+    since: datetime | None
+    until: datetime
+    rebuild: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is to be done for a model.
+
+    Attributes:
+        model: The model.
+        reason: Why, in words.
+        runs: False where nothing is to be done.
+        rebuild: True where the rows that there are make place for new ones.
+        since: By input, the snapshot after which its changes are wanted.
+        batches: The intervals, where it has any.
+        files: The files to load.
+        earlier: How many runs of the model there were.
+    """
+
+    model: Model
+    reason: str
+    runs: bool = True
+    rebuild: bool = False
+    since: Mapping[str, int] | None = None
+    batches: Sequence[Batch] = ()
+    files: Sequence[str] = ()
+    earlier: int = 0
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a decision is made from.
+
+    Attributes:
+        lakes: The lakes that inputs are in, by the store's name; the pipeline's own by an empty name.
+        exists: True where the model's table is there.
+        runs: The runs of the model, oldest first.
+        pending: Tables that this run would change, where nothing is done yet.
+    """
+
+    lakes: Mapping[str, Lake]
+    exists: bool
+    runs: Sequence[ModelRun]
+    pending: frozenset[str] = frozenset()
+
+
+def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds) -> Step:
+    """What a run has to do for a model.
+
+    Raises:
+        PipelineError: It cannot be told, such as where an incremental model has no start.
+    """
+    last = known.runs[-1] if known.runs and known.exists else None
+    earlier = len(known.runs)
+    if isinstance(model.kind, View):
+        return _view(pipeline, model, last, earlier)
+    changed, lost = _changed_inputs(pipeline, model, known, last)
+    fresh = "asked for" if bounds.rebuild else _why_afresh(pipeline, model, last)
+    if isinstance(model.kind, Incremental):
+        return _intervals(pipeline, model, model.kind, known, bounds, fresh, changed)
+    if isinstance(model.kind, Append) and model.kind.files is not None:
+        # Files that were loaded may be gone by now: a new definition is for new files alone.
+        loaded = () if last is None or bounds.rebuild else known.runs
+        return _files(model, model.kind.files, loaded, rebuild=bounds.rebuild, earlier=earlier)
+    driving = model.driving_input
+    if driving is not None and last is not None and fresh is None:
+        table = pipeline.inputs(model)[driving]
+        if table in lost:
+            return Step(model, f"{lost[table]}: all of {table} is read", rebuild=True, earlier=earlier)
+        if table not in changed:
+            return Step(model, "nothing has changed", runs=False)
+        return Step(model, f"{table} has changed", since={driving: last.inputs[table]}, earlier=earlier)
+    if fresh is None and not changed and not lost:
+        return Step(model, "nothing has changed", runs=False)
+    why = fresh or f"{' and '.join([*changed, *lost])} changed"
+    return Step(model, why, rebuild=fresh is not None or driving is not None, earlier=earlier)
+
+
+def _why_afresh(pipeline: Pipeline, model: Model, last: ModelRun | None) -> str | None:
+    if last is None:
+        return "first run"
+    if last.definition != pipeline.definition(model):
+        return "its file has changed" if isinstance(model.kind, Seed) else "its definition has changed"
+    return None
+
+
+def _view(pipeline: Pipeline, model: Model, last: ModelRun | None, earlier: int) -> Step:
+    if not isinstance(model.body, Query):
+        return Step(model, "computed where it is read", runs=False)
+    why = "first run" if last is None else "its definition has changed"
+    return Step(model, why, runs=last is None or last.definition != pipeline.definition(model), earlier=earlier)
+
+
+def _changed_inputs(
+    pipeline: Pipeline, model: Model, known: Known, last: ModelRun | None
+) -> tuple[list[str], dict[str, str]]:
+    """The inputs that have changed since the last run, and those of which it cannot be told, with the reason."""
+    changed, lost = [], {}
+    for table in pipeline.stored_inputs(model):
+        if table in known.pending:
+            changed.append(table)
+        elif last is not None and table not in last.inputs:
+            lost[table] = f"{table} is a new input"
+        elif last is not None:
+            lake, name = located(table, known.lakes)
+            try:
+                if lake.changes_since(name, last.inputs[table]):
+                    changed.append(table)
+            except SnapshotNotFoundError:
+                lost[table] = f"snapshots since the last run have expired, so that what changed in {table} is not known"
+    return changed, lost
+
+
+def located(table: str, lakes: Mapping[str, Lake]) -> tuple[Lake, str]:
+    """The lake that an input is in, and its name there.
+
+    Raises:
+        TableNotFoundError: It names a store that was not opened.
+    """
+    store, _, name = table.rpartition(".")[0].rpartition(".")
+    if store not in lakes:
+        raise TableNotFoundError(
+            f"the input {table} is in the store {store!r}, which was not opened",
+            hint="give its lake: pipeline.run(lake, others={…})",
+        )
+    return lakes[store], f"{name}.{table.rpartition('.')[2]}"
+
+
+def _files(model: Model, pattern: str, runs: Sequence[ModelRun], *, rebuild: bool, earlier: int) -> Step:
+    loaded = {file for run in runs for file in run.files}
+    paths = glob.glob(str(model.folder / pattern), recursive=True)
+    new = sorted({os.path.relpath(path, model.folder) for path in paths} - loaded)
+    if not new:
+        return Step(model, f"no new file matches {pattern}", runs=False)
+    why = f"{len(new)} new file{'s' if len(new) > 1 else ''}"
+    return Step(model, why, rebuild=rebuild, files=new, earlier=earlier)
+
+
+def _intervals(
+    pipeline: Pipeline,
+    model: Model,
+    kind: Incremental,
+    known: Known,
+    bounds: Bounds,
+    fresh: str | None,
+    changed: Sequence[str],
+) -> Step:
+    start = bounds.since or (None if kind.start is None else moment(kind.start))
+    if start is None:
+        raise PipelineError(f"the model {model.table} does not say when its first interval begins", hint="start=…")
+    if start > bounds.until:
+        raise PipelineError(
+            f"the interval from {start} to {bounds.until} of the model {model.table} ends before it starts",
+            hint="--from is before --to",
+        )
+    definition = pipeline.definition(model)
+    done: list[Range] = []
+    if known.exists and bounds.since is None and not bounds.rebuild:
+        done = [run.interval for run in known.runs if run.interval is not None and run.definition == definition]
+    found = batches(kind, start, bounds.until, done, late=bool(changed))
+    if not found:
+        return Step(model, "all intervals are done", runs=False)
+    ranges = ", ".join(map(str, found[:3])) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    why = fresh or (f"{' and '.join(changed)} changed" if all(one.redone for one in found) else "missing")
+    return Step(model, f"{why}: {ranges}", batches=found, rebuild=fresh is not None, earlier=len(known.runs))

@@ -1,0 +1,106 @@
+"""The rows of a model: its inputs as frames, and what its body makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+import narwhals as nw
+
+from lakeconf.errors import LakeconfError, PipelineError
+from lakeconf.lake import Lake
+from lakeconf.pipelines.intervals import Batch
+from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
+from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.pipeline import Pipeline
+from lakeconf.pipelines.plan import Step, located
+from lakeconf.sql import identifier, literal
+
+_READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
+_FEED = ("snapshot_id", "rowid", "change_type")
+
+
+def rows_of(pipeline: Pipeline, step: Step, lakes: Mapping[str, Lake], batch: Batch | None) -> nw.LazyFrame[Any]:
+    """The rows that a step of a run computes, as a lazy frame of the lake's engine.
+
+    Args:
+        pipeline: The models.
+        step: What is to be done.
+        lakes: The lakes, by the store's name; the pipeline's own by an empty name.
+        batch: The time range, where there is one.
+
+    Raises:
+        PipelineError: The model fails.
+    """
+    model, lake = step.model, lakes[""]
+    if isinstance(model.kind, Seed):
+        return _read([str(model.folder / model.kind.csv)], lake, model.kind.columns)
+    frames = {name: _input(pipeline, step, name, lakes) for name in pipeline.inputs(model)}
+    if step.files:
+        files = _read([str(model.folder / file) for file in step.files], lake)
+        if model.body is None:
+            return files
+        frames = {model.body.arguments()[0]: files, **frames}
+    return _computed(model, lake, frames, _bounds(model, batch))
+
+
+def _input(pipeline: Pipeline, step: Step, name: str, lakes: Mapping[str, Lake]) -> nw.LazyFrame[Any]:
+    table = pipeline.inputs(step.model)[name]
+    below = pipeline.by_table.get(table)
+    if below is not None and isinstance(below.kind, View):
+        inputs = {one: _input(pipeline, Step(below, ""), one, lakes) for one in pipeline.inputs(below)}
+        return _computed(below, lakes[""], inputs, {})
+    lake, local = located(table, lakes)
+    if name != step.model.driving_input:
+        return lake.table(local).scan()
+    if step.since is None:
+        rows = lake.table(local).scan()
+        if isinstance(step.model.kind, Append):
+            return rows
+        added = (nw.lit(lake.snapshot_id), nw.lit(None, nw.Int64()), nw.lit("insert"))
+        return rows.with_columns(*(value.alias(column) for value, column in zip(added, _FEED, strict=True)))
+    changes = lake.table(local).changes(step.since[name] + 1)
+    if isinstance(step.model.kind, Append):
+        return changes.filter(nw.col("change_type") == "insert").drop(*_FEED)
+    return changes
+
+
+def _computed(
+    model: Model, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]
+) -> nw.LazyFrame[Any]:
+    if model.body is None:
+        raise PipelineError(f"the model {model.table} has neither code nor files", hint="give it one of them")
+    try:
+        made = model.body.rows(lake, frames, bounds)
+    except LakeconfError:
+        raise
+    except Exception as error:
+        raise PipelineError(f"the model {model.table} failed: {type(error).__name__}: {error}") from error
+    found: nw.LazyFrame[Any] = made.lazy() if isinstance(made, nw.DataFrame) else made
+    return found
+
+
+def _bounds(model: Model, batch: Batch | None) -> dict[str, date | datetime]:
+    if batch is None:
+        return {}
+    values = {"start": batch.start, "end": batch.end}
+    is_hour = isinstance(model.kind, Incremental) and model.kind.interval == "hour"
+    whole = all(value.time() == datetime.min.time() for value in values.values())
+    return dict(values) if is_hour or not whole else {name: value.date() for name, value in values.items()}
+
+
+def _read(paths: Sequence[str], lake: Lake, columns: Mapping[str, str] | None = None) -> nw.LazyFrame[Any]:
+    """Files as a frame; DuckDB reads them."""
+    endings = {path.rpartition(".")[2].lower() for path in paths}
+    if len(endings) != 1 or not endings <= _READERS.keys():
+        raise PipelineError(
+            f"files that end in {', '.join(sorted(endings))} cannot be loaded together",
+            hint=f"give files of one kind: {', '.join(_READERS)}",
+        )
+    (ending,) = endings
+    types = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in (columns or {}).items())
+    options = ", union_by_name = true" if ending == "parquet" else ""
+    options += f", types = {{{types}}}" if types else ""
+    wanted = ", ".join(map(identifier, columns)) if columns else "*"
+    return lake.sql(f"SELECT {wanted} FROM {_READERS[ending]}([{', '.join(map(literal, paths))}]{options})")

@@ -1,0 +1,193 @@
+"""Runs models: each is one transaction, whose commit the lake remembers."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timezone
+from typing import Literal
+
+from lakeconf.commits import ModelRun
+from lakeconf.errors import LakeconfError, PipelineError
+from lakeconf.lake import Lake
+from lakeconf.pipelines.intervals import Batch, moment
+from lakeconf.pipelines.kinds import View
+from lakeconf.pipelines.model import Model, Query
+from lakeconf.pipelines.pipeline import Pipeline
+from lakeconf.pipelines.plan import Bounds, Known, Step, decide, located
+from lakeconf.pipelines.rows import rows_of
+from lakeconf.pipelines.write import write
+
+Status = Literal["done", "skipped", "failed", "not run"]
+
+
+@dataclass(frozen=True)
+class ModelResult:
+    """What became of a model.
+
+    Attributes:
+        model: Its table.
+        status: `done`, `skipped` where nothing was to be done, `failed`, or `not run` behind one that failed.
+        reason: Why, in words.
+        snapshot_id: The snapshot that it made last; None where it made none.
+        rows: How many rows were written.
+        seconds: How long it took.
+        error: Why it failed.
+    """
+
+    model: str
+    status: Status
+    reason: str
+    snapshot_id: int | None = None
+    rows: int = 0
+    seconds: float = 0.0
+    error: LakeconfError | None = None
+
+
+def plan(
+    pipeline: Pipeline,
+    lake: Lake,
+    tables: Iterable[str] = (),
+    *,
+    since: date | datetime | None = None,
+    until: date | datetime | None = None,
+    rebuild: bool = False,
+    others: Mapping[str, Lake] | None = None,
+) -> list[Step]:
+    """What a run would do, and why; nothing is changed.
+
+    Args:
+        pipeline: The models.
+        lake: The lake that their tables are in.
+        tables: The models' tables; all of them unless given. `+` before a name adds what it reads.
+        since: The beginning of the range in which intervals are done again; the missing ones are done unless given.
+        until: The end of the range; now unless given.
+        rebuild: True to do everything again, whatever the lake remembers.
+        others: The lakes of other stores that inputs are in, by the store's name.
+
+    Returns:
+        The steps, in order.
+
+    Raises:
+        PipelineError: A model cannot be run.
+    """
+    lakes = {"": lake, **(others or {})}
+    bounds = _asked(since, until, rebuild=rebuild)
+    steps: list[Step] = []
+    for model in pipeline.chosen(tables):
+        pending = frozenset(step.model.table for step in steps if step.runs)
+        steps.append(decide(pipeline, model, _known(lakes, model, pending), bounds))
+    return steps
+
+
+def run(
+    pipeline: Pipeline,
+    lake: Lake,
+    tables: Iterable[str] = (),
+    *,
+    since: date | datetime | None = None,
+    until: date | datetime | None = None,
+    rebuild: bool = False,
+    others: Mapping[str, Lake] | None = None,
+    progress: Callable[[ModelResult], None] = lambda _: None,
+) -> list[ModelResult]:
+    """Runs models, each in one transaction: evolution of the table, rows, audits, and what the lake remembers.
+
+    A model that fails leaves its table as it was, and those that read it are not run.
+
+    Args:
+        pipeline: The models.
+        lake: The lake that their tables are in.
+        tables: As for `plan`.
+        since: As for `plan`.
+        until: As for `plan`.
+        rebuild: As for `plan`.
+        others: As for `plan`.
+        progress: Called with each result as soon as it is known.
+
+    Returns:
+        What became of each model, in order.
+    """
+    lakes = {"": lake, **(others or {})}
+    bounds, run_id = _asked(since, until, rebuild=rebuild), uuid.uuid4().hex
+    results: dict[str, ModelResult] = {}
+    for model in pipeline.chosen(tables):
+        failed = [table for table in pipeline.inputs(model).values() if _is_broken(results.get(table))]
+        if failed:
+            result = ModelResult(model.table, "not run", f"{failed[0]} failed")
+        else:
+            result = _run_model(pipeline, model, lakes, bounds, run_id)
+        results[model.table] = result
+        progress(result)
+    return list(results.values())
+
+
+def _run_model(pipeline: Pipeline, model: Model, lakes: Mapping[str, Lake], bounds: Bounds, run_id: str) -> ModelResult:
+    began, snapshot_id, rows = time.monotonic(), None, 0
+    reason = "cannot be planned"
+    try:
+        step = decide(pipeline, model, _known(lakes, model), bounds)
+        reason = step.reason
+        for index, batch in enumerate(step.batches or ([None] if step.runs else [])):
+            snapshot_id = _commit(pipeline, replace(step, earlier=step.earlier + index), lakes, batch, run_id)
+            rows += int(lakes[""].commit_info(snapshot_id).get("rows", 0))
+    except LakeconfError as error:
+        return ModelResult(model.table, "failed", reason, snapshot_id, rows, time.monotonic() - began, error)
+    status: Status = "done" if step.runs else "skipped"
+    return ModelResult(model.table, status, reason, snapshot_id, rows, time.monotonic() - began)
+
+
+def _commit(pipeline: Pipeline, step: Step, lakes: Mapping[str, Lake], batch: Batch | None, run_id: str) -> int:
+    """One transaction of a model; gives its snapshot."""
+    model, lake = step.model, lakes[""]
+    definition = pipeline.definition(model)
+    inputs = {table: located(table, lakes)[0].snapshot_id for table in pipeline.stored_inputs(model)}
+    interval = None if batch is None else (batch.start, batch.done_until)
+    remembered = ModelRun(model.table, definition, run_id, interval, inputs, step.files, step.earlier)
+    extra: dict[str, object] = {
+        "model": model.table,
+        "kind": model.kind.name,
+        "definition": definition,
+        "run": run_id,
+        "inputs": inputs,
+    }
+    if batch is not None:
+        extra["interval"] = [batch.start.isoformat(), batch.end.isoformat()]
+    message = f"{model.table}: {step.reason if batch is None else batch}"
+    with lake.transaction(message, extra=extra) as transaction:
+        if isinstance(model.kind, View) and isinstance(model.body, Query):
+            transaction.create_view(model.table, model.body.text.rstrip().rstrip(";"))
+        else:
+            frame = rows_of(pipeline, step, {**lakes, "": transaction}, batch)
+            extra["columns"] = [*frame.collect_schema().names()]
+            write(transaction, step, frame, batch)
+        for name, check in model.audits.items():
+            transaction.audit(name, check, table=None if isinstance(check, str) else model.table)
+        transaction.record(remembered)
+        if pipeline.definition(model, on_disk=True) != definition:
+            raise PipelineError(
+                f"the definition of the model {model.table} has changed while it was run, so nothing was written",
+                hint="run it again",
+            )
+    return lake.snapshot_id
+
+
+def _known(lakes: Mapping[str, Lake], model: Model, pending: frozenset[str] = frozenset()) -> Known:
+    lake = lakes[""]
+    # The runs before the snapshot: one that is committed in between is noticed when this one is.
+    runs = lake.model_runs(model.table)
+    for one in lakes.values():
+        one.refresh()
+    exists = model.table in lake.tables() or isinstance(model.kind, View)
+    return Known(lakes, exists, runs, pending)
+
+
+def _asked(since: date | datetime | None, until: date | datetime | None, *, rebuild: bool) -> Bounds:
+    end = datetime.now(timezone.utc) if until is None else until
+    return Bounds(None if since is None else moment(since), moment(end), rebuild)
+
+
+def _is_broken(result: ModelResult | None) -> bool:
+    return result is not None and result.status in ("failed", "not run")

@@ -1,0 +1,93 @@
+"""Writes the rows of a model into its table, which is made or evolved first, in the open transaction."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import narwhals as nw
+
+from lakeconf.errors import SchemaError
+from lakeconf.lake import Lake
+from lakeconf.merge import Delete
+from lakeconf.pipelines.intervals import Batch
+from lakeconf.pipelines.kinds import Append, Incremental, Merge
+from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.plan import Step
+from lakeconf.sql import identifier, literal
+
+
+def write(transaction: Lake, step: Step, frame: nw.LazyFrame[Any], batch: Batch | None) -> None:
+    """Writes rows as the model's kind says.
+
+    Args:
+        transaction: The lake of the open transaction.
+        step: What is to be done.
+        frame: The rows.
+        batch: The time range that they are of, where there is one.
+
+    Raises:
+        SchemaError: They do not fit the table.
+    """
+    model, kind = step.model, step.model.kind
+    rows, gone = _told_apart(kind, frame) if isinstance(kind, Merge) else (frame, None)
+    _prepare(transaction, model, rows)
+    table = transaction.table(model.table)
+    if isinstance(kind, Incremental) and batch is not None:
+        table.overwrite(rows, _range(transaction, model, kind, batch), evolve=True)
+    elif isinstance(kind, Append) and not step.rebuild:
+        table.append(rows, evolve=True)
+    elif isinstance(kind, Merge) and not step.rebuild:
+        table.merge(rows, kind.on, evolve=True)
+        if gone is not None:
+            table.merge(gone, kind.on, matched=Delete(), not_matched=None)
+    else:
+        table.overwrite(rows, evolve=True)
+
+
+def _told_apart(kind: Merge, frame: nw.LazyFrame[Any]) -> tuple[nw.LazyFrame[Any], nw.LazyFrame[Any] | None]:
+    """The rows that are to be in the table, and the keys of those that are not to be."""
+    if kind.deleted is None:
+        return frame, None
+    keys = [kind.on] if isinstance(kind.on, str) else list(kind.on)
+    deleted = nw.col(kind.deleted)
+    return frame.filter(~deleted).drop(kind.deleted), frame.filter(deleted).select(*keys)
+
+
+def _prepare(transaction: Lake, model: Model, rows: nw.LazyFrame[Any]) -> None:
+    """Makes the table, or renames and drops columns as the rows have them."""
+    if model.table not in transaction.tables():
+        transaction.create_table(model.table, rows, partitioned_by=model.partitioned_by, comment=model.comment)
+        return
+    table = transaction.table(model.table)
+    existing, names = list(table.schema), {name.lower() for name in rows.collect_schema().names()}
+    known = {name.lower() for name in existing}
+    renamed = {old: new for new, old in model.renamed.items() if old.lower() in known and new.lower() not in known}
+    dropped = [name for name in existing if name.lower() not in names and name not in renamed]
+    if renamed or dropped:
+        table.evolve(rename=renamed, drop=dropped)
+
+
+def _range(transaction: Lake, model: Model, kind: Incremental, batch: Batch) -> str:
+    """The time range of a batch, as a condition on the table."""
+    column, types = kind.time_column, transaction.table(model.table).schema
+    found = {name.lower(): text for name, text in types.items()}.get(column.lower())
+    if found is None:
+        raise SchemaError(
+            f"the time column {column!r} of the model {model.table} is none of its columns",
+            hint=f"they are {', '.join(types)}",
+        )
+    if found not in ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"):
+        raise SchemaError(
+            f"the time column {column!r} of the model {model.table} is {found}", hint="make it a DATE or a TIMESTAMP"
+        )
+    name = identifier(column)
+    return f"{name} >= {_moment(batch.start, found)} AND {name} < {_moment(batch.end, found)}"
+
+
+def _moment(value: datetime, kind: str) -> str:
+    if kind == "DATE":
+        return f"DATE {literal(value.date().isoformat())}"
+    if kind == "TIMESTAMP":
+        return f"TIMESTAMP {literal(value.isoformat(' '))}"
+    return f"TIMESTAMPTZ {literal(value.isoformat(' ') + '+00:00')}"
