@@ -18,7 +18,9 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "doctor": "lakeconf.cli.doctor",
         "maintain": "lakeconf.cli.maintain",
+        "plan": "lakeconf.cli.plan",
         "preview-sql": "lakeconf.cli.preview_sql",
+        "run": "lakeconf.cli.run",
         "schema": "lakeconf.cli.schema",
         "stores": "lakeconf.cli.stores",
         "validate": "lakeconf.cli.validate",

@@ -20,7 +20,7 @@ from lakeconf.secret import FromVariable
 from lakeconf.sql import CreateSecret
 from lakeconf.store import Store
 
-TOP_KEYS = ("default_store", "stores")
+TOP_KEYS = ("default_store", "pipeline", "stores")
 STORE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
@@ -122,6 +122,16 @@ class Config:
             raise ConfigError([problem(f.code, f.message, hint=f.hint, key=key) for f in expansion.faults])
         return self._checked_default(expansion.text, at=key)
 
+    @property
+    def pipeline(self) -> Table:
+        """The table `[pipeline]` as it stands in the file; empty where there is none."""
+        found = self._data.get("pipeline")
+        return found if isinstance(found, Mapping) else {}
+
+    def problem(self, code: Code, message: str, key: Key, *, hint: str | None = None) -> Problem:
+        """A problem with a key outside of the stores' tables, with its place."""
+        return self._source.problem(code, message, hint=hint, key=key)
+
     def get_store(self, name: str | None = None) -> Store:
         """A store.
 
@@ -215,6 +225,12 @@ class Config:
         elif not stores:
             hint = 'write [stores.dev.metadata_backend] type = "sqlite" …'
             yield problem(Code.MISSING_KEY, "there are no stores", hint=hint, key=("stores",))
+        pipeline = self._data.get("pipeline")
+        if pipeline is not None and not isinstance(pipeline, Mapping):
+            hint = 'write [pipeline] python = ["models.py"]'
+            yield problem(
+                Code.WRONG_TYPE, f"should be a table, not {type_name(pipeline)}", hint=hint, key=("pipeline",)
+            )
         for name in self._tables:
             if not STORE_NAME.fullmatch(name):
                 hint = f"write it as {allowed_name(name)}: small letters, digits and single underscores"

@@ -30,6 +30,25 @@ _OPTION_DESCRIPTIONS: Mapping[str, str] = {
     "snapshot_version": "Attach the lake as it was at this snapshot, for reading only.",
     "write_deletion_vectors": "Write deletes as deletion vectors instead of position delete files.",
 }
+_PIPELINE = {
+    "type": "object",
+    "description": "The models that `lakeconf run` runs.",
+    "properties": {
+        "python": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Python files that declare models, relative to this file.",
+            "examples": [["models.py"]],
+        },
+        "models": {
+            "type": "object",
+            "description": "Models in SQL, seeds and files to load, by the table that they make: `schema.table`.",
+            "additionalProperties": {"type": "object"},
+            "examples": [{"analytics.daily_revenue": {"kind": "full", "sql": "models/daily_revenue.sql"}}],
+        },
+    },
+    "additionalProperties": False,
+}
 _EXAMPLE = {
     "default_store": "dev",
     "stores": {
@@ -77,6 +96,7 @@ def json_schema() -> dict[str, Any]:
         "type": "object",
         "properties": {
             "default_store": {"type": "string", "description": "The store that is used where none is named."},
+            "pipeline": _PIPELINE,
             "stores": {
                 "type": "object",
                 "description": "The stores by name.",

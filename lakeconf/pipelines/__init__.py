@@ -1,8 +1,9 @@
 """Models, and runs of them that the lake itself remembers: each run of a model is one transaction.
 
-`model` declares one in Python, `[pipeline]` in lakeconf.toml one in SQL; `Pipeline` puts them in order, `run` runs them.
+`model` declares one in Python, `[pipeline]` of lakeconf.toml one in SQL; `Pipeline` orders them, `run` runs them.
 """
 
+from lakeconf.pipelines.declared import declared_pipeline, opened
 from lakeconf.pipelines.kinds import Append, Full, Incremental, Merge, Seed, View
 from lakeconf.pipelines.model import Model, Query, model
 from lakeconf.pipelines.pipeline import Pipeline
@@ -19,7 +20,9 @@ __all__ = [
     "Query",
     "Seed",
     "View",
+    "declared_pipeline",
     "model",
+    "opened",
     "plan",
     "run",
 ]

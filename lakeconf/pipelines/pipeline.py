@@ -47,9 +47,8 @@ class Pipeline:
     @cached_property
     def ordered(self) -> Sequence[Model]:
         """The models, each behind those that it reads."""
-        order = {
-            table: sorted(set(self.inputs(model).values()) & self.by_table.keys()) for table, model in sorted(self.by_table.items())
-        }
+        tables = sorted(self.by_table)
+        order = {one: sorted({*self.inputs(self.by_table[one]).values()} & self.by_table.keys()) for one in tables}
         try:
             return [self.by_table[table] for table in graphlib.TopologicalSorter(order).static_order()]
         except graphlib.CycleError as error:

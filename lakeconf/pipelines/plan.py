@@ -117,8 +117,8 @@ def _why_afresh(pipeline: Pipeline, model: Model, last: ModelRun | None) -> str 
 def _view(pipeline: Pipeline, model: Model, last: ModelRun | None, earlier: int) -> Step:
     if not isinstance(model.body, Query):
         return Step(model, "computed where it is read", runs=False)
-    why = "first run" if last is None else "its definition has changed"
-    return Step(model, why, runs=last is None or last.definition != pipeline.definition(model), earlier=earlier)
+    why = _why_afresh(pipeline, model, last)
+    return Step(model, why or "nothing has changed", runs=why is not None, earlier=earlier)
 
 
 def _changed_inputs(

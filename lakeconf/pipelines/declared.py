@@ -1,0 +1,163 @@
+"""The pipeline that a lakeconf.toml declares: models in Python files, in SQL files, seeds and files to load."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from lakeconf.config.codes import Code
+from lakeconf.config.model import Config
+from lakeconf.engines.spark.start import spark_session
+from lakeconf.errors import ConfigError, PipelineError, Problem, nearest
+from lakeconf.lake import Lake
+from lakeconf.pipelines.kinds import KINDS, Kind
+from lakeconf.pipelines.model import Model, Query
+from lakeconf.pipelines.pipeline import Pipeline
+
+
+class _Declaration(BaseModel):
+    """What a model in the file may say besides its kind's own keys."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: str = "full"
+    sql: str | None = None
+    partitioned_by: list[str] = Field(default_factory=list)
+    renamed: dict[str, str] = Field(default_factory=dict)
+    audits: dict[str, str] = Field(default_factory=dict)
+    comment: str | None = None
+
+
+def declared_pipeline(config: Config) -> Pipeline:
+    """The models of `[pipeline]`.
+
+    Args:
+        config: The configuration; files are relative to its folder.
+
+    Raises:
+        ConfigError: Something in the table is wrong; says where.
+        PipelineError: A model is.
+    """
+    section = _section(config)
+    folder = config.path.parent if config.path is not None else Path.cwd()
+    models = [model for path in section.get("python", []) for model in _from_python(config, folder / path)]
+    models += [_from_table(config, folder, name, table) for name, table in section.get("models", {}).items()]
+    return Pipeline(models)
+
+
+@contextlib.contextmanager
+def opened(
+    config: Config, pipeline: Pipeline, store: str | None, engine: str
+) -> Iterator[tuple[Lake, Mapping[str, Lake]]]:
+    """Opens the store of a pipeline, and those that its models read from.
+
+    Args:
+        config: The configuration.
+        pipeline: The models.
+        store: The store that the models' tables are in; the default one where None.
+        engine: `duckdb` or `spark`.
+
+    Yields:
+        Its lake, and the others by their stores' names.
+    """
+    main = config.get_store(store)
+    read = {table.split(".")[0] for model in pipeline.models for table in pipeline.inputs(model).values()
+            if table.count(".") > 1}  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        session = None
+        stores = {name: config.get_store(name) for name in sorted(read)}
+        if engine == "spark":
+            session = spark_session(main, *stores.values())
+        lake = stack.enter_context(main.open(session))
+        yield lake, {name: stack.enter_context(one.open(session)) for name, one in stores.items()}
+
+
+def _section(config: Config) -> Mapping[str, Any]:
+    section = config.pipeline
+    if not section:
+        raise PipelineError("the configuration has no [pipeline]", hint='write [pipeline] python = ["models.py"]')
+    problems = []
+    for key, value in section.items():
+        if key not in ("models", "python"):
+            hint = "there are models, python"
+            problems.append(config.problem(Code.UNKNOWN_KEY, "unknown key", ("pipeline", key), hint=hint))
+        elif not isinstance(value, dict if key == "models" else list):
+            hint = 'write python = ["models.py"], and [pipeline.models."schema.table"]'
+            problems.append(config.problem(Code.WRONG_TYPE, "is of the wrong type", ("pipeline", key), hint=hint))
+    if problems:
+        raise ConfigError(problems)
+    return section
+
+
+def _from_python(config: Config, path: Path) -> list[Model]:
+    if not path.is_file():
+        problem = config.problem(Code.WRONG_VALUE, f"there is no file {path}", ("pipeline", "python"))
+        raise ConfigError([problem])
+    name = f"lakeconf_models_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise PipelineError(f"{path} is no Python file", hint="its name ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise PipelineError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+    found = [value for value in vars(module).values() if isinstance(value, Model)]
+    return list({id(model): model for model in found}.values())
+
+
+def _from_table(config: Config, folder: Path, name: str, table: Any) -> Model:
+    key = ("pipeline", "models", name)
+    try:
+        declared = _Declaration.model_validate(table)
+    except ValidationError as error:
+        raise ConfigError(_problems(config, key, error)) from error
+    if declared.kind not in KINDS:
+        near = nearest(declared.kind, KINDS)
+        hint = f'did you mean "{near}"?' if near else f"there are {', '.join(KINDS)}"
+        message = f"there is no kind {declared.kind!r}"
+        raise ConfigError([config.problem(Code.WRONG_VALUE, message, (*key, "kind"), hint=hint)])
+    known = (*_Declaration.model_fields, *KINDS[declared.kind].__dataclass_fields__)
+    given = declared.model_extra or {}
+    if unknown := [name for name in given if name not in known]:
+        near = nearest(unknown[0], known)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
+        raise ConfigError([config.problem(Code.UNKNOWN_KEY, "unknown key", (*key, unknown[0]), hint=hint)])
+    try:
+        kind: Kind = TypeAdapter(KINDS[declared.kind]).validate_python(given)
+    except ValidationError as error:
+        raise ConfigError(_problems(config, key, error)) from error
+    body = None
+    if declared.sql is not None:
+        path = folder / declared.sql
+        if not path.is_file():
+            raise ConfigError([config.problem(Code.WRONG_VALUE, f"there is no file {path}", (*key, "sql"))])
+        body = Query(path.read_text(), path)
+    return Model(
+        name,
+        kind,
+        body,
+        partitioned_by=declared.partitioned_by,
+        renamed=declared.renamed,
+        audits=declared.audits,
+        comment=declared.comment,
+        folder=folder,
+    )
+
+
+def _problems(config: Config, key: tuple[str, ...], error: ValidationError) -> list[Problem]:
+    """What pydantic says, with the place in the file."""
+    problems = []
+    for found in error.errors(include_input=False):
+        is_missing = found["type"] == "missing"
+        code, message = (Code.MISSING_KEY, "is missing") if is_missing else (Code.WRONG_VALUE, found["msg"])
+        problems.append(config.problem(code, message, (*key, *(str(part) for part in found["loc"]))))
+    return problems
