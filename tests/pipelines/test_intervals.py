@@ -1,0 +1,108 @@
+"""Which intervals a run does: missing ones, gaps, those that are done again, and the one that has not ended."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from lakeconf.pipelines.intervals import Range, batches, floor, moment, step
+from lakeconf.pipelines.kinds import Incremental, Interval
+
+START = datetime(2024, 1, 1)
+DAY = timedelta(days=1)
+
+
+def day(number: int) -> datetime:
+    return START + (number - 1) * DAY
+
+
+def days(first: int, last: int) -> Range:
+    """The days from one to another, both included."""
+    return day(first), day(last + 1)
+
+
+def found(kind: Incremental, until: datetime, done: list[Range], *, late: bool = False) -> list[Range]:
+    return [(one.start, one.end) for one in batches(kind, START, until, done, late=late)]
+
+
+def test_the_first_run_does_all_in_one() -> None:
+    assert found(Incremental("d"), day(11), []) == [days(1, 10)]
+
+
+def test_nothing_is_done_where_all_is_done() -> None:
+    assert found(Incremental("d"), day(11), [days(1, 10)]) == []
+
+
+def test_gaps_are_filled_and_each_is_a_batch() -> None:
+    assert found(Incremental("d"), day(11), [days(1, 2), days(5, 6), days(8, 8)]) == [
+        days(3, 4),
+        days(7, 7),
+        days(9, 10),
+    ]
+
+
+def test_the_days_before_a_missing_one_are_done_again() -> None:
+    assert found(Incremental("d", lookback=2), day(11), [days(1, 9)]) == [days(8, 10)]
+
+
+def test_the_last_days_are_done_again_where_rows_came_late() -> None:
+    assert found(Incremental("d", lookback=2), day(11), [days(1, 10)], late=True) == [days(9, 10)]
+    assert found(Incremental("d"), day(11), [days(1, 10)], late=True) == []
+
+
+def test_a_batch_is_no_longer_than_asked_for() -> None:
+    assert found(Incremental("d", batch=4), day(11), []) == [days(1, 4), days(5, 8), days(9, 10)]
+
+
+def test_a_day_that_has_not_ended_waits_unless_partial_ones_are_wanted() -> None:
+    noon = day(10) + timedelta(hours=12)
+    assert found(Incremental("d"), noon, [days(1, 8)]) == [days(9, 9)]
+    (batch,) = batches(Incremental("d", partial=True), START, noon, [days(1, 8)], late=False)
+    assert (batch.start, batch.end, batch.done_until) == (day(9), noon, day(10))
+
+
+@pytest.mark.parametrize(
+    ("interval", "expected"),
+    [
+        ("hour", datetime(2024, 2, 29, 13)),
+        ("day", datetime(2024, 2, 29)),
+        ("month", datetime(2024, 2, 1)),
+        ("year", datetime(2024, 1, 1)),
+    ],
+)
+def test_an_interval_begins_where_the_calendar_says(interval: Interval, expected: datetime) -> None:
+    assert floor(datetime(2024, 2, 29, 13, 45, 10, 7), interval) == expected
+    assert step(step(expected, interval, 14), interval, -14) == expected
+
+
+def test_months_and_years_have_the_length_of_the_calendar() -> None:
+    assert step(datetime(2023, 11, 1), "month", 4) == datetime(2024, 3, 1)
+    assert step(datetime(2024, 1, 1), "year") == datetime(2025, 1, 1)
+
+
+def test_times_with_a_zone_are_taken_in_utc() -> None:
+    assert moment(datetime(2024, 1, 1, 1, tzinfo=timezone(timedelta(hours=2)))) == datetime(2023, 12, 31, 23)
+    assert moment(date(2024, 1, 1)) == START
+
+
+@given(
+    done=st.lists(st.tuples(st.integers(1, 40), st.integers(0, 6)), max_size=8),
+    until=st.integers(1, 40),
+    lookback=st.integers(0, 4),
+    batch=st.none() | st.integers(1, 5),
+)
+def test_what_is_done_and_what_a_run_does_cover_every_day_once(
+    done: list[tuple[int, int]], until: int, lookback: int, batch: int | None
+) -> None:
+    ranges = [days(first, first + length) for first, length in done]
+    kind = Incremental("d", lookback=lookback, batch=batch)
+    chosen = [day(n) for one in found(kind, day(until + 1), ranges) for n in range(1, 60) if one[0] <= day(n) < one[1]]
+    before = {day(n) for first, last in ranges for n in range(1, 60) if first <= day(n) < last}
+    assert len(chosen) == len(set(chosen))
+    assert {day(n) for n in range(1, until + 1)} <= before | set(chosen)
+    missing = {day(n) for n in range(1, until + 1)} - before
+    again = set(chosen) - missing
+    assert all(any(one + DAY * back in missing for back in range(1, lookback + 1)) for one in again)

@@ -1,0 +1,235 @@
+"""Runs of models, on both engines from the same code: each is one snapshot, remembered by the lake."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import pyarrow as pa
+import pytest
+
+import lakeconf
+from lakeconf.pipelines import (
+    Append,
+    Full,
+    Incremental,
+    Merge,
+    Model,
+    ModelResult,
+    Pipeline,
+    Query,
+    Seed,
+    View,
+    model,
+    plan,
+    run,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakeconf import Lake, Store
+
+EVENTS = pa.table(
+    {
+        "event_id": [1, 2, 3, 4],
+        "day": [date(2024, 1, 1), date(2024, 1, 1), date(2024, 1, 2), date(2024, 1, 3)],
+        "amount": [10, 20, 30, 40],
+    }
+)
+LATER = pa.table({"event_id": [5, 6], "day": [date(2024, 1, 3), date(2024, 1, 4)], "amount": [2, 7]})
+UNTIL = date(2024, 1, 4)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    backends = {
+        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
+        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
+    }
+    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+
+
+@pytest.fixture(params=["on_duckdb", "on_spark"])
+def lake(request: pytest.FixtureRequest, store: Store) -> Iterator[Lake]:
+    with store.open(request.getfixturevalue("spark") if request.param == "on_spark" else None) as lake:
+        lake.create_table("raw.events", EVENTS)
+        lake.table("raw.events").append(EVENTS)
+        yield lake
+
+
+def rows(lake: Lake, table: str) -> list[tuple[Any, ...]]:
+    """What plain DuckDB reads, sorted."""
+    native: Any = lake.sql(f"FROM {table}").to_native()
+    return sorted(native.fetchall(), key=repr)
+
+
+def did(results: list[ModelResult]) -> dict[str, str]:
+    for result in results:
+        if result.error is not None:
+            raise result.error
+    return {result.model: result.status for result in results}
+
+
+@model("marts.totals", Full(), inputs={"events": "raw.events"})
+def totals(events: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """What was sold on each day."""
+    return events.group_by("day").agg(nw.col("amount").sum())
+
+
+@model(
+    "marts.daily", Incremental("day", start=date(2024, 1, 1), lookback=1), inputs={"events": "raw.events"},
+    partitioned_by=["day"],
+)  # fmt: skip
+def daily(events: nw.LazyFrame[Any], start: date, end: date) -> nw.LazyFrame[Any]:
+    return events.filter(nw.col("day") >= start, nw.col("day") < end).group_by("day").agg(nw.col("amount").sum())
+
+
+@model("staging.large", Append(), inputs={"events": "raw.events"})
+def large(events: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    return events.filter(nw.col("amount") > 5).select("event_id", "amount")
+
+
+@model(
+    "marts.by_event",
+    Merge("event_id", changes_of="events", deleted="is_gone"),
+    inputs={"events": "raw.events"},
+)
+def by_event(events: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    kept = events.filter(nw.col("change_type") != "update_preimage")
+    return kept.select("event_id", "amount", (nw.col("change_type") == "delete").alias("is_gone"))
+
+
+def test_a_full_model_is_replaced_and_skipped_where_nothing_has_changed(lake: Lake) -> None:
+    pipeline = Pipeline([totals])
+    assert did(run(pipeline, lake)) == {"marts.totals": "done"}
+    assert rows(lake, "marts.totals") == [(date(2024, 1, 1), 30), (date(2024, 1, 2), 30), (date(2024, 1, 3), 40)]
+    version = lake.snapshot_id
+    assert did(run(pipeline, lake)) == {"marts.totals": "skipped"}
+    assert lake.refresh() == version
+    lake.table("raw.events").append(LATER)
+    assert [(step.runs, step.reason) for step in plan(pipeline, lake)] == [(True, "raw.events changed")]
+    did(run(pipeline, lake))
+    assert (date(2024, 1, 4), 7) in rows(lake, "marts.totals")
+
+
+def test_a_run_is_one_snapshot_that_says_what_it_was(lake: Lake) -> None:
+    before = lake.snapshot_id
+    (result,) = run(Pipeline([totals]), lake)
+    assert (result.snapshot_id, result.rows) == (before + 1, 3)
+    info = lake.commit_info(before + 1)
+    assert info["rows"] == 3
+    assert info["extra"]["model"] == "marts.totals"
+    assert info["extra"]["kind"] == "full"
+    assert info["extra"]["inputs"] == {"raw.events": before}
+    assert info["extra"]["columns"] == ["day", "amount"]
+    (remembered,) = lake.model_runs("marts.totals")
+    assert (remembered.definition, remembered.run) == (info["extra"]["definition"], info["extra"]["run"])
+    comments: Any = lake.sql("SELECT comment FROM duckdb_tables() WHERE table_name = 'totals'").to_native()
+    assert comments.fetchall() == [("What was sold on each day.",)]
+
+
+def test_what_is_remembered_outlives_the_snapshots(lake: Lake) -> None:
+    pipeline = Pipeline([totals, daily])
+    did(run(pipeline, lake, until=UNTIL))
+    lake.expire_snapshots(older_than=timedelta(0), keep=1)
+    assert did(run(pipeline, lake, until=UNTIL)) == {"marts.totals": "skipped", "marts.daily": "skipped"}
+
+
+def test_missing_days_are_done_and_the_days_before_them_again(lake: Lake) -> None:
+    pipeline = Pipeline([daily])
+    did(run(pipeline, lake, until=UNTIL))
+    assert rows(lake, "marts.daily") == [(date(2024, 1, 1), 30), (date(2024, 1, 2), 30), (date(2024, 1, 3), 40)]
+    lake.table("raw.events").append(LATER)
+    (step,) = plan(pipeline, lake, until=date(2024, 1, 5))
+    assert step.reason == "missing: 2024-01-03 to 2024-01-05"
+    before = lake.snapshot_id
+    did(run(pipeline, lake, until=date(2024, 1, 5)))
+    assert lake.snapshot_id == before + 1
+    assert rows(lake, "marts.daily")[2:] == [(date(2024, 1, 3), 42), (date(2024, 1, 4), 7)]
+
+
+def test_days_are_done_again_when_they_are_asked_for(lake: Lake) -> None:
+    pipeline = Pipeline([daily])
+    did(run(pipeline, lake, until=UNTIL))
+    late = pa.table({"event_id": [9], "day": [date(2024, 1, 1)], "amount": [100]})
+    lake.table("raw.events").append(late)
+    did(run(pipeline, lake, until=UNTIL))
+    assert rows(lake, "marts.daily")[0] == (date(2024, 1, 1), 30)
+    did(run(pipeline, lake, since=date(2024, 1, 1), until=date(2024, 1, 2)))
+    assert rows(lake, "marts.daily")[0] == (date(2024, 1, 1), 130)
+
+
+def test_an_append_is_given_new_rows_alone(lake: Lake) -> None:
+    pipeline = Pipeline([large])
+    did(run(pipeline, lake))
+    lake.table("raw.events").append(LATER)
+    assert did(run(pipeline, lake)) == {"staging.large": "done"}
+    assert rows(lake, "staging.large") == [(1, 10), (2, 20), (3, 30), (4, 40), (6, 7)]
+    assert did(run(pipeline, lake)) == {"staging.large": "skipped"}
+
+
+def test_an_append_reads_all_where_what_is_new_is_not_known_any_more(lake: Lake) -> None:
+    pipeline = Pipeline([large])
+    did(run(pipeline, lake))
+    lake.table("raw.events").append(LATER)
+    lake.expire_snapshots(older_than=timedelta(0), keep=1)
+    (step,) = plan(pipeline, lake)
+    assert "have expired" in step.reason
+    assert "all of raw.events is read" in step.reason
+    did(run(pipeline, lake))
+    assert rows(lake, "staging.large") == [(1, 10), (2, 20), (3, 30), (4, 40), (6, 7)]
+
+
+def test_a_merge_is_given_inserts_updates_and_deletes(lake: Lake) -> None:
+    pipeline = Pipeline([by_event])
+    did(run(pipeline, lake))
+    assert rows(lake, "marts.by_event") == [(1, 10), (2, 20), (3, 30), (4, 40)]
+    lake.table("raw.events").append(LATER)
+    lake.table("raw.events").update({"amount": 11}, "event_id = 1")
+    lake.table("raw.events").delete("event_id = 2")
+    did(run(pipeline, lake))
+    assert rows(lake, "marts.by_event") == [(1, 11), (3, 30), (4, 40), (5, 2), (6, 7)]
+
+
+def test_sql_gives_what_narwhals_gives(lake: Lake) -> None:
+    in_sql = Model("marts.totals_sql", Full(), Query("SELECT day, sum(amount) AS amount FROM large_days GROUP BY day"),
+                   {"large_days": "staging.large_days"})  # fmt: skip
+    view = Model("staging.large_days", View(), Query("SELECT * FROM raw.events e WHERE e.amount > 10"))
+
+    @model("marts.totals_narwhals", Full())
+    def in_narwhals(large_days: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+        return large_days.group_by("day").agg(nw.col("amount").sum())
+
+    results = run(Pipeline([in_sql, view, in_narwhals]), lake)
+    assert did(results) == {"staging.large_days": "done", "marts.totals_narwhals": "done", "marts.totals_sql": "done"}
+    assert rows(lake, "marts.totals_sql") == rows(lake, "marts.totals_narwhals") != []
+    # The view is one of the lake, too.
+    assert len(rows(lake, "staging.large_days")) == 3
+
+
+def test_a_seed_is_loaded_again_when_its_file_changes(lake: Lake, tmp_path: Path) -> None:
+    path = tmp_path / "prices.csv"
+    path.write_text("sku,price\n1,2.50\n")
+    prices = Model("raw.prices", Seed("prices.csv", {"sku": "INTEGER", "price": "DECIMAL(8,2)"}), folder=tmp_path)
+    did(run(Pipeline([prices]), lake))
+    assert did(run(Pipeline([prices]), lake)) == {"raw.prices": "skipped"}
+    path.write_text("sku,price\n1,2.75\n2,3\n")
+    (result,) = run(Pipeline([prices]), lake)
+    assert (result.status, result.reason) == ("done", "its file has changed")
+    assert [str(price) for _, price in rows(lake, "raw.prices")] == ["2.75", "3.00"]
+
+
+def test_files_are_loaded_once(lake: Lake, tmp_path: Path) -> None:
+    (tmp_path / "landing").mkdir()
+    load = Model("raw.users", Append(files="landing/*.csv"), folder=tmp_path)
+    assert did(run(Pipeline([load]), lake)) == {"raw.users": "skipped"}
+    (tmp_path / "landing" / "1.csv").write_text("id,name\n1,a\n2,b\n")
+    did(run(Pipeline([load]), lake))
+    (tmp_path / "landing" / "2.csv").write_text("id,name\n3,c\n")
+    (result,) = run(Pipeline([load]), lake)
+    assert (result.reason, result.rows) == ("1 new file", 1)
+    assert rows(lake, "raw.users") == [(1, "a"), (2, "b"), (3, "c")]
+    assert [list(done.files) for done in lake.model_runs("raw.users")] == [["landing/1.csv"], ["landing/2.csv"]]
