@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 _JARS = pytest.StashKey[list[str]]()
 _LINE = pytest.StashKey[str]()
 _TIMEOUT_SECONDS = 900
+_DESELECTED = (
+    "tests of Spark on object storage were deselected: Maven has no hadoop-aws that fits Spark in its local "
+    "repository, and could not fetch it from Maven Central"
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,16 +39,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     needing = [item for item in items if item.get_closest_marker("hadoop_aws")]
     if not needing:
         return
-    jars = find_jars(config)
+    worker: dict[str, list[str]] | None = getattr(config, "workerinput", None)
+    jars = find_jars(config) if worker is None else worker["hadoop_aws"]
     if jars:
         config.stash[_JARS] = jars
         return
     config.hook.pytest_deselected(items=needing)
     items[:] = [item for item in items if item not in needing]
-    config.stash[_LINE] = (
-        f"{len(needing)} tests of Spark on object storage were deselected: Maven has no hadoop-aws that fits Spark in "
-        "its local repository, and could not fetch it from Maven Central"
-    )
+    config.stash[_LINE] = f"{len(needing)} {_DESELECTED}"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Where tests run in several processes, one asks Maven for all: two at once get into each other's way."""
+    config: pytest.Config = node.config
+    if _JARS not in config.stash:
+        config.stash[_JARS] = find_jars(config)
+    node.workerinput["hadoop_aws"] = config.stash[_JARS]
+    if not config.stash[_JARS]:
+        config.stash[_LINE] = f"the {_DESELECTED}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
