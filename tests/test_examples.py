@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,13 +14,15 @@ from pathlib import Path
 import pytest
 from source_tree import REPOSITORY
 
+import lakeconf
+
 MAIN_JOB = REPOSITORY / "examples" / "main_job"
 
 
-def run(script: Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(script: Path, folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a script with `folder` as the working folder, on a wide terminal."""
     return subprocess.run(
-        [sys.executable, str(script)],
+        [sys.executable, str(script), *arguments],
         cwd=folder,
         env=os.environ | {"COLUMNS": "120"} | environment,
         capture_output=True,
@@ -79,10 +82,36 @@ def test_made_events_are_always_the_same(shop: Path, tmp_path_factory: pytest.Te
         assert path.read_bytes() == (again / ".lakeconf" / "events" / path.name).read_bytes()
 
 
+def example(name: str, folder: Path) -> Path:
+    """A copy of an example, without what earlier runs have left."""
+    copied = shutil.copytree(REPOSITORY / "examples" / name, folder / name, ignore=shutil.ignore_patterns(".*", "logs"))
+    return Path(copied)
+
+
+def shown_output(folder: Path) -> str:
+    """What the README of an example shows as its output."""
+    (block,) = re.findall(r"^```text\n(.*?)^```$", (folder / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    return str(block)
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_daily_revenue(engine: str, tmp_path: Path) -> None:
+    folder = example("daily_revenue", tmp_path)
+    result = run(folder / "run.py", folder, engine)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == shown_output(folder).replace("--engine duckdb", f"--engine {engine}")
+    with lakeconf.init(folder).get_store("prod").open() as lake:
+        days = lake.sql("FROM analytics.daily_revenue ORDER BY event_date").to_native().fetchall()
+    assert [tuple(map(str, day)) for day in days] == [
+        ("2024-01-01", "2", "29.99"),
+        ("2024-01-02", "1", "29.99"),
+        ("2025-08-05", "1", "0.00"),
+        ("2025-08-06", "1", "49.99"),
+    ]
+
+
 def test_daily_revenue_with_sqlmesh(tmp_path: Path) -> None:
-    folder = tmp_path / "daily_revenue_sqlmesh"
-    ignored = shutil.ignore_patterns(".*", "logs")
-    shutil.copytree(REPOSITORY / "examples" / "daily_revenue_sqlmesh", folder, ignore=ignored)
+    folder = example("daily_revenue_sqlmesh", tmp_path)
     result = run(folder / "run.py", folder, SQLMESH__DISABLE_ANONYMIZED_ANALYTICS="true")
     assert result.returncode == 0, result.stderr
     first = ["   2024-01-01 2 29.99", "   2024-01-02 1 29.99"]

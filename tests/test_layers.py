@@ -45,10 +45,11 @@ LAYERS: dict[str, set[str]] = {
     "lake": LAKE,
     "pipelines": LAKE,
     "integrations": LAKE,
+    "compare": STORE,
     "verify": LAKE,
     "maintain": LAKE,
     "doctor": LAKE,
-    "cli": LAKE | {"pipelines", "integrations", "verify", "maintain", "doctor"},
+    "cli": LAKE | {"pipelines", "integrations", "verify", "compare", "maintain", "doctor"},
 }
 # Store.open() makes the Lake that is built on stores; its annotation may name it.
 LATE = {("lakeconf.store", "lakeconf.lake")}

@@ -16,10 +16,12 @@ from lakeconf.errors import LakeconfError, nearest
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
+        "diff": "lakeconf.cli.diff",
         "doctor": "lakeconf.cli.doctor",
         "maintain": "lakeconf.cli.maintain",
         "plan": "lakeconf.cli.plan",
         "preview-sql": "lakeconf.cli.preview_sql",
+        "promote": "lakeconf.cli.promote",
         "run": "lakeconf.cli.run",
         "schema": "lakeconf.cli.schema",
         "stores": "lakeconf.cli.stores",

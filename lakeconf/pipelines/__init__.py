@@ -7,6 +7,7 @@ from lakeconf.pipelines.declared import declared_pipeline, opened
 from lakeconf.pipelines.kinds import Append, Full, Incremental, Merge, Seed, View
 from lakeconf.pipelines.model import Model, Query, model
 from lakeconf.pipelines.pipeline import Pipeline
+from lakeconf.pipelines.promote import promote
 from lakeconf.pipelines.run import ModelResult, plan, run
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "model",
     "opened",
     "plan",
+    "promote",
     "run",
 ]

@@ -28,14 +28,16 @@ class Append:
         new_rows_of: The input of which the model is given new rows alone; the only input unless given.
         files: A pattern of paths, such as `landing/users/*.parquet`; the model is given the rows of the new ones, or
             they are taken as they are where it is no function. Parquet, CSV and JSON are told by their ending.
+        columns: The columns of the files and their types, in DuckDB's names; told from the files unless given.
     """
 
     name: ClassVar[str] = "append"
     new_rows_of: str | None = None
     files: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     def identity(self) -> str:
-        return f"{self.name} {self.new_rows_of}"
+        return f"{self.name} {self.new_rows_of} {dict(self.columns)}"
 
 
 @dataclass(frozen=True)

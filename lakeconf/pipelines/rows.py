@@ -38,7 +38,8 @@ def rows_of(pipeline: Pipeline, step: Step, lakes: Mapping[str, Lake], batch: Ba
         return _read([str(model.folder / model.kind.csv)], lake, model.kind.columns)
     frames = {name: _input(pipeline, step, name, lakes) for name in pipeline.inputs(model)}
     if step.files:
-        files = _read([str(model.folder / file) for file in step.files], lake)
+        columns = model.kind.columns if isinstance(model.kind, Append) else {}
+        files = _read([str(model.folder / file) for file in step.files], lake, columns)
         if model.body is None:
             return files
         frames = {model.body.arguments()[0]: files, **frames}
@@ -90,7 +91,7 @@ def _bounds(model: Model, batch: Batch | None) -> dict[str, date | datetime]:
     return dict(values) if is_hour or not whole else {name: value.date() for name, value in values.items()}
 
 
-def _read(paths: Sequence[str], lake: Lake, columns: Mapping[str, str] | None = None) -> nw.LazyFrame[Any]:
+def _read(paths: Sequence[str], lake: Lake, columns: Mapping[str, str]) -> nw.LazyFrame[Any]:
     """Files as a frame; DuckDB reads them."""
     endings = {path.rpartition(".")[2].lower() for path in paths}
     if len(endings) != 1 or not endings <= _READERS.keys():
@@ -99,8 +100,9 @@ def _read(paths: Sequence[str], lake: Lake, columns: Mapping[str, str] | None = 
             hint=f"give files of one kind: {', '.join(_READERS)}",
         )
     (ending,) = endings
-    types = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in (columns or {}).items())
-    options = ", union_by_name = true" if ending == "parquet" else ""
-    options += f", types = {{{types}}}" if types else ""
-    wanted = ", ".join(map(identifier, columns)) if columns else "*"
-    return lake.sql(f"SELECT {wanted} FROM {_READERS[ending]}([{', '.join(map(literal, paths))}]{options})")
+    types = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in columns.items())
+    # From text a value is read in its type at once: 29.99 is a DECIMAL as it stands.
+    option = {"csv": f", types = {{{types}}}", "json": f", columns = {{{types}}}"}.get(ending, "") if types else ""
+    option += ", union_by_name = true" if ending == "parquet" else ""
+    wanted = ", ".join(f"CAST({identifier(name)} AS {kind}) AS {identifier(name)}" for name, kind in columns.items())
+    return lake.sql(f"SELECT {wanted or '*'} FROM {_READERS[ending]}([{', '.join(map(literal, paths))}]{option})")
