@@ -24,7 +24,7 @@ from lakeconf.engines.selection import named_views
 from lakeconf.errors import LakeconfError, MissingDependencyError
 from lakeconf.locks import lock_of
 from lakeconf.model_runs import LakeModelRuns
-from lakeconf.sql import identifier
+from lakeconf.sql import identifier, literal
 from lakeconf.stream import StreamSink
 from lakeconf.table import Table
 from lakeconf.transaction import LakeState, Transaction
@@ -34,6 +34,17 @@ from lakeconf.writes import create
 if TYPE_CHECKING:
     from lakeconf.engines.base import Engine
     from lakeconf.store import Store
+
+
+_SETTINGS: Mapping[str, str | int | float] = {
+    # DuckDB answers filters in the past from the statistics of today, which is wrong once files were rewritten.
+    "disabled_optimizers": "statistics_propagation",
+    # How often a commit that another one was faster than is tried again: ten times are too few for eight writers. The
+    # pauses grow slowly, to six seconds.
+    "ducklake_max_retry_count": 100,
+    "ducklake_retry_wait_ms": 50,
+    "ducklake_retry_backoff": 1.05,
+}
 
 
 class Lake(LakeUpkeep, LakeModelRuns):
@@ -48,8 +59,8 @@ class Lake(LakeUpkeep, LakeModelRuns):
         """Opens a store; see `Store.open`."""
         reading = store.open_connection()
         try:
-            # DuckDB answers filters in the past from the statistics of today, which is wrong once files were rewritten.
-            reading.execute("SET disabled_optimizers = 'statistics_propagation'")
+            for name, value in _SETTINGS.items():
+                reading.execute(f"SET {name} = {literal(value)}")
             names = StoreNames(store.name, store.alias)
             schema = store.metadata_backend.ducklake_options(names).get("metadata_schema")
             reader = CatalogReader(reading, store.alias, None if schema is None else str(schema))
