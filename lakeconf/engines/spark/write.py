@@ -235,7 +235,14 @@ def translated(error: BaseException) -> BaseException:
         return SchemaError(found, hint=not_null_violation("", "").hint)
     if "No space left" in text or "AccessDenied" in text or "Permission denied" in text or "Mkdirs failed" in text:
         return StorageError(f"Spark cannot write the files: {text.splitlines()[0]}")
-    return SparkError(f"the Spark job that writes the rows failed: {text.splitlines()[0]}")
+    return SparkError(f"the Spark job that writes the rows failed: {_reason(text)}")
+
+
+def _reason(text: str) -> str:
+    """The line of Spark's message that says what is wrong: where Python code of the user fails, the end of its traceback."""
+    first, _, traceback = text.partition("Traceback (most recent call last):\n")
+    ends = [line for line in traceback.splitlines() if line.strip() and not line.startswith(" ")]
+    return (ends or first.splitlines())[0]
 
 
 def _path(spark: SparkSession, folder: str) -> Any:

@@ -1,0 +1,96 @@
+"""Spark tasks that fail, run twice, or fail for good: each row and each file is there once, or nothing is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+import pytest
+from retrying_job import ROWS, run
+
+from lakeconf.engines.spark.java import ensure_java
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HOSTS = ("127.0.0.2", "127.0.0.3")
+ALL = [ROWS, ROWS, ROWS * (ROWS - 1)]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> dict[str, Any]:
+    backends = {
+        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")},
+        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
+    }
+    return {"stores": {"dev": backends}}
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path) for path in (folder / "data").rglob("*") if path.is_file())
+
+
+def test_a_task_that_fails_once_leaves_nothing_behind(config: dict[str, Any], tmp_path: Path) -> None:
+    settings = {"spark.master": "local[2,3]"}
+    done = run(config=config, operations=["append", "merge"], attempts=1, settings=settings)
+    for found in done.values():
+        assert (found["error"], found["snapshots"], found["rows"]) == (None, 1, ALL)
+        assert found["listed"] != []
+    assert files(tmp_path) == sorted(path for found in done.values() for path in found["listed"])
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """A cluster of two hosts: Spark runs no task twice on one."""
+    ensure_java()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url, deploy = f"spark://127.0.0.1:{port}", "org.apache.spark.deploy"
+    master = [f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
+    worker = [f"{deploy}.worker.Worker", url, "--cores", "2", "--memory", "1g", "--webui-port", "0"]
+    commands = [master, *([*worker, "--host", host, "--work-dir", str(tmp_path / host)] for host in HOSTS)]
+    spark_class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+    environment = os.environ | {"SPARK_HOME": str(Path(pyspark.__file__).parent), "PYSPARK_PYTHON": sys.executable}
+    with contextlib.ExitStack() as stack:
+        for command in commands:
+            process = subprocess.Popen(
+                [spark_class, *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+        yield url
+
+
+def test_a_task_that_runs_twice_at_once_writes_once(config: dict[str, Any], tmp_path: Path, cluster: str) -> None:
+    settings = {
+        "spark.master": cluster,
+        "spark.driver.host": "127.0.0.1",
+        "spark.executor.memory": "1g",
+        "spark.executor.cores": "2",
+        "spark.speculation": "true",
+        "spark.speculation.interval": "50ms",
+        "spark.speculation.multiplier": "1.01",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.minTaskRuntime": "50ms",
+    }
+    done = run(config=config, folder=str(tmp_path), operations=["append"], slow=True, settings=settings)
+    assert (tmp_path / "second").exists()
+    found = done["append"]
+    assert (found["error"], found["snapshots"], found["rows"]) == (None, 1, ALL)
+    assert files(tmp_path) == found["listed"] != []
+
+
+def test_a_job_that_fails_leaves_the_lake_as_it_was(config: dict[str, Any], tmp_path: Path) -> None:
+    settings = {"spark.master": "local[2]"}
+    done = run(config=config, operations=["append", "overwrite", "merge"], attempts=9, settings=settings)
+    for found in done.values():
+        reason = "the Spark job that writes the rows failed: RuntimeError: this task was made to fail"
+        assert found["error"] == ["SparkError", reason]
+        assert (found["snapshots"], found["rows"], found["listed"]) == (0, [0, 0, None], [])
+    assert files(tmp_path) == []

@@ -1,0 +1,109 @@
+"""A Spark job some of whose tasks fail or are slow the first time; run as a script, in a session of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lakeconf
+from lakeconf.engines.spark.start import spark_session
+from lakeconf.errors import LakeconfError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakeconf import Lake
+
+ROWS = 4000
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",
+    # Rows come to the writer in small portions, so that files have begun when a task fails.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
+}
+
+
+def run(**task: Any) -> dict[str, dict[str, Any]]:
+    """Runs operations in a process of its own; gives how each ended."""
+    done = subprocess.run([sys.executable, __file__, json.dumps(task)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def failing(attempts: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Rows as they are, but the first attempts of a task fail behind the last of them."""
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        yield from batches
+        context = TaskContext.get()
+        if context is not None and context.partitionId() == 0 and context.attemptNumber() < attempts:
+            raise RuntimeError("this task was made to fail")
+
+    return rows
+
+
+def slow(folder: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Rows as they are, but the first attempt of a task ends only when a second one has begun."""
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context, second = TaskContext.get(), Path(folder, "second")
+        yield from batches
+        if context is not None and context.partitionId() == 0:
+            if context.attemptNumber() > 0:
+                second.touch()
+            deadline = time.monotonic() + 60
+            while not second.exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+
+    return rows
+
+
+def _frame(spark: SparkSession, task: dict[str, Any]) -> DataFrame:
+    ids = spark.range(0, ROWS, 1, 4).selectExpr("id", "id * 2 AS twice")
+    function = slow(task["folder"]) if task.get("slow") else failing(task["attempts"])
+    return ids.mapInArrow(function, ids.schema)
+
+
+def main(task: dict[str, Any]) -> None:
+    store = lakeconf.init(task["config"]).get_store("dev")
+    session = spark_session(store, settings={**_SETTINGS, **task["settings"]})
+    with store.open(session) as lake:
+        found = {operation: _done(lake, operation, _frame(session, task)) for operation in task["operations"]}
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+def _done(lake: Lake, operation: str, frame: DataFrame) -> dict[str, Any]:
+    """Does one operation on a new table; says how it ended, and what the lake has of it."""
+    table = lake.create_table(f"raw.{operation}", {"id": "BIGINT", "twice": "BIGINT"})
+    before, error = lake.snapshot_id, None
+    try:
+        if operation == "merge":
+            table.merge(frame, on="id")
+        else:
+            getattr(table, operation)(frame)
+    except LakeconfError as caught:
+        error = [type(caught).__name__, caught.message]
+    after = lake.refresh()
+    native: Any = lake.sql(f"SELECT count(*), count(DISTINCT id), sum(twice) FROM {table.name}").to_native()
+    listed: Any = lake.sql(
+        f"SELECT data_file FROM ducklake_list_files('dev', '{operation}', schema => 'raw')"
+    ).to_native()
+    files = sorted(path for (path,) in listed.fetchall())
+    return {"error": error, "snapshots": after - before, "rows": list(native.fetchone()), "listed": files}
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
