@@ -239,7 +239,7 @@ def translated(error: BaseException) -> BaseException:
 
 
 def _reason(text: str) -> str:
-    """The line of Spark's message that says what is wrong: where Python code of the user fails, the end of its traceback."""
+    """The line of Spark's message that says what is wrong: for Python code of the user, the end of its traceback."""
     first, _, traceback = text.partition("Traceback (most recent call last):\n")
     ends = [line for line in traceback.splitlines() if line.strip() and not line.startswith(" ")]
     return (ends or first.splitlines())[0]
