@@ -52,7 +52,7 @@ OPERATIONS = st.one_of(
     ),
 )
 # Each makes a lake and reads all of its snapshots.
-EXAMPLES = hypothesis.settings().max_examples // 2
+EXAMPLES = min(200, hypothesis.settings().max_examples // 2)
 
 
 def columns_of(source: Lake) -> tuple[Column, ...]:
