@@ -18,6 +18,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "diff": "lakeconf.cli.diff",
         "doctor": "lakeconf.cli.doctor",
+        "explain": "lakeconf.cli.explain",
         "maintain": "lakeconf.cli.maintain",
         "plan": "lakeconf.cli.plan",
         "preview-sql": "lakeconf.cli.preview_sql",

@@ -2,38 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
-from lakeconf.cli.options import config_option, format_option
+from lakeconf.cli.annotations import github, sarif
+from lakeconf.cli.options import config_option
 from lakeconf.cli.output import problem_data, problem_text, show, show_json
 from lakeconf.config.model import validate
-from lakeconf.errors import ConfigError
+from lakeconf.config.warnings import warnings
+from lakeconf.errors import ConfigError, Problem
 
 
 @click.command("validate", short_help="Check the configuration.")
 @click.argument("stores", nargs=-1, metavar="[STORE]...")
-@format_option
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["text", "json", "github", "sarif"]),
+    default="text",
+    show_default=True,
+    help="For a person, for a program, as annotations of GitHub Actions, or for code scanning.",
+)
+@click.option("--strict", is_flag=True, help="Warnings fail as well.")
+@click.option("--offline", is_flag=True, default=True, help="Connect to nothing; always so, `doctor` connects.")
 @config_option
 @click.pass_context
-def command(context: click.Context, stores: tuple[str, ...], source: str | None, format_name: str) -> None:
+def command(
+    context: click.Context,
+    stores: tuple[str, ...],
+    source: str | None,
+    format_name: str,
+    *,
+    strict: bool,
+    offline: bool,  # noqa: ARG001 - there is no other way
+) -> None:
     """Check the configuration: each STORE, or all of them. Nothing is connected to.
 
     Every problem is shown at once, with its file, line and column, a code and a hint; missing variables are
     problems too. The exit code is 0 where all is right, 1 where something is wrong, 2 for a wrong call.
+    Where nothing is wrong, warnings tell what is seldom meant. `lakeconf explain LC012` says more of a code.
     """
     try:
         problems = validate(source, *stores)
     except ConfigError as error:
         (problem,) = error.problems
         raise click.UsageError(f"{problem.message}; {problem.hint}") from error
+    suspicious = [] if problems else warnings(source, *stores)
     if format_name == "json":
-        show_json({"valid": not problems, "problems": problem_data(problems)})
+        show_json({"valid": not problems, "problems": problem_data(problems), "warnings": problem_data(suspicious)})
+    elif format_name == "sarif":
+        show_json(sarif(problems, suspicious))
+    elif format_name == "github":
+        for line in (*github(problems, "error"), *github(suspicious, "warning")):
+            show(line)
     else:
-        show("\n".join([*map(problem_text, problems), _summary(len(problems))]))
-    context.exit(1 if problems else 0)
+        _show(problems, suspicious)
+    context.exit(1 if problems or (strict and suspicious) else 0)
 
 
-def _summary(problems: int) -> str:
-    if not problems:
-        return click.style("no problem found", fg="green")
-    return click.style(f"{problems} problem{'s' if problems > 1 else ''} found", fg="red", bold=True)
+def _show(problems: Sequence[Problem], suspicious: Sequence[Problem]) -> None:
+    for problem in problems:
+        show(problem_text(problem))
+    for problem in suspicious:
+        show(f"{click.style('warning:', fg='yellow')} {problem_text(problem)}")
+    if suspicious:
+        show(click.style(_count(suspicious, "warning"), fg="yellow"))
+    if problems:
+        show(click.style(_count(problems, "problem"), fg="red", bold=True))
+    else:
+        show(click.style("no problem found", fg="green"))
+
+
+def _count(found: Sequence[Problem], word: str) -> str:
+    return f"{len(found)} {word}{'s' if len(found) > 1 else ''} found"

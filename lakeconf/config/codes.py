@@ -38,6 +38,11 @@ class Code(Enum):
     ATTACH_OPTION = ("LC054", "An attach option that does not exist or fit")
     SHARED_SECRET = ("LC055", "One secret_name for different credentials")
 
+    # Warnings.
+    LITERAL_SECRET = ("LC060", "A secret that stands in the file")
+    WITHOUT_TLS = ("LC061", "Credentials that go without TLS")
+    WITHOUT_DEFAULT = ("LC062", "Several stores, and no default")
+
     def __init__(self, code: str, title: str) -> None:
         self.code = code
         self.title = title

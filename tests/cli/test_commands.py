@@ -153,13 +153,14 @@ def test_validate_of_an_unknown_store_is_a_wrong_call(run: Any) -> None:
 
 
 def test_validate_as_json(run: Any, prod_is_set: None, project: Path) -> None:
-    assert json.loads(run("validate", "--format", "json")[1]) == {"valid": True, "problems": []}
+    assert json.loads(run("validate", "--format", "json")[1]) == {"valid": True, "problems": [], "warnings": []}
     toml = project / "lakeconf.toml"
     toml.write_text(toml.read_text().replace('bucket = "acme"', 'bucket = "acme"\nregoin = "x"'))
     code, out, _ = run("validate", "--format", "json")
     assert code == 1
     assert json.loads(out) == {
         "valid": False,
+        "warnings": [],
         "problems": [
             {
                 "code": "LC010",

@@ -1,0 +1,88 @@
+"""Problems in the forms that code hosts show beside the lines: GitHub's workflow commands, and SARIF."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from lakeconf import __version__
+from lakeconf.config.codes import Code
+from lakeconf.errors import Problem
+
+Level = Literal["error", "warning"]
+_PAGES = "https://github.com/lakeconf/lakeconf/blob/main/lakeconf/config/explanations"
+
+
+def github(problems: Sequence[Problem], level: Level) -> list[str]:
+    """Problems as workflow commands of GitHub Actions, a line each.
+
+    Source: https://docs.github.com/actions/reference/workflow-commands-for-github-actions
+
+    Args:
+        problems: The problems.
+        level: How they are shown.
+    """
+    return [_command(problem, level) for problem in problems]
+
+
+def sarif(errors: Sequence[Problem], warnings: Sequence[Problem]) -> Mapping[str, Any]:
+    """Problems as a SARIF log, which code scanning takes.
+
+    Source: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+
+    Args:
+        errors: What is wrong.
+        warnings: What is suspicious.
+    """
+    rules = [
+        {
+            "id": code.code,
+            "name": "".join(word.capitalize() for word in code.name.split("_")),
+            "shortDescription": {"text": code.title},
+            "helpUri": f"{_PAGES}/{code.code}.md",
+        }
+        for code in Code
+    ]
+    results = [_result(problem, "error") for problem in errors] + [_result(problem, "warning") for problem in warnings]
+    driver = {"name": "lakeconf", "version": __version__, "rules": rules}
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }
+
+
+def _command(problem: Problem, level: Level) -> str:
+    place = {"file": _path(problem), "line": problem.line, "col": problem.column, "title": problem.code}
+    properties = ",".join(f"{name}={_property(str(value))}" for name, value in place.items() if value is not None)
+    return f"::{level} {properties}::{_data(_text(problem))}"
+
+
+def _result(problem: Problem, level: Level) -> Mapping[str, Any]:
+    result: dict[str, Any] = {"ruleId": problem.code, "level": level, "message": {"text": _text(problem)}}
+    path = _path(problem)
+    if path is not None:
+        region = {"startLine": problem.line or 1, "startColumn": problem.column or 1}
+        result["locations"] = [{"physicalLocation": {"artifactLocation": {"uri": path}, "region": region}}]
+    return result
+
+
+def _text(problem: Problem) -> str:
+    text = f"{problem.key}: {problem.message}" if problem.key else problem.message
+    return f"{text}\nhint: {problem.hint}" if problem.hint else text
+
+
+def _path(problem: Problem) -> str | None:
+    if problem.file is None:
+        return None
+    here = Path.cwd()
+    return (problem.file.relative_to(here) if problem.file.is_relative_to(here) else problem.file).as_posix()
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

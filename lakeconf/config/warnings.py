@@ -1,0 +1,84 @@
+"""What is allowed in a configuration, and seldom meant."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lakeconf.backends.base import is_secret_key
+from lakeconf.config.codes import Code
+from lakeconf.config.file import Table
+from lakeconf.config.inheritance import Path
+from lakeconf.config.model import Config, init
+from lakeconf.config.reading import Reading
+from lakeconf.errors import ConfigError, Problem
+
+_LOOPBACK = ("localhost", "127.", "[::1]")
+
+
+def warnings(source: Config | str | os.PathLike[str] | Table | None = None, *stores: str) -> list[Problem]:
+    """What is suspicious in a configuration that can be used; connects to nothing.
+
+    Args:
+        source: A `Config`, or what `init` takes.
+        *stores: The names of the stores to look at; all of them unless given.
+
+    Returns:
+        The warnings in the order of the file, each place once; none where the configuration cannot be read.
+    """
+    try:
+        config = source if isinstance(source, Config) else init(source)
+    except ConfigError:
+        return []
+    found = list(_of_config(config))
+    for name in stores or config.names:
+        reading = config.reading(name)
+        found += [*_literal_secrets(config, name, reading), *_without_tls(config, reading)]
+    unique = {(one.code, one.key): one for one in found}
+    return sorted(unique.values(), key=lambda one: (one.line or 0, one.column or 0))
+
+
+def _of_config(config: Config) -> Iterator[Problem]:
+    try:
+        default = config.default_store
+    except ConfigError:
+        return
+    if default is None and len(config.names) > 1:
+        hint = f'write default_store = "{config.names[0]}" at the top, or name a store in every call'
+        yield config.problem(Code.WITHOUT_DEFAULT, "there are several stores, and none is the default", (), hint=hint)
+
+
+def _literal_secrets(config: Config, store: str, reading: Reading) -> Iterator[Problem]:
+    for path, origin in reading.origins.items():
+        key = path[-1] if path else None
+        value = _value(reading.values, path)
+        if (
+            origin.kind == "literal"
+            and isinstance(key, str)
+            and is_secret_key(key)
+            and isinstance(value, str)
+            and value
+        ):
+            variable = f"{store}_{key}".upper()
+            hint = f'take it from a variable: {key} = "${{{variable}}}"'
+            yield config.problem(Code.LITERAL_SECRET, "a secret stands in the file", origin.place, hint=hint)
+
+
+def _without_tls(config: Config, reading: Reading) -> Iterator[Problem]:
+    backend = reading.values.get("storage_backend")
+    if not isinstance(backend, Mapping) or backend.get("use_ssl") is not False:
+        return
+    endpoint = str(backend.get("endpoint", ""))
+    if not endpoint.startswith(_LOOPBACK):
+        place = reading.origins["storage_backend", "use_ssl"].place
+        message = f"credentials and data go to {endpoint or 'the storage server'} without TLS"
+        yield config.problem(
+            Code.WITHOUT_TLS, message, place, hint="leave use_ssl out, or use a server on this machine"
+        )
+
+
+def _value(values: Any, path: Path) -> Any:
+    for part in path:
+        values = values.get(part) if isinstance(values, Mapping) else None
+    return values

@@ -1,0 +1,146 @@
+"""What `lakeconf validate` says to CI: annotations, SARIF, warnings; and the files with which CI calls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from doc_pages import blocks
+from source_tree import REPOSITORY
+
+from lakeconf.cli.commands import run
+from lakeconf.config.codes import Code
+
+BROKEN = """\
+[stores.dev.metadata_backend]
+type = "sqlite"
+url = "catalog, of 100%.sqlite"
+
+[stores.dev.storage_backend]
+type = "local"
+path = "data"
+"""
+SUSPICIOUS = """\
+[stores.prod.metadata_backend]
+type = "postgres"
+host = "db.example.com"
+database = "lake"
+user = "lake"
+password = "hunter2-planted"
+
+[stores.prod.storage_backend]
+type = "s3"
+bucket = "acme"
+endpoint = "minio.example.com:9000"
+use_ssl = false
+key_id = "AKIA0"
+secret = "hunter3-planted"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def validated(folder: Path, text: str, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str]:
+    (folder / "lakeconf.toml").write_text(text)
+    code = run(["validate", *options])
+    output = capsys.readouterr()
+    assert output.err == ""
+    assert "planted" not in output.out
+    return code, output.out
+
+
+def test_github(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert validated(folder, BROKEN, capsys, "--format", "github") == (
+        1,
+        "::error file=lakeconf.toml,line=3,col=1,title=LC010::stores.dev.metadata_backend.url: unknown key"
+        '%0Ahint: did you mean "uri"?\n',
+    )
+    code, output = validated(folder, SUSPICIOUS, capsys, "--format", "github")
+    assert code == 0
+    assert [line.partition(" ")[0] for line in output.splitlines()] == ["::warning"] * 3
+
+
+def test_what_github_takes_for_an_end_is_escaped(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    below = folder / "a,b:c%"
+    below.mkdir()
+    (below / "lakeconf.toml").write_text(BROKEN)
+    assert run(["validate", "--format", "github", "--config", str(below)]) == 1
+    assert capsys.readouterr().out.startswith("::error file=a%2Cb%3Ac%25/lakeconf.toml,line=3,col=1,")
+
+
+@pytest.mark.parametrize("text", [BROKEN, SUSPICIOUS])
+def test_sarif(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, output = validated(folder, text, capsys, "--format", "sarif")
+    log: dict[str, Any] = json.loads(output)
+    assert (log["version"], log["$schema"]) == ("2.1.0", "https://json.schemastore.org/sarif-2.1.0.json")
+    (scan,) = log["runs"]
+    rules = [rule["id"] for rule in scan["tool"]["driver"]["rules"]]
+    assert rules == sorted(set(rules)) == [one.code for one in Code]
+    assert {result["level"] for result in scan["results"]} == {"error" if code else "warning"}
+    for result in scan["results"]:
+        assert result["ruleId"] in rules
+        (location,) = result["locations"]
+        assert location["physicalLocation"]["artifactLocation"] == {"uri": "lakeconf.toml"}
+        assert location["physicalLocation"]["region"]["startLine"] > 0
+
+
+def test_warnings_fail_where_they_are_asked_to(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, output = validated(folder, SUSPICIOUS, capsys)
+    assert code == 0
+    assert re.findall(r"^warning: lakeconf.toml:(\d+):1: (\S+):.*\[(LC\d+)\]$", output, re.MULTILINE) == [
+        ("6", "stores.prod.metadata_backend.password", "LC060"),
+        ("12", "stores.prod.storage_backend.use_ssl", "LC061"),
+        ("14", "stores.prod.storage_backend.secret", "LC060"),
+    ]
+    assert output.endswith("3 warnings found\nno problem found\n")
+    assert validated(folder, SUSPICIOUS, capsys, "--strict")[0] == 1
+
+
+def test_the_hook_of_pre_commit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (hook,) = yaml.safe_load((REPOSITORY / ".pre-commit-hooks.yaml").read_text())
+    assert [bool(re.search(hook["files"], name)) for name in ("lakeconf.toml", "a/pyproject.toml", "other.toml")] == [
+        True,
+        True,
+        False,
+    ]
+    (folder / "lakeconf.toml").write_text(BROKEN)
+    assert hook["entry"].split()[0] == "lakeconf"
+    assert run(hook["entry"].split()[1:]) == 1
+    assert "LC010" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "strict", "code"), [(BROKEN, "false", 1), (SUSPICIOUS, "false", 0), (SUSPICIOUS, "true", 1)]
+)
+def test_the_action(text: str, strict: str, code: int, folder: Path) -> None:
+    action = yaml.safe_load((REPOSITORY / "action.yml").read_text())
+    install, check = action["runs"]["steps"]
+    assert "$LAKECONF_VERSION" in install["run"]
+    (folder / "lakeconf.toml").write_text(text)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = os.environ | {"PATH": path, "CONFIG_PATH": ".", "STRICT": strict}
+    done = subprocess.run(
+        ["/bin/bash", "-e", "-c", check["run"]], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (code, "")
+    assert done.stdout.startswith("::error file=" if text == BROKEN else "::warning file=")
+
+
+def test_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown, schema = blocks("ci.md", "console")
+    assert validated(folder, BROKEN, capsys) == (1, shown.partition("\n")[2])
+    assert schema.startswith("$ lakeconf schema")
+    step, hook = map(yaml.safe_load, blocks("ci.md", "yaml"))
+    assert set(step["steps"][1]["with"]) <= set(yaml.safe_load((REPOSITORY / "action.yml").read_text())["inputs"])
+    assert hook["repos"][0]["hooks"] == [{"id": "lakeconf-validate"}]
