@@ -112,6 +112,10 @@ def check_delete_files(reader: CatalogReader, deleted_from: Iterable[Reliance | 
 
 
 def changed_tables(made: str | None) -> list[tuple[str, int]]:
-    """How which tables were changed by a snapshot, from DuckLake's `changes_made`."""
-    found = [(change["change"], int(change["table"])) for change in _CHANGED.finditer(made or "")]
-    return [(kind, table) for kind, table in found if not kind.startswith(_UPKEEP)]
+    """How which tables were changed by a snapshot, upkeep left out."""
+    return [(kind, table) for kind, table in made_changes(made) if not kind.startswith(_UPKEEP)]
+
+
+def made_changes(made: str | None) -> list[tuple[str, int]]:
+    """What a snapshot did to which tables, from DuckLake's `changes_made`."""
+    return [(change["change"], int(change["table"])) for change in _CHANGED.finditer(made or "")]

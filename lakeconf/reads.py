@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeconf.catalog.table import TableInfo, load_table, split_name
 from lakeconf.catalog.where import Where
+from lakeconf.contents import TableChange, TableFile, files, history
 from lakeconf.engines.feed import check_range
 from lakeconf.engines.summary import ScanSummary, summary
 from lakeconf.sql import identifier
@@ -76,6 +77,24 @@ class TableReads:
         """
         state = self._state
         return summary(state.engine, state.reader, self.name, state.snapshot_id, columns, where)
+
+    def files(self) -> list[TableFile]:
+        """The data files of the table at the lake's snapshot, with what is deleted from each.
+
+        Rows that the catalog holds itself are in none of them; `explain()` counts those.
+
+        Raises:
+            TableNotFoundError: There is no such table at the lake's snapshot.
+        """
+        return files(self._state.reader, self.name, self._state.snapshot_id)
+
+    def history(self) -> list[TableChange]:
+        """The snapshots that have changed the table up to the lake's own, oldest first; expired ones are forgotten.
+
+        Raises:
+            TableNotFoundError: There is no such table at the lake's snapshot.
+        """
+        return history(self._state.reader, self.name, self._state.snapshot_id)
 
     def changes(self, since: int | datetime, until: int | datetime | None = None) -> nw.LazyFrame[Any]:
         """The rows that snapshots have inserted, deleted and updated. Nothing is read before the frame is used.

@@ -12,7 +12,11 @@ CATALOG = BASE | {"connection", "catalog"}
 STORE = BASE | {"connection", "backends", "migration", "store"}
 COMMIT = CATALOG | {"engines", "locks", "commits", "conflicts", "audits", "settle", "transaction"}
 WRITES = COMMIT | {"definition", "writes"}
-LAKE = WRITES | STORE | {"config", "reads", "merge", "table", "stream", "orphans", "upkeep", "model_runs", "lake"}
+LAKE = (
+    WRITES
+    | STORE
+    | {"config", "contents", "reads", "merge", "table", "stream", "orphans", "upkeep", "model_runs", "lake"}
+)
 # Each part of lakeconf, and the parts that it may import. What is not a key here is not a part.
 LAYERS: dict[str, set[str]] = {
     "__main__": {"cli"},
@@ -36,7 +40,8 @@ LAYERS: dict[str, set[str]] = {
     "definition": CATALOG | {"engines"},
     "writes": WRITES,
     "merge": WRITES,
-    "reads": CATALOG | {"engines", "transaction"},
+    "contents": CATALOG | {"conflicts"},
+    "reads": CATALOG | {"engines", "transaction", "contents"},
     "table": WRITES | {"reads", "merge"},
     "stream": {"errors", "table"},
     "orphans": {"engines", "transaction"},
@@ -46,10 +51,11 @@ LAYERS: dict[str, set[str]] = {
     "pipelines": LAKE,
     "integrations": LAKE,
     "compare": STORE,
+    "query": STORE,
     "verify": LAKE,
     "maintain": LAKE,
     "doctor": LAKE,
-    "cli": LAKE | {"pipelines", "integrations", "verify", "compare", "maintain", "doctor"},
+    "cli": LAKE | {"pipelines", "integrations", "verify", "compare", "query", "maintain", "doctor"},
 }
 # Store.open() makes the Lake that is built on stores; its annotation may name it.
 LATE = {("lakeconf.store", "lakeconf.lake")}

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from lakeconf.cli.options import config_option, format_option
-from lakeconf.cli.output import show, show_json
+from lakeconf.cli.output import plain, show, show_json
 from lakeconf.compare import TableDiff, compare
 from lakeconf.config.model import init
 
@@ -40,7 +40,7 @@ def command(
     config = init(source)
     found = compare(config.get_store(one), config.get_store(other), table, on, samples=samples)
     if format_name == "json":
-        show_json({"equal": found.is_equal, **_plain(dataclasses.asdict(found))})
+        show_json({"equal": found.is_equal, **plain(dataclasses.asdict(found))})
     else:
         _show(found, on)
     context.exit(0 if found.is_equal else 1)
@@ -69,12 +69,3 @@ def _show_rows(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _text(value: Any) -> str:
     return f"[{', '.join(map(_text, value))}]" if isinstance(value, list) else str(value)
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON knows it."""
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value if isinstance(value, bool | int | float | str | None) else str(value)

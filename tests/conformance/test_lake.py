@@ -68,6 +68,11 @@ def test_the_life_of_a_table_in_a_lake(
             ("update_postimage", 1),
             ("update_preimage", 1),
         ]
+        inlined = table.explain().inlined_rows
+        assert sum(file.rows - file.deleted_rows for file in table.files()) + inlined == len(expected)
+        first, *_, last = table.history()
+        assert (first.changes[0], first.message) == ("created_table", "create table raw.t")
+        assert last.snapshot_id == lake.snapshot_id
         table.overwrite(ROWS.slice(5), where="id BETWEEN 5 AND 9")
         assert rows(lake) == expected
         lake.compact()

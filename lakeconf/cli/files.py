@@ -1,0 +1,39 @@
+"""`lakeconf files`."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from lakeconf.cli.options import config_option, format_option
+from lakeconf.cli.output import plain, show_json, show_table, size
+from lakeconf.config.model import init
+
+_HEADER = ("file", "rows", "size", "snapshot", "deleted rows", "partition")
+
+
+@click.command("files", short_help="List the files of a table.")
+@click.argument("table")
+@click.option("--store", help="The store; the default one unless given.")
+@format_option
+@config_option
+def command(table: str, store: str | None, source: str | None, format_name: str) -> None:
+    """List the data files of TABLE, with what is deleted from each."""
+    with init(source).get_store(store).open() as lake:
+        found = lake.table(table).files()
+    if format_name == "json":
+        show_json([plain(dataclasses.asdict(file)) for file in found])
+        return
+    rows = [
+        (
+            one.path,
+            str(one.rows),
+            size(one.bytes),
+            str(one.begin_snapshot),
+            str(one.deleted_rows),
+            ", ".join("NULL" if value is None else value for value in one.partition),
+        )
+        for one in found
+    ]
+    show_table([_HEADER, *rows])

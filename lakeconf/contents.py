@@ -1,0 +1,90 @@
+"""What a table consists of, and what has been done to it, as the catalog says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.snapshot import snapshots
+from lakeconf.catalog.table import load_table
+from lakeconf.conflicts import made_changes
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A data file of a table at a snapshot.
+
+    Attributes:
+        path: Its absolute path or URI.
+        rows: Rows in it, deleted ones included.
+        bytes: Its size, in bytes.
+        begin_snapshot: The snapshot that it belongs to.
+        delete_file: The file of its deleted positions; None where there is none.
+        deleted_rows: How many of its rows are deleted, in that file and in the catalog.
+        partition: The values of its partition, as text, in the order of the keys; empty where it is in none.
+    """
+
+    path: str
+    rows: int
+    bytes: int
+    begin_snapshot: int
+    delete_file: str | None = None
+    deleted_rows: int = 0
+    partition: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableChange:
+    """A snapshot that has changed a table.
+
+    Attributes:
+        snapshot_id: Its version.
+        time: When it was committed, in UTC.
+        changes: What it did, in DuckLake's words: `inserted_into_table`, `deleted_from_table`, `altered_table`,
+            `merge_adjacent` and others; `created_table` where it made the table.
+        author: Who committed it; None where nobody said so.
+        message: The commit message.
+        extra_info: What else the commit says, often JSON.
+    """
+
+    snapshot_id: int
+    time: datetime
+    changes: tuple[str, ...]
+    author: str | None
+    message: str | None
+    extra_info: str | None
+
+
+def files(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableFile]:
+    """The data files of a table at a snapshot; see `Table.files`."""
+    return [
+        TableFile(
+            path=file.path,
+            rows=file.record_count,
+            bytes=file.file_size_bytes,
+            begin_snapshot=file.begin_snapshot,
+            delete_file=None if file.delete_file is None else file.delete_file.path,
+            deleted_rows=(file.delete_file.delete_count if file.delete_file else 0) + len(file.inlined_deletes),
+            partition=tuple(value for _, value in file.partition_values),
+        )
+        for file in plan_scan(reader, table, snapshot_id).files
+    ]
+
+
+def history(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableChange]:
+    """The snapshots that have changed a table, up to one; see `Table.history`."""
+    table_id = load_table(reader, table, snapshot_id).table_id
+    with reader.transaction() as transaction:
+        made = "SELECT min(begin_snapshot) FROM ducklake_table WHERE table_id = ?"
+        ((made_in,),) = transaction.rows(made, [table_id])
+    found = []
+    for snapshot in snapshots(reader):
+        kinds = {kind: None for kind, changed in made_changes(snapshot.changes) if changed == table_id}
+        if snapshot.snapshot_id == made_in:
+            kinds = {"created_table": None, **kinds}
+        if kinds and snapshot.snapshot_id <= snapshot_id:
+            said = (snapshot.author, snapshot.message, snapshot.extra_info)
+            found.append(TableChange(snapshot.snapshot_id, snapshot.time, tuple(kinds), *said))
+    return found

@@ -1,0 +1,108 @@
+"""The commands that look into a lake, and the page about them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from doc_pages import blocks
+
+import lakeconf
+from lakeconf.cli.commands import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def lake(project: Path) -> Path:
+    """A lake with one table, a delete and two files."""
+    with lakeconf.init().get_store().open() as lake:
+        table = lake.create_table("raw.events", {"id": "BIGINT", "kind": "VARCHAR"})
+        table.append(pa.table({"id": [1, 2], "kind": ["view", "view"]}))
+        table.delete("id = 1")
+        table.append(pa.table({"id": [3], "kind": ["buy"]}))
+    return project
+
+
+@pytest.fixture
+def shown(capsys: pytest.CaptureFixture[str]) -> Any:
+    def call(*arguments: str) -> str:
+        assert run(arguments) == 0
+        return capsys.readouterr().out
+
+    return call
+
+
+@pytest.mark.parametrize("index", range(3))
+def test_the_commands_of_the_page(index: int, lake: Path, shown: Any) -> None:
+    command, _, output = blocks("inspect.md", "console")[index].partition("\n")
+    words = command.removeprefix("$ lakeconf ").split('"')
+    arguments = words[0].split() if len(words) == 1 else [*words[0].split(), words[1], *words[2].split()]
+    assert shown(*arguments) == output
+
+
+def test_the_python_of_the_page(lake: Path) -> None:
+    (code,), (output,) = blocks("inspect.md", "python"), blocks("inspect.md", "text")
+    done = subprocess.run([sys.executable, "-c", code], cwd=lake, capture_output=True, text=True, check=True)
+    assert done.stdout == output
+
+
+def test_snapshots_and_files(lake: Path, shown: Any) -> None:
+    lines = shown("snapshots", "--limit", "2").splitlines()
+    assert [line.split()[0] for line in lines] == ["snapshot", "3", "4"]
+    newest = json.loads(shown("snapshots", "--format", "json"))[-1]
+    assert (newest["snapshot_id"], newest["changes"]) == (4, "inserted_into_table:2")
+    first, second = json.loads(shown("files", "raw.events", "--format", "json"))
+    assert (first["rows"], first["deleted_rows"], second["rows"], second["delete_file"]) == (2, 1, 1, None)
+    assert shown("files", "raw.events").splitlines()[0].split()[:3] == ["file", "rows", "size"]
+    assert json.loads(shown("tables", "--format", "json"))[0]["rows"] == 2
+
+
+def test_values_of_every_kind_are_shown(lake: Path, shown: Any) -> None:
+    query = "SELECT DATE '2024-01-02' d, 1.50 n, 'ab'::BLOB b, [1, NULL] l, {'a': 1} s, NULL x, repeat('y', 70) t"
+    (row,) = json.loads(shown("sql", query, "--format", "json"))
+    assert row == {
+        "d": "2024-01-02",
+        "n": "1.50",
+        "b": "6162",
+        "l": [1, None],
+        "s": {"a": 1},
+        "x": None,
+        "t": "y" * 70,
+    }
+    assert shown("sql", query, "--format", "csv").splitlines()[1] == (
+        '2024-01-02,1.50,6162,"[1, null]","{""a"": 1}",,' + "y" * 70
+    )
+    assert shown("sql", query).splitlines()[1].split("  ")[-2:] == ["NULL", "y" * 59 + "…"]
+
+
+def test_a_long_table_says_that_there_is_more(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sql", "FROM range(9)", "--limit", "3"]) == 0
+    output = capsys.readouterr()
+    assert output.out.split() == ["range", "0", "1", "2"]
+    assert output.err == "and more: --limit shows more than 3 rows\n"
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("DELETE FROM raw.events", "this is not one query"),
+        ("SELECT 1; DROP TABLE raw.events", "this is not one query"),
+        ("CALL ducklake_expire_snapshots('dev', older_than => now())", "this is not one query"),
+        ("FROM ducklake_expire_snapshots('dev', older_than => now())", "read-only"),
+        ("FROM raw.event", "Table with name event does not exist"),
+        ("SELEC 1", "syntax error"),
+    ],
+)
+def test_nothing_but_queries(statement: str, message: str, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sql", statement]) == 1
+    output = capsys.readouterr()
+    assert (output.out, output.err.startswith("error: ")) == ("", True)
+    assert message in output.err
+    with lakeconf.init().get_store().open() as after:
+        assert after.snapshot_id == 4
