@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "diff": "lakeconf.cli.diff",
         "doctor": "lakeconf.cli.doctor",
         "explain": "lakeconf.cli.explain",
+        "export": "lakeconf.cli.export",
         "files": "lakeconf.cli.files",
         "maintain": "lakeconf.cli.maintain",
         "plan": "lakeconf.cli.plan",

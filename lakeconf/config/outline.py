@@ -18,6 +18,7 @@ class Outline(NamedTuple):
         metadata_backend: The type of its metadata backend; None where it cannot be told.
         storage_backend: The type of its storage backend; None where it has none.
         extends: The store that it extends.
+        alias: The name under which it is attached, as the file gives it; the store's own unless given.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Outline(NamedTuple):
     metadata_backend: str | None = None
     storage_backend: str | None = None
     extends: str | None = None
+    alias: str | None = None
 
 
 def outline_of(source: Source, stores: Table, name: str, *, is_default: bool) -> Outline:
@@ -39,9 +41,10 @@ def outline_of(source: Source, stores: Table, name: str, *, is_default: bool) ->
     try:
         tree = inherited(source, stores, name)
     except ConfigError:
-        return Outline(name, is_default)
+        return Outline(name, is_default, alias=name)
     metadata, storage = (_raw(tree.entries.get(section), "type") for section in BACKENDS)
-    return Outline(name, is_default, metadata, storage, _raw(tree, "extends"))
+    own = _raw(tree.entries.get("metadata_backend"), "database") if metadata == "motherduck" else None
+    return Outline(name, is_default, metadata, storage, _raw(tree, "extends"), _raw(tree, "alias") or own or name)
 
 
 def _raw(table: Branch | Leaf | None, key: str) -> str | None:

@@ -1,0 +1,35 @@
+"""`lakeconf export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lakeconf.cli.options import config_option
+from lakeconf.cli.output import show
+from lakeconf.config.model import init
+from lakeconf.exports import TOOLS, export
+
+
+@click.command("export", short_help="Write the file with which another tool uses a store.")
+@click.argument("tool", type=click.Choice(list(TOOLS)))
+@click.argument("stores", nargs=-1, metavar="[STORE]...")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file, or the folder it goes into.")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@config_option
+def command(tool: str, stores: tuple[str, ...], output: Path | None, source: str | None, *, force: bool) -> None:
+    """Write the file with which TOOL uses each STORE, or the default one: names of stores and variables, never a value.
+
+    What the tool cannot do is said on top of the file, and on stderr.
+    """
+    made = export(init(source), tool, *stores)
+    if output is None:
+        show(made.text.rstrip("\n"))
+        return
+    path = output / made.file_name if output.is_dir() else output
+    if path.exists() and not force:
+        raise click.UsageError(f"{path} is there already; --force replaces it")
+    path.write_text(made.text)
+    for note in made.notes:
+        show(f"note: {note}", to_stderr=True)

@@ -1,0 +1,162 @@
+"""The files that other tools are given: they hold names alone, and the tools take them as they are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+import yaml
+from doc_pages import blocks
+
+import lakeconf
+from lakeconf.cli.commands import run
+from lakeconf.config.model import init
+from lakeconf.errors import LakeconfError
+from lakeconf.exports import TOOLS, export
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+GOLDEN = Path(__file__).parent / "golden" / "exports"
+PROD = """
+[stores.prod]
+alias = "lake"
+
+[stores.prod.metadata_backend]
+type = "postgres"
+host = "${PGHOST}"
+database = "lake"
+user = "lake"
+password = "${PGPASSWORD}"
+
+[stores.prod.storage_backend]
+type = "s3"
+bucket = "acme"
+endpoint = "127.0.0.1:9000"
+use_ssl = false
+key_id = "${S3_KEY}"
+secret = "${S3_SECRET}"
+"""
+VARIABLES = {"PGHOST": "planted-host", "PGPASSWORD": "planted-1", "S3_KEY": "planted-2", "S3_SECRET": "planted-3"}
+
+
+@pytest.fixture
+def stores(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The stores dev and prod, with the variables of prod."""
+    with (project / "lakeconf.toml").open("a") as file:
+        file.write(PROD)
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    return project
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_what_a_tool_is_given(tool: str, stores: Path, check_golden: Callable[[Path, str], None]) -> None:
+    made = export(init(), tool, "prod")
+    # DuckDB takes no variable for a host or the id of a key.
+    secrets = {
+        name: value for name, value in VARIABLES.items() if tool != "duckdb" or name in ("PGPASSWORD", "S3_SECRET")
+    }
+    assert not any(value in made.text for value in secrets.values())
+    check_golden(GOLDEN / made.file_name, made.text)
+
+
+@pytest.mark.parametrize("tool", ["dagster", "dbt", "dlt", "sqlmesh"])
+def test_what_only_names_a_store_needs_no_variable(tool: str, stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = export(init(), tool, "prod")
+    for name in VARIABLES:
+        monkeypatch.delenv(name)
+    assert export(init(), tool, "prod") == expected
+
+
+def test_a_secret_in_the_file_is_refused(stores: Path) -> None:
+    file = stores / "lakeconf.toml"
+    file.write_text(file.read_text().replace('"${S3_SECRET}"', '"planted-4"'))
+    for tool in ("spark", "duckdb"):
+        with pytest.raises(LakeconfError) as caught:
+            export(init(), tool, "prod")
+        assert "planted" not in str(caught.value)
+
+
+def test_the_command(stores: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = export(init(), "dbt", "dev", "prod")
+    assert run(["export", "dbt", "dev", "prod"]) == 0
+    assert capsys.readouterr().out == made.text
+    assert run(["export", "dbt", "dev", "prod", "-o", "."]) == 0
+    assert capsys.readouterr().err.startswith("note: threads: 1")
+    assert (stores / "profiles.yml").read_text() == made.text
+    assert run(["export", "dbt", "dev", "-o", "profiles.yml"]) == 2
+    assert "--force replaces it" in capsys.readouterr().err
+    assert run(["export", "dlt", "dev", "prod"]) == 1
+    assert capsys.readouterr().err.startswith("error: dlt takes one store at a time")
+    assert run(["export", "airflow"]) == 2
+
+
+def test_dbt_takes_its_file(stores: Path) -> None:
+    (stores / "profiles.yml").write_text(export(init(), "dbt", "dev").text)
+    (stores / "models").mkdir()
+    (stores / "models" / "one.sql").write_text("{{ config(materialized='table') }} SELECT 1 AS id")
+    project = {"name": "shop", "version": "1.0", "profile": "lakeconf", "model-paths": ["models"]}
+    (stores / "dbt_project.yml").write_text(yaml.safe_dump(project | {"flags": {"send_anonymous_usage_stats": False}}))
+    command = [str(Path(sys.executable).parent / "dbt"), "run", "--profiles-dir", "."]
+    done = subprocess.run(command, cwd=stores, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    with lakeconf.init().get_store("dev").open() as lake:
+        assert lake.tables() == ["main.one"]
+
+
+@pytest.mark.parametrize(("tool", "name"), [("sqlmesh", "config"), ("dagster", "definitions"), ("dlt", "pipeline")])
+def test_python_takes_its_file(tool: str, name: str, stores: Path) -> None:
+    made = export(init(), tool, "dev")
+    path = stores / made.file_name
+    path.write_text(made.text)
+    code = f"import runpy; print(type(runpy.run_path({str(path)!r})[{name!r}]).__name__)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=stores, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == [{"sqlmesh": "Config", "dagster": "Definitions", "dlt": "Pipeline"}[tool]], (
+        done.stderr
+    )
+
+
+def test_duckdb_takes_its_file(stores: Path) -> None:
+    with lakeconf.init().get_store("dev").open() as lake:
+        lake.create_table("raw.t", {"id": "BIGINT"}).append(pa.table({"id": [1, 2]}))
+    script = export(init(), "duckdb", "dev").text
+    assert "INSTALL" in script
+    # The extensions are installed already where there is no server to install them from.
+    native = lakeconf.init().get_store("dev").connect()
+    native.execute("USE memory")
+    native.execute("DETACH dev")
+    kept = [line for line in script.splitlines() if not line.startswith(("INSTALL", "LOAD"))]
+    native.execute("\n".join(kept))
+    assert native.sql("SELECT count(*) FROM raw.t").fetchall() == [(2,)]
+
+
+def test_hadoop_puts_variables_in(stores: Path, spark: SparkSession) -> None:
+    lines = dict(
+        line.split(maxsplit=1) for line in export(init(), "spark", "prod").text.splitlines() if not line.startswith("#")
+    )
+    own: Any = init().get_store("prod").spark_conf()
+    assert lines.keys() == own.keys()
+    jvm: Any = spark._jvm
+    configuration = jvm.org.apache.hadoop.conf.Configuration()
+    # One that this process had when Spark started.
+    configuration.set("one", "${env.HOME}")
+    assert configuration.get("one") == os.environ["HOME"]
+    assert {key for key, value in lines.items() if value.startswith("${env.")} == own.secret_keys != set()
+
+
+def test_the_page_shows_what_is_written(stores: Path) -> None:
+    (shown,) = blocks("export.md", "console")
+    assert shown.partition("\n")[2] == export(init(), "dlt", "prod").text
+
+
+def test_there_is_a_file_for_each_tool_that_the_pages_are_about() -> None:
+    pages = {path.stem for path in (Path(__file__).parents[1] / "docs" / "integrations").glob("*.md")}
+    assert pages - {"polars", "pytest"} == TOOLS.keys() - {"spark"}
