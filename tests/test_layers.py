@@ -51,12 +51,14 @@ LAYERS: dict[str, set[str]] = {
     "pipelines": LAKE,
     "integrations": LAKE,
     "exports": STORE | {"config"},
+    "metaxy": STORE | {"config"},
     "compare": STORE,
     "query": STORE,
     "verify": LAKE,
     "maintain": LAKE,
     "doctor": LAKE,
-    "cli": LAKE | {"pipelines", "integrations", "verify", "compare", "exports", "query", "maintain", "doctor"},
+    "cli": LAKE
+    | {"pipelines", "integrations", "verify", "compare", "exports", "metaxy", "query", "maintain", "doctor"},
 }
 # Store.open() makes the Lake that is built on stores; its annotation may name it.
 LATE = {("lakeconf.store", "lakeconf.lake")}

@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "explain": "lakeconf.cli.explain",
         "export": "lakeconf.cli.export",
         "files": "lakeconf.cli.files",
+        "import": "lakeconf.cli.import_",
         "maintain": "lakeconf.cli.maintain",
         "plan": "lakeconf.cli.plan",
         "preview-sql": "lakeconf.cli.preview_sql",

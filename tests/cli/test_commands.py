@@ -193,6 +193,7 @@ def test_stores_as_json(run: Any) -> None:
         "metadata_backend": "postgres",
         "storage_backend": "s3",
         "extends": "prod",
+        "alias": "staging",
     }
 
 
