@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "export": "lakeconf.cli.export",
         "files": "lakeconf.cli.files",
         "import": "lakeconf.cli.import_",
+        "init": "lakeconf.cli.init",
         "maintain": "lakeconf.cli.maintain",
         "plan": "lakeconf.cli.plan",
         "preview-sql": "lakeconf.cli.preview_sql",

@@ -1,0 +1,70 @@
+"""`lakeconf init`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from lakeconf.cli.output import show
+from lakeconf.config.first import METADATA, STORAGE, first_configuration
+
+
+@click.command("init", short_help="Write a first lakeconf.toml.")
+@click.option("--store", default="dev", show_default=True, help="The store's name.")
+@click.option("--metadata", type=click.Choice(list(METADATA)), help="The metadata backend; asked for unless given.")
+@click.option(
+    "--storage", type=click.Choice([*STORAGE, "none"]), help="The storage backend; none with MotherDuck alone."
+)
+@click.option(
+    "--set", "given", multiple=True, metavar="KEY=VALUE", help="A field, such as storage_backend.bucket=acme."
+)
+@click.option("--yes", is_flag=True, help="Ask nothing: what is not given is as it is likely right.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), default="lakeconf.toml", show_default=True)
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+def command(
+    store: str,
+    metadata: str | None,
+    storage: str | None,
+    given: tuple[str, ...],
+    output: Path,
+    *,
+    yes: bool,
+    force: bool,
+) -> None:
+    """Write a lakeconf.toml with one store, by asking or from the options.
+
+    Of a secret the file holds the name of the variable: ${PGPASSWORD}.
+    """
+    if output.exists() and not force:
+        raise click.UsageError(f"{output} is there already; --force replaces it")
+    asks = not yes and (metadata is None or storage is None)
+    if asks and not sys.stdin.isatty():
+        raise click.UsageError("there is nobody to ask: give --metadata and --storage, or --yes")
+    values = dict(map(_pair, given))
+    if asks:
+        metadata, storage = _ask(metadata, storage, values)
+    text = first_configuration(store, metadata or "sqlite", None if storage == "none" else storage or "local", values)
+    output.write_text(text)
+    show(f"wrote {output}; check it by: lakeconf validate")
+
+
+def _ask(metadata: str | None, storage: str | None, values: dict[tuple[str, str], str]) -> tuple[str, str]:
+    metadata = metadata or click.prompt("Metadata backend", type=click.Choice(list(METADATA)), default="sqlite")
+    kinds = [*(STORAGE.keys() - {"local"}), "none"] if metadata == "motherduck" else list(STORAGE)
+    default = "none" if metadata == "motherduck" else "local"
+    storage = storage or click.prompt("Storage backend", type=click.Choice(kinds), default=default)
+    for section, fields in (("metadata_backend", METADATA[metadata]), ("storage_backend", STORAGE.get(storage, {}))):
+        for name, likely in fields.items():
+            if (section, name) not in values:
+                values[section, name] = click.prompt(f"{section}.{name}", default=likely)
+    return metadata, storage
+
+
+def _pair(text: str) -> tuple[tuple[str, str], str]:
+    key, equals, value = text.partition("=")
+    section, dot, name = key.partition(".")
+    if not (equals and dot):
+        raise click.UsageError(f"--set {text}: write it as storage_backend.bucket=acme")
+    return (section, name), value

@@ -1,0 +1,96 @@
+"""`lakeconf init`: what it writes can be used, by flags and by answers; and the page that begins with it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from doc_pages import blocks
+
+from lakeconf.cli.commands import run
+from lakeconf.config.first import METADATA, STORAGE, first_configuration
+from lakeconf.config.model import validate
+from lakeconf.config.warnings import warnings
+from lakeconf.errors import LakeconfError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAIRS = [(one, other) for one in METADATA for other in (*STORAGE, "none") if (one == "motherduck") == (other == "none")]
+BUCKETS = ["--set", "storage_backend.bucket=acme", "--set", "storage_backend.account_id=0123"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def usable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
+    for variable in re.findall(r"\$\{(\w+)\}", (folder / "lakeconf.toml").read_text()):
+        monkeypatch.setenv(variable, "a-value")
+    return validate() == [] == warnings()
+
+
+@pytest.mark.parametrize(("metadata", "storage"), PAIRS)
+def test_every_pair_can_be_used(metadata: str, storage: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = BUCKETS if storage == "r2" else BUCKETS[:2] if storage in ("s3", "gcs") else []
+    assert run(["init", "--metadata", metadata, "--storage", storage, *wanted]) == 0
+    assert usable(folder, monkeypatch)
+
+
+def test_answers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parent, child = pty.openpty()
+    command = [sys.executable, "-m", "lakeconf", "init", "--store", "prod"]
+    process = subprocess.Popen(command, stdin=child, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    os.close(child)
+    # Postgres, its likely fields, S3, a bucket, the likely region.
+    os.write(parent, b"postgres\ns3\n\nwarehouse\n\n\nacme\n\n")
+    output = process.communicate()[0].decode()
+    os.close(parent)
+    assert process.returncode == 0, output
+    text = (folder / "lakeconf.toml").read_text()
+    assert 'database = "warehouse"' in text
+    assert 'bucket = "acme"' in text
+    assert usable(folder, monkeypatch)
+
+
+def test_a_file_that_is_there_stays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "lakeconf.toml").write_text("mine")
+    assert run(["init", "--yes"]) == 2
+    assert "--force replaces it" in capsys.readouterr().err
+    assert (folder / "lakeconf.toml").read_text() == "mine"
+    assert run(["init", "--yes", "--force"]) == 0
+
+
+def test_what_cannot_be_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["init"]) == 2
+    assert "there is nobody to ask" in capsys.readouterr().err
+    assert run(["init", "--yes", "--set", "bucket"]) == 2
+    with pytest.raises(LakeconfError, match=r"storage_backend\.bucket has to be given"):
+        first_configuration("dev", "sqlite", "s3", {})
+    with pytest.raises(LakeconfError, match=r"'My-Store' is not allowed") as caught:
+        first_configuration("My-Store", "sqlite", "local", {})
+    assert caught.value.hint == "write it as my_store"
+    with pytest.raises(LakeconfError, match="did you mean sqlite"):
+        first_configuration("dev", "sqllite", "local", {})
+    with pytest.raises(LakeconfError, match="is a secret") as caught:
+        first_configuration("dev", "postgres", "local", {("metadata_backend", "password"): "planted"})
+    assert "planted" not in str(caught.value)
+    assert not (folder / "lakeconf.toml").exists()
+
+
+def test_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for block in blocks("getting-started.md", "console"):
+        command, _, output = block.partition("\n")
+        assert run(command.removeprefix("$ lakeconf ").split()) == 0
+        assert capsys.readouterr().out == output
+    assert blocks("getting-started.md", "toml") == [(folder / "lakeconf.toml").read_text()]
+    (code,) = blocks("getting-started.md", "python")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[{'id': 1, 'kind': 'view'}, {'id': 2, 'kind': 'buy'}]\n"
