@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lakeconf.catalog.file_size import with_bytes_per_row
 from lakeconf.catalog.table import TableInfo, load_table, split_name, table_folder, tables
 from lakeconf.commits import CommitKey
 from lakeconf.conflicts import Reliance
@@ -117,7 +118,8 @@ def stage(state: LakeState, adopted: Any, wanted: Target, transaction: Transacti
         SchemaError: A column is missing, is one too many, or does not fit.
     """
     check_fit(full_name(wanted.info), state.engine.schema(adopted), wanted.types)
-    return state.engine.stage(adopted, wanted.info, wanted.types, state.writer, transaction.next_token())
+    info = wanted.info if wanted.info.table_id == NO_ID else with_bytes_per_row(state.reader, wanted.info)
+    return state.engine.stage(adopted, info, wanted.types, state.writer, transaction.next_token())
 
 
 def insert(state: LakeState, info: TableInfo, staged: Staged) -> tuple[str, ...]:

@@ -106,6 +106,7 @@ class TableInfo:
         path: The folder of its files: an absolute path or URI that ends in `/`, as DuckDB composes it.
         partition_id: The live partitioning, or None.
         partition_fields: Its keys.
+        bytes_per_row: How much its files have taken for a row so far; None where nobody has asked, or it has none.
     """
 
     table_id: int
@@ -115,6 +116,7 @@ class TableInfo:
     path: str
     partition_id: int | None = None
     partition_fields: tuple[PartitionField, ...] = ()
+    bytes_per_row: float | None = None
 
 
 def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:

@@ -198,3 +198,29 @@ def test_a_required_partition_column(lake: Lake) -> None:
     lake.create_table("t", {"id": "BIGINT", "kind": "VARCHAR NOT NULL"}, partitioned_by=["kind"])
     with pytest.raises(SchemaError, match="NOT NULL"):
         lake.table("t").append(lake.sql("SELECT 1::BIGINT AS id, NULL::VARCHAR AS kind").collect("pyarrow"))
+
+
+@pytest.mark.parametrize("has_rows", [False, True], ids=["empty", "with rows"])
+def test_files_are_near_the_size_that_the_lake_wants(lake: Lake, spark: SparkSession, *, has_rows: bool) -> None:
+    lake._state.writer.execute("CALL dev.set_option('target_file_size', '200KB')")
+    # Texts that compress badly, and are longer than Spark thinks.
+    frame = spark.range(0, 8000, 1, 1).selectExpr("id", "sha2(CAST(id AS STRING), 512) AS text")
+    table = lake.create_table("s.t", frame)
+    if has_rows:
+        table.append(frame.limit(2000))
+    before = {file.path for file in table.files()}
+    table.append(frame)
+    files = sorted((file for file in table.files() if file.path not in before), key=lambda file: file.bytes)
+    assert sum(file.rows for file in files) == 8000
+    # One task wrote them all: no row was moved to another for it.
+    whole = [file.bytes for file in files[1:]]
+    assert whole
+    assert max(whole) < (1.1 if has_rows else 4) * 200_000
+    assert min(whole) > 0.5 * 200_000
+
+
+def test_the_size_of_a_file_may_be_a_fraction_of_a_unit(lake: Lake, spark: SparkSession) -> None:
+    table = lake.create_table("s.t", {"id": "BIGINT"})
+    lake._state.writer.execute("CALL dev.set_option('target_file_size', '1.5GiB')")
+    table.append(spark.range(0, 3, 1, 1))
+    assert len(table.files()) == 1

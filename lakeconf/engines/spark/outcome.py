@@ -13,7 +13,7 @@ from lakeconf.connection import Connection
 from lakeconf.engines.base import Staged
 from lakeconf.engines.manifest import staging_folder
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
-from lakeconf.engines.spark.parquet_options import compression
+from lakeconf.engines.spark.parquet_options import parquet_options
 from lakeconf.engines.spark.reading import quoted
 from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
 from lakeconf.engines.spark.types import spark_type
@@ -53,7 +53,7 @@ def stage_rows(
         SparkError: The job failed.
         UnsupportedError: The lake's files are encrypted.
     """
-    options = compression(writer, table)
+    options = parquet_options(writer, table, int(frame._jdf.schema().defaultSize()))  # noqa: SLF001
     folder = staging_folder(table, token)
     try:
         rows = rebind(frame, writing_session(frame.sparkSession))

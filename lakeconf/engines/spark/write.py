@@ -18,7 +18,7 @@ from lakeconf.engines.base import Staged
 from lakeconf.engines.manifest import staging_folder
 from lakeconf.engines.selection import full_name, not_null_violation
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
-from lakeconf.engines.spark.parquet_options import compression
+from lakeconf.engines.spark.parquet_options import parquet_options
 from lakeconf.engines.spark.reading import FIELD_ID, quoted
 from lakeconf.engines.spark.session import rebind
 from lakeconf.engines.spark.types import spark_type
@@ -82,9 +82,12 @@ def stage_files(
     rebound = rebind(frame, writing_session(frame.sparkSession))
     by_name = {name.lower(): name for name in frame.columns}
     columns = [_value(rebound, by_name[column.name.lower()], column, full_name(table)) for column in table.columns]
-    options = compression(writer, table)
+    written = rebound.select(*columns)
+    # What Spark takes for a row where it knows nothing of the values.
+    row_width = int(written._jdf.schema().defaultSize())  # noqa: SLF001
+    options = parquet_options(writer, table, row_width)
     try:
-        rebound.select(*columns).write.options(**options).mode("error").parquet(spark_uri(folder))
+        written.write.options(**options).mode("error").parquet(spark_uri(folder))
         files = _row_counts(writer, [catalog_uri(path, location) for path in parquet_files(spark, folder)])
     except BaseException as error:
         remove_folder(spark, folder)

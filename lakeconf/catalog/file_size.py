@@ -1,0 +1,18 @@
+"""How large the rows of a table are in its files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.table import TableInfo
+
+
+def with_bytes_per_row(reader: CatalogReader, table: TableInfo) -> TableInfo:
+    """The table with `bytes_per_row`, as the catalog's statistics of all its files say."""
+    with reader.transaction() as transaction:
+        found = transaction.rows(
+            "SELECT record_count, file_size_bytes FROM ducklake_table_stats WHERE table_id = ?", [table.table_id]
+        )
+    known = [size / count for count, size in found if count and size]
+    return replace(table, bytes_per_row=known[0]) if known else table

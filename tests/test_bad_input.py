@@ -1,0 +1,88 @@
+"""Frames that do not fit, on both engines: one clear error each, and nothing is written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import lakeconf
+from lakeconf.errors import LakeconfError, SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakeconf import Lake
+
+GOOD = pa.table({"id": [1], "name": ["a"], "amount": pa.array([1.5], pa.float64())})
+OPERATIONS = ("append", "overwrite", "merge")
+
+
+@pytest.fixture(scope="module", params=["on_duckdb", "on_spark"])
+def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    folder = tmp_path_factory.mktemp("bad_input")
+    backends = {
+        "metadata_backend": {"type": "sqlite", "uri": str(folder / "catalog")},
+        "storage_backend": {"type": "local", "path": str(folder / "data")},
+    }
+    store = lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+    with store.open(request.getfixturevalue("spark") if request.param == "on_spark" else None) as lake:
+        lake.create_table("raw.t", {"id": "BIGINT NOT NULL", "name": "VARCHAR", "amount": "DOUBLE"})
+        lake.table("raw.t").append(GOOD)
+        yield lake
+
+
+def write(lake: Lake, operation: str, frame: object) -> int:
+    table = lake.table("raw.t")
+    if operation == "merge":
+        return table.merge(frame, on="id")
+    return int(getattr(table, operation)(frame))
+
+
+def files(lake: Lake) -> set[str]:
+    native: Any = lake.sql(f"SELECT file FROM glob('{lake._state.reader.data_path}**')").to_native()
+    return {path for (path,) in native.fetchall()}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize(
+    ("frame", "message", "hint"),
+    [
+        (GOOD.drop_columns(["name"]), r"the frame lacks the column 'name' \(VARCHAR\) of raw.t", "add it"),
+        (GOOD.append_column("more", pa.array([1])), r"has a column 'more' that raw.t has not", None),
+        (GOOD.rename_columns(["id", "nmae", "amount"]), r"has a column 'nmae' that raw.t has not", "name"),
+        (
+            GOOD.set_column(2, "amount", pa.array(["much"])),
+            r"column 'amount' is VARCHAR, but in raw.t it is DOUBLE",
+            "cast",
+        ),
+        (pa.table({"id": pa.array([None], pa.int64()), "name": ["a"], "amount": [1.0]}), "'id'.* NOT NULL", "fill it"),
+    ],
+    ids=["missing", "extra", "misspelt", "of another type", "null"],
+)
+def test_a_frame_that_does_not_fit(lake: Lake, operation: str, frame: pa.Table, message: str, hint: str | None) -> None:
+    before, there = lake.snapshot_id, files(lake)
+    with pytest.raises(SchemaError, match=message) as caught:
+        write(lake, operation, frame)
+    assert hint is None or hint in str(caught.value.hint)
+    assert lake.refresh() == before
+    assert files(lake) == there
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_what_is_no_frame(lake: Lake, operation: str) -> None:
+    with pytest.raises(SchemaError, match="dict is not a frame"):
+        write(lake, operation, {"id": [1]})
+
+
+def test_an_empty_frame_makes_no_snapshot(lake: Lake) -> None:
+    before, there = lake.snapshot_id, files(lake)
+    assert write(lake, "append", GOOD.slice(0, 0)) == before
+    assert write(lake, "merge", GOOD.slice(0, 0)) == before
+    assert (lake.refresh(), files(lake)) == (before, there)
+
+
+def test_a_read_only_store(lake: Lake) -> None:
+    with pytest.raises(LakeconfError, match="nothing can be written: the lake is pinned"):
+        lake.at(version=lake.snapshot_id).table("raw.t").append(GOOD)
