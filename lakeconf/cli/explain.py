@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
-from lakeconf.cli.output import show
+from lakeconf.cli.options import config_option
+from lakeconf.cli.output import show, show_table
 from lakeconf.config.explain import explanation
+from lakeconf.config.model import init
+from lakeconf.config.origin import explain_key
 
 
-@click.command("explain", short_help="Say more of a code of `lakeconf validate`.")
-@click.argument("code")
-def command(code: str) -> None:
-    """Say what a CODE such as LC012 means, with an example and its cure."""
-    show(explanation(code).rstrip())
+@click.command("explain", short_help="Say more of a code of `validate`, or of a key of a store.")
+@click.argument("what", metavar="CODE|KEY")
+@config_option
+def command(what: str, source: str | None) -> None:
+    """Say what a CODE such as LC012 means, with an example and its cure; or the value of a KEY, its origin and meaning.
+
+    \b
+        lakeconf explain LC012
+        lakeconf explain stores.prod.storage_backend.region
+        lakeconf explain stores.prod
+    """
+    if re.fullmatch(r"[A-Za-z]{2}\d{3}", what):
+        show(explanation(what).rstrip())
+        return
+    found = explain_key(init(source), what)
+    if len(found) == 1:
+        (one,) = found
+        show(f"{click.style(one.key, bold=True)} = {one.value}\n  from  {one.origin}\n  is    {one.description}")
+    else:
+        show_table([("key", "value", "from"), *((one.key, one.value, one.origin) for one in found)])
