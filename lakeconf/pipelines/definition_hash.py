@@ -23,7 +23,13 @@ def digest(*parts: str) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """A hash of a file's bytes."""
+    """A hash of a file's bytes.
+
+    Raises:
+        PipelineError: It is not there.
+    """
+    if not path.is_file():
+        raise PipelineError(f"there is no file {path}", hint="paths of a model start in its own folder")
     return hashlib.sha256(path.read_bytes()).hexdigest()[:_DIGITS]
 
 
@@ -51,10 +57,9 @@ def function_code(function: Callable[..., Any]) -> str:
     return _code(ast.parse(textwrap.dedent("".join(lines))).body[0])
 
 
-def code_on_disk(path: Path, name: str) -> str | None:
-    """The code of the function of this name in a file as it is now; None where there is none any more."""
-    found = [node for node in ast.walk(ast.parse(path.read_text())) if getattr(node, "name", None) == name]
-    return _code(found[-1]) if found else None
+def codes_on_disk(path: Path, name: str) -> list[str]:
+    """The code of each function of this name in a file as it is now."""
+    return [_code(node) for node in ast.walk(ast.parse(path.read_text())) if getattr(node, "name", None) == name]
 
 
 def _code(node: ast.AST) -> str:

@@ -17,7 +17,7 @@ from sqlglot import exp
 from lakeconf.audits import Check
 from lakeconf.errors import PipelineError, SchemaError
 from lakeconf.lake import Lake
-from lakeconf.pipelines.definition_hash import code_on_disk, digest, file_digest, function_code, sql_code
+from lakeconf.pipelines.definition_hash import codes_on_disk, digest, file_digest, function_code, sql_code
 from lakeconf.pipelines.kinds import Append, Kind, Merge, Seed
 
 # Arguments of a model that are no inputs, and the placeholders of the same names in SQL.
@@ -63,7 +63,10 @@ class Function:
         return function_code(self.function)
 
     def code_now(self) -> str | None:
-        return code_on_disk(Path(inspect.getfile(self.function)), self.function.__name__)
+        found = codes_on_disk(Path(inspect.getfile(self.function)), self.function.__name__)
+        # A file may have several of one name, in other functions.
+        own = self.code()
+        return own if own in found else next(iter(found), None)
 
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:  # noqa: ARG002 - the protocol
         wanted = inspect.signature(self.function).parameters

@@ -1,0 +1,229 @@
+"""What a run promises: audits, evolution, one runner at a time, and models that are declared wrongly."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import pyarrow as pa
+import pytest
+
+import lakeconf
+from lakeconf.errors import AuditError, CommitConflictError, PipelineError, SchemaError
+from lakeconf.pipelines import Append, Full, Incremental, Merge, Model, Pipeline, Query, Seed, View, model, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lakeconf import Lake, Store
+
+EVENTS = pa.table(
+    {"id": [1, 2, 3], "day": [date(2024, 1, day) for day in (1, 2, 3)], "n": pa.array([1, 2, 3], pa.int32())}
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    backends = {
+        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
+        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
+    }
+    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+
+
+@pytest.fixture
+def lake(store: Store) -> Iterator[Lake]:
+    with store.open() as lake:
+        lake.create_table("raw.events", EVENTS).append(EVENTS)
+        yield lake
+
+
+def totals(query: str, **given: Any) -> Model:
+    return Model("marts.t", Full(), Query(query), **given)
+
+
+def state(lake: Lake) -> tuple[Any, ...]:
+    lake.refresh()
+    native: Any = lake.sql("FROM marts.t ORDER BY ALL").to_native()
+    return lake.snapshot_id, lake.table("marts.t").schema, native.fetchall(), lake.model_runs("marts.t")
+
+
+def test_a_failed_audit_leaves_table_columns_and_history_as_they_were(lake: Lake) -> None:
+    run(Pipeline([totals("SELECT id, n FROM raw.events")]), lake)
+    before = state(lake)
+    changed = totals("SELECT id, n, n > 2 AS large FROM raw.events", audits={"few": "FROM marts.t WHERE n > 2"})
+    (result,) = run(Pipeline([changed]), lake)
+    assert result.status == "failed"
+    assert isinstance(result.error, AuditError)
+    assert "the audit 'few' found 1 row" in str(result.error)
+    assert state(lake) == before
+
+
+def test_an_audit_may_be_a_function(lake: Lake) -> None:
+    def negative(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+        return frame.filter(nw.col("n") < 2)
+
+    (result,) = run(Pipeline([totals("SELECT n FROM raw.events", audits={"two or more": negative})]), lake)
+    assert isinstance(result.error, AuditError)
+
+
+def test_columns_are_added_renamed_widened_and_dropped_with_the_rows(lake: Lake) -> None:
+    run(Pipeline([totals("SELECT id, n, day FROM raw.events")]), lake)
+    version = lake.snapshot_id
+    changed = totals("SELECT id, CAST(n AS BIGINT) AS number, 'x' AS note FROM raw.events", renamed={"number": "n"})
+    (result,) = run(Pipeline([changed]), lake)
+    assert (result.status, result.reason) == ("done", "its definition has changed")
+    assert lake.snapshot_id == version + 1
+    assert lake.table("marts.t").schema == {"id": "BIGINT", "number": "BIGINT", "note": "VARCHAR"}
+    assert lake.at(version=version).table("marts.t").schema == {"id": "BIGINT", "n": "INTEGER", "day": "DATE"}
+
+
+def test_a_comment_changes_nothing(lake: Lake) -> None:
+    run(Pipeline([totals("SELECT id FROM raw.events")]), lake)
+    (result,) = run(Pipeline([totals("-- All of them.\nselect  id from raw.events")]), lake)
+    assert result.status == "skipped"
+
+
+def test_what_reads_a_model_that_failed_is_not_run(lake: Lake) -> None:
+    broken = Model("marts.a", Full(), Query("SELECT no_column FROM raw.events"))
+    below = Model("marts.b", Full(), Query("SELECT * FROM marts.a"))
+    beside = Model("marts.c", Full(), Query("SELECT id FROM raw.events"))
+    found = {result.model: (result.status, result.reason) for result in run(Pipeline([below, broken, beside]), lake)}
+    assert found["marts.a"][0] == "failed"
+    assert found["marts.b"] == ("not run", "marts.a failed")
+    assert found["marts.c"][0] == "done"
+
+
+def days(frame: nw.LazyFrame[Any], start: date, end: date) -> nw.LazyFrame[Any]:
+    return frame.filter(nw.col("day") >= start, nw.col("day") < end).select("day", "n")
+
+
+def test_an_interval_that_fails_in_the_middle_is_done_next_time(lake: Lake) -> None:
+    fails = True
+
+    @model("marts.t", Incremental("day", start=date(2024, 1, 1), batch=1), inputs={"events": "raw.events"})
+    def by_day(events: nw.LazyFrame[Any], start: date, end: date) -> nw.LazyFrame[Any]:
+        if fails and start == date(2024, 1, 2):
+            raise ValueError("not today")
+        return days(events, start, end)
+
+    pipeline = Pipeline([by_day])
+    (result,) = run(pipeline, lake, until=date(2024, 1, 4))
+    assert result.status == "failed"
+    assert "the model marts.t failed: ValueError: not today" in str(result.error)
+    assert [row[0] for row in state(lake)[2]] == [date(2024, 1, 1)]
+    fails = False
+    (result,) = run(pipeline, lake, until=date(2024, 1, 4))
+    assert result.reason == "missing: 2024-01-02 to 2024-01-03, 2024-01-03 to 2024-01-04"
+    assert [row[0] for row in state(lake)[2]] == [date(2024, 1, day) for day in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("day", [3, 9], ids=["a day with rows", "an empty day"])
+def test_of_two_runners_of_one_day_one_is_refused(day: int, lake: Lake, store: Store) -> None:
+    inner: list[Any] = []
+
+    @model("marts.t", Incremental("day", start=date(2024, 1, day)), inputs={"events": "raw.events"})
+    def by_day(events: nw.LazyFrame[Any], start: date, end: date) -> nw.LazyFrame[Any]:
+        if not inner:
+            inner.append(None)
+            with store.open() as other:
+                inner.extend(run(pipeline, other, until=date(2024, 1, day + 1)))
+        return days(events, start, end)
+
+    pipeline = Pipeline([by_day])
+    # The table is there, so that neither of them has to make it.
+    lake.create_table("marts.t", {"day": "DATE", "n": "INTEGER"})
+    (outer,) = run(pipeline, lake, until=date(2024, 1, day + 1))
+    assert inner[1].status == "done"
+    assert isinstance(outer.error, CommitConflictError)
+    assert len(lake.model_runs("marts.t")) == 1
+    assert len(state(lake)[2]) == (1 if day == 3 else 0)
+
+
+def test_a_definition_that_changes_during_a_run_is_not_committed(lake: Lake, tmp_path: Path) -> None:
+    path = tmp_path / "t.sql"
+    path.write_text("SELECT id FROM raw.events")
+    changing = Model("marts.t", Full(), Query(path.read_text(), path), audits={"late": "SELECT 1 WHERE false"})
+    path.write_text("SELECT id + 1 AS id FROM raw.events")
+    (result,) = run(Pipeline([changing]), lake)
+    assert isinstance(result.error, PipelineError)
+    assert "has changed while it was run" in str(result.error)
+    assert lake.tables() == ["raw.events"]
+
+
+def test_a_time_column_that_does_not_fit(lake: Lake) -> None:
+    for query, message in (
+        ("SELECT n FROM raw.events", "the time column 'day' of the model marts.t is none of its columns"),
+        ("SELECT CAST(day AS VARCHAR) AS day FROM raw.events", "the time column 'day' of the model marts.t is VARCHAR"),
+    ):
+        (result,) = run(
+            Pipeline([Model("marts.t", Incremental("day", start=date(2024, 1, 1)), Query(query))]), lake, rebuild=True
+        )
+        assert isinstance(result.error, SchemaError)
+        assert message in str(result.error)
+    assert lake.tables() == ["raw.events"]
+
+
+def test_rows_outside_of_the_interval_are_refused(lake: Lake) -> None:
+    every = Model("marts.t", Incremental("day", start=date(2024, 1, 1)), Query("SELECT day, n FROM raw.events"))
+    (result,) = run(Pipeline([every]), lake, until=date(2024, 1, 2))
+    assert "2 rows of the frame do not satisfy" in str(result.error)
+
+
+@pytest.mark.parametrize(
+    ("since", "start", "message"),
+    [
+        (date(2024, 1, 5), date(2024, 1, 1), "ends before it starts"),
+        (None, None, "does not say when its first interval begins"),
+    ],
+)
+def test_intervals_that_cannot_be(since: date | None, start: date | None, message: str, lake: Lake) -> None:
+    one = Model("marts.t", Incremental("day", start=start), Query("SELECT day FROM raw.events"))
+    (result,) = run(Pipeline([one]), lake, since=since, until=date(2024, 1, 3))
+    assert isinstance(result.error, PipelineError)
+    assert message in str(result.error)
+
+
+FULL = Query("SELECT 1 AS id")
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        ([Model("t", Full(), FULL)], "the model 't' does not name its table"),
+        ([Model("a.t", Full(), FULL), Model("A.T", Full(), FULL)], "two models make A.T"),
+        (
+            [Model("a.t", Full(), Query("FROM a.u")), Model("a.u", Full(), Query("FROM a.t"))],
+            "a circle: a.t → a.u → a.t",
+        ),
+        ([Model("a.t", Full(), Query("SELEC 1"))], "is not one query of DuckDB's"),
+        ([Model("a.t", Full(), Query("DELETE FROM a.u"))], "is no query"),
+        ([Model("a.t", Full(), Query("FROM u"))], "the input 'u' of the model a.t is the table of no model"),
+        ([Model("a.t", Append(), Query("FROM a.u, a.v"))], "does not say the new rows of which input"),
+        ([Model("a.t", Merge("id", changes_of="x"), Query("FROM a.u"))], "has no input 'x'"),
+        (
+            [Model("a.t", Append(), Query("FROM a.v")), Model("a.v", View(), FULL)],
+            "wants the changes of a.v, which is a view",
+        ),
+        ([Model("a.t", Incremental("d", lookback=-1), FULL)], "has a lookback of -1"),
+        ([Model("a.t", Full(), FULL, {"x": "a.u"})], "has no input 'x'"),
+    ],
+)
+def test_pipelines_that_cannot_be(models: list[Model], message: str) -> None:
+    with pytest.raises(PipelineError) as caught:
+        Pipeline(models)
+    assert message in str(caught.value)
+
+
+def test_a_model_that_there_is_not() -> None:
+    with pytest.raises(PipelineError, match=r"there is no model 'a\.tt'") as caught:
+        Pipeline([Model("a.t", Full(), FULL)]).chosen(["a.tt"])
+    assert caught.value.hint == "did you mean 'a.t'?"
+
+
+def test_a_seed_without_its_file(lake: Lake, tmp_path: Path) -> None:
+    (result,) = run(Pipeline([Model("raw.s", Seed("none.csv"), folder=tmp_path)]), lake)
+    assert isinstance(result.error, PipelineError)
+    assert "there is no file" in str(result.error)
