@@ -1,0 +1,166 @@
+"""Pipelines that a lakeconf.toml declares: where a problem is, and the commands that run them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import lakeconf
+from lakeconf.cli.commands import run
+from lakeconf.config.model import init
+from lakeconf.errors import ConfigError, LakeconfError, PipelineError
+from lakeconf.pipelines import Incremental, declared_pipeline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TABLES = """
+[stores.prod]
+metadata_backend = { type = "sqlite", uri = "prod.sqlite" }
+storage_backend = { type = "local", path = "prod" }
+
+[pipeline]
+python = ["models.py"]
+
+[pipeline.models."raw.prices"]
+kind = "seed"
+csv = "prices.csv"
+
+[pipeline.models."marts.by_day"]
+kind = "incremental"
+sql = "by_day.sql"
+time_column = "day"
+start = 2024-01-01
+partitioned_by = ["day"]
+audits = { positive = "FROM marts.by_day WHERE price < 0" }
+"""
+MODELS = '''\
+import narwhals as nw
+
+from lakeconf.pipelines import Full, model
+
+
+@model("marts.dearest", Full())
+def dearest(prices):
+    """The dearest of each day."""
+    return prices.group_by("day").agg(nw.col("price").max())
+'''
+
+
+@pytest.fixture
+def folder(project: Path) -> Path:
+    """A project with two stores and three models: a seed, one in SQL, one in Python."""
+    with (project / "lakeconf.toml").open("a") as file:
+        file.write(TABLES)
+    (project / "models.py").write_text(MODELS)
+    (project / "by_day.sql").write_text(
+        "SELECT day, sum(price) AS price FROM raw.prices\nWHERE day >= $start AND day < $end GROUP BY day"
+    )
+    (project / "prices.csv").write_text("day,price\n2024-01-01,2.5\n2024-01-01,1\n2024-01-02,4\n")
+    return project
+
+
+def test_the_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    until = ("--to", "2024-01-03")
+    assert run(["plan", *until]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "run  raw.prices     seed         first run",
+        "run  marts.by_day   incremental  first run: 2024-01-01 to 2024-01-03",
+        "run  marts.dearest  full         first run",
+    ]
+    assert run(["run", *until]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "done     raw.prices: first run, 3 rows in snapshot 1",
+        "done     marts.by_day: first run: 2024-01-01 to 2024-01-03, 2 rows in snapshot 2",
+        "done     marts.dearest: first run, 2 rows in snapshot 3",
+        "3 done",
+    ]
+    assert run(["run", "marts.dearest", "--format", "json"]) == 0
+    (result,) = json.loads(capsys.readouterr().out)
+    assert (result["status"], result["error"]) == ("skipped", None)
+    (folder / "prices.csv").write_text("day,price\n2024-01-02,-4.5\n")
+    assert run(["run", "+marts.by_day", "--rebuild", *until]) == 1
+    output = capsys.readouterr()
+    assert "failed   marts.by_day" in output.out
+    assert "the audit 'positive' found 1 row" in output.err
+
+
+def test_two_stores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    until = ("--to", "2024-01-03")
+    assert run(["run", *until]) == 0
+    assert run(["promote", "dev", "prod"]) == 0
+    capsys.readouterr()
+    assert run(["run", "--store", "prod", *until, "--format", "json"]) == 0
+    assert {one["status"] for one in json.loads(capsys.readouterr().out)} == {"skipped"}
+    assert run(["diff", "dev", "prod", "marts.by_day"]) == 0
+    (folder / "prices.csv").write_text("day,price\n2024-01-01,9.5\n2024-01-02,4\n")
+    assert run(["run", *until, "--from", "2024-01-01"]) == 0
+    capsys.readouterr()
+    assert run(["diff", "dev", "prod", "marts.by_day", "--on", "day", "--format", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["rows"], found["only"], found["equal"], found["columns"]) == ([2, 2], [0, 0], 1, {"price": 1})
+    assert found["sample_changes"] == [{"day": "2024-01-01", "price": [9.5, 3.5]}]
+    assert run(["diff", "dev", "prod", "marts.none"]) == 1
+    assert "there is no table marts.none in the store 'dev'" in capsys.readouterr().err
+    assert run(["diff", "dev", "prod", "marts.by_day", "--on", "id"]) == 1
+    assert "marts.by_day has no column 'id' in both stores" in capsys.readouterr().err
+
+
+def test_what_is_declared(folder: Path) -> None:
+    pipeline = declared_pipeline(init())
+    by_day = pipeline.by_table["marts.by_day"]
+    assert isinstance(by_day.kind, Incremental)
+    assert (by_day.partitioned_by, by_day.kind.interval) == (["day"], "day")
+    assert pipeline.by_table["marts.dearest"].comment == "The dearest of each day."
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "problems"),
+    [
+        ('kind = "seed"', 'kind = "seeds"', ["19: there is no kind 'seeds'"]),
+        ('csv = "prices.csv"', "", ["18: is missing"]),
+        ('time_column = "day"', 'time_colum = "day"', ["25: unknown key"]),
+        ('sql = "by_day.sql"', 'sql = "none.sql"', ["24: there is no file"]),
+        ('["models.py"]', '["none.py"]', ["16: there is no file"]),
+        ('["models.py"]', '"models.py"', ["16: is of the wrong type"]),
+        ("[pipeline]\n", "[pipeline]\nmodel = 1\n", ["16: unknown key"]),
+        ("start = 2024-01-01", 'start = "soon"', ["26: Input should be a valid date"]),
+    ],
+)
+def test_problems_have_their_place(was: str, becomes: str, problems: list[str], folder: Path) -> None:
+    file = folder / "lakeconf.toml"
+    assert was in file.read_text()
+    file.write_text(file.read_text().replace(was, becomes))
+    with pytest.raises(ConfigError) as caught:
+        declared_pipeline(init())
+    found = [f"{problem.line}: {problem.message}" for problem in caught.value.problems]
+    assert [one.startswith(expected) for one, expected in zip(found, problems, strict=False)] == [True] * len(
+        problems
+    ), found
+
+
+def test_a_file_that_cannot_be_loaded(folder: Path) -> None:
+    (folder / "models.py").write_text("import no_such_module")
+    with pytest.raises(PipelineError, match=r"models\.py cannot be loaded: ModuleNotFoundError"):
+        declared_pipeline(init())
+
+
+def test_an_input_of_another_store(folder: Path) -> None:
+    (folder / "models.py").write_text(
+        MODELS.replace("Full())", 'Full(), inputs={"prices": "dev.raw.prices"})').replace(
+            "marts.dearest", "copy.dearest"
+        )
+    )
+    assert run(["run", "raw.prices"]) == 0
+    assert run(["run", "copy.dearest", "--store", "prod"]) == 0
+    with lakeconf.init().get_store("prod").open() as lake:
+        native: Any = lake.sql("FROM copy.dearest ORDER BY day").to_native()
+        assert [price for _, price in native.fetchall()] == [2.5, 4.0]
+    assert run(["run", "copy.dearest", "--store", "prod", "--format", "json"]) == 0
+
+
+def test_without_a_pipeline(project: Path) -> None:
+    with pytest.raises(LakeconfError, match=r"has no \[pipeline\]"):
+        declared_pipeline(init())

@@ -1,0 +1,41 @@
+"""The page about pipelines: its files, run by its commands, give what it shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from doc_pages import blocks, named
+from source_tree import REPOSITORY
+
+import lakeconf
+from lakeconf.cli.commands import run
+from lakeconf.pipelines.kinds import KINDS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE = "pipelines.md"
+
+
+def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    for language in ("toml", "sql", "python"):
+        for name, text in named(PAGE, language).items():
+            (tmp_path / name).write_text(text)
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "1.csv").write_text(
+        "id,day,revenue\n1,2024-01-01,9.99\n2,2024-01-01,29.99\n3,2024-01-02,5\n"
+    )
+    (shown,) = blocks(PAGE, "console")
+    for part in shown.split("$ lakeconf ")[1:]:
+        command, _, output = part.partition("\n")
+        assert run(command.split()) == 0
+        assert capsys.readouterr().out == output
+    with lakeconf.init().get_store().open() as lake:
+        assert lake.sql("FROM marts.large").to_native().fetchone()[0] == 2
+
+
+def test_every_kind_is_in_the_table() -> None:
+    page = (REPOSITORY / "docs" / PAGE).read_text()
+    assert all(f"| `{name}` |" in page for name in KINDS)
