@@ -31,10 +31,10 @@ demo: setup ## Run the main job: 50,000 events into a lake with Spark, daily rev
 	@$(BIN)/python examples/main_job/job.py
 
 test: setup ## Run all tests, in two processes
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 prove: setup ## Run the same tests at full strength: many more examples for each property
-	@LAKECONF_PROVE=1 $(BIN)/python -m pytest -n 2 --dist loadfile -o timeout=0
+	@LAKECONF_PROVE=1 $(BIN)/python -m pytest -n 2 --dist worksteal -o timeout=0
 
 check: setup ## Check formatting, lint and types
 	@$(BIN)/ruff format --check .

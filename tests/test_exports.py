@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-GOLDEN = Path(__file__).parent / "golden" / "exports"
+GOLDEN = Path(__file__).parent / "exported"
 PROD = """
 [stores.prod]
 alias = "lake"

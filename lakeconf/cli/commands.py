@@ -21,7 +21,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "explain": "lakeconf.cli.explain",
         "export": "lakeconf.cli.export",
         "files": "lakeconf.cli.files",
-        "import": "lakeconf.cli.import_",
+        "import": "lakeconf.cli.import",
         "init": "lakeconf.cli.init",
         "maintain": "lakeconf.cli.maintain",
         "plan": "lakeconf.cli.plan",
