@@ -81,13 +81,14 @@ def main(task: dict[str, Any]) -> None:
     store = lakeconf.init(task["config"]).get_store("dev")
     session = spark_session(store, settings={**_SETTINGS, **task["settings"]})
     with store.open(session) as lake:
-        found = {operation: _done(lake, operation, _frame(session, task)) for operation in task["operations"]}
+        found = {name: _done(lake, name, _frame(session, {**task, **given})) for name, given in task["tables"].items()}
     sys.stdout.write(json.dumps(found) + "\n")
 
 
-def _done(lake: Lake, operation: str, frame: DataFrame) -> dict[str, Any]:
-    """Does one operation on a new table; says how it ended, and what the lake has of it."""
-    table = lake.create_table(f"raw.{operation}", {"id": "BIGINT", "twice": "BIGINT"})
+def _done(lake: Lake, name: str, frame: DataFrame) -> dict[str, Any]:
+    """Does one operation, the first word of the table's name; says how it ended, and what the lake has of it."""
+    table = lake.create_table(f"raw.{name}", {"id": "BIGINT", "twice": "BIGINT"})
+    operation = name.partition("_")[0]
     before, error = lake.snapshot_id, None
     try:
         if operation == "merge":
@@ -98,9 +99,7 @@ def _done(lake: Lake, operation: str, frame: DataFrame) -> dict[str, Any]:
         error = [type(caught).__name__, caught.message]
     after = lake.refresh()
     native: Any = lake.sql(f"SELECT count(*), count(DISTINCT id), sum(twice) FROM {table.name}").to_native()
-    listed: Any = lake.sql(
-        f"SELECT data_file FROM ducklake_list_files('dev', '{operation}', schema => 'raw')"
-    ).to_native()
+    listed: Any = lake.sql(f"SELECT data_file FROM ducklake_list_files('dev', '{name}', schema => 'raw')").to_native()
     files = sorted(path for (path,) in listed.fetchall())
     return {"error": error, "snapshots": after - before, "rows": list(native.fetchone()), "listed": files}
 

@@ -110,6 +110,33 @@ def test_daily_revenue(engine: str, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_audited_models(engine: str, tmp_path: Path) -> None:
+    folder = example("audited_models", tmp_path)
+    result = run(folder / "run.py", folder, engine)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == shown_output(folder)
+
+
+def test_every_pair_of_backends_previewed(tmp_path: Path) -> None:
+    folder = example("preview", tmp_path)
+    result = run(folder / "run.py", folder)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith(shown_output(folder))
+    stores = re.findall(r"^(\w+): ", result.stdout, re.MULTILINE)
+    pairs = [f"{one}_{other}" for one in ("duckdb", "sqlite", "postgres") for other in ("local", "s3", "r2", "gcs")]
+    assert {*pairs, "motherduck", "motherduck_s3", "motherduck_r2", "motherduck_gcs"} <= set(stores)
+    assert not re.search(r"value-of-\w*(SECRET|PASSWORD|TOKEN)", result.stdout)
+    for name in stores:
+        # Secrets come first, then the lake is attached.
+        lines = result.stdout.partition(f"\n{name}: ")[2].partition("\n\n")[0].splitlines()[1:]
+        assert lines[-1].split()[0] == "USE"
+        secrets = [index for index, line in enumerate(lines) if " SECRET " in line.partition("(")[0]]
+        attached = [index for index, line in enumerate(lines) if "ATTACH" in line or "CREATE DATABASE" in line]
+        # A secret of MotherDuck is made there, so that MotherDuck is attached before, and the lake after it.
+        assert max(secrets, default=-1) < max(attached)
+
+
 def test_daily_revenue_with_sqlmesh(tmp_path: Path) -> None:
     folder = example("daily_revenue_sqlmesh", tmp_path)
     result = run(folder / "run.py", folder, SQLMESH__DISABLE_ANONYMIZED_ANALYTICS="true")

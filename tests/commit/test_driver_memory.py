@@ -20,7 +20,7 @@ settings = {"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.ui.s
 session = spark_session(store, settings=settings)
 found = []
 with store.open(session) as lake:
-    for count in (10_000, 1_000_000):
+    for count in (10_000, 600_000):
         frame = session.range(0, count, 1, 4).selectExpr("id", "sha2(CAST(id AS STRING), 256) AS text")
         table = lake.create_table(f"raw.t{count}", frame)
         table.append(frame)
@@ -29,10 +29,10 @@ with store.open(session) as lake:
         found.append([table.scan().to_native().count(), peak()])
 print(json.dumps(found))
 """
-MEBIBYTES = 60
+MEBIBYTES = 40
 
 
-def test_a_hundred_times_the_rows_need_no_more_of_the_driver(tmp_path: Path) -> None:
+def test_sixty_times_the_rows_need_no_more_of_the_driver(tmp_path: Path) -> None:
     backends = {
         "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")},
         "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
@@ -41,6 +41,6 @@ def test_a_hundred_times_the_rows_need_no_more_of_the_driver(tmp_path: Path) -> 
     done = subprocess.run([sys.executable, "-c", JOB, config], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (few, before), (many, after) = json.loads(done.stdout.splitlines()[-1])
-    assert (few, many) == (5_000, 500_000)
+    assert (few, many) == (5_000, 300_000)
     # The rows alone, were they brought to the driver, would take more than that.
     assert after - before < MEBIBYTES

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakeconf import Lake
 
 PROVE = bool(os.environ.get("LAKECONF_PROVE"))
-ROUNDS = 100 if PROVE else 4
+ROUNDS = 100 if PROVE else 2
 # Processes and commits of each.
 LOAD = {"postgres": (8, 50) if PROVE else (4, 5), "sqlite": (4, 50) if PROVE else (3, 4)}
 ROWS = 20

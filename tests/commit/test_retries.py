@@ -36,12 +36,22 @@ def files(folder: Path) -> list[str]:
     return sorted(str(path) for path in (folder / "data").rglob("*") if path.is_file())
 
 
-def test_a_task_that_fails_once_leaves_nothing_behind(config: dict[str, Any], tmp_path: Path) -> None:
+def test_tasks_that_fail_once_leave_nothing_behind_and_jobs_that_fail_change_nothing(
+    config: dict[str, Any], tmp_path: Path
+) -> None:
     settings = {"spark.master": "local[2,3]"}
-    done = run(config=config, operations=["append", "merge"], attempts=1, settings=settings)
-    for found in done.values():
+    retried = {name: {"attempts": 1} for name in ("append_retried", "merge_retried")}
+    failing = {name: {"attempts": 9} for name in ("append_failing", "overwrite_failing", "merge_failing")}
+    done = run(config=config, tables=retried | failing, settings=settings)
+    for name in retried:
+        found = done[name]
         assert (found["error"], found["snapshots"], found["rows"]) == (None, 1, ALL)
         assert found["listed"] != []
+    for name in failing:
+        found = done[name]
+        reason = "the Spark job that writes the rows failed: RuntimeError: this task was made to fail"
+        assert found["error"] == ["SparkError", reason]
+        assert (found["snapshots"], found["rows"], found["listed"]) == (0, [0, 0, None], [])
     assert files(tmp_path) == sorted(path for found in done.values() for path in found["listed"])
 
 
@@ -79,18 +89,8 @@ def test_a_task_that_runs_twice_at_once_writes_once(config: dict[str, Any], tmp_
         "spark.speculation.quantile": "0.5",
         "spark.speculation.minTaskRuntime": "50ms",
     }
-    done = run(config=config, folder=str(tmp_path), operations=["append"], slow=True, settings=settings)
+    done = run(config=config, folder=str(tmp_path), tables={"append": {"slow": True}}, settings=settings)
     assert (tmp_path / "second").exists()
     found = done["append"]
     assert (found["error"], found["snapshots"], found["rows"]) == (None, 1, ALL)
     assert files(tmp_path) == found["listed"] != []
-
-
-def test_a_job_that_fails_leaves_the_lake_as_it_was(config: dict[str, Any], tmp_path: Path) -> None:
-    settings = {"spark.master": "local[2]"}
-    done = run(config=config, operations=["append", "overwrite", "merge"], attempts=9, settings=settings)
-    for found in done.values():
-        reason = "the Spark job that writes the rows failed: RuntimeError: this task was made to fail"
-        assert found["error"] == ["SparkError", reason]
-        assert (found["snapshots"], found["rows"], found["listed"]) == (0, [0, 0, None], [])
-    assert files(tmp_path) == []
