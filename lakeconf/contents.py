@@ -43,7 +43,8 @@ class TableChange:
         snapshot_id: Its version.
         time: When it was committed, in UTC.
         changes: What it did, in DuckLake's words: `inserted_into_table`, `deleted_from_table`, `altered_table`,
-            `merge_adjacent` and others; `created_table` where it made the table.
+            `merge_adjacent` and others; `created_table` where it made the table,
+            `renamed_table` where it gave it another name.
         author: Who committed it; None where nobody said so.
         message: The commit message.
         extra_info: What else the commit says, often JSON.
@@ -77,13 +78,16 @@ def history(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableCh
     """The snapshots that have changed a table, up to one; see `Table.history`."""
     table_id = load_table(reader, table, snapshot_id).table_id
     with reader.transaction() as transaction:
-        made = "SELECT min(begin_snapshot) FROM ducklake_table WHERE table_id = ?"
-        ((made_in,),) = transaction.rows(made, [table_id])
+        # A rename is told by the new name alone, without the table's id.
+        versions = "SELECT begin_snapshot FROM ducklake_table WHERE table_id = ? ORDER BY begin_snapshot"
+        made_in, *renamed_in = (begin for (begin,) in transaction.rows(versions, [table_id]))
     found = []
     for snapshot in snapshots(reader):
         kinds = {kind: None for kind, changed in made_changes(snapshot.changes) if changed == table_id}
         if snapshot.snapshot_id == made_in:
             kinds = {"created_table": None, **kinds}
+        if snapshot.snapshot_id in renamed_in:
+            kinds = {"renamed_table": None, **kinds}
         if kinds and snapshot.snapshot_id <= snapshot_id:
             said = (snapshot.author, snapshot.message, snapshot.extra_info)
             found.append(TableChange(snapshot.snapshot_id, snapshot.time, tuple(kinds), *said))

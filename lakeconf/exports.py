@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from lakeconf.backends.base import is_secret_key
 from lakeconf.config.model import Config
 from lakeconf.errors import LakeconfError
 from lakeconf.secret import Secret
@@ -38,7 +39,8 @@ def export(config: Config, tool: str, *names: str) -> Export:
 
     Raises:
         ConfigError: There is no such store, or, where its fields are needed, it is wrong.
-        LakeconfError: The tool takes one store, a secret stands in the file itself, or there is no such tool.
+        LakeconfError: The tool takes one store, a secret stands in the file itself, two stores contradict each other,
+            or there is no such tool.
     """
     if tool not in TOOLS:
         raise LakeconfError(f"there is no export for {tool!r}", hint=f"there are {', '.join(TOOLS)}")
@@ -127,8 +129,23 @@ definitions = Definitions(
 
 
 def _duckdb(config: Config, names: Sequence[str]) -> Export:
-    statements = config.get_store(_one("duckdb", names)).preview_sql(portable=True)
-    return Export("init.sql", "\n".join(statements) + "\n", ["Run it by: duckdb -init init.sql"])
+    name = _one("duckdb", names)
+    store = config.get_store(name)
+    notes = ["Run it by: duckdb -init init.sql"]
+    if store.storage_backend is None or not store.spark_conf():
+        notes.append("Paths are written in full: the file is for this folder alone.")
+    notes += _written_out(config, name, "metadata_backend", "storage_backend")
+    return Export("init.sql", "\n".join(store.preview_sql(portable=True)) + "\n", notes)
+
+
+def _written_out(config: Config, name: str, *sections: str, but: str = "") -> list[str]:
+    """Says which variables are written as their values, since they are no secrets."""
+    variables = {
+        one.variable: f"{one.variable} ({'.'.join(map(str, path))})"
+        for path, one in config.reading(name).origins.items()
+        if one.variable is not None and path[0] in sections and not is_secret_key(str(path[-1])) and path[-1] != but
+    }
+    return [f"Written as what they hold now: {', '.join(variables.values())}."] if variables else []
 
 
 def _spark(config: Config, names: Sequence[str]) -> Export:
@@ -136,7 +153,14 @@ def _spark(config: Config, names: Sequence[str]) -> Export:
     notes = ["Hadoop puts in the variables; they are set where the driver and the executors run."]
     for name in names:
         found = _spark_settings(config, name)
+        differing = sorted(key for key in found if settings.get(key, found[key]) != found[key])
+        if differing:
+            raise LakeconfError(
+                f"the store {name!r} has another value for {differing[0]} than a store before it on the same bucket",
+                hint="export the stores one by one, for one application each",
+            )
         settings.update(found)
+        notes += _written_out(config, name, "storage_backend", but="key_id")
         if not found:
             notes.append(f"The store {name} is on local files, and needs no setting.")
     width = max(map(len, settings), default=0)
@@ -148,25 +172,29 @@ def _spark_settings(config: Config, name: str) -> Mapping[str, str]:
     backend = config.get_store(name).storage_backend
     if backend is None:
         return {}
-    reading = config.reading(name)
-    # What came from a variable alone is written as that variable, secret or not.
-    given = {_at(reading.values, path): one.variable for path, one in reading.origins.items() if one.kind == "variable"}
     settings = dict(backend.spark_packages())
     for key, value in backend.hadoop_settings().items():
-        text = value.reveal() if isinstance(value, Secret) else value
-        if text not in given and isinstance(value, Secret):
-            raise LakeconfError(
-                f"the store {name!r} has a secret in the file, which an export must not hold: {key}",
-                hint="take it from a variable: ${…}",
-            )
-        settings[f"spark.hadoop.{key}"] = f"${{env.{given[text]}}}" if text in given else text
+        settings[f"spark.hadoop.{key}"] = _reference(config, name, key, value)
     return settings
 
 
-def _at(values: Any, path: Sequence[str]) -> str:
-    for part in path:
-        values = values[part]
-    return str(values)
+def _reference(config: Config, name: str, key: str, value: str | Secret) -> str:
+    """A setting of Hadoop: a secret as the variable that holds it, anything else as it is."""
+    key_id = config.reading(name).origins.get(("storage_backend", "key_id"))
+    if not isinstance(value, Secret):
+        return value
+    variable = value.variable
+    if key.endswith("access.key") and key_id is not None:
+        # S3A takes the id of the key for a secret as well; lakeconf.toml may hold it.
+        if key_id.has_literal:
+            return value.reveal()
+        variable = key_id.variable
+    if variable is None:
+        raise LakeconfError(
+            f"the store {name!r} has a secret that is not one variable alone, which an export must not hold: {key}",
+            hint="take it from a variable: ${…}",
+        )
+    return f"${{env.{variable}}}"
 
 
 def _one(tool: str, names: Sequence[str]) -> str:

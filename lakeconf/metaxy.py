@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lakeconf.backends.base import is_secret_key
 from lakeconf.config.codes import Code
+from lakeconf.config.file import dotted
 from lakeconf.config.model import STORE_NAME, validate
 from lakeconf.config.reading import allowed_name
+from lakeconf.config.variables import variable_alone
 from lakeconf.errors import LakeconfError
 
 if sys.version_info >= (3, 11):
@@ -51,17 +54,18 @@ def from_metaxy(path: str | os.PathLike[str]) -> Imported:
     data = _read(Path(path))
     imported = Imported()
     stores = data.get("stores")
+    stores = stores if isinstance(stores, Mapping) else {}
     lines: list[str] = []
-    names = []
-    for name, store in (stores if isinstance(stores, Mapping) else {}).items():
+    names: dict[str, str] = {}
+    for name, store in stores.items():
         lake = _ducklake(store)
         if lake is None:
             imported.notes.append(f"stores.{name} is no DuckLake store, and was left out")
             continue
-        allowed = name if STORE_NAME.fullmatch(name) else allowed_name(name)
+        allowed = _free_name(name, [*names.values(), *(other for other in stores if other != name)])
         if allowed != name:
             imported.notes.append(f"stores.{name} is called {allowed} now: small letters, digits and underscores")
-        names.append(allowed)
+        names[name] = allowed
         lines += _store(allowed, lake, imported)
         imported.notes += [
             f"stores.{name}.config.{key} has no meaning for a lake" for key in store["config"] if key != "ducklake"
@@ -69,12 +73,24 @@ def from_metaxy(path: str | os.PathLike[str]) -> Imported:
     if not names:
         raise LakeconfError(f"{path} has no DuckLake store", hint="one has a table [stores.<name>.config.ducklake]")
     imported.notes += [f"{key} is metaxy's own" for key in data if key not in ("store", "stores")]
-    default = data.get("store", "dev" if "dev" in names else names[0])
-    head = [f"default_store = {json.dumps(default)}"] if len(names) > 1 and default in names else []
-    imported.text = "\n".join([*head, *lines]).lstrip("\n") + "\n"
-    found = validate(tomllib.loads(imported.text))
+    default = data.get("store", "dev" if "dev" in names else next(iter(names)))
+    if default not in names:
+        imported.notes.append(f"the default store {default} is not among them")
+    elif len(names) > 1:
+        lines = [f'default_store = "{names[default]}"', *lines]
+    text = "\n".join(lines).lstrip("\n") + "\n"
+    found = validate(tomllib.loads(text))
     imported.notes += [f"to be mended: {one}" for one in found if one.code != Code.UNSET_VARIABLE.code]
+    imported.text = "".join(f"# {' '.join(note.split())}\n" for note in imported.notes) + text
     return imported
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """The name, or the nearest one that is allowed and that no other store has."""
+    allowed = name if STORE_NAME.fullmatch(name) else allowed_name(name)
+    if allowed == name or allowed not in taken:
+        return allowed
+    return next(one for one in (f"{allowed}_{number}" for number in range(2, len(taken) + 3)) if one not in taken)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -100,26 +116,31 @@ def _store(name: str, lake: Mapping[str, Any], imported: Imported) -> Iterator[s
         yield f"alias = {_value(lake['alias'])}"
         yield ""
     for section, spellings in _SECTIONS.items():
-        found = next((lake[one] for one in spellings if isinstance(lake.get(one), Mapping)), None)
+        yield from _table(name, section, next((lake[one] for one in spellings if one in lake), None), imported)
+    yield from _table(name, "attach_options", lake.get("attach_options"), imported)
+
+
+def _table(name: str, section: str, found: object, imported: Imported) -> Iterator[str]:
+    if not isinstance(found, Mapping):
         if found is not None:
-            yield f"[stores.{name}.{section}]"
-            for key, value in found.items():
-                yield f"{key} = {_value(_without_secrets(value, key, (name, section), imported))}"
-            yield ""
-    if lake.get("attach_options"):
-        yield f"[stores.{name}.attach_options]"
-        for key, value in lake["attach_options"].items():
-            yield f"{key} = {_value(_without_secrets(value, key, (name, 'attach_options'), imported))}"
-        yield ""
+            imported.notes.append(f"stores.{name}: {section} is no table, and was left out")
+        return
+    yield f"[stores.{name}.{section}]"
+    for key, value in found.items():
+        yield f"{dotted((key,))} = {_value(_without_secrets(value, key, (name, section), imported))}"
+    yield ""
 
 
 def _without_secrets(value: Any, key: str, place: tuple[str, ...], imported: Imported) -> Any:
-    """A value in which variables stand for secrets that are written out."""
-    if isinstance(value, Mapping):
-        return {name: _without_secrets(item, name, (*place, key), imported) for name, item in value.items()}
-    if not is_secret_key(key) or not isinstance(value, str) or "${" in value:
+    """A value in which variables stand for secrets that are written out, were it only in part or as a default."""
+    if not is_secret_key(key):
+        if isinstance(value, Mapping):
+            return {name: _without_secrets(item, name, (*place, key), imported) for name, item in value.items()}
         return value
-    variable = "_".join((place[0], place[1].removesuffix("_backend"), key)).upper()
+    if isinstance(value, str) and variable_alone(value) is not None:
+        return value
+    words = "_".join((place[0], place[1].removesuffix("_backend"), *place[2:], key))
+    variable = re.sub(r"\W", "_", words, flags=re.ASCII).upper()
     imported.notes.append(f"the secret {'.'.join((*place, key))} was not copied: export {variable}=…")
     return f"${{{variable}}}"
 
@@ -127,7 +148,7 @@ def _without_secrets(value: Any, key: str, place: tuple[str, ...], imported: Imp
 def _value(value: Any) -> str:
     """A value as TOML writes it."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + " }"
+        return "{ " + ", ".join(f"{dotted((key,))} = {_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, list):
         return "[" + ", ".join(map(_value, value)) + "]"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool | int | float) else str(value)

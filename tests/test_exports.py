@@ -85,10 +85,43 @@ def test_a_secret_in_the_file_is_refused(stores: Path) -> None:
         assert "planted" not in str(caught.value)
 
 
+SHARING = PROD.replace("stores.prod", "stores.other").replace("S3_KEY", "OTHER_KEY")
+
+
+def test_stores_that_contradict_each_other(stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTHER_KEY", VARIABLES["S3_KEY"])
+    with (stores / "lakeconf.toml").open("a") as file:
+        file.write(SHARING)
+    with pytest.raises(LakeconfError, match=r"'other' has another value for spark.hadoop.fs.s3a.bucket.acme.access"):
+        export(init(), "spark", "prod", "other")
+    # Each is written by its own variable, whatever the variables hold.
+    assert "${env.OTHER_KEY}" in export(init(), "spark", "other").text
+    assert "${env.S3_KEY}" in export(init(), "spark", "prod").text
+
+
+def test_a_value_that_a_variable_has_as_well_is_no_reference(stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGHOST", "http://127.0.0.1:9000")
+    assert "http://127.0.0.1:9000" in export(init(), "spark", "prod").text
+
+
+@pytest.mark.parametrize("written", ["pre-${S3_SECRET}", "${S3_SECRET:-planted-5}"])
+def test_a_secret_that_is_there_in_part_is_refused(written: str, stores: Path) -> None:
+    file = stores / "lakeconf.toml"
+    file.write_text(file.read_text().replace("${S3_SECRET}", written))
+    with pytest.raises(LakeconfError, match="not one variable alone"):
+        export(init(), "spark", "prod")
+    with pytest.raises(LakeconfError):
+        export(init(), "duckdb", "prod")
+
+
 def test_the_command(stores: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = export(init(), "dbt", "dev", "prod")
     assert run(["export", "dbt", "dev", "prod"]) == 0
-    assert capsys.readouterr().out == made.text
+    output = capsys.readouterr()
+    assert output.out == made.text
+    assert output.err.startswith("note: threads: 1")
+    assert run(["export", "dbt", "dev", "prod", "-o", "missing/profiles.yml"]) == 2
+    assert "cannot be written: No such file" in capsys.readouterr().err
     assert run(["export", "dbt", "dev", "prod", "-o", "."]) == 0
     assert capsys.readouterr().err.startswith("note: threads: 1")
     assert (stores / "profiles.yml").read_text() == made.text
@@ -153,8 +186,10 @@ def test_hadoop_puts_variables_in(stores: Path, spark: SparkSession) -> None:
 
 
 def test_the_page_shows_what_is_written(stores: Path) -> None:
-    (shown,) = blocks("export.md", "console")
-    assert shown.partition("\n")[2] == export(init(), "dlt", "prod").text
+    shown = [block.partition("\n") for block in blocks("export.md", "console")]
+    assert len(shown) == 2
+    for command, _, output in shown:
+        assert output == export(init(), *command.removeprefix("$ lakeconf export ").split()).text
 
 
 def test_there_is_a_file_for_each_tool_that_the_pages_are_about() -> None:

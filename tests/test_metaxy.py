@@ -134,3 +134,44 @@ def test_what_is_no_metaxy_toml(text: str | None, message: str, tmp_path: Path) 
         path.write_text(text)
     with pytest.raises(LakeconfError, match=message):
         from_metaxy(path)
+
+
+def test_no_secret_is_copied_in_any_shape(tmp_path: Path) -> None:
+    shapes = ["918273", '["planted-1"]', '"planted-${X}"', '"${X:-planted}"', '{ a = "planted-2" }', '"$planted"']
+    for shape in shapes:
+        metadata = f'type = "postgres"\nhost = "h"\ndatabase = "d"\nuser = "u"\npassword = {shape}'
+        path = metaxy(tmp_path, metadata, STORAGE["local"], spelling=0)
+        text = from_metaxy(path).text
+        assert "planted" not in text
+        assert "918273" not in text
+        assert 'password = "${DEV_METADATA_PASSWORD}"' in text
+
+
+def test_names_that_meet_and_tables_that_are_none(tmp_path: Path) -> None:
+    path = metaxy(tmp_path, METADATA["sqlite"], STORAGE["local"], spelling=0, alias=False)
+    one = path.read_text().partition(HEAD)[2]
+    stores = ["my_store", "My-Store", '"my store"', """'a"b'"""]
+    text = "".join(one.replace("stores.dev", f"stores.{name}") for name in stores)
+    text = text.replace("[stores.my_store.config.ducklake.attach_options]\noverride_data_path = true\n", "")
+    text = text.replace(
+        "[stores.my_store.config.ducklake.metadata",
+        "[stores.my_store.config.ducklake]\nattach_options = 3\n[stores.my_store.config.ducklake.metadata",
+    )
+    path.write_text('store = "My-Store"\n' + text)
+    imported = from_metaxy(path)
+    assert re.findall(r"^\[stores\.(\w+)\.metadata", imported.text, re.MULTILINE) == [
+        "my_store",
+        "my_store_2",
+        "my_store_3",
+        "a_b",
+    ]
+    assert 'default_store = "my_store_2"' in imported.text
+    assert "stores.my_store: attach_options is no table, and was left out" in imported.notes
+    # Whoever reads the file alone is told as well.
+    assert [line.removeprefix("# ") for line in imported.text.splitlines() if line.startswith("#")] == imported.notes
+
+
+def test_a_default_that_is_no_lake_is_said(tmp_path: Path) -> None:
+    path = metaxy(tmp_path, METADATA["sqlite"], STORAGE["local"], spelling=0)
+    path.write_text('store = "other"\n' + path.read_text())
+    assert "the default store other is not among them" in from_metaxy(path).notes

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
 from lakeconf import __version__
 from lakeconf.config.codes import Code
+from lakeconf.config.explain import explanation
 from lakeconf.errors import Problem
 
 Level = Literal["error", "warning"]
@@ -40,6 +42,7 @@ def sarif(errors: Sequence[Problem], warnings: Sequence[Problem]) -> Mapping[str
             "id": code.code,
             "name": "".join(word.capitalize() for word in code.name.split("_")),
             "shortDescription": {"text": code.title},
+            "help": {"text": explanation(code.code), "markdown": explanation(code.code)},
             "helpUri": f"{_PAGES}/{code.code}.md",
         }
         for code in Code
@@ -64,7 +67,7 @@ def _result(problem: Problem, level: Level) -> Mapping[str, Any]:
     path = _path(problem)
     if path is not None:
         region = {"startLine": problem.line or 1, "startColumn": problem.column or 1}
-        result["locations"] = [{"physicalLocation": {"artifactLocation": {"uri": path}, "region": region}}]
+        result["locations"] = [{"physicalLocation": {"artifactLocation": {"uri": _uri(problem)}, "region": region}}]
     return result
 
 
@@ -78,6 +81,11 @@ def _path(problem: Problem) -> str | None:
         return None
     here = Path.cwd()
     return (problem.file.relative_to(here) if problem.file.is_relative_to(here) else problem.file).as_posix()
+
+
+def _uri(problem: Problem) -> str:
+    path = Path(_path(problem) or "")
+    return path.as_uri() if path.is_absolute() else quote(path.as_posix())
 
 
 def _data(text: str) -> str:

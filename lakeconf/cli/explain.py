@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
 from lakeconf.cli.options import config_option
@@ -24,7 +22,7 @@ def command(what: str, source: str | None) -> None:
         lakeconf explain stores.prod.storage_backend.region
         lakeconf explain stores.prod
     """
-    if re.fullmatch(r"[A-Za-z]{2}\d{3}", what):
+    if "." not in what:
         show(explanation(what).rstrip())
         return
     found = explain_key(init(source), what)

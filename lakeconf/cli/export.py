@@ -26,10 +26,13 @@ def command(tool: str, stores: tuple[str, ...], output: Path | None, source: str
     made = export(init(source), tool, *stores)
     if output is None:
         show(made.text.rstrip("\n"))
-        return
-    path = output / made.file_name if output.is_dir() else output
-    if path.exists() and not force:
-        raise click.UsageError(f"{path} is there already; --force replaces it")
-    path.write_text(made.text)
+    else:
+        path = output / made.file_name if output.is_dir() else output
+        if path.exists() and not force:
+            raise click.UsageError(f"{path} is there already; --force replaces it")
+        try:
+            path.write_text(made.text)
+        except OSError as error:
+            raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error
     for note in made.notes:
         show(f"note: {note}", to_stderr=True)

@@ -7,7 +7,7 @@ import dataclasses
 import click
 
 from lakeconf.cli.options import config_option, format_option
-from lakeconf.cli.output import plain, show_json, show_table, size
+from lakeconf.cli.output import plain, show, show_json, show_table, size
 from lakeconf.config.model import init
 
 _HEADER = ("file", "rows", "size", "snapshot", "deleted rows", "partition")
@@ -22,6 +22,7 @@ def command(table: str, store: str | None, source: str | None, format_name: str)
     """List the data files of TABLE, with what is deleted from each."""
     with init(source).get_store(store).open() as lake:
         found = lake.table(table).files()
+        inlined = lake.table(table).explain().inlined_rows
     if format_name == "json":
         show_json([plain(dataclasses.asdict(file)) for file in found])
         return
@@ -37,3 +38,5 @@ def command(table: str, store: str | None, source: str | None, format_name: str)
         for one in found
     ]
     show_table([_HEADER, *rows])
+    if inlined:
+        show(f"and in no file, but in the catalog: rows={inlined}", to_stderr=True)

@@ -25,6 +25,9 @@ def command(path: Path, output: Path | None, *, force: bool) -> None:
     if output is None:
         show(imported.text.rstrip("\n"))
     else:
-        output.write_text(imported.text)
+        try:
+            output.write_text(imported.text)
+        except OSError as error:
+            raise click.UsageError(f"{output} cannot be written: {error.strerror}") from error
     for note in imported.notes:
         show(f"note: {note}", to_stderr=True)

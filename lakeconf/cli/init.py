@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from lakeconf.backends.base import is_secret_key
 from lakeconf.cli.output import show
 from lakeconf.config.first import METADATA, STORAGE, first_configuration
 
@@ -46,20 +47,32 @@ def command(
     if asks:
         metadata, storage = _ask(metadata, storage, values)
     text = first_configuration(store, metadata or "sqlite", None if storage == "none" else storage or "local", values)
-    output.write_text(text)
+    try:
+        output.write_text(text)
+    except OSError as error:
+        raise click.UsageError(f"{output} cannot be written: {error.strerror}") from error
     show(f"wrote {output}; check it by: lakeconf validate")
 
 
 def _ask(metadata: str | None, storage: str | None, values: dict[tuple[str, str], str]) -> tuple[str, str]:
     metadata = metadata or click.prompt("Metadata backend", type=click.Choice(list(METADATA)), default="sqlite")
-    kinds = [*(STORAGE.keys() - {"local"}), "none"] if metadata == "motherduck" else list(STORAGE)
+    elsewhere = [kind for kind in STORAGE if kind != "local"]
+    kinds = [*elsewhere, "none"] if metadata == "motherduck" else list(STORAGE)
     default = "none" if metadata == "motherduck" else "local"
     storage = storage or click.prompt("Storage backend", type=click.Choice(kinds), default=default)
     for section, fields in (("metadata_backend", METADATA[metadata]), ("storage_backend", STORAGE.get(storage, {}))):
         for name, likely in fields.items():
             if (section, name) not in values:
-                values[section, name] = click.prompt(f"{section}.{name}", default=likely)
+                values[section, name] = _answer(f"{section}.{name}", likely, is_secret=is_secret_key(name))
     return metadata, storage
+
+
+def _answer(key: str, likely: str | None, *, is_secret: bool) -> str:
+    if not is_secret:
+        return str(click.prompt(key, default=likely))
+    default = likely and likely.strip("${}")
+    name = str(click.prompt(f"{key}, the name of the variable that holds it", default=default))
+    return name if name.startswith("$") else f"${{{name}}}"
 
 
 def _pair(text: str) -> tuple[tuple[str, str], str]:

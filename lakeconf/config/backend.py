@@ -95,6 +95,11 @@ def typed(text: Any, allowed: set[type]) -> Any:
     return text
 
 
+def field_types(model: type[Backend], name: str) -> set[type]:
+    """The types that a field may have."""
+    return _types_in(model.model_fields[name].annotation)
+
+
 def unknown_key_hint(key: str, known: typing.Iterable[str]) -> str:
     """Names the nearest known key, or all of them."""
     near = nearest(key.lower(), known)
@@ -137,7 +142,7 @@ def _prepared(draft: Draft, section: str, table: Mapping[str, Any], model: type[
     for name, value in table.items():
         key = (section, name)
         if name in model.model_fields and draft.is_from_environment(key):
-            values[name] = typed(value, _types_in(model.model_fields[name].annotation))
+            values[name] = typed(value, field_types(model, name))
         if name not in model.path_fields() or key in draft.unresolved or not isinstance(value, str) or not value:
             continue
         if re.match(_SCHEME, value):

@@ -25,11 +25,13 @@ class Origin(NamedTuple):
         place: The key under which it stands, in the table of the store itself or in that of a parent.
         kind: What it is there: a literal, a variable, the default of one, a mixture; or an override by the environment.
         variable: The variable, where it is one.
+        has_literal: Part of the value, or of a variable's default, stands in the file itself.
     """
 
     place: Path
     kind: Kind | Literal["override"] = "literal"
     variable: str | None = None
+    has_literal: bool = True
 
 
 class Draft:
@@ -97,7 +99,7 @@ class Draft:
 
     def _value(self, value: Any, key: Path) -> Any:
         if isinstance(value, FromVariable):
-            self.origins[key] = Origin(self.origins[key].place, "override", value.variable)
+            self.origins[key] = Origin(self.origins[key].place, "override", value.variable, has_literal=False)
             return value
         if isinstance(value, str):
             return self._text(value, key)
@@ -110,7 +112,8 @@ class Draft:
     def _text(self, text: str, key: Path) -> str:
         expansion = expand(text, self._environment)
         if expansion.kind != "literal":
-            self.origins[key] = Origin(self.origins[key].place, expansion.kind, expansion.variables[0])
+            found = (expansion.kind, expansion.variables[0], expansion.has_literal)
+            self.origins[key] = Origin(self.origins[key].place, *found)
         for fault in expansion.faults:
             self.report(fault.code, fault.message, key, hint=fault.hint)
             self.unresolved.add(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -121,7 +122,12 @@ class Source:
 def dotted(key: Key) -> str:
     """The key as TOML writes it, such as `stores."my.lake".alias`; items of arrays as `[0]`."""
     parts = [
-        f"[{part}]" if isinstance(part, int) else part if re.fullmatch(_BARE_KEY, part) else f'"{part}"' for part in key
+        f"[{part}]"
+        if isinstance(part, int)
+        else part
+        if re.fullmatch(_BARE_KEY, part)
+        else json.dumps(part, ensure_ascii=False)
+        for part in key
     ]
     return ".".join(parts).replace(".[", "[")
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from lakeconf.backends.base import is_secret_key
-from lakeconf.config.model import STORE_NAME
+from lakeconf.backends.registry import metadata_backend, storage_backend
+from lakeconf.config.backend import field_types, typed
+from lakeconf.config.codes import Code
+from lakeconf.config.file import dotted
+from lakeconf.config.model import STORE_NAME, validate
 from lakeconf.config.reading import allowed_name
+from lakeconf.config.variables import variable_alone
 from lakeconf.errors import LakeconfError, nearest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 # What each backend needs, with what is likely right; None has to be given.
 METADATA: Mapping[str, Mapping[str, str | None]] = MappingProxyType(
@@ -48,32 +59,49 @@ def first_configuration(store: str, metadata: str, storage: str | None, values: 
         values: Fields by section and name, such as `("storage_backend", "bucket")`; the others are as likely right.
 
     Raises:
-        LakeconfError: A name or a type is not allowed, a value is missing, or a secret is not a variable.
+        LakeconfError: A name, a type or a field is not allowed, a value is missing, or a secret is not a variable.
     """
     if not STORE_NAME.fullmatch(store):
         raise LakeconfError(f"{store!r} is not allowed as a store's name", hint=f"write it as {allowed_name(store)}")
-    sections = {"metadata_backend": (METADATA, metadata), "storage_backend": (STORAGE, storage)}
+    kinds = {"metadata_backend": metadata, "storage_backend": storage}
+    for section, name in values:
+        if kinds.get(section) is None:
+            raise LakeconfError(f"there is no {section} to set {name} of", hint=f"there are {', '.join(kinds)}")
     lines = [f'default_store = "{store}"']
-    for section, (known, kind) in sections.items():
-        if kind is None:
-            continue
-        if kind not in known:
-            near = nearest(kind, known)
-            raise LakeconfError(
-                f"there is no {section} {kind!r}",
-                hint=f"did you mean {near}?" if near else f"there are {', '.join(known)}",
-            )
-        lines += ["", f"# {_COMMENTS[section]}", f"[stores.{store}.{section}]", f'type = "{kind}"']
-        fields = {**known[kind], **{name: value for (part, name), value in values.items() if part == section}}
-        lines += [f"{name} = {json.dumps(_checked(section, name, value))}" for name, value in fields.items()]
-        lines += [_CHAIN] if kind == "s3" and not {"key_id", "secret_name"} & fields.keys() else []
-    return "\n".join(lines) + "\n"
+    for section, kind in kinds.items():
+        if kind is not None:
+            given = {name: value for (part, name), value in values.items() if part == section}
+            lines += ["", f"# {_COMMENTS[section]}", f"[stores.{store}.{section}]", *_backend(section, kind, given)]
+    text = "\n".join(lines) + "\n"
+    for problem in validate(tomllib.loads(text)):
+        if problem.code != Code.UNSET_VARIABLE.code:
+            raise LakeconfError(f"{problem.key}: {problem.message}", hint=problem.hint)
+    return text
+
+
+def _backend(section: str, kind: str, given: Mapping[str, str]) -> list[str]:
+    """The lines of a backend's table."""
+    known = METADATA if section == "metadata_backend" else STORAGE
+    if kind not in known:
+        near = nearest(kind, known)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
+        raise LakeconfError(f"there is no {section} {kind!r}", hint=hint)
+    if "type" in given:
+        raise LakeconfError(f"{section}.type is {kind} already", hint="choose it by --metadata and --storage")
+    model = metadata_backend(kind) if section == "metadata_backend" else storage_backend(kind)
+    fields = {**known[kind], **given}
+    lines = [f'type = "{kind}"']
+    for name, value in fields.items():
+        text = _checked(section, name, value)
+        allowed: set[type] = field_types(model, name) if name in model.model_fields else {str}
+        lines.append(f"{dotted((name,))} = {json.dumps(typed(text, allowed), ensure_ascii=False)}")
+    return [*lines, _CHAIN] if kind == "s3" and not {"key_id", "secret_name"} & fields.keys() else lines
 
 
 def _checked(section: str, name: str, value: str | None) -> str:
     if value is None:
         raise LakeconfError(f"{section}.{name} has to be given", hint=f"--set {section}.{name}=…")
-    if is_secret_key(name) and not value.startswith("${"):
+    if is_secret_key(name) and variable_alone(value) is None:
         raise LakeconfError(
             f"{section}.{name} is a secret, and does not belong into the file",
             hint=f"name a variable that holds it: --set '{section}.{name}=${{MY_{name.upper()}}}'",

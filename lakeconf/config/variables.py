@@ -35,12 +35,14 @@ class Expansion(NamedTuple):
         kind: What it came from: a variable alone, the default of one, a literal without any, or a mixture.
         variables: The names of its variables.
         faults: Why it cannot be resolved; then `text` is of no use.
+        has_literal: Part of it, or of a default, stands in the file itself.
     """
 
     text: str
     kind: Kind = "literal"
     variables: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
+    has_literal: bool = True
 
     def __repr__(self) -> str:
         return f"Expansion({self.kind!r}, variables={self.variables}, faults={self.faults})"
@@ -72,11 +74,22 @@ def expand(text: str, environment: Mapping[str, str]) -> Expansion:
     value = "".join([*parts, text[end:]])
     if not variables:
         return Expansion(value, faults=tuple(faults))
+    found = (variables, tuple(faults), _has_literal(text))
     if len(matches) > 1 or matches[0].span() != (0, len(text)):
-        return Expansion(value, "mixed", variables, tuple(faults))
+        return Expansion(value, "mixed", *found)
     if matches[0]["operator"] == ":-":
-        return Expansion(value, "variable" if environment.get(variables[0]) else "default", variables, tuple(faults))
-    return Expansion(FromVariable(value, variables[0]), "variable", variables, tuple(faults))
+        return Expansion(value, "variable" if environment.get(variables[0]) else "default", *found)
+    return Expansion(FromVariable(value, variables[0]), "variable", *found)
+
+
+def variable_alone(text: str) -> str | None:
+    """The variable that a text names and nothing else, not even a default; None where it is anything else."""
+    match = _TOKEN.fullmatch(text)
+    return match["name"] if match and not (match["operator"] == ":-" and match["word"]) else None
+
+
+def _has_literal(text: str) -> bool:
+    return bool(_TOKEN.sub(lambda match: match["word"] or "" if match["operator"] == ":-" else "", text))
 
 
 def _resolve(match: re.Match[str], environment: Mapping[str, str]) -> str | Fault:

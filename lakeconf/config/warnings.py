@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from lakeconf.backends.base import is_secret_key
 from lakeconf.config.codes import Code
@@ -13,8 +15,6 @@ from lakeconf.config.inheritance import Path
 from lakeconf.config.model import Config, init
 from lakeconf.config.reading import Reading
 from lakeconf.errors import ConfigError, Problem
-
-_LOOPBACK = ("localhost", "127.", "[::1]")
 
 
 def warnings(source: Config | str | os.PathLike[str] | Table | None = None, *stores: str) -> list[Problem]:
@@ -53,29 +53,32 @@ def _literal_secrets(config: Config, store: str, reading: Reading) -> Iterator[P
     for path, origin in reading.origins.items():
         key = path[-1] if path else None
         value = _value(reading.values, path)
-        if (
-            origin.kind == "literal"
-            and isinstance(key, str)
-            and is_secret_key(key)
-            and isinstance(value, str)
-            and value
-        ):
+        if origin.has_literal and isinstance(key, str) and is_secret_key(key) and isinstance(value, str) and value:
             variable = f"{store}_{key}".upper()
             hint = f'take it from a variable: {key} = "${{{variable}}}"'
-            yield config.problem(Code.LITERAL_SECRET, "a secret stands in the file", origin.place, hint=hint)
+            part = "a secret" if origin.kind == "literal" else "part of a secret, or a default for one,"
+            yield config.problem(Code.LITERAL_SECRET, f"{part} stands in the file", origin.place, hint=hint)
 
 
 def _without_tls(config: Config, reading: Reading) -> Iterator[Problem]:
     backend = reading.values.get("storage_backend")
-    if not isinstance(backend, Mapping) or backend.get("use_ssl") is not False:
+    if not isinstance(backend, Mapping) or str(backend.get("use_ssl")).lower() not in ("false", "0"):
         return
     endpoint = str(backend.get("endpoint", ""))
-    if not endpoint.startswith(_LOOPBACK):
+    if not _is_loopback(endpoint):
         place = reading.origins["storage_backend", "use_ssl"].place
         message = f"credentials and data go to {endpoint or 'the storage server'} without TLS"
         yield config.problem(
             Code.WITHOUT_TLS, message, place, hint="leave use_ssl out, or use a server on this machine"
         )
+
+
+def _is_loopback(endpoint: str) -> bool:
+    try:
+        host = urlsplit(f"//{endpoint}").hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _value(values: Any, path: Path) -> Any:

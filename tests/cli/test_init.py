@@ -21,7 +21,12 @@ from lakeconf.errors import LakeconfError
 if TYPE_CHECKING:
     from pathlib import Path
 
-PAIRS = [(one, other) for one in METADATA for other in (*STORAGE, "none") if (one == "motherduck") == (other == "none")]
+PAIRS = [
+    (one, other)
+    for one in METADATA
+    for other in (*STORAGE, "none")
+    if ((other not in ("local", "r2", "gcs")) if one == "motherduck" else other != "none")
+]
 BUCKETS = ["--set", "storage_backend.bucket=acme", "--set", "storage_backend.account_id=0123"]
 
 
@@ -50,12 +55,13 @@ def test_answers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     process = subprocess.Popen(command, stdin=child, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     os.close(child)
     # Postgres, its likely fields, S3, a bucket, the likely region.
-    os.write(parent, b"postgres\ns3\n\nwarehouse\n\n\nacme\n\n")
+    os.write(parent, b"postgres\ns3\n\nwarehouse\n\nDB_PASSWORD\nacme\n\n")
     output = process.communicate()[0].decode()
     os.close(parent)
     assert process.returncode == 0, output
     text = (folder / "lakeconf.toml").read_text()
     assert 'database = "warehouse"' in text
+    assert 'password = "${DB_PASSWORD}"' in text
     assert 'bucket = "acme"' in text
     assert usable(folder, monkeypatch)
 
@@ -83,6 +89,37 @@ def test_what_cannot_be_written(folder: Path, capsys: pytest.CaptureFixture[str]
         first_configuration("dev", "postgres", "local", {("metadata_backend", "password"): "planted"})
     assert "planted" not in str(caught.value)
     assert not (folder / "lakeconf.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--set", "metadata_backend.password=${X:-planted}"], "password is a secret"),
+        (["--set", "metadata_backend.password=pre${X}"], "password is a secret"),
+        (["--set", "storage.bucket=acme"], "there is no storage to set bucket of"),
+        (["--set", "storage_backend.bucked=acme"], "stores.dev.storage_backend.bucked: unknown key"),
+        (["--set", "metadata_backend.type=sqlite"], "metadata_backend.type is postgres already"),
+        (["--set", "metadata_backend.port=many"], "stores.dev.metadata_backend.port: should be an integer"),
+        (["--metadata", "motherduck"], "stores.dev"),
+    ],
+)
+def test_what_could_not_be_used_is_not_written(
+    given: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["init", "--metadata", "postgres", "--storage", "local", *given]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert "planted" not in error
+    assert not (folder / "lakeconf.toml").exists()
+
+
+def test_numbers_are_written_as_numbers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = ["--set", "metadata_backend.port=5433", "--set", "storage_backend.bucket=acme"]
+    values += ["--set", "storage_backend.use_ssl=true", "--set", "metadata_backend.database=5433"]
+    assert run(["init", "--metadata", "postgres", "--storage", "s3", *values]) == 0
+    written = (folder / "lakeconf.toml").read_text().splitlines()
+    assert {"port = 5433", "use_ssl = true", 'database = "5433"'} <= set(written)
+    assert usable(folder, monkeypatch)
 
 
 def test_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,6 +63,34 @@ def test_snapshots_and_files(lake: Path, shown: Any) -> None:
     assert json.loads(shown("tables", "--format", "json"))[0]["rows"] == 2
 
 
+def test_files_are_those_that_ducklake_lists(lake: Path, shown: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    native = lakeconf.init().get_store().connect()
+    native.execute("CALL dev.set_option('data_inlining_row_limit', 10)")
+    native.execute("INSERT INTO raw.events VALUES (4, 'view'), (5, 'buy')")
+    listed = native.sql(
+        "SELECT data_file, data_file_size_bytes, delete_file FROM ducklake_list_files('dev', 'events', schema => 'raw')"
+    ).fetchall()
+    native.close()
+    found = json.loads(shown("files", "raw.events", "--format", "json"))
+    assert sorted((file["path"], file["bytes"], file["delete_file"]) for file in found) == sorted(listed)
+    assert run(["files", "raw.events"]) == 0
+    assert capsys.readouterr().err == "and in no file, but in the catalog: rows=2\n"
+
+
+def test_history_tells_of_a_rename(lake: Path) -> None:
+    native = lakeconf.init().get_store().connect()
+    native.execute("ALTER TABLE raw.events RENAME TO happenings; ALTER TABLE raw.happenings RENAME kind TO sort")
+    native.close()
+    with lakeconf.init().get_store().open() as opened:
+        history = opened.table("raw.happenings").history()
+    assert [(change.snapshot_id, change.changes) for change in history[-3:]] == [
+        (4, ("inserted_into_table",)),
+        (5, ("renamed_table",)),
+        (6, ("altered_table",)),
+    ]
+    assert history[0].changes == ("created_table",)
+
+
 def test_values_of_every_kind_are_shown(lake: Path, shown: Any) -> None:
     query = "SELECT DATE '2024-01-02' d, 1.50 n, 'ab'::BLOB b, [1, NULL] l, {'a': 1} s, NULL x, repeat('y', 70) t"
     (row,) = json.loads(shown("sql", query, "--format", "json"))
@@ -94,7 +122,9 @@ def test_a_long_table_says_that_there_is_more(lake: Path, capsys: pytest.Capture
         ("DELETE FROM raw.events", "this is not one query"),
         ("SELECT 1; DROP TABLE raw.events", "this is not one query"),
         ("CALL ducklake_expire_snapshots('dev', older_than => now())", "this is not one query"),
-        ("FROM ducklake_expire_snapshots('dev', older_than => now())", "read-only"),
+        ("FROM ducklake_expire_snapshots('dev', older_than => now())", "calls ducklake_expire_snapshots"),
+        ("FROM sqlite_query('__ducklake_metadata_dev', 'SELECT 1')", "calls sqlite_query"),
+        ("FROM duckdb_secrets()", "calls duckdb_secrets"),
         ("FROM raw.event", "Table with name event does not exist"),
         ("SELEC 1", "syntax error"),
     ],
@@ -106,3 +136,46 @@ def test_nothing_but_queries(statement: str, message: str, lake: Path, capsys: p
     assert message in output.err
     with lakeconf.init().get_store().open() as after:
         assert after.snapshot_id == 4
+
+
+CLEANUP = "FROM ducklake_cleanup_old_files('dev', cleanup_all => true)"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        CLEANUP,
+        f"WITH gone AS ({CLEANUP}) SELECT (SELECT count(*) FROM gone), id FROM raw.events",
+        f"""FROM query('{CLEANUP.replace("'", "''")}')""",
+        "FROM removal",
+        "FROM remove_files()",
+        "FROM ducklake_delete_orphaned_files('dev', cleanup_all => true)",
+    ],
+)
+def test_no_query_removes_files(statement: str, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    native = lakeconf.init().get_store().connect()
+    native.execute("CREATE TABLE raw.gone AS FROM range(99); DROP TABLE raw.gone")
+    native.execute("CALL ducklake_expire_snapshots('dev', older_than => now())")
+    native.execute(f"CREATE VIEW removal AS {CLEANUP}; CREATE MACRO remove_files() AS TABLE {CLEANUP}")
+    native.close()
+    before = sorted(lake.rglob("*.parquet"))
+    assert run(["sql", statement]) == 1
+    assert "error: " in capsys.readouterr().err
+    assert sorted(lake.rglob("*.parquet")) == before != []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "FROM dev.snapshots()",
+        "FROM ducklake_table_changes('dev', 'raw', 'events', 0, 4)",
+        "SUMMARIZE raw.events",
+        "SHOW TABLES",
+        "DESCRIBE raw.events",
+        "FROM information_schema.columns",
+        "SELECT unnest([1, 2])",
+        "SELECT count(*) FROM raw.events AT (VERSION => 2)",
+    ],
+)
+def test_what_reads_is_a_query(statement: str, lake: Path, shown: Any) -> None:
+    assert shown("sql", statement)

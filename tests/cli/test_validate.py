@@ -95,6 +95,29 @@ def test_sarif(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> N
         assert location["physicalLocation"]["region"]["startLine"] > 0
 
 
+def test_sarif_names_any_file_and_explains(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    below = folder / "a b#100%"
+    below.mkdir()
+    (below / "lakeconf.toml").write_text(BROKEN)
+    assert run(["validate", "--format", "sarif", "--config", below.name]) == 1
+    log = json.loads(capsys.readouterr().out)
+    (result,) = log["runs"][0]["results"]
+    location = result["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert location == {"uri": "a%20b%23100%25/lakeconf.toml"}
+    rules = {rule["id"]: rule for rule in log["runs"][0]["tool"]["driver"]["rules"]}
+    assert rules[result["ruleId"]]["help"]["markdown"].startswith(f"# {result['ruleId']}: ")
+
+
+def test_sarif_names_a_file_elsewhere(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "lakeconf.toml").write_text(BROKEN)
+    (folder / "here").mkdir()
+    monkeypatch.chdir(folder / "here")
+    assert run(["validate", "--format", "sarif", "--config", str(folder)]) == 1
+    assert f'"uri": "{(folder / "lakeconf.toml").as_uri()}"' in capsys.readouterr().out
+
+
 def test_warnings_fail_where_they_are_asked_to(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, output = validated(folder, SUSPICIOUS, capsys)
     assert code == 0
@@ -105,6 +128,54 @@ def test_warnings_fail_where_they_are_asked_to(folder: Path, capsys: pytest.Capt
     ]
     assert output.endswith("3 warnings found\nno problem found\n")
     assert validated(folder, SUSPICIOUS, capsys, "--strict")[0] == 1
+
+
+@pytest.mark.parametrize(
+    "secret",
+    ["${P:-planted}", "planted${P}", "${P}planted", "$$planted"],
+    ids=["default", "behind", "before", "dollar"],
+)
+def test_a_secret_that_is_there_in_part(
+    secret: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = SUSPICIOUS.replace("hunter2-planted", secret)
+    monkeypatch.setenv("P", "from-outside")
+    assert "stores.prod.metadata_backend.password" in validated(folder, text, capsys)[1]
+
+
+@pytest.mark.parametrize("secret", ["${P}", "${P}${P}", "${P:-}", "${P:?say it}"])
+def test_a_secret_of_variables_alone(
+    secret: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("P", "planted-outside")
+    output = validated(folder, SUSPICIOUS.replace("hunter2-planted", secret), capsys)[1]
+    assert "stores.prod.metadata_backend.password" not in output
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "is_told"),
+    [
+        ("localhost:9000", False),
+        ("LOCALHOST", False),
+        ("127.0.0.3:9000", False),
+        ("[::1]:9000", False),
+        ("localhost.example.com:9000", True),
+        ("127.example.com", True),
+        ("10.0.0.1:9000", True),
+    ],
+)
+@pytest.mark.parametrize("written", ["false", '"${TLS}"'])
+def test_what_goes_to_another_machine(
+    written: str,
+    endpoint: str,
+    is_told: bool,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TLS", "false")
+    text = SUSPICIOUS.replace("minio.example.com:9000", endpoint).replace("= false", f"= {written}")
+    assert ("LC061" in validated(folder, text, capsys)[1]) is is_told
 
 
 def test_the_hook_of_pre_commit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,6 +212,8 @@ def test_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown, schema = blocks("ci.md", "console")
     assert validated(folder, BROKEN, capsys) == (1, shown.partition("\n")[2])
     assert schema.startswith("$ lakeconf schema")
-    step, hook = map(yaml.safe_load, blocks("ci.md", "yaml"))
+    step, hook, job = map(yaml.safe_load, blocks("ci.md", "yaml"))
+    assert run(job["lakeconf"]["script"][1].removeprefix("lakeconf ").split()) == 1
+    capsys.readouterr()
     assert set(step["steps"][1]["with"]) <= set(yaml.safe_load((REPOSITORY / "action.yml").read_text())["inputs"])
     assert hook["repos"][0]["hooks"] == [{"id": "lakeconf-validate"}]

@@ -1,5 +1,6 @@
 -- Made by `lakeconf export duckdb prod`: names of stores and variables, no secret.
 -- Run it by: duckdb -init init.sql
+-- Written as what they hold now: PGHOST (metadata_backend.host), S3_KEY (storage_backend.key_id).
 INSTALL ducklake; LOAD ducklake;
 INSTALL postgres_scanner; LOAD postgres_scanner;
 INSTALL httpfs; LOAD httpfs;
