@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import narwhals as nw
@@ -13,8 +13,9 @@ from lakeconf.catalog.snapshot import by_version
 from lakeconf.catalog.table import load_table, split_name
 from lakeconf.commits import ModelRun
 from lakeconf.conflicts import changes_since
+from lakeconf.connection import translated_errors
 from lakeconf.errors import LakeconfError
-from lakeconf.sql import identifier
+from lakeconf.sql import identifier, literal
 from lakeconf.transaction import Change, LakeState
 from lakeconf.writes import Writing
 
@@ -76,6 +77,24 @@ class LakeModelRuns:
             QueryError: The engine refuses it.
         """
         return self._state.engine.query(sql, frames)
+
+    def read_parquet(self, paths: Sequence[str]) -> nw.LazyFrame[Any]:
+        """The rows of Parquet files that belong to no lake; columns are matched by name.
+
+        On Spark the executors read them where they find the columns and types that DuckDB finds, and DuckDB does else.
+
+        Args:
+            paths: Absolute paths or URIs.
+
+        Raises:
+            QueryError: DuckDB cannot read them.
+        """
+        listed = ", ".join(map(literal, paths))
+        with translated_errors():
+            files = self._state.reader.connection.native.sql(f"FROM read_parquet([{listed}], union_by_name = true)")
+        types = dict(zip(files.columns, map(str, files.types), strict=True))
+        found = self._state.engine.read_files(paths, types)
+        return nw.from_native(files) if found is None else found
 
     def create_view(self, name: str, sql: str) -> None:
         """Makes a view of the lake, or replaces it; DuckDB answers it.

@@ -21,7 +21,7 @@ from lakeconf.engines.base import Engine, Staged
 from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError
 from lakeconf.locks import Lock, pauses
 from lakeconf.settle import check_written
-from lakeconf.sql import identifier, literal
+from lakeconf.sql import literal
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,8 @@ class Transaction:
             audits.run(audit, writer)
         for statement in commits.statements(alias, self.token, keys, self.runs):
             writer.execute(statement)
-        message = f"CALL {identifier(alias)}.set_commit_message(?, ?, extra_info => "
+        # Not as `alias.set_commit_message`: DuckDB could not tell the lake from a schema of its name.
+        message = f"CALL ducklake_set_commit_message({literal(alias)}, ?, ?, extra_info => "
         writer.execute(f"{message}{literal(self._commit_info(changes))})", [self.author, self.message])
 
     def _roll_back(self) -> None:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import io
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from source_tree import REPOSITORY
 
 import lakeconf
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from servers import PostgresServer, S3Server
 
 MAIN_JOB = REPOSITORY / "examples" / "main_job"
 
@@ -84,7 +92,9 @@ def test_made_events_are_always_the_same(shop: Path, tmp_path_factory: pytest.Te
 
 def example(name: str, folder: Path) -> Path:
     """A copy of an example, without what earlier runs have left."""
-    copied = shutil.copytree(REPOSITORY / "examples" / name, folder / name, ignore=shutil.ignore_patterns(".*", "logs"))
+    copied = shutil.copytree(
+        REPOSITORY / "examples" / name, folder / name, ignore=shutil.ignore_patterns(".*", "landing", "logs", "target")
+    )
     return Path(copied)
 
 
@@ -94,12 +104,31 @@ def shown_output(folder: Path) -> str:
     return str(block)
 
 
-@pytest.mark.parametrize("engine", ["duckdb", "spark"])
-def test_daily_revenue(engine: str, tmp_path: Path) -> None:
+@pytest.fixture(params=["duckdb", "spark"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """An engine; where it is Spark, its session runs already."""
+    if request.param == "spark":
+        request.getfixturevalue("spark")
+    return str(request.param)
+
+
+def run_here(script: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str]:
+    """Runs a script in this process, which has a Spark session already; gives its exit code and what it prints."""
+    monkeypatch.chdir(script.parent)
+    monkeypatch.syspath_prepend(script.parent)
+    monkeypatch.setattr(sys, "argv", [str(script), *arguments])
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        try:
+            runpy.run_path(str(script), run_name="__main__")
+        except SystemExit as end:
+            return int(end.code or 0), output.getvalue()
+    return 0, output.getvalue()
+
+
+def test_daily_revenue(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = example("daily_revenue", tmp_path)
-    result = run(folder / "run.py", folder, engine)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout == shown_output(folder).replace("--engine duckdb", f"--engine {engine}")
+    code, output = run_here(folder / "run.py", monkeypatch, engine)
+    assert (code, output) == (0, shown_output(folder).replace("--engine duckdb", f"--engine {engine}"))
     with lakeconf.init(folder).get_store("prod").open() as lake:
         days = lake.sql("FROM analytics.daily_revenue ORDER BY event_date").to_native().fetchall()
     assert [tuple(map(str, day)) for day in days] == [
@@ -110,12 +139,9 @@ def test_daily_revenue(engine: str, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("engine", ["duckdb", "spark"])
-def test_audited_models(engine: str, tmp_path: Path) -> None:
+def test_audited_models(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = example("audited_models", tmp_path)
-    result = run(folder / "run.py", folder, engine)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout == shown_output(folder)
+    assert run_here(folder / "run.py", monkeypatch, engine) == (0, shown_output(folder))
 
 
 def test_every_pair_of_backends_previewed(tmp_path: Path) -> None:
@@ -157,3 +183,138 @@ def test_daily_revenue_with_sqlmesh(tmp_path: Path) -> None:
     ]
     assert size.endswith("4 tables")
     assert (result.stderr, (folder / "events" / "events.csv").read_text().count("\n")) == ("", 7)
+
+
+MARTS = {
+    "marts.dim_users": """
+        SELECT
+          user_id, plan, country, signed_up_at::DATE AS signed_up_on,
+          coalesce((SELECT sum(amount) FROM invoices i WHERE i.user_id = u.user_id AND status = 'paid'), 0)
+            ::DECIMAL(18, 2) AS lifetime_revenue,
+          (SELECT count(*) FROM invoices i WHERE i.user_id = u.user_id AND status = 'paid') AS invoices,
+          (SELECT count(*) FROM support_tickets t WHERE t.user_id = u.user_id) AS tickets,
+          (SELECT count(*) FROM support_tickets t WHERE t.user_id = u.user_id AND resolved_at IS NULL) AS open_tickets,
+          (SELECT max(occurred_at) FROM events e WHERE e.user_id = u.user_id) AS last_seen
+        FROM users u
+    """,
+    "marts.fct_daily_active_users": """
+        SELECT
+          occurred_at::DATE AS event_date,
+          count(DISTINCT user_id) AS active_users,
+          count(*) FILTER (event_type = 'page_view') AS page_views,
+          count(*) FILTER (event_type = 'feature_used') AS feature_useds,
+          count(*) FILTER (event_type = 'upgrade') AS upgrades,
+          count(*) FILTER (event_type = 'signup') AS signups
+        FROM events GROUP BY ALL
+    """,
+    "marts.fct_revenue": """
+        SELECT issued_at::DATE AS issued_on, plan, country, status, sum(amount) AS revenue, count(*) AS invoices
+        FROM invoices JOIN users USING (user_id) WHERE status <> 'void' GROUP BY ALL
+    """,
+}
+
+
+def assert_marts_are_right(folder: Path, config: str, landing: str, batches: int, raw: str = "raw") -> None:
+    """Compares the marts with queries of DuckDB over the files of the landing zone alone."""
+    stores = lakeconf.init(folder / config)
+    native = stores.get_store(raw).connect()
+    for table in ("users", "events", "invoices", "support_tickets"):
+        native.execute(f"CREATE TEMP VIEW {table} AS FROM '{landing}/{table}/*.parquet'")
+    assert native.execute("SELECT count(*) FROM events").fetchall() == [(50_000 * batches,)]
+    stores.get_store("analytics").attach(native)
+    for table, query in MARTS.items():
+        names = ", ".join(column[0] for column in native.sql(query).description)
+        for one, other in ((f"SELECT {names} FROM analytics.{table}", query), (query, f"FROM analytics.{table}")):
+            wanted = f"SELECT {names} FROM ({other})" if other.startswith("FROM") else other
+            assert native.execute(f"SELECT count(*) FROM (({one}) EXCEPT ALL ({wanted}))").fetchall() == [(0,)], table
+    # Sessions, counted by gaps in each user's events.
+    gaps = """
+        SELECT count(*) FILTER (gap IS NULL OR gap > INTERVAL 30 MINUTE) FROM (
+          SELECT occurred_at - lag(occurred_at) OVER (PARTITION BY user_id ORDER BY occurred_at) AS gap FROM events)
+    """
+    sessions = native.execute("SELECT sum(sessions) FROM analytics.marts.dim_users").fetchall()
+    assert native.execute(gaps).fetchall() == sessions
+    native.close()
+
+
+def test_saas_marts(tmp_path: Path) -> None:
+    folder = example("saas_marts", tmp_path)
+    result = run(folder / "run.py", folder)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == shown_output(folder)
+    assert_marts_are_right(folder, "lakeconf.toml", str(folder / "landing"), 1)
+
+
+def server_variables(postgres_server: PostgresServer, s3_server: S3Server, bucket: str) -> dict[str, str]:
+    """The variables that the examples' server.toml names."""
+    return {
+        "PGHOST": postgres_server.host,
+        "PGPORT": str(postgres_server.port),
+        "PGDATABASE": postgres_server.create_database(),
+        "PGUSER": postgres_server.user,
+        "PGPASSWORD": postgres_server.password,
+        "S3_BUCKET": bucket,
+        "S3_REGION": s3_server.region,
+        "S3_ENDPOINT": s3_server.endpoint,
+        "S3_USE_SSL": "false",
+        "S3_KEY_ID": s3_server.keys.key_id,
+        "S3_SECRET": s3_server.keys.secret,
+    }
+
+
+@pytest.mark.hadoop_aws
+def test_saas_marts_on_servers_with_spark(
+    spark: SparkSession,
+    postgres_server: PostgresServer,
+    s3_server: S3Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    folder, bucket = example("saas_marts", tmp_path), s3_server.create_bucket()
+    landing = f"s3://{bucket}/landing"
+    variables = server_variables(postgres_server, s3_server, bucket) | {"LANDING": landing}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    output = ""
+    for batches in (1, 2):
+        code, shown = run_here(folder / "run.py", monkeypatch, "1", "--engine", "spark", "--config", "server.toml")
+        output += shown + "".join(capfd.readouterr())
+        assert code == 0, output
+        assert_marts_are_right(folder, "server.toml", landing, batches)
+    assert "missing: 2024-01-31 to 2024-03-01" in output
+    assert not any(variables[name] in output for name in ("PGPASSWORD", "S3_SECRET"))
+
+
+def dlt_and_dbt(folder: Path) -> Path:
+    """A copy of the example, beside the generator that it shares."""
+    example("saas_marts", folder)
+    return example("saas_dlt_dbt", folder)
+
+
+def test_saas_with_dlt_and_dbt(tmp_path: Path) -> None:
+    folder = dlt_and_dbt(tmp_path)
+    result = run(folder / "run.py", folder, RUNTIME__DLTHUB_TELEMETRY="false")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout == shown_output(folder)
+    again = run(folder / "run.py", folder, "2", RUNTIME__DLTHUB_TELEMETRY="false")
+    assert "loaded: users 0, events 100000, invoices 10000, support_tickets 3000" in again.stdout, again.stderr
+    assert_marts_are_right(folder, "lakeconf.toml", str(folder / "landing"), 3, raw="landed")
+
+
+def test_saas_with_dlt_and_dbt_on_servers(
+    postgres_server: PostgresServer, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = dlt_and_dbt(tmp_path)
+    variables = server_variables(postgres_server, s3_server, s3_server.create_bucket())
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RUNTIME__DLTHUB_TELEMETRY", "false")
+    result = run(folder / "run.py", folder, LAKECONF_CONFIG="server.toml")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout == shown_output(folder)
+    assert_marts_are_right(folder, "server.toml", str(folder / "landing"), 1, raw="landed")
+    secrets = [variables["PGPASSWORD"], variables["S3_SECRET"]]
+    for path in filter(Path.is_file, tmp_path.rglob("*")):
+        assert not any(secret.encode() in path.read_bytes() for secret in secrets), path
+    assert not any(secret in result.stdout + result.stderr for secret in secrets)

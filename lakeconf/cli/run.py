@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import click
 
-from lakeconf.cli.options import config_option, format_option
+from lakeconf.cli.options import models_options
 from lakeconf.cli.output import show, show_error, show_json
+from lakeconf.cli.plan import show_plan
 from lakeconf.config.model import init
-from lakeconf.pipelines import ModelResult, declared_pipeline, opened, run
+from lakeconf.pipelines import ModelResult, declared_pipeline, opened, plan, run
 
 _COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not run": "yellow"}
-_MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
-
-
-def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say what is to be run."""
-    for option in (
-        config_option,
-        format_option,
-        click.option("--rebuild", is_flag=True, help="Do everything again, whatever the lake remembers."),
-        click.option("--to", "until", type=_MOMENT, help="Do intervals until then, in UTC; now unless given."),
-        click.option("--from", "since", type=_MOMENT, help="Do the intervals from then on again, done or not."),
-        click.option("--store", help="The store that the tables are in; the default one unless given."),
-        click.argument("models", nargs=-1, metavar="[MODEL]..."),
-    ):
-        command = option(command)
-    return command
 
 
 @click.command("run", short_help="Run the models of the pipeline.")
@@ -38,6 +22,7 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="What computes."
 )
+@click.option("--dry-run", is_flag=True, help="Say what would be run, and why, as `lakeconf plan` does.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -49,15 +34,21 @@ def command(
     engine: str,
     format_name: str,
     source: str | None,
+    *,
+    dry_run: bool,
 ) -> None:
-    """Run each MODEL, or all models of [pipeline]; `+` before a name adds what it reads.
+    """Run each MODEL, or all models of [pipeline]; `+` before a name adds what it reads, `raw.*` names several.
 
     Each is one transaction, and is skipped where its definition and its inputs are as they were. The exit code is 0
     where none failed, 1 where one did, 2 for a wrong call.
     """
     config = init(source)
     pipeline = declared_pipeline(config)
-    with opened(config, pipeline, store, engine) as (lake, others):
+    with opened(config, pipeline, models, store, engine) as (lake, others):
+        if dry_run:
+            steps = plan(pipeline, lake, models, since=since, until=until, rebuild=rebuild, others=others)
+            show_plan(steps, format_name)
+            return
         progress = _show if format_name == "text" else lambda _: None
         results = run(
             pipeline, lake, models, since=since, until=until, rebuild=rebuild, others=others, progress=progress

@@ -84,6 +84,18 @@ class Engine(Protocol):
         """
         ...
 
+    def read_files(self, paths: Sequence[str], types: Mapping[str, str]) -> nw.LazyFrame[Any] | None:
+        """The rows of Parquet files that belong to no lake.
+
+        Args:
+            paths: Absolute paths or URIs.
+            types: The columns and their types, as DuckDB finds them.
+
+        Returns:
+            A frame with these columns; None where it is better to have DuckDB read the files.
+        """
+        ...
+
     def register_views(self, frames: Mapping[str, nw.LazyFrame[Any]], session: Any) -> None:
         """Makes temporary views of scans.
 

@@ -68,6 +68,9 @@ class DuckDBEngine:
                 self._reader.native.register(name, self.adopt(frame))
             return nw.from_native(self._reader.native.sql(sql))
 
+    def read_files(self, paths: Sequence[str], types: Mapping[str, str]) -> nw.LazyFrame[Any] | None:  # noqa: ARG002 - the contract
+        return None
+
     def register_views(self, frames: Mapping[str, nw.LazyFrame[Any]], session: Any) -> None:  # noqa: ARG002 - the contract
         raise UnsupportedError(
             "views are registered in a Spark session, and this lake was opened without one",

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +54,14 @@ def declared_pipeline(config: Config) -> Pipeline:
 
 @contextlib.contextmanager
 def opened(
-    config: Config, pipeline: Pipeline, store: str | None, engine: str
+    config: Config, pipeline: Pipeline, models: Sequence[str], store: str | None, engine: str
 ) -> Iterator[tuple[Lake, Mapping[str, Lake]]]:
-    """Opens the store of a pipeline, and those that its models read from.
+    """Opens the store of a pipeline, and those that the models to be run read from.
 
     Args:
         config: The configuration.
         pipeline: The models.
+        models: Those to be run, as `Pipeline.chosen` takes them.
         store: The store that the models' tables are in; the default one where None.
         engine: `duckdb` or `spark`.
 
@@ -68,8 +69,8 @@ def opened(
         Its lake, and the others by their stores' names.
     """
     main = config.get_store(store)
-    read = {table.split(".")[0] for model in pipeline.models for table in pipeline.inputs(model).values()
-            if table.count(".") > 1}  # fmt: skip
+    inputs = {table for model in pipeline.chosen(models) for table in pipeline.stored_inputs(model)}
+    read = {table.split(".")[0] for table in inputs if table.count(".") > 1}
     with contextlib.ExitStack() as stack:
         session = None
         stores = {name: config.get_store(name) for name in sorted(read)}

@@ -26,8 +26,9 @@ class Append:
 
     Attributes:
         new_rows_of: The input of which the model is given new rows alone; the only input unless given.
-        files: A pattern of paths, such as `landing/users/*.parquet`; the model is given the rows of the new ones, or
-            they are taken as they are where it is no function. Parquet, CSV and JSON are told by their ending.
+        files: A pattern of paths, such as `landing/users/*.parquet`, or of URIs that the store's secret reaches; the
+            model is given the rows of the new ones, or they are taken as they are where it is no function. Parquet,
+            CSV and JSON are told by their ending.
         columns: The columns of the files and their types, in DuckDB's names; told from the files unless given.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import graphlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -83,19 +84,23 @@ class Pipeline:
     def chosen(self, tables: Iterable[str]) -> list[Model]:
         """Models by their tables, in order; all where none is named. `+` before a name adds what it reads.
 
+        Args:
+            tables: Names, or patterns of names such as `raw.*`.
+
         Raises:
             PipelineError: There is no such model.
         """
         wanted: set[str] = set()
         for name in tables:
             table = name.removeprefix("+")
-            if table not in self.by_table:
+            found = fnmatch.filter(self.by_table, table)
+            if not found:
                 near = nearest(table, self.by_table)
                 raise PipelineError(
                     f"there is no model {table!r}",
                     hint=f"did you mean {near!r}?" if near else f"there are {', '.join(self.by_table)}",
                 )
-            wanted |= {table, *(self._above(table) if name != table else ())}
+            wanted |= {*found, *(above for one in found for above in (self._above(one) if name != table else ()))}
         return [model for model in self.ordered if not wanted or model.table in wanted]
 
     def _above(self, table: str) -> Iterator[str]:

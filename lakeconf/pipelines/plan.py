@@ -15,6 +15,7 @@ from lakeconf.pipelines.intervals import Batch, Range, batches, moment
 from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.model import Model, Query
 from lakeconf.pipelines.pipeline import Pipeline
+from lakeconf.sql import literal
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,11 @@ def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds) -> St
     if isinstance(model.kind, Append) and model.kind.files is not None:
         # Files that were loaded may be gone by now: a new definition is for new files alone.
         loaded = () if last is None or bounds.rebuild else known.runs
-        return _files(model, model.kind.files, loaded, rebuild=bounds.rebuild, earlier=earlier)
+        new = _new_files(known.lakes[""], model, model.kind.files, {file for run in loaded for file in run.files})
+        if not new:
+            return Step(model, f"no new file matches {model.kind.files}", runs=False)
+        why = f"{len(new)} new file{'s' if len(new) > 1 else ''}"
+        return Step(model, why, rebuild=bounds.rebuild, files=new, earlier=earlier)
     driving = model.driving_input
     if driving is not None and last is not None and fresh is None:
         table = pipeline.inputs(model)[driving]
@@ -156,14 +161,13 @@ def located(table: str, lakes: Mapping[str, Lake]) -> tuple[Lake, str]:
     return lakes[store], f"{name}.{table.rpartition('.')[2]}"
 
 
-def _files(model: Model, pattern: str, runs: Sequence[ModelRun], *, rebuild: bool, earlier: int) -> Step:
-    loaded = {file for run in runs for file in run.files}
+def _new_files(lake: Lake, model: Model, pattern: str, loaded: set[str]) -> Sequence[str]:
+    """The files of a pattern that were not loaded before: URIs, or paths from the model's folder."""
+    if "://" in pattern:
+        rows = lake.sql(f"SELECT file FROM glob({literal(pattern)})").collect("pyarrow").rows()
+        return sorted({str(file) for (file,) in rows} - loaded)
     paths = glob.glob(str(model.folder / pattern), recursive=True)
-    new = sorted({os.path.relpath(path, model.folder) for path in paths} - loaded)
-    if not new:
-        return Step(model, f"no new file matches {pattern}", runs=False)
-    why = f"{len(new)} new file{'s' if len(new) > 1 else ''}"
-    return Step(model, why, rebuild=rebuild, files=new, earlier=earlier)
+    return sorted({os.path.relpath(path, model.folder) for path in paths} - loaded)
 
 
 def _intervals(

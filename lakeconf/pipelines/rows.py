@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
@@ -39,7 +40,8 @@ def rows_of(pipeline: Pipeline, step: Step, lakes: Mapping[str, Lake], batch: Ba
     frames = {name: _input(pipeline, step, name, lakes) for name in pipeline.inputs(model)}
     if step.files:
         columns = model.kind.columns if isinstance(model.kind, Append) else {}
-        files = _read([str(model.folder / file) for file in step.files], lake, columns)
+        paths = [file if "://" in file else str(model.folder / file) for file in step.files]
+        files = _read(paths, lake, columns)
         if model.body is None:
             return files
         frames = {model.body.arguments()[0]: files, **frames}
@@ -53,6 +55,15 @@ def _input(pipeline: Pipeline, step: Step, name: str, lakes: Mapping[str, Lake])
         inputs = {one: _input(pipeline, Step(below, ""), one, lakes) for one in pipeline.inputs(below)}
         return _computed(below, lakes[""], inputs, {})
     lake, local = located(table, lakes)
+    rows = _stored(step, name, lake, local)
+    if lake is lakes[""]:
+        return rows
+    # DuckDB joins the frames of one connection alone.
+    view = f"lakeconf_input_{uuid.uuid4().hex}"
+    return lakes[""].query(f"SELECT * FROM {view}", {view: rows})
+
+
+def _stored(step: Step, name: str, lake: Lake, local: str) -> nw.LazyFrame[Any]:
     if name != step.model.driving_input:
         return lake.table(local).scan()
     if step.since is None:
@@ -100,6 +111,8 @@ def _read(paths: Sequence[str], lake: Lake, columns: Mapping[str, str]) -> nw.La
             hint=f"give files of one kind: {', '.join(_READERS)}",
         )
     (ending,) = endings
+    if ending == "parquet" and not columns:
+        return lake.read_parquet(paths)
     types = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in columns.items())
     # From text a value is read in its type at once: 29.99 is a DECIMAL as it stands.
     option = {"csv": f", types = {{{types}}}", "json": f", columns = {{{types}}}"}.get(ending, "") if types else ""

@@ -70,6 +70,11 @@ def test_the_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "run  marts.by_day   incremental  first run: 2024-01-01 to 2024-01-03",
         "run  marts.dearest  full         first run",
     ]
+    assert run(["run", "--dry-run", "marts.*", *until]) == 0
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()] == [
+        ["run", "marts.by_day"],
+        ["run", "marts.dearest"],
+    ]
     assert run(["run", *until]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "done     raw.prices: first run, 3 rows in snapshot 1",

@@ -25,6 +25,7 @@ from lakeconf.engines.manifest import announce, manifest_path, staging_folder
 from lakeconf.engines.selection import selected
 from lakeconf.engines.spark.changes import read_changes
 from lakeconf.engines.spark.check import check
+from lakeconf.engines.spark.files import read_files
 from lakeconf.engines.spark.hadoop import check_session
 from lakeconf.engines.spark.outcome import conformed, stage_rows, staged_frame
 from lakeconf.engines.spark.predicate import to_spark
@@ -114,6 +115,10 @@ class SparkEngine:
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
         return nw.from_native(query(self._spark, sql, {name: self.adopt(frame) for name, frame in frames.items()}))
+
+    def read_files(self, paths: Sequence[str], types: Mapping[str, str]) -> nw.LazyFrame[Any] | None:
+        frame = read_files(self._spark, paths, types)
+        return None if frame is None else nw.from_native(frame)
 
     def register_views(self, frames: Mapping[str, nw.LazyFrame[Any]], session: Any) -> None:
         views = {name: frame.to_native() for name, frame in frames.items()}

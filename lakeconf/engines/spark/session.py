@@ -145,10 +145,17 @@ def from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
     Args:
         spark: The user's session.
         table: The table.
+
+    Raises:
+        SchemaError: It holds what Spark has no type for, such as nanoseconds that are none of microseconds.
     """
     private = private_session(spark)
     private.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
-    signed = table.cast(pa.schema([field.with_type(_signed(field.type)) for field in table.schema]))
+    try:
+        signed = table.cast(pa.schema([field.with_type(_known(field.type)) for field in table.schema]))
+    except pa.ArrowInvalid as error:
+        hint = "round them to microseconds, or write with DuckDB: store.open()"
+        raise SchemaError(f"Spark does not take the frame: {error}", hint=hint) from error
     with active_session_kept(spark):
         try:
             return rebind(private.createDataFrame(signed), spark)
@@ -158,7 +165,9 @@ def from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
             ) from error
 
 
-def _signed(found: pa.DataType) -> pa.DataType:
-    """The type that holds every value of an unsigned one; Spark has no unsigned integers."""
+def _known(found: pa.DataType) -> pa.DataType:
+    """The type that holds every value of an unsigned one; Spark has no unsigned integers, and no nanoseconds."""
+    if pa.types.is_timestamp(found) and found.unit == "ns":
+        return pa.timestamp("us", found.tz)
     wider = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20)}
     return wider.get(found, found)

@@ -57,10 +57,12 @@ def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None 
         session = builder.getOrCreate()
     except PySparkException as error:
         raise SparkError(f"Spark does not start: {error}") from error
-    # Not by the builder: what it has stands in the command line of the Java process that it starts.
+    # The builder's stand in the command line of the Java process that it starts, so that secrets are not among them;
+    # and a session that runs already takes none of them.
     hadoop = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
     with unlogged():
         for conf in confs:
-            for key in conf.secret_keys:
-                hadoop.set(key.removeprefix("spark.hadoop."), conf[key])
+            for key in conf:
+                if key.startswith("spark.hadoop."):
+                    hadoop.set(key.removeprefix("spark.hadoop."), conf[key])
     return session

@@ -1,0 +1,186 @@
+"""Files that models load, and inputs of other stores: the same rows on both engines, whatever is in the files."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import duckdb
+import narwhals as nw
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lakeconf
+from lakeconf.engines.spark.files import read_files
+from lakeconf.pipelines import Append, Full, Model, Pipeline, model, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from servers import S3Server
+
+    from lakeconf import Lake
+
+# Each column as Spark and DuckDB both know it, or as one of them knows it otherwise.
+SHARED: dict[str, pa.Array] = {
+    "i": pa.array([1, None, 3], pa.int64()),
+    "d": pa.array([Decimal("1.50"), None, Decimal("-2.25")], pa.decimal128(10, 2)),
+    "t": pa.array(["a", "", None]),
+    "day": pa.array([date(1, 1, 1), date(2024, 2, 29), None]),
+    "at": pa.array([datetime(1900, 1, 1), datetime(2024, 1, 1, 0, 0, 0, 1), None], pa.timestamp("us")),
+    "utc": pa.array([datetime(2024, 1, 1, tzinfo=timezone.utc), None, None], pa.timestamp("us", "UTC")),
+    "f": pa.array([float("nan"), -0.0, None]),
+    "l": pa.array([[1, None], [], None], pa.list_(pa.int32())),
+    "s": pa.array([{"a": 1}, None, {"a": None}], pa.struct([("a", pa.int16())])),
+    "Mixed Name": pa.array([True, False, None]),
+}
+OWN: dict[str, pa.Array] = {
+    "u": pa.array([2**64 - 1, 0, None], pa.uint64()),
+    "nanos": pa.array([1000, None, 2000], pa.timestamp("ns")),
+    "id": pa.array([UUID(int=1).bytes, None, UUID(int=2).bytes], pa.uuid()),
+}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> lakeconf.Config:
+    """The stores `raw`, whose schema is called so too, and `analytics`."""
+    return lakeconf.init(
+        {
+            "stores": {
+                name: {
+                    "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / f"{name}.sqlite")},
+                    "storage_backend": {"type": "local", "path": str(tmp_path / name)},
+                }
+                for name in ("raw", "analytics")
+            }
+        }
+    )
+
+
+@pytest.fixture(params=["on_duckdb", "on_spark"])
+def lakes(request: pytest.FixtureRequest, config: lakeconf.Config) -> Iterator[tuple[Lake, Lake]]:
+    session = request.getfixturevalue("spark") if request.param == "on_spark" else None
+    with config.get_store("raw").open(session) as raw, config.get_store("analytics").open(session) as analytics:
+        yield raw, analytics
+
+
+def rows(lake: Lake, table: str) -> list[Any]:
+    native: Any = lake.sql(f"FROM {table}").to_native()
+    return sorted(map(repr, native.fetchall()))
+
+
+def written(folder: Path, name: str, columns: dict[str, pa.Array]) -> str:
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pa.table(columns), folder / f"{name}.parquet")
+    return str(folder / f"{name}.parquet")
+
+
+@pytest.mark.parametrize("columns", [SHARED, SHARED | OWN], ids=["shared", "own"])
+def test_files_are_what_duckdb_reads(columns: dict[str, pa.Array], lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    lake, _ = lakes
+    landing = tmp_path / "landing %20"
+    written(landing, "one", columns)
+    # Another order of columns, and one that lacks some.
+    written(landing, "two", dict(reversed(list(columns.items())[1:])))
+    loaded = Model("raw.files", Append(files="landing %20/*.parquet"), folder=tmp_path)
+    (result,) = run(Pipeline([loaded]), lake)
+    assert result.status == "done", result.error
+    listed = ", ".join(f"'{path}'" for path in sorted(landing.glob("*")))
+    # As text: from Spark a UBIGINT comes as a DECIMAL, and a UUID as a text.
+    found, expected = "raw.raw.files", f"read_parquet([{listed}], union_by_name = true)"
+    assert rows(lake, f"(SELECT COLUMNS(*)::VARCHAR FROM {found})") == rows(
+        lake, f"(SELECT COLUMNS(*)::VARCHAR FROM {expected})"
+    )
+
+
+def test_nanoseconds_that_spark_has_not_are_refused(
+    spark: SparkSession, config: lakeconf.Config, tmp_path: Path
+) -> None:
+    written(tmp_path, "one", {"nanos": pa.array([1001], pa.timestamp("ns"))})
+    with config.get_store("raw").open(spark) as lake:
+        (result,) = run(Pipeline([Model("raw.files", Append(files="one.parquet"), folder=tmp_path)]), lake)
+        assert result.status == "failed"
+        assert "Spark does not take the frame" in str(result.error)
+        assert lake.tables() == []
+
+
+def test_executors_read_what_they_know_as_duckdb_does(spark: SparkSession, tmp_path: Path) -> None:
+    shared, own = written(tmp_path, "shared", SHARED), written(tmp_path, "own", OWN)
+
+    def types(path: str) -> dict[str, str]:
+        relation = duckdb.sql(f"FROM '{path}'")
+        return dict(zip(relation.columns, map(str, relation.types), strict=True))
+
+    found = read_files(spark, [shared], types(shared))
+    assert found is not None
+    assert found.count() == 3
+    assert read_files(spark, [own], types(own)) is None
+    # Hadoop would take this for a pattern; and a file that Spark cannot find is left to DuckDB's message.
+    assert read_files(spark, [shared.replace("shared", "{shared}")], types(shared)) is None
+    assert read_files(spark, [shared + "x"], types(shared)) is None
+
+
+@model("marts.joined", Full(), inputs={"users": "raw.raw.users", "plans": "marts.plans"})
+def joined(users: nw.LazyFrame[Any], plans: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Rows of two lakes."""
+    return users.join(plans, on="plan", how="inner")
+
+
+def test_inputs_of_two_stores_are_joined(lakes: tuple[Lake, Lake]) -> None:
+    raw, analytics = lakes
+    users, plans = pa.table({"id": [1, 2], "plan": ["a", "b"]}), pa.table({"plan": ["a", "b"], "price": [0, 9]})
+    # The schema and the lake have one name.
+    raw.create_table("raw.users", users)
+    raw.table("raw.users").append(users)
+    analytics.create_table("marts.plans", plans)
+    analytics.table("marts.plans").append(plans)
+    (result,) = run(Pipeline([joined]), analytics, others={"raw": raw})
+    assert result.status == "done", result.error
+    assert rows(analytics, "marts.joined") == ["(1, 'a', 0)", "(2, 'b', 9)"]
+
+
+def test_models_are_chosen_by_patterns() -> None:
+    models = [Model(name, Append(files="*.csv")) for name in ("raw.users", "raw.events", "marts.users")]
+    pipeline = Pipeline(models)
+    assert [one.table for one in pipeline.chosen(["raw.*"])] == ["raw.events", "raw.users"]
+    assert [one.table for one in pipeline.chosen(["*.users"])] == ["marts.users", "raw.users"]
+    with pytest.raises(lakeconf.LakeconfError, match=r"there is no model 'row\.\*'"):
+        pipeline.chosen(["row.*"])
+
+
+@pytest.mark.hadoop_aws
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_a_landing_zone_in_the_bucket(
+    engine: str, s3_server: S3Server, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    bucket = s3_server.create_bucket()
+    storage = {
+        "type": "s3",
+        "bucket": bucket,
+        "prefix": "lake",
+        "region": s3_server.region,
+        "endpoint": s3_server.endpoint,
+        "url_style": "path",
+        "use_ssl": False,
+        "key_id": s3_server.keys.key_id,
+        "secret": s3_server.keys.secret,
+    }
+    backends = {"metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "c")}, "storage_backend": storage}
+    store = lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+    landed = Model("raw.numbers", Append(files=f"s3://{bucket}/landing/*.parquet"))
+    session = None
+    if engine == "spark":
+        request.getfixturevalue("spark")
+        session = lakeconf.spark_session(store)
+    with store.connect() as native, store.open(session) as lake:
+        for number in range(2):
+            native.sql(f"SELECT {number} AS i").write_parquet(f"s3://{bucket}/landing/{number}.parquet")
+            (result,) = run(Pipeline([landed]), lake)
+            assert (result.status, result.reason) == ("done", "1 new file"), result.error
+        (skipped,) = run(Pipeline([landed]), lake)
+        assert (skipped.status, rows(lake, "raw.numbers")) == ("skipped", ["(0,)", "(1,)"])
