@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import importlib
 import io
 import os
 import re
@@ -19,6 +20,7 @@ import pytest
 from source_tree import REPOSITORY
 
 import lakeconf
+from lakeconf.errors import ConnectionFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -318,3 +320,55 @@ def test_saas_with_dlt_and_dbt_on_servers(
     for path in filter(Path.is_file, tmp_path.rglob("*")):
         assert not any(secret.encode() in path.read_bytes() for secret in secrets), path
     assert not any(secret in result.stdout + result.stderr for secret in secrets)
+
+
+@pytest.fixture
+def source_postgres(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> PostgresServer:
+    """An empty database, named by the variables of psql."""
+    monkeypatch.setenv("PGHOST", postgres_server.host)
+    monkeypatch.setenv("PGPORT", str(postgres_server.port))
+    monkeypatch.setenv("PGDATABASE", postgres_server.create_database())
+    monkeypatch.setenv("PGUSER", postgres_server.user)
+    monkeypatch.setenv("PGPASSWORD", postgres_server.password)
+    return postgres_server
+
+
+def test_event_stream(
+    engine: str, source_postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = example("event_stream", tmp_path)
+    code, output = run_here(folder / "run.py", monkeypatch, engine)
+    expected = shown_output(folder).replace("--engine duckdb", f"--engine {engine}")
+    # The engines write files of different sizes.
+    sizes = re.compile(r"\(\S+ .B\) became (\d+) \(\S+ .B\)")
+    assert (code, sizes.sub(r"\1", output)) == (0, sizes.sub(r"\1", expected))
+    with lakeconf.init(folder).get_store("lake").connect() as native:
+        native.execute("ATTACH '' AS source (TYPE postgres, SECRET lakeconf_lake__metadata)")
+        for one, other in (("source.app", "clean"), ("clean", "source.app")):
+            columns = "event_id, event_type, event_timestamp, details"
+            missing = f"SELECT {columns} FROM {one}.events EXCEPT ALL SELECT {columns} FROM {other}.events"
+            assert native.execute(missing).fetchall() == []
+    assert source_postgres.password not in output
+    if engine == "spark":
+        for batches in (2, 0):
+            code, output = run_here(folder / "stream.py", monkeypatch)
+            assert (code, output) == (0, f"2151 events after {batches} batches\n")
+
+
+def test_a_source_that_does_not_answer_is_asked_again(
+    source_postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = example("event_stream", tmp_path)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.chdir(folder)
+    source = importlib.import_module("source")
+    store = lakeconf.init().get_store("lake")
+    with source.attached(store) as connection:
+        source.insert(connection, 0, 100)
+    monkeypatch.setenv("PGPORT", "1")
+    unreachable = lakeconf.init().get_store("lake")
+    monkeypatch.setattr(source.time, "sleep", lambda _: None)
+    with contextlib.redirect_stdout(io.StringIO()) as output, pytest.raises(ConnectionFailed):
+        source.extract_with_patience(unreachable, folder / "landing", attempts=2)
+    assert output.getvalue() == "the source does not answer (ConnectionFailed), again in 1 s\n"
+    assert source.extract_with_patience(store, folder / "landing") == 100

@@ -24,7 +24,7 @@ def apply(environment: str) -> Context:
 
 def show(title: str, context: Context, schema: str) -> None:
     print(title)
-    for row in context.engine_adapter.fetchall(f"SELECT * FROM {schema}.daily_revenue ORDER BY event_date"):  # noqa: S608
+    for row in context.engine_adapter.fetchall(f"SELECT * FROM {schema}.daily_revenue ORDER BY event_date"):
         print("  ", *row)
 
 

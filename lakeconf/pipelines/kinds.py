@@ -75,15 +75,17 @@ class Merge:
         changes_of: The input of which the model is given what changed since the last run, as `Table.changes` gives it:
             with `change_type`, `snapshot_id` and `rowid`. Else it is given all its inputs whole.
         deleted: A column of the result, true for a row whose key is to be deleted; the table does not get it.
+        update: False to leave rows as they are whose key is there already: each key is added once.
     """
 
     name: ClassVar[str] = "merge"
     on: str | Sequence[str]
     changes_of: str | None = None
     deleted: str | None = None
+    update: bool = True
 
     def identity(self) -> str:
-        return f"{self.name} {self.on} {self.changes_of} {self.deleted}"
+        return f"{self.name} {self.on} {self.changes_of} {self.deleted} {self.update}"
 
 
 @dataclass(frozen=True)

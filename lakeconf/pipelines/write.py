@@ -9,7 +9,7 @@ import narwhals as nw
 
 from lakeconf.errors import SchemaError
 from lakeconf.lake import Lake
-from lakeconf.merge import Delete
+from lakeconf.merge import Delete, Update
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import Append, Incremental, Merge
 from lakeconf.pipelines.model import Model
@@ -38,7 +38,7 @@ def write(transaction: Lake, step: Step, frame: nw.LazyFrame[Any], batch: Batch 
     elif isinstance(kind, Append) and not step.rebuild:
         table.append(rows, evolve=True)
     elif isinstance(kind, Merge) and not step.rebuild:
-        table.merge(rows, kind.on, evolve=True)
+        table.merge(rows, kind.on, matched=Update() if kind.update else None, evolve=True)
         if gone is not None:
             table.merge(gone, kind.on, matched=Delete(), not_matched=None)
     else:

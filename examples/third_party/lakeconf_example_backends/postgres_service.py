@@ -31,4 +31,4 @@ class PostgresServiceMetadata(MetadataBackend):
         return {"metadata_path": f"postgres:service={self.service}", "metadata_schema": self.metadata_schema}
 
     def lock_sql(self, key: int) -> str | None:
-        return f"SELECT 1 FROM (SELECT pg_advisory_xact_lock({key})) AS held"  # noqa: S608 - a number
+        return f"SELECT 1 FROM (SELECT pg_advisory_xact_lock({key})) AS held"
