@@ -23,6 +23,8 @@ from lakeconf.secret import Secret
 from lakeconf.sql import Attach, CreateSecret, SetOption, Statement, Value
 
 _SECRET_KEY = re.compile(r"secret|password|passphrase|token|credential|headers|sslkey|key$", re.IGNORECASE)
+_SECRET_NAME = "Name of the DuckDB secret; without inline credentials it refers to one that exists already."
+_CHAIN = {"provider": "credential_chain"}
 _NOT_SECRET_KEY = re.compile(r"^(key_id|kms_key_id|secret_name|secret_parameters)$", re.IGNORECASE)
 
 
@@ -51,7 +53,7 @@ OptionName = Annotated[str, AfterValidator(_option_name)]
 SecretName = Annotated[
     str,
     AfterValidator(_secret_name),
-    Field(description="Name of the DuckDB secret; without inline credentials it refers to one that exists already."),
+    Field(examples=["lake_secret"], description=_SECRET_NAME),
 ]
 ParameterValue = bool | int | float | Text | list[Text] | dict[str, Text]
 
@@ -100,7 +102,7 @@ def _plain(value: Any) -> Any:
 SecretParameters = Annotated[
     dict[OptionName, ParameterValue],
     WrapValidator(_guard_checked),
-    Field(description="Further parameters of DuckDB's CREATE SECRET, passed on as they are."),
+    Field(examples=[_CHAIN], description="Further parameters of DuckDB's CREATE SECRET, passed on as they are."),
 ]
 
 

@@ -89,3 +89,17 @@ def test_everything_has_a_description() -> None:
         for key, value in definitions[name]["properties"].items():
             assert value.get("description") or "$ref" in value, f"{name}.{key}"
     assert set(definitions["attach_options"]["properties"]) == set(ATTACH_OPTIONS)
+
+
+def test_every_field_has_an_example_that_is_right(validator: Any) -> None:
+    definitions = validator.schema["$defs"]
+    for name in [
+        *map("metadata_backend.{}".format, METADATA_BACKENDS),
+        *map("storage_backend.{}".format, STORAGE_BACKENDS),
+    ]:
+        for key, schema in definitions[name]["properties"].items():
+            if key == "type":
+                continue
+            assert schema.get("examples"), f"{name}.{key}"
+            for example in schema["examples"]:
+                jsonschema.Draft202012Validator({**schema, "$defs": definitions}).validate(example)

@@ -21,7 +21,13 @@ class CatalogFile(MetadataBackend):
     """A catalog in one file."""
 
     kind: ClassVar[str]
-    uri: Annotated[Text, Field(description="Path of the catalog's file; relative to the configuration file.")]
+    uri: Annotated[
+        Text,
+        Field(
+            examples=[".lakeconf/catalog.sqlite"],
+            description="Path of the catalog's file; relative to the configuration file.",
+        ),
+    ]
 
     @classmethod
     def path_fields(cls) -> tuple[str, ...]:

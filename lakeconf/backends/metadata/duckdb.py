@@ -19,7 +19,8 @@ class DuckDBMetadata(CatalogFile):
     kind: ClassVar[str] = "DuckDB"
     type: Literal["duckdb"] = "duckdb"
     metadata_schema: Annotated[
-        Text | None, Field(description="Schema of the catalog's tables inside the file; `main` unless given.")
+        Text | None,
+        Field(examples=["lake"], description="Schema of the catalog's tables inside the file; `main` unless given."),
     ] = None
 
     @property

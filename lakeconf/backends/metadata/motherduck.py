@@ -19,15 +19,21 @@ class MotherDuckMetadata(MetadataBackend):
     """
 
     type: Literal["motherduck"] = "motherduck"
-    database: Annotated[Text, Field(description="Name of the database on MotherDuck; also the store's alias.")]
+    database: Annotated[
+        Text, Field(examples=["my_lake"], description="Name of the database on MotherDuck; also the store's alias.")
+    ]
     region: Annotated[
-        Text | None, Field(description="Region of your own bucket, for a storage backend that names none.")
+        Text | None,
+        Field(
+            examples=["eu-central-1"], description="Region of your own bucket, for a storage backend that names none."
+        ),
     ] = None
     compute: Annotated[
         Literal["motherduck", "local"],
         Field(
+            examples=["local"],
             description="Who runs queries: MotherDuck, or this machine, which then reads catalog and files itself, as "
-            "Spark must. `local` needs a bucket of your own and its owner's token."
+            "Spark must. `local` needs a bucket of your own and its owner's token.",
         ),
     ] = "motherduck"
 

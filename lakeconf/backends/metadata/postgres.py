@@ -24,15 +24,24 @@ class PostgresMetadata(MetadataBackend):
 
     type: Literal["postgres"] = "postgres"
     secret_name: SecretName | None = None
-    host: Annotated[Text | None, Field(description="Host name or address of the server.")] = None
-    port: Annotated[int | None, Field(ge=1, le=65535, description="Its port; 5432 unless given.")] = None
-    database: Annotated[Text | None, Field(description="Name of the database.")] = None
-    user: Annotated[Text | None, Field(description="Name of the role.")] = None
+    host: Annotated[Text | None, Field(examples=["${PGHOST}"], description="Host name or address of the server.")] = (
+        None
+    )
+    port: Annotated[int | None, Field(ge=1, le=65535, examples=[5432], description="Its port; 5432 unless given.")] = (
+        None
+    )
+    database: Annotated[Text | None, Field(examples=["lake"], description="Name of the database.")] = None
+    user: Annotated[Text | None, Field(examples=["lake"], description="Name of the role.")] = None
     password: Annotated[
-        Secret | None, Field(description="The role's password; write it as a variable, `${PGPASSWORD}`.")
+        Secret | None,
+        Field(examples=["${PGPASSWORD}"], description="The role's password; write it as a variable, `${PGPASSWORD}`."),
     ] = None
     metadata_schema: Annotated[
-        Text, Field(description="Schema of the catalog's tables; two stores with different ones do not see each other.")
+        Text,
+        Field(
+            examples=["lake"],
+            description="Schema of the catalog's tables; two stores with different ones do not see each other.",
+        ),
     ] = "public"
     secret_parameters: SecretParameters = {}
 

@@ -15,7 +15,12 @@ class LocalStorage(StorageBackend):
     """A folder of this machine, or one that all machines mount at the same path."""
 
     type: Literal["local"] = "local"
-    path: Annotated[Text, Field(description="Folder of the Parquet files; relative to the configuration file.")]
+    path: Annotated[
+        Text,
+        Field(
+            examples=[".lakeconf/data"], description="Folder of the Parquet files; relative to the configuration file."
+        ),
+    ]
 
     @field_validator("path")
     @classmethod

@@ -33,25 +33,47 @@ class ObjectStorage(StorageBackend):
     other_schemes: ClassVar[tuple[str, ...]] = ()
 
     secret_name: SecretName | None = None
-    bucket: Annotated[Text | None, Field(description="Name of the bucket, in place of `data_path`.")] = None
-    prefix: Annotated[Text | None, Field(description="Folder in the bucket.")] = None
-    data_path: Annotated[Text | None, Field(description="URI of the folder, in place of `bucket` and `prefix`.")] = None
-    scope: Annotated[
-        Text | None, Field(description="URI prefix that the secret is for; the bucket unless given. Ends in `/`.")
+    bucket: Annotated[
+        Text | None, Field(examples=["acme-lake"], description="Name of the bucket, in place of `data_path`.")
     ] = None
-    key_id: Annotated[Text | None, Field(description="Access key id.")] = None
-    secret: Annotated[Secret | None, Field(description="Secret access key; write it as a variable.")] = None
-    session_token: Annotated[Secret | None, Field(description="Token of temporary credentials.")] = None
-    region: Annotated[Text | None, Field(description="Region of the bucket.")] = None
+    prefix: Annotated[Text | None, Field(examples=["prod"], description="Folder in the bucket.")] = None
+    data_path: Annotated[
+        Text | None,
+        Field(examples=["s3://acme-lake/prod/"], description="URI of the folder, in place of `bucket` and `prefix`."),
+    ] = None
+    scope: Annotated[
+        Text | None,
+        Field(
+            examples=["s3://acme-lake/"],
+            description="URI prefix that the secret is for; the bucket unless given. Ends in `/`.",
+        ),
+    ] = None
+    key_id: Annotated[Text | None, Field(examples=["${S3_KEY_ID}"], description="Access key id.")] = None
+    secret: Annotated[
+        Secret | None, Field(examples=["${S3_SECRET}"], description="Secret access key; write it as a variable.")
+    ] = None
+    session_token: Annotated[
+        Secret | None, Field(examples=["${AWS_SESSION_TOKEN}"], description="Token of temporary credentials.")
+    ] = None
+    region: Annotated[Text | None, Field(examples=["eu-central-1"], description="Region of the bucket.")] = None
     endpoint: Annotated[
-        Text | None, Field(description="Host and port of an S3-compatible server, without a scheme.")
+        Text | None,
+        Field(
+            examples=["minio.example.com:9000"],
+            description="Host and port of an S3-compatible server, without a scheme.",
+        ),
     ] = None
     url_style: Annotated[
-        Literal["path", "vhost"] | None, Field(description="Bucket in the path of a URL, or in its host name.")
+        Literal["path", "vhost"] | None,
+        Field(examples=["path"], description="Bucket in the path of a URL, or in its host name."),
     ] = None
-    use_ssl: Annotated[bool | None, Field(description="False for a server without TLS.")] = None
+    use_ssl: Annotated[bool | None, Field(examples=[False], description="False for a server without TLS.")] = None
     ca_cert_file: Annotated[
-        Text | None, Field(description="Certificate (PEM) of the private authority that signed the server's.")
+        Text | None,
+        Field(
+            examples=["certificates/ca.pem"],
+            description="Certificate (PEM) of the private authority that signed the server's.",
+        ),
     ] = None
     secret_parameters: SecretParameters = {}
 

@@ -18,7 +18,10 @@ class R2Storage(ObjectStorage):
 
     scheme: ClassVar[str] = "r2"
     type: Literal["r2"] = "r2"
-    account_id: Annotated[Text | None, Field(description="Cloudflare account id, which gives the endpoint.")] = None
+    account_id: Annotated[
+        Text | None,
+        Field(examples=["${R2_ACCOUNT_ID}"], description="Cloudflare account id, which gives the endpoint."),
+    ] = None
 
     @model_validator(mode="after")
     def _account_is_given(self) -> Self:
