@@ -11,10 +11,10 @@ endif
 export UV_HTTP_TIMEOUT ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove check bench lock clean
+.PHONY: help setup demo test prove test-latest check bench lock clean
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make .venv with everything the targets below need (PYTHON=python3.12 chooses another Python)
 
@@ -35,6 +35,14 @@ test: setup ## Run all tests, in two processes
 
 prove: setup ## Run the same tests at full strength: many more examples for each property
 	@LAKECONF_PROVE=1 $(BIN)/python -m pytest -n 2 --dist worksteal -o timeout=0
+
+# dbt-core stays in its range: 1.12 downloads a part of itself from GitHub while it is installed.
+test-latest: setup ## Run the tests of the hooks into other tools with the newest versions that there are (every night, say)
+	@$(PYTHON) -m venv --clear .venv-latest
+	@printf '%s\n' narwhals pydantic polars sqlmesh dbt-duckdb 'dlt[ducklake]' dagster 'pathspec>=1' > .venv-latest/newest
+	@$(BIN)/uv pip install --python .venv-latest/bin/python --upgrade --no-config --override .venv-latest/newest \
+		--editable '.[polars,sqlmesh,dbt,dlt,dagster,bundled,spark,dev]'
+	@.venv-latest/bin/python -m pytest tests/integrations tests/test_exports.py tests/test_parity.py
 
 check: setup ## Check formatting, lint and types
 	@$(BIN)/ruff format --check .
