@@ -9,7 +9,7 @@ import click
 from lakeconf.cli.annotations import github, sarif
 from lakeconf.cli.options import config_option
 from lakeconf.cli.output import problem_data, problem_text, show, show_json
-from lakeconf.config.model import validate
+from lakeconf.config.model import init, validate
 from lakeconf.config.warnings import warnings
 from lakeconf.errors import ConfigError, Problem
 
@@ -44,7 +44,7 @@ def command(
     Where nothing is wrong, warnings tell what is seldom meant. `lakeconf explain LC012` says more of a code.
     """
     try:
-        problems = validate(source, *stores)
+        problems = validate(source, *stores) or _of_pipeline(source)
     except ConfigError as error:
         (problem,) = error.problems
         raise click.UsageError(f"{problem.message}; {problem.hint}") from error
@@ -59,6 +59,15 @@ def command(
     else:
         _show(problems, suspicious)
     context.exit(1 if problems or (strict and suspicious) else 0)
+
+
+def _of_pipeline(source: str | None) -> Sequence[Problem]:
+    config = init(source)
+    if not config.pipeline:
+        return []
+    from lakeconf.pipelines import pipeline_problems  # what is only checked for stores does not wait for it
+
+    return pipeline_problems(config)
 
 
 def _show(problems: Sequence[Problem], suspicious: Sequence[Problem]) -> None:

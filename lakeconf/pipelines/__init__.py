@@ -3,7 +3,7 @@
 `model` declares one in Python, `[pipeline]` of lakeconf.toml one in SQL; `Pipeline` orders them, `run` runs them.
 """
 
-from lakeconf.pipelines.declared import declared_pipeline, opened
+from lakeconf.pipelines.declared import declared_pipeline, opened, pipeline_problems
 from lakeconf.pipelines.kinds import Append, Full, Incremental, Merge, Seed, View
 from lakeconf.pipelines.model import Model, Query, model
 from lakeconf.pipelines.pipeline import Pipeline
@@ -24,6 +24,7 @@ __all__ = [
     "declared_pipeline",
     "model",
     "opened",
+    "pipeline_problems",
     "plan",
     "promote",
     "run",

@@ -19,7 +19,7 @@ from lakeconf.errors import ConfigError, PipelineError, Problem, nearest
 from lakeconf.lake import Lake
 from lakeconf.pipelines.kinds import KINDS, Kind
 from lakeconf.pipelines.model import Model, Query
-from lakeconf.pipelines.pipeline import Pipeline
+from lakeconf.pipelines.pipeline import Pipeline, check
 
 
 class _Declaration(BaseModel):
@@ -50,6 +50,31 @@ def declared_pipeline(config: Config) -> Pipeline:
     models = [model for path in section.get("python", []) for model in _from_python(config, folder / path)]
     models += [_from_table(config, folder, name, table) for name, table in section.get("models", {}).items()]
     return Pipeline(models)
+
+
+def pipeline_problems(config: Config) -> list[Problem]:
+    """What is wrong with the models that `[pipeline]` declares itself; Python files are not run.
+
+    Args:
+        config: The configuration.
+    """
+    folder = config.path.parent if config.path is not None else Path.cwd()
+    try:
+        section = _section(config)
+    except ConfigError as error:
+        return list(error.problems)
+    missing = [folder / path for path in section.get("python", []) if not (folder / path).is_file()]
+    problems = [config.problem(Code.WRONG_VALUE, f"there is no file {one}", ("pipeline", "python")) for one in missing]
+    for name, table in section.get("models", {}).items():
+        try:
+            check(_from_table(config, folder, name, table))
+        except ConfigError as error:
+            problems += error.problems
+        except PipelineError as error:
+            problems.append(
+                config.problem(Code.WRONG_VALUE, error.message, ("pipeline", "models", name), hint=error.hint)
+            )
+    return problems
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,10 @@ class Body(Protocol):
         """The same as it stands on the disk by now."""
         ...
 
+    def place(self, error: BaseException | None = None) -> str | None:
+        """The file and the line where it stands, or where an error was raised in it; None where it is in no file."""
+        ...
+
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:
         """The rows, as a lazy frame of the lake's engine.
 
@@ -67,6 +72,12 @@ class Function:
         # A file may have several of one name, in other functions.
         own = self.code()
         return own if own in found else next(iter(found), None)
+
+    def place(self, error: BaseException | None = None) -> str | None:
+        file, line = inspect.getfile(self.function), self.function.__code__.co_firstlineno
+        for frame in traceback.extract_tb(None if error is None else error.__traceback__):
+            line = frame.lineno or line if frame.filename == file else line
+        return f"{_relative(Path(file))}:{line}"
 
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:  # noqa: ARG002 - the protocol
         wanted = inspect.signature(self.function).parameters
@@ -99,6 +110,9 @@ class Query:
 
     def code_now(self) -> str | None:
         return self.code() if self.path is None else sql_code(self.path.read_text())
+
+    def place(self, error: BaseException | None = None) -> str | None:  # noqa: ARG002 - the protocol
+        return None if self.path is None else _relative(self.path)
 
     def parsed(self) -> exp.Query:
         """The query as sqlglot reads it.
@@ -246,6 +260,11 @@ def model(
         )
 
     return decorated
+
+
+def _relative(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def _tables(parsed: exp.Query) -> list[exp.Table]:

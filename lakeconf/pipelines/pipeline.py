@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import graphlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,14 +31,12 @@ class Pipeline:
     def __post_init__(self) -> None:
         seen: set[str] = set()
         for model in self.models:
-            if model.table.count(".") != 1 or not all(model.table.split(".")):
-                raise PipelineError(
-                    f"the model {model.table!r} does not name its table", hint="write schema.table: analytics.revenue"
-                )
-            if model.table.lower() in seen:
-                raise PipelineError(f"two models make {model.table}", hint="a table is made by one model")
+            with _placed(model):
+                check(model)
+                if model.table.lower() in seen:
+                    raise PipelineError(f"two models make {model.table}", hint="a table is made by one model")
             seen.add(model.table.lower())
-            self._check(model)
+            self._check_changes(model)
         self.ordered  # noqa: B018 - raises where they go in a circle
 
     @cached_property
@@ -64,7 +63,8 @@ class Pipeline:
         Raises:
             PipelineError: It is not known which table is meant.
         """
-        return {name: model.inputs.get(name) or self._table_of(model, name) for name in model.arguments}
+        with _placed(model):
+            return {name: model.inputs.get(name) or self._table_of(model, name) for name in model.arguments}
 
     def stored_inputs(self, model: Model) -> list[str]:
         """The tables that are read where a model is computed: views are followed to what they read."""
@@ -109,26 +109,15 @@ class Pipeline:
                 yield name
                 yield from self._above(name)
 
-    def _check(self, model: Model) -> None:
-        kind = model.kind
-        unknown = model.inputs.keys() - set(model.arguments)
-        if unknown:
-            raise PipelineError(
-                f"the model {model.table} has no input {min(unknown)!r}",
-                hint=f"it has {', '.join(model.arguments) or 'none'}",
-            )
-        if isinstance(kind, Incremental) and (kind.lookback < 0 or (kind.batch is not None and kind.batch < 1)):
-            raise PipelineError(
-                f"the model {model.table} has a lookback of {kind.lookback} and a batch of {kind.batch}",
-                hint="lookback is 0 or more, batch 1 or more",
-            )
+    def _check_changes(self, model: Model) -> None:
         driving = model.driving_input
         by = self.by_table.get(self.inputs(model)[driving]) if driving else None
         if by is not None and isinstance(by.kind, View):
-            raise PipelineError(
-                f"the model {model.table} wants the changes of {by.table}, which is a view",
-                hint="a view is not stored, so its changes are not known: name the table below it",
-            )
+            with _placed(model):
+                raise PipelineError(
+                    f"the model {model.table} wants the changes of {by.table}, which is a view",
+                    hint="a view is not stored, so its changes are not known: name the table below it",
+                )
 
     def _table_of(self, model: Model, name: str) -> str:
         """The table that an argument means."""
@@ -144,3 +133,37 @@ class Pipeline:
             f"the input {name!r} of the model {model.table} {problem}",
             hint=f'say which table it is: inputs={{"{name}": "schema.table"}}',
         )
+
+
+def check(model: Model) -> None:
+    """Checks a model by itself, whatever others there are.
+
+    Raises:
+        PipelineError: It names no table, its SQL is no query, or its kind contradicts it.
+    """
+    kind = model.kind
+    if model.table.count(".") != 1 or not all(model.table.split(".")):
+        hint = "write schema.table: analytics.revenue"
+        raise PipelineError(f"the model {model.table!r} does not name its table", hint=hint)
+    unknown = model.inputs.keys() - set(model.arguments)
+    if unknown:
+        hint = f"it has {', '.join(model.arguments) or 'none'}"
+        raise PipelineError(f"the model {model.table} has no input {min(unknown)!r}", hint=hint)
+    if isinstance(kind, Incremental) and (kind.lookback < 0 or (kind.batch is not None and kind.batch < 1)):
+        raise PipelineError(
+            f"the model {model.table} has a lookback of {kind.lookback} and a batch of {kind.batch}",
+            hint="lookback is 0 or more, batch 1 or more",
+        )
+    model.driving_input  # noqa: B018 - raises where it is none of the inputs
+
+
+@contextlib.contextmanager
+def _placed(model: Model) -> Iterator[None]:
+    """Errors begin with the place of the model."""
+    try:
+        yield
+    except PipelineError as error:
+        place = model.body.place() if model.body is not None else None
+        if place is None:
+            raise
+        raise PipelineError(f"{place}: {error.message}", hint=error.hint) from error

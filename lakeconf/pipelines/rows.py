@@ -88,7 +88,9 @@ def _computed(
     except LakeconfError:
         raise
     except Exception as error:
-        raise PipelineError(f"the model {model.table} failed: {type(error).__name__}: {error}") from error
+        place = model.body.place(error)
+        at = "" if place is None else f"{place}: "
+        raise PipelineError(f"{at}the model {model.table} failed: {type(error).__name__}: {error}") from error
     found: nw.LazyFrame[Any] = made.lazy() if isinstance(made, nw.DataFrame) else made
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -134,7 +135,9 @@ def test_what_is_declared(folder: Path) -> None:
         ("start = 2024-01-01", 'start = "soon"', ["26: Input should be a valid date"]),
     ],
 )
-def test_problems_have_their_place(was: str, becomes: str, problems: list[str], folder: Path) -> None:
+def test_problems_have_their_place(
+    was: str, becomes: str, problems: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = folder / "lakeconf.toml"
     assert was in file.read_text()
     file.write_text(file.read_text().replace(was, becomes))
@@ -144,6 +147,41 @@ def test_problems_have_their_place(was: str, becomes: str, problems: list[str], 
     assert [one.startswith(expected) for one, expected in zip(found, problems, strict=False)] == [True] * len(
         problems
     ), found
+    # CI hears of it too, before anything connects.
+    assert run(["validate"]) == 1
+    shown = capsys.readouterr().out
+    assert f"lakeconf.toml:{problems[0].partition(':')[0]}:" in shown
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "message"),
+    [
+        ('models."marts.by_day"', 'models."by_day"', "the model 'by_day' does not name its table"),
+        ("SELECT", "SELEC", "is not one query of DuckDB's"),
+    ],
+)
+def test_models_that_cannot_be_are_found_by_validate(
+    was: str, becomes: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in (folder / "lakeconf.toml", folder / "by_day.sql"):
+        file.write_text(file.read_text().replace(was, becomes))
+    assert run(["validate"]) == 1
+    output = capsys.readouterr().out
+    assert "lakeconf.toml:22:" in output or "lakeconf.toml:23:" in output
+    assert message in output
+
+
+def test_an_error_in_a_model_says_its_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    models = (folder / "models.py").read_text()
+    line = next(number for number, text in enumerate(models.splitlines(), 1) if "def dearest" in text)
+    (folder / "models.py").write_text(models.replace("    return", "    1 / 0\n    return"))
+    assert run(["run", "--to", "2024-01-03"]) == 1
+    found = re.search(r"models\.py:(\d+): the model marts\.dearest failed: ZeroDivisionError", capsys.readouterr().err)
+    assert found is not None
+    assert line < int(found[1]) <= line + 2
+    (folder / "models.py").write_text(models.replace("def dearest(prices", "def dearest(nothing"))
+    assert run(["plan"]) == 1
+    assert re.search(r"error: models\.py:\d+: the input 'nothing' of the model marts", capsys.readouterr().err)
 
 
 def test_a_file_that_cannot_be_loaded(folder: Path) -> None:

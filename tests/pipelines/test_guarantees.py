@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakeconf
-from lakeconf.errors import AuditError, CommitConflictError, PipelineError, SchemaError
+from lakeconf.errors import AuditError, CommitConflictError, LakeconfError, PipelineError, SchemaError
 from lakeconf.pipelines import Append, Full, Incremental, Merge, Model, Pipeline, Query, Seed, View, model, run
 
 if TYPE_CHECKING:
@@ -67,6 +67,16 @@ def test_an_audit_may_be_a_function(lake: Lake) -> None:
 
     (result,) = run(Pipeline([totals("SELECT n FROM raw.events", audits={"two or more": negative})]), lake)
     assert isinstance(result.error, AuditError)
+
+
+def test_an_audit_that_errors_writes_nothing(lake: Lake) -> None:
+    for audit in ("SELECT none FROM marts.totals", "FROM marts.none", "SELEC"):
+        broken = Model("marts.totals", Full(), Query("SELECT 1 AS id"), audits={"no such column": audit})
+        (result,) = run(Pipeline([broken]), lake)
+        assert result.status == "failed"
+        assert isinstance(result.error, LakeconfError)
+        assert "no such column" in str(result.error)
+        assert "marts.totals" not in lake.tables()
 
 
 def test_columns_are_added_renamed_widened_and_dropped_with_the_rows(lake: Lake) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -136,6 +137,26 @@ def test_what_is_remembered_outlives_the_snapshots(lake: Lake) -> None:
     did(run(pipeline, lake, until=UNTIL))
     lake.expire_snapshots(older_than=timedelta(0), keep=1)
     assert did(run(pipeline, lake, until=UNTIL)) == {"marts.totals": "skipped", "marts.daily": "skipped"}
+
+
+def test_what_is_remembered_is_in_a_copy_of_the_lake(lake: Lake, store: Store, tmp_path: Path) -> None:
+    pipeline = Pipeline([totals, daily])
+    assert set(did(run(pipeline, lake, until=UNTIL)).values()) == {"done"}
+    lake.close()
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in tmp_path.glob("catalog*"):
+        shutil.copy(path, copy)
+    shutil.copytree(tmp_path / "data", copy / "data")
+    backends = {
+        "metadata_backend": {"type": "sqlite", "uri": str(copy / "catalog")},
+        "storage_backend": {"type": "local", "path": str(copy / "data")},
+        "attach_options": {"override_data_path": True},
+    }
+    shutil.rmtree(tmp_path / "data")
+    with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open() as other:
+        assert set(did(run(pipeline, other, until=UNTIL)).values()) == {"skipped"}
+        assert len(rows(other, "marts.totals")) == 3
 
 
 def test_missing_days_are_done_and_the_days_before_them_again(lake: Lake) -> None:

@@ -28,7 +28,7 @@ def test_the_job_runs_on_a_cluster(project: Path) -> None:
     environment = {"PATH": os.pathsep.join(programs), "PYSPARK_PYTHON": sys.executable}
     environment["SPARK_MASTER"] = "local-cluster[2,1,1024]"
     done = subprocess.run(
-        ["sh", "-ec", block("cluster.md", "sh", "export spark prod")],
+        ["sh", "-ec", block("cluster.md", "sh", "export spark prod")],  # noqa: S607 - the shell of the page
         cwd=project,
         env=os.environ | environment,
         capture_output=True,
