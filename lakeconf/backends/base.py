@@ -23,7 +23,7 @@ from lakeconf.secret import Secret
 from lakeconf.sql import Attach, CreateSecret, SetOption, Statement, Value
 
 _SECRET_KEY = re.compile(r"secret|password|passphrase|token|credential|headers|sslkey|key$", re.IGNORECASE)
-_NAME_OF_SECRET = "Name of the DuckDB secret; without inline credentials it refers to one that exists already."
+_REFERENCE = "Name of the DuckDB secret; without inline credentials it refers to one that exists already."
 _CHAIN = {"provider": "credential_chain"}
 _NOT_SECRET_KEY = re.compile(r"^(key_id|kms_key_id|secret_name|secret_parameters)$", re.IGNORECASE)
 
@@ -53,7 +53,7 @@ OptionName = Annotated[str, AfterValidator(_option_name)]
 SecretName = Annotated[
     str,
     AfterValidator(_secret_name),
-    Field(examples=["lake_secret"], description=_NAME_OF_SECRET),
+    Field(examples=["lake_secret"], description=_REFERENCE),
 ]
 ParameterValue = bool | int | float | Text | list[Text] | dict[str, Text]
 
