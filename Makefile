@@ -11,7 +11,7 @@ endif
 export UV_HTTP_TIMEOUT ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove test-latest check bench lock clean
+.PHONY: help setup demo test prove test-latest check bench docs lock clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,10 @@ check: setup ## Check formatting, lint and types
 
 bench: setup ## Measure against rivals, as ratios in one run: start-up, and Spark scans of 10 M rows
 	@for file in $$(ls benchmarks/*.py | grep -v ratios); do echo "$$file"; $(BIN)/python $$file || exit 1; done
+
+docs: setup ## Build the site of the documentation below build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 lock: setup ## Resolve requirements.lock anew, for every Python and platform at once
 	@$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --all-extras --upgrade --quiet \
