@@ -156,7 +156,7 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield lake
 
 
-@settings(max_examples=150 if PROVE else 6)
+@settings(max_examples=150 if PROVE else 4)
 @given(merge=merges())
 def test_a_merge_leaves_what_duckdb_leaves(lake: Lake, merge: Merge) -> None:
     name = f"t{lake.refresh()}"

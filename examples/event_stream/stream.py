@@ -26,7 +26,7 @@ def main() -> None:
         before = lake.snapshot_id
         stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(HERE / "landing"))
         writer = stream.writeStream.foreachBatch(lake.stream_sink("streamed.events"))
-        writer.option("checkpointLocation", ".lakeconf/checkpoint").trigger(
+        writer.option("checkpointLocation", str(HERE / ".lakeconf" / "checkpoint")).trigger(
             availableNow=True
         ).start().awaitTermination()
     with store.open() as lake:

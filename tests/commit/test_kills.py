@@ -118,7 +118,7 @@ def kill_writers(config: dict[str, Any], tmp_path: Path, engine: str, kills: int
 
 
 def test_writers_that_are_killed(config: dict[str, Any], tmp_path: Path) -> None:
-    kill_writers(config, tmp_path, "on_duckdb", 100 if PROVE else 7)
+    kill_writers(config, tmp_path, "on_duckdb", 100 if PROVE else 5)
 
 
 def test_spark_writers_that_are_killed(tmp_path: Path) -> None:
