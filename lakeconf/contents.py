@@ -58,6 +58,53 @@ class TableChange:
     extra_info: str | None
 
 
+@dataclass(frozen=True)
+class LakeSize:
+    """What a lake consists of at a snapshot.
+
+    Attributes:
+        snapshot_id: Its version.
+        time: When it was committed, in UTC.
+        files: Data files of all tables.
+        bytes: Their size, in bytes.
+        delete_files: Files of deleted positions.
+    """
+
+    snapshot_id: int
+    time: datetime
+    files: int
+    bytes: int
+    delete_files: int
+
+
+# What comes and goes with each snapshot: the sums of all up to one are what is there at it.
+_COMINGS_AND_GOINGS = """
+    SELECT begin_snapshot, count(*), sum(file_size_bytes), 0 FROM ducklake_data_file GROUP BY ALL
+    UNION ALL
+    SELECT end_snapshot, -count(*), -sum(file_size_bytes), 0 FROM ducklake_data_file
+    WHERE end_snapshot IS NOT NULL GROUP BY ALL
+    UNION ALL
+    SELECT begin_snapshot, 0, 0, count(*) FROM ducklake_delete_file GROUP BY ALL
+    UNION ALL
+    SELECT end_snapshot, 0, 0, -count(*) FROM ducklake_delete_file WHERE end_snapshot IS NOT NULL GROUP BY ALL
+"""
+
+
+def growth(reader: CatalogReader) -> list[LakeSize]:
+    """What the lake consists of at each snapshot that there is; see `Lake.growth`."""
+    with reader.transaction() as transaction:
+        changes = sorted(transaction.rows(_COMINGS_AND_GOINGS))
+    found, files, size, delete_files = [], 0, 0, 0
+    waiting = iter([*changes, None])
+    change = next(waiting)
+    for snapshot in snapshots(reader):
+        while change is not None and change[0] <= snapshot.snapshot_id:
+            files, size, delete_files = files + change[1], size + int(change[2]), delete_files + change[3]
+            change = next(waiting)
+        found.append(LakeSize(snapshot.snapshot_id, snapshot.time, files, size, delete_files))
+    return found
+
+
 def files(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableFile]:
     """The data files of a table at a snapshot; see `Table.files`."""
     return [

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from lakeconf.catalog.snapshot import latest, snapshots
+from lakeconf.contents import LakeSize, growth
 from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError
 from lakeconf.locks import pauses
 from lakeconf.orphans import remove_orphans
@@ -42,6 +43,16 @@ class LakeUpkeep:
 
     def __init__(self, state: LakeState) -> None:
         self._state = state
+
+    def growth(self) -> list[LakeSize]:
+        """What the lake consists of at each snapshot that has not expired, oldest first.
+
+        Returns:
+            For each snapshot: its version and time, how many data files there are of all tables, their size in bytes,
+            and how many delete files. Files are counted from the snapshot on that they belong to: one that a
+            compaction has made counts for the rows that it took over.
+        """
+        return growth(self._state.reader)
 
     def compact(self) -> Upkeep:
         """Merges small files, rewrites those of which many rows are deleted, and writes inlined rows to files.

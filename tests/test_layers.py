@@ -46,7 +46,7 @@ LAYERS: dict[str, set[str]] = {
     "stream": {"errors", "table"},
     "orphans": {"engines", "transaction"},
     "model_runs": WRITES,
-    "upkeep": CATALOG | {"locks", "transaction", "orphans"},
+    "upkeep": CATALOG | {"locks", "transaction", "orphans", "contents"},
     "lake": LAKE,
     "pipelines": LAKE,
     "integrations": LAKE,
@@ -56,12 +56,27 @@ LAYERS: dict[str, set[str]] = {
     "query": STORE,
     "verify": LAKE,
     "maintain": LAKE,
+    "sizes": LAKE,
+    "report": LAKE | {"maintain", "sizes"},
     "doctor": LAKE,
     "cli": LAKE
-    | {"pipelines", "integrations", "verify", "compare", "exports", "metaxy", "query", "maintain", "doctor"},
+    | {
+        "pipelines",
+        "integrations",
+        "verify",
+        "compare",
+        "exports",
+        "metaxy",
+        "query",
+        "maintain",
+        "doctor",
+        "sizes",
+        "report",
+    },
 }
-# Store.open() makes the Lake that is built on stores; its annotation may name it.
-LATE = {("lakeconf.store", "lakeconf.lake")}
+# Store.open() makes the Lake that is built on stores; its annotation may name it. And a check of stores does not wait
+# for what models are made of.
+LATE = {("lakeconf.store", "lakeconf.lake"), ("lakeconf.cli.validate", "lakeconf.pipelines")}
 
 
 def own(found: Import) -> bool:

@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "plan": "lakeconf.cli.plan",
         "preview-sql": "lakeconf.cli.preview_sql",
         "promote": "lakeconf.cli.promote",
+        "report": "lakeconf.cli.report",
         "run": "lakeconf.cli.run",
         "schema": "lakeconf.cli.schema",
         "snapshots": "lakeconf.cli.snapshots",

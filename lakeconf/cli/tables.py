@@ -9,6 +9,7 @@ import click
 from lakeconf.cli.options import config_option, format_option
 from lakeconf.cli.output import show_json, show_table, size
 from lakeconf.config.model import init
+from lakeconf.sizes import table_sizes
 
 _HEADER = ("table", "rows", "files", "size", "delete files", "deleted rows", "rows in the catalog")
 
@@ -19,25 +20,21 @@ _HEADER = ("table", "rows", "files", "size", "delete files", "deleted rows", "ro
 @config_option
 def command(store: str | None, source: str | None, format_name: str) -> None:
     """List the tables of the lake of STORE, with their files; no data file is read."""
-    found: list[dict[str, Any]] = []
     with init(source).get_store(store).open() as lake:
-        for name in lake.tables():
-            table = lake.table(name)
-            files, inlined = table.files(), table.explain().inlined_rows
-            deleted = sum(file.deleted_rows for file in files)
-            found.append(
-                {
-                    "table": name,
-                    "rows": sum(file.rows for file in files) - deleted + inlined,
-                    "files": len(files),
-                    "bytes": sum(file.bytes for file in files),
-                    "delete_files": sum(file.delete_file is not None for file in files),
-                    "deleted_rows": deleted,
-                    "inlined_rows": inlined,
-                }
-            )
+        found: list[dict[str, Any]] = [
+            {
+                "table": one.table,
+                "rows": one.rows,
+                "files": len(one.files),
+                "bytes": one.bytes,
+                "delete_files": one.delete_files,
+                "deleted_rows": one.deleted_rows,
+                "inlined_rows": one.inlined_rows,
+            }
+            for one in table_sizes(lake)
+        ]
     if format_name == "json":
         show_json(found)
     else:
-        rows = [{**one, "bytes": size(one["bytes"])} for one in found]
-        show_table([_HEADER, *(tuple(map(str, row.values())) for row in rows)])
+        rows = [[size(value) if key == "bytes" else str(value) for key, value in one.items()] for one in found]
+        show_table([_HEADER, *rows])

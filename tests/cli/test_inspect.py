@@ -38,7 +38,7 @@ def shown(capsys: pytest.CaptureFixture[str]) -> Any:
     return call
 
 
-@pytest.mark.parametrize("index", range(3))
+@pytest.mark.parametrize("index", range(4))
 def test_the_commands_of_the_page(index: int, lake: Path, shown: Any) -> None:
     command, _, output = blocks("inspect.md", "console")[index].partition("\n")
     words = command.removeprefix("$ lakeconf ").split('"')

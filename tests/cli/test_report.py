@@ -1,0 +1,147 @@
+"""`lakeconf report`: what the page says is what the lake is, it loads nothing, and a browser draws it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import lakeconf
+from lakeconf.cli.commands import run
+from lakeconf.report import report
+from lakeconf.sizes import table_sizes
+
+if TYPE_CHECKING:
+    from servers import PostgresServer
+
+    from lakeconf import Lake, Store
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+# What a page that is drawn says of itself, once it is.
+PROBE = """
+<script>addEventListener("load", () => {
+  const style = getComputedStyle(document.body), text = document.querySelector(".js-plotly-plot text");
+  document.title = [style.backgroundColor, style.color, getComputedStyle(text).fill,
+    document.querySelectorAll(".js-plotly-plot .main-svg").length,
+    performance.getEntriesByType("resource").length].join("|");
+})</script></body>
+"""
+
+
+@pytest.fixture
+def store(project: Path) -> Store:
+    return lakeconf.init(project).get_store("dev")
+
+
+def filled(lake: Lake) -> None:
+    """Appends, deletes, an overwrite, rows in the catalog, a table that is gone and one with a wild name."""
+    rows = pa.table({"id": list(range(100)), "text": [f"value-{number}" for number in range(100)]})
+    for name in ("raw.events", 'raw."<b>&wild"', "raw.gone"):
+        table = lake.create_table(name, rows)
+        table.append(rows)
+        table.append(rows)
+    lake.table("raw.events").delete("id < 10")
+    lake.table("raw.events").overwrite(rows.slice(50), where="id >= 50")
+
+
+def test_growth_is_what_each_snapshot_has(store: Store) -> None:
+    with store.open() as lake:
+        filled(lake)
+        native = store.connect()
+        native.execute("DROP TABLE raw.gone; CALL dev.set_option('data_inlining_row_limit', 10)")
+        native.execute("INSERT INTO raw.events VALUES (1, 'inlined')")
+        native.close()
+        lake.refresh()
+        for one in lake.growth():
+            tables = table_sizes(lake.at(version=one.snapshot_id))
+            assert (one.files, one.bytes, one.delete_files) == (
+                sum(len(table.files) for table in tables),
+                sum(table.bytes for table in tables),
+                sum(table.delete_files for table in tables),
+            ), one
+        assert [one.snapshot_id for one in lake.growth()] == [one.snapshot_id for one in lake.snapshots()]
+        by_name = {table.table: table for table in table_sizes(lake)}
+        assert (by_name["raw.events"].rows, by_name["raw.events"].inlined_rows) == (131, 1)
+        lake.compact()
+        lake.expire_snapshots(older_than=timedelta(0), keep=1)
+        (last,) = lake.growth()
+        assert last.files == sum(len(table.files) for table in table_sizes(lake))
+
+
+def test_the_page_names_what_there_is(store: Store, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with store.open() as lake:
+        filled(lake)
+        page = report(lake, "A <lake>")
+    own = page[: page.index("<script>")] + page[page.rindex("<h1>") :]
+    assert "A &lt;lake&gt;" in own
+    assert "<td>raw.events</td>" in own
+    # A name is no markup, neither in a table nor in a figure; and no value of a row is there.
+    assert "<b>&wild" not in page.replace("\\u003c", "<").replace("\\u003e", ">")
+    assert "value-" not in own
+    assert re.findall(r"""(?:src|href)=["']?(?:https?:)?//""", own) == []
+    assert run(["report", "dev"]) == 0
+    assert capsys.readouterr().out == "wrote lake.html\n"
+    assert (project / "lake.html").stat().st_size > 1_000_000
+    assert run(["report", "dev", "-o", "none/lake.html"]) == 2
+    assert "cannot be written: No such file" in capsys.readouterr().err
+
+
+def test_an_empty_lake_has_a_page(store: Store) -> None:
+    with store.open() as lake:
+        assert "<b>0</b><span>tables</span>" in report(lake, "empty")
+
+
+def test_no_secret_is_in_it(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    metadata = {
+        "type": "postgres",
+        "host": postgres_server.host,
+        "port": postgres_server.port,
+        "database": postgres_server.create_database(),
+        "user": postgres_server.user,
+        "password": postgres_server.password,
+    }
+    backends = {"metadata_backend": metadata, "storage_backend": {"type": "local", "path": str(tmp_path / "data")}}
+    with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open() as lake:
+        filled(lake)
+        assert postgres_server.password not in report(lake, "dev")
+
+
+@pytest.mark.parametrize(("scheme", "is_dark"), [(0, True), (1, False)], ids=["dark", "light"])
+def test_a_browser_draws_it(scheme: int, is_dark: bool, store: Store, tmp_path: Path) -> None:
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        pytest.skip("there is no Chromium on this machine; CI installs one")
+    with store.open() as lake:
+        filled(lake)
+        (tmp_path / "lake.html").write_text(report(lake, "lake").replace("</body>", PROBE))
+    quiet = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+    command = [
+        browser,
+        "--headless",
+        "--no-sandbox",
+        *quiet,
+        "--disable-component-update",
+        "--virtual-time-budget=9000",
+    ]
+    command += [f"--user-data-dir={tmp_path / 'profile'}", f"--blink-settings=preferredColorScheme={scheme}"]
+    done = subprocess.run(
+        [*command, "--dump-dom", (tmp_path / "lake.html").as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    title = re.search(r"<title>(.*?)</title>", done.stdout)
+    assert title is not None
+    paper, ink, label, drawings, loaded = title[1].split("|")
+    assert (int(drawings) >= 3, loaded) == (True, "0")
+    assert label == ink
+    bright = [sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in (paper, ink)]
+    assert (bright[0] < bright[1]) is is_dark
+    assert abs(bright[0] - bright[1]) > 400
