@@ -1,4 +1,4 @@
-"""Pages of the site that have their source elsewhere: the README, the changelog, and the codes of problems.
+"""Pages of the site that have their source elsewhere: the README, the changelog, a page per backend and per code.
 
 A hook of MkDocs: https://www.mkdocs.org/user-guide/configuration/#hooks
 """
@@ -26,11 +26,32 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "index.md": readme,
         "changelog.md": (_ROOT / "CHANGELOG.md").read_text(),
         "codes/index.md": f"# Codes of problems\n\n`lakeconf explain LC010` prints one of these pages.\n\n{listed}\n",
+        **_backend_pages(),
         **{f"codes/{code.code}.md": explanation(code.code) for code in Code},
     }
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def _backend_pages() -> dict[str, str]:
+    """A page for each backend: what docs/backends.md says of it, and its keys."""
+    reference = _sections("configuration.md")
+    return {
+        f"backends/{kind}.md": f"# {kind}\n{text}\n## Keys\n{keys}".replace(
+            "](configuration.md", "](../configuration.md"
+        )
+        for heading, text in _sections("backends.md").items()
+        for kind in re.findall(r"`(\w+)`", heading)
+        for title, keys in reference.items()
+        if title.startswith(f"`{kind}` (")
+    }
+
+
+def _sections(page: str) -> dict[str, str]:
+    """The third-level sections of a page, by their headings."""
+    text = (_ROOT / "docs" / page).read_text()
+    return dict(re.findall(r"^### (.*?)\n(.*?)(?=^##|\Z)", text, re.DOTALL | re.MULTILINE))
 
 
 def on_page_markdown(markdown: str, config: MkDocsConfig, **_: Any) -> str:

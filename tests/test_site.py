@@ -11,6 +11,7 @@ import pytest
 from source_tree import REPOSITORY
 
 import lakeconf
+from lakeconf.backends.registry import METADATA_BACKENDS, STORAGE_BACKENDS
 from lakeconf.config.codes import Code
 
 
@@ -41,6 +42,7 @@ class Loaded(html.parser.HTMLParser):
 def test_every_page_is_there(site: Path) -> None:
     docs = REPOSITORY / "docs"
     pages = {path.relative_to(docs).with_suffix(".html") for path in docs.rglob("*.md")}
+    pages |= {Path("backends", f"{kind}.html") for kind in (*METADATA_BACKENDS, *STORAGE_BACKENDS)}
     pages |= {Path("codes", f"{code.code}.html") for code in Code} | {Path("index.html"), Path("changelog.html")}
     assert {page for page in pages if not (site / page).is_file()} == set()
 
