@@ -32,13 +32,14 @@ hypothesis.settings.load_profile("prove" if os.environ.get("LAKECONF_PROVE") els
 _connect = duckdb.connect
 
 
-def _connect_without_checksums(*arguments: Any, **settings: Any) -> duckdb.DuckDBPyConnection:
+def _connect_without_checksums(
+    database: str = ":memory:", read_only: bool = False, config: dict[str, Any] | None = None
+) -> duckdb.DuckDBPyConnection:
     """What `duckdb.connect` gives, but that it does not read whole extensions to check who made them.
 
     That takes 0.1 s for each, thousands of times in a run. Programs that tests start do check them.
     """
-    config = {"allow_unsigned_extensions": "true", **settings.pop("config", {})}
-    return _connect(*arguments, config=config, **settings)
+    return _connect(database, read_only, {"allow_unsigned_extensions": "true", **(config or {})})
 
 
 duckdb.connect = _connect_without_checksums
