@@ -32,14 +32,13 @@ hypothesis.settings.load_profile("prove" if os.environ.get("LAKECONF_PROVE") els
 _connect = duckdb.connect
 
 
-def _connect_without_checksums(
-    database: str = ":memory:", read_only: bool = False, config: dict[str, Any] | None = None
-) -> duckdb.DuckDBPyConnection:
+def _connect_without_checksums(*arguments: Any, config: Any = None, **settings: Any) -> duckdb.DuckDBPyConnection:
     """What `duckdb.connect` gives, but that it does not read whole extensions to check who made them.
 
     That takes 0.1 s for each, thousands of times in a run. Programs that tests start do check them.
     """
-    return _connect(database, read_only, {"allow_unsigned_extensions": "true", **(config or {})})
+    unchecked: dict[str, Any] = {"allow_unsigned_extensions": "true", **(config or {})}
+    return _connect(*arguments, **settings | {"config": unchecked})
 
 
 duckdb.connect = _connect_without_checksums
