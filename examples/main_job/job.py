@@ -160,7 +160,7 @@ def main(folder: Path) -> None:
         spark = start_spark(store)
     with store.open(spark) as lake:
         with step(f"Loading {len(paths)} CSV files into raw.events"):
-            load(lake, [spark.read.csv(str(path), header=True, schema=CSV_SCHEMA) for path in paths])
+            load(lake, [spark.read.csv(str(path.resolve()), header=True, schema=CSV_SCHEMA) for path in paths])
         with step("Making analytics.daily_revenue"):
             transform(lake)
         with step("Reading it back with Spark"):
