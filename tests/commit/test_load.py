@@ -44,8 +44,9 @@ WRONG_STATISTICS = """
         OR min_value <> CASE column_name WHEN 'id' THEN min_id ELSE min_text END
         OR max_value <> CASE column_name WHEN 'id' THEN max_id ELSE max_text END
 """
-# A new process each: a fork of one that runs DuckDB or Spark does not work.
-processes = multiprocessing.get_context("spawn")
+# Forked from a process that runs nothing: of one that runs DuckDB or Spark there is no fork.
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload(["lakeconf.lake", "lakeconf.merge", "pyarrow", "pytest"])
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -8,14 +8,12 @@ from collections.abc import Mapping, Sequence
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from lakeconf.engines.spark.hadoop import spark_uri
+from lakeconf.engines.spark.hadoop import spark_paths
 from lakeconf.engines.spark.reading import quoted
 from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
 from lakeconf.engines.spark.write import duckdb_schema
 from lakeconf.errors import LakeconfError
 
-# Hadoop takes these for patterns.
-_PATTERN = re.compile(r"[\[\]{}*?\\]")
 # Types of DuckDB that Spark's reader refuses, in a job that fails loudly, or takes for others.
 _FOREIGN = re.compile(r"\b(UUID|TIME|TIMESTAMP_\w+|U\w*INT\w*|HUGEINT|INTERVAL|JSON|VARIANT|GEOMETRY|ENUM|UNION|BIT)\b")
 
@@ -33,14 +31,14 @@ def read_files(spark: SparkSession, paths: Sequence[str], types: Mapping[str, st
         the files of this machine.
     """
     is_local_cluster = str(spark.sparkContext.master).startswith("local")
-    if any(_PATTERN.search(path) or ("://" not in path and not is_local_cluster) for path in paths):
+    if not is_local_cluster and any("://" not in path for path in paths):
         return None
     if any(_FOREIGN.search(kind.replace("WITH TIME ZONE", "")) for kind in types.values()):
         return None
     private = private_session(spark)
     with active_session_kept(spark):
         try:
-            frame = private.read.option("mergeSchema", "true").parquet(*map(spark_uri, paths))
+            frame = private.read.option("mergeSchema", "true").parquet(*spark_paths(paths))
             found = duckdb_schema(frame)
         except (LakeconfError, PySparkException):
             return None

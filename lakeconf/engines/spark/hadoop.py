@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 _THROUGH_S3A = ("s3", "s3n", "s3a", "r2", "gs", "gcs")
 _AWS = ("", "s3.amazonaws.com")
+# What Hadoop takes for a pattern.
+_PATTERN = re.compile(r"[\[\]{}*?\\]")
 
 
 def spark_uri(uri: str) -> str:
@@ -31,6 +34,15 @@ def spark_uri(uri: str) -> str:
     if not found:
         return f"file://{uri}" if uri.startswith("/") else uri
     return f"s3a://{rest}" if scheme in _THROUGH_S3A else uri
+
+
+def spark_paths(paths: Iterable[str]) -> list[str]:
+    """The paths to read files from, as Spark's readers take them: what Hadoop would take for a pattern is escaped.
+
+    Args:
+        paths: As for `spark_uri`.
+    """
+    return [_PATTERN.sub(r"\\\g<0>", spark_uri(path)) for path in paths]
 
 
 def catalog_uri(path: str, location: str) -> str:

@@ -12,7 +12,7 @@ from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.connection import Connection
 from lakeconf.engines.base import Staged
 from lakeconf.engines.manifest import staging_folder
-from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
+from lakeconf.engines.spark.hadoop import catalog_uri, spark_paths, spark_uri
 from lakeconf.engines.spark.parquet_options import parquet_options
 from lakeconf.engines.spark.reading import quoted
 from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
@@ -72,7 +72,7 @@ def staged_frame(spark: SparkSession, staged: Staged, condition: str, columns: S
     """The rows of staged files that satisfy a condition, as a frame of the user's session."""
     private = private_session(spark)
     with active_session_kept(spark):
-        read = private.read.parquet(*map(spark_uri, staged.files)).where(condition)
+        read = private.read.parquet(*spark_paths(staged.files)).where(condition)
         return rebind(read.select(*map(quoted, columns)), spark)
 
 

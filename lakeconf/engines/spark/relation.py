@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from lakeconf.engines.spark.hadoop import spark_uri
+from lakeconf.engines.spark.hadoop import spark_paths, spark_uri
 from lakeconf.errors import StorageError, UnsupportedError
 
 _STATUS = re.compile(
@@ -24,7 +24,6 @@ _STATUS = re.compile(
 _MARK_BITS = 31
 # What Spark would otherwise take from the session in which an action runs.
 _OPTIONS = {
-    "__globPaths__": "false",
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
     "datetimeRebaseMode": "CORRECTED",
@@ -89,7 +88,7 @@ def relation(
     if any(":" in uri.rpartition("/")[2] for uri in uris):
         reader = reader.options(**WITHOUT_CHECKSUMS)
     try:
-        frame = reader.load(uris)
+        frame = reader.load(spark_paths(file.path for file in files))
         location: Any = frame._jdf.queryExecution().analyzed().relation().location()  # noqa: SLF001
         statuses = location.allFiles()
         listed = _listed(private, location, statuses)
@@ -102,8 +101,8 @@ def relation(
             raise UnsupportedError(f"Spark does not read files of this name: {file.path}", hint="read it with DuckDB")
         found[file.path] = listed[_key(uri)]
         _check_size(file, found[file.path].size)
-    if len(listed) != len(files):
-        raise StorageError(f"Spark would read {len(listed)} files in place of {len(files)}")
+    if statuses.size() != len(files):
+        raise StorageError(f"Spark would read {statuses.size()} files in place of {len(files)}")
     names = {path: listed.name for path, listed in found.items()}
     positions = {path: listed.position for path, listed in found.items()}
     return Relation(frame, names, statuses, positions, *_marks(found))
