@@ -10,6 +10,9 @@ from lakeconf.engines.manifest import PREFIX, is_alive, manifest_path
 from lakeconf.transaction import LakeState
 
 _STAGED = re.compile(rf"(?P<folder>.*/{PREFIX}[0-9a-f]+)(?:/.*|\.parquet)")
+# DuckLake looks for files by a pattern that begins with the data path. With one of these in the path it lists, and
+# would remove, what lies in other folders.
+_PATTERN = re.compile(r"[*?\[{\\]")
 _BY_DUCKDB = re.compile(r".*/ducklake-[0-9a-f-]{36}(?:-delete)?\.parquet")
 
 
@@ -25,8 +28,11 @@ def remove_orphans(state: LakeState, older_than: datetime, *, dry_run: bool) -> 
 
     Returns:
         The paths of the removed files. On object storage, where DuckLake alone can remove files, none while something
-        lies there that must stay.
+        lies there that must stay; none at all where the data path has one of `*?[{`, of which DuckLake would make a
+        pattern.
     """
+    if _PATTERN.search(state.reader.data_path):
+        return []
     call = "SELECT path FROM ducklake_delete_orphaned_files(?, older_than => CAST(? AS TIMESTAMPTZ), dry_run => {})"
     arguments = [state.alias, older_than.isoformat()]
     listed = [path for (path,) in state.writer.rows(call.format("true"), arguments)]
