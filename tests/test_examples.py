@@ -307,9 +307,9 @@ def test_saas_with_dlt_and_dbt(tmp_path: Path) -> None:
     result = run(folder / "run.py", folder, RUNTIME__DLTHUB_TELEMETRY="false")
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout == shown_output(folder)
-    again = run(folder / "run.py", folder, "1", RUNTIME__DLTHUB_TELEMETRY="false")
-    assert "loaded: users 0, events 50000, invoices 5000, support_tickets 1500" in again.stdout, again.stderr
-    assert_marts_are_right(folder, "lakeconf.toml", str(folder / "landing"), 2, raw="landed")
+    again = run(folder / "run.py", folder, "2", RUNTIME__DLTHUB_TELEMETRY="false")
+    assert "loaded: users 0, events 100000, invoices 10000, support_tickets 3000" in again.stdout, again.stderr
+    assert_marts_are_right(folder, "lakeconf.toml", str(folder / "landing"), 3, raw="landed")
 
 
 def test_saas_with_dlt_and_dbt_on_servers(
