@@ -23,6 +23,7 @@ from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.selection import named_views
 from lakeconf.errors import LakeconfError, MissingDependencyError
 from lakeconf.locks import lock_of
+from lakeconf.logs import EventLogger
 from lakeconf.model_runs import LakeModelRuns
 from lakeconf.sql import identifier, literal
 from lakeconf.stream import StreamSink
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from lakeconf.engines.base import Engine
     from lakeconf.store import Store
 
-
+_log = EventLogger("lake")
 _SETTINGS: Mapping[str, str | int | float] = {
     # DuckDB answers filters in the past from the statistics of today, which is wrong once files were rewritten.
     "disabled_optimizers": "statistics_propagation",
@@ -80,6 +81,7 @@ class Lake(LakeUpkeep, LakeModelRuns):
         except BaseException:
             reading.close()
             raise
+        _log.info("opened %s at snapshot %d with %s", store.name, state.snapshot_id, state.engine.name)
         return cls(state)
 
     def __enter__(self) -> Lake:

@@ -7,7 +7,7 @@ import graphlib
 import pytest
 from source_tree import Import, all_imports, imports_of
 
-BASE = {"errors", "secret", "sql", "versions"}
+BASE = {"errors", "logs", "secret", "sql", "versions"}
 CATALOG = BASE | {"connection", "catalog"}
 STORE = BASE | {"connection", "backends", "migration", "store"}
 COMMIT = CATALOG | {"engines", "locks", "commits", "conflicts", "audits", "settle", "transaction"}
@@ -21,6 +21,7 @@ LAKE = (
 LAYERS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "errors": set(),
+    "logs": set(),
     "secret": {"errors"},
     "sql": {"errors", "secret"},
     "versions": set(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from types import MappingProxyType
 import click
 
 from lakeconf.cli.output import show_error
+from lakeconf.cli.verbosity import verbosity_options
 from lakeconf.errors import LakeconfError, nearest
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
@@ -49,15 +51,25 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
             command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
+            if not any(parameter.name == "debug" for parameter in command.params):
+                command.params.extend(verbosity_options())
             return command
         near = nearest(cmd_name, COMMANDS)
         if near is not None:
             raise click.UsageError(f"no such command {cmd_name!r}, did you mean {near!r}?", ctx)
         return None
 
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except LakeconfError:
+            logging.getLogger("lakeconf.cli").debug("the command failed", exc_info=True)
+            raise
+
 
 @click.group(
     cls=_Commands,
+    params=verbosity_options(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="The stores stand in lakeconf.toml, or below [tool.lakeconf] in pyproject.toml, in this folder or one above "
     "it up to the root of the repository; LAKECONF_CONFIG or --config names another file.",

@@ -10,11 +10,13 @@ from typing import Any
 
 import click
 
+from lakeconf.cli.verbosity import clear_progress
 from lakeconf.errors import ConfigError, LakeconfError, Problem
 
 
 def show(text: str, *, to_stderr: bool = False) -> None:
     """Shows text; its colours only on a terminal, and not where NO_COLOR is set."""
+    clear_progress()
     click.echo(text, err=to_stderr, color=False if os.environ.get("NO_COLOR") else None)
 
 
@@ -22,6 +24,7 @@ def show_json(data: Any) -> None:
     """Shows data as JSON."""
     import json
 
+    clear_progress()
     click.echo(json.dumps(data, indent=2, ensure_ascii=False))
 
 

@@ -1,0 +1,57 @@
+"""The loggers of lakeconf: what happens to a lake, told to Python's `logging` below the name `lakeconf`.
+
+A record never contains a row, a statement or a secret. Names from a lake are untrusted, so control characters in them
+are escaped before a handler sees them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import MutableMapping
+from typing import Any
+
+# Handlers are the application's business. Without this one, Python would print warnings to stderr.
+logging.getLogger("lakeconf").addHandler(logging.NullHandler())
+
+# C0 and C1 control characters, line and paragraph separators, and characters that change the direction of text.
+_UNSAFE = {
+    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    for code in (
+        *range(0x20),
+        *range(0x7F, 0xA0),
+        0x061C,
+        0x200E,
+        0x200F,
+        *range(0x2028, 0x202F),
+        *range(0x2066, 0x206A),
+    )
+}
+
+
+class EventLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger that escapes the text of its arguments."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(logging.getLogger(f"lakeconf.{name}"), {})
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Logs a message whose arguments are values: numbers stay numbers, everything else becomes escaped text."""
+        if self.isEnabledFor(level):
+            safe = [value if isinstance(value, int | float) else escaped(str(value)) for value in args]
+            kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+            super().log(level, msg, *safe, **kwargs)
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        return msg, kwargs
+
+
+def escaped(text: str) -> str:
+    """Text in which no character controls a terminal or begins a line."""
+    return text.translate(_UNSAFE)
+
+
+class TerminalFormatter(logging.Formatter):
+    """Formats records for a terminal: tracebacks keep their lines, and control characters in them are escaped."""
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name is logging's
+        return "\n".join(map(escaped, super().formatException(ei).split("\n")))

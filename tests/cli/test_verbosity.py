@@ -1,0 +1,115 @@
+"""`--verbose`, `--debug` and the progress line."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import pty
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import lakeconf
+from lakeconf.cli import commands
+from lakeconf.cli.progress import ProgressLine
+from lakeconf.logs import EventLogger
+
+CONFIG = """
+[stores.dev]
+metadata_backend = { type = "sqlite", uri = "lake/catalog.sqlite" }
+storage_backend = { type = "local", path = "lake/data" }
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "lakeconf.toml").write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+    with lakeconf.init().get_store("dev").open() as lake:
+        lake.create_table("raw.events", {"id": "BIGINT"})
+    return tmp_path
+
+
+@pytest.mark.parametrize("arguments", [["-v", "tables"], ["tables", "-v"], ["tables", "--verbose"]])
+def test_verbose_logs_to_stderr_wherever_it_stands(
+    project: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert commands.run(arguments) == 0
+    shown = capsys.readouterr()
+    assert "INFO    lakeconf.lake: opened dev at snapshot" in shown.err
+    assert "opened dev" not in shown.out
+
+
+def test_without_the_options_nothing_is_logged_and_nothing_stays_behind(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logger = logging.getLogger("lakeconf")
+    handlers, level = list(logger.handlers), logger.level
+    for arguments in (["--debug", "tables", "-v"], ["tables"]):
+        capsys.readouterr()
+        assert commands.run(arguments) == 0
+    assert capsys.readouterr().err == ""
+    assert (list(logger.handlers), logger.level) == (handlers, level)
+
+
+def test_each_record_is_logged_once(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert commands.run(["-v", "--debug", "tables", "-v", "--debug"]) == 0
+    assert capsys.readouterr().err.count("opened dev") == 1
+
+
+def test_debug_shows_the_traceback_of_an_error(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert commands.run(["--debug", "tables", "nowhere"]) == 1
+    shown = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in shown
+    assert shown.count("nowhere") >= 2
+    assert commands.run(["-v", "tables", "nowhere"]) == 1
+    assert "Traceback" not in capsys.readouterr().err
+
+
+class Terminal(io.StringIO):
+    """A stream that says when something was drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drawn = threading.Event()
+
+    def flush(self) -> None:
+        super().flush()
+        self.drawn.set()
+
+
+def test_the_progress_line_shows_the_latest_record_and_is_erased() -> None:
+    terminal = Terminal()
+    line = ProgressLine(terminal, first_seconds=0, every_seconds=60)
+    log = EventLogger("commit")
+    line.emit(logging.makeLogRecord({"msg": "merging files of %s", "args": ("raw.events",)}))
+    line.start()
+    assert terminal.drawn.wait(30)
+    assert "merging files of raw.events (0 s)" in terminal.getvalue()
+    line.close()
+    assert terminal.getvalue().endswith("\r\x1b[K")
+    before = terminal.getvalue()
+    log.info("later")
+    line.clear()
+    assert terminal.getvalue() == before
+
+
+def test_a_short_command_on_a_terminal_shows_no_progress(project: Path) -> None:
+    master, replica = pty.openpty()
+    command = [sys.executable, "-m", "lakeconf", "sql", "SELECT 42 AS answer"]
+    done = subprocess.run(command, cwd=project, stdout=subprocess.PIPE, stderr=replica, check=True, timeout=120)
+    os.close(replica)
+    shown = b""
+    try:
+        while chunk := os.read(master, 1024):
+            shown += chunk
+    except OSError:  # the terminal has no writer any more
+        pass
+    os.close(master)
+    assert b"42" in done.stdout
+    # A slow machine may show the line; the command must then erase it.
+    assert shown == b"" or shown.endswith(b"\r\x1b[K")

@@ -1,0 +1,60 @@
+"""Log records: below the name `lakeconf`, escaped, silent unless the application listens."""
+
+from __future__ import annotations
+
+import io
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from lakeconf.logs import EventLogger, TerminalFormatter, escaped
+
+
+def test_arguments_cannot_control_a_terminal_or_begin_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "lakeconf")
+    EventLogger("commit").info("wrote %s in %d files, %.1f s", "a\n::error::b\x1b[2J\u202e", 3, 0.25)
+    (record,) = caplog.records
+    assert record.name == "lakeconf.commit"
+    assert record.getMessage() == "wrote a\\x0a::error::b\\x1b[2J\\u202e in 3 files, 0.2 s"
+
+
+def test_a_record_names_the_file_that_logged_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "lakeconf")
+    EventLogger("commit").info("here")
+    assert caplog.records[0].filename == "test_logs.py"
+
+
+def test_printable_text_stays_as_it_is() -> None:
+    assert escaped("Größe 数 'a' {b} \\n") == "Größe 数 'a' {b} \\n"
+
+
+@pytest.mark.parametrize("code", [0x00, 0x09, 0x0A, 0x0D, 0x1B, 0x7F, 0x85, 0x9B, 0x200F, 0x2028, 0x202E, 0x2069])
+def test_every_control_character_is_escaped(code: int) -> None:
+    assert escaped(f"a{chr(code)}b").isprintable()
+
+
+def test_a_traceback_keeps_its_lines_and_is_escaped() -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(TerminalFormatter("%(message)s"))
+    logger = logging.getLogger("lakeconf.test_logs")
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        raise ValueError("\x1b[2J")
+    except ValueError:
+        logger.debug("failed", exc_info=True)
+    finally:
+        logger.removeHandler(handler)
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "failed"
+    assert lines[1].startswith("Traceback")
+    assert lines[-1] == "ValueError: \\x1b[2J"
+
+
+def test_nothing_is_printed_where_the_application_does_not_listen() -> None:
+    code = "from lakeconf.logs import EventLogger; EventLogger('commit').warning('unheard')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
