@@ -10,17 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from lakeconf.errors import (
     CatalogError,
+    CatalogLockedError,
+    CatalogMissingError,
+    CatalogVersionError,
     CommitConflictError,
     CommitError,
     ConnectionFailed,
+    FileMissingError,
     LakeconfError,
     QueryError,
     SchemaError,
     StorageError,
+    UnknownNameError,
 )
 from lakeconf.secret import Secret, scrub
 from lakeconf.sql import LoadExtension, Statement, bind, literal
-from lakeconf.versions import refused_version
+from lakeconf.versions import MIGRATE, refused_version
 
 if TYPE_CHECKING:
     import duckdb
@@ -28,6 +33,8 @@ if TYPE_CHECKING:
 
 # Ordered: the first pattern that the message matches decides.
 _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
+    (r"^(Catalog|Binder) Error: .* does not exist", UnknownNameError, None),
+    (r"creating a new DuckLake is explicitly disabled", CatalogMissingError, None),
     (
         r"DATA_PATH parameter .* does not match",
         CatalogError,
@@ -61,6 +68,7 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         "check key_id, secret and session_token of the storage backend",
     ),
     (r"NoSuchBucket", StorageError, "make the bucket, or check `bucket`, `region` and `endpoint`"),
+    (r"HTTP (code )?404", FileMissingError, None),
     (r"HTTP (code )?403", StorageError, "the credentials of the storage backend do not permit this on the bucket"),
     (r"HTTP (code )?(503|429|500)", StorageError, "the storage server is overloaded or ill: try again later"),
     (r"error for HTTP [A-Z]+ to", StorageError, "is the storage server up? Check `endpoint` and `use_ssl`"),
@@ -70,7 +78,8 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         ConnectionFailed,
         "this process has the catalog's file open already: close that lake first, or use SQLite or Postgres",
     ),
-    (r"database is locked|Could not set lock on file", ConnectionFailed, "another process is writing; try again"),
+    (r"database is locked", CatalogLockedError, "another process is writing; try again"),
+    (r"Could not set lock on file", ConnectionFailed, "another process is writing; try again"),
     (r"password authentication failed", ConnectionFailed, "check `user` and `password` of the metadata backend"),
     (r"FATAL: +database .* does not exist", ConnectionFailed, "make the database, or check `database`"),
     (
@@ -241,7 +250,9 @@ def _translate(error: Exception) -> LakeconfError:
     text = str(error)
     version = refused_version(text)
     if version is not None:
-        return CatalogError(version)
+        refused = CatalogVersionError(version)
+        refused.can_migrate = version.endswith(MIGRATE)
+        return refused
     for pattern, error_class, hint in _BY_MESSAGE:
         if re.search(pattern, text):
             return error_class(text, hint=hint)

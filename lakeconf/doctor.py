@@ -16,7 +16,7 @@ from lakeconf.backends.base import StoreNames
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection import Connection, connect, load_extension
 from lakeconf.engines.spark.java import ensure_java
-from lakeconf.errors import LakeconfError
+from lakeconf.errors import CatalogMissingError, LakeconfError
 from lakeconf.secret import scrub
 from lakeconf.sql import Attach, CreateSecret, LoadExtension, Use, literal
 from lakeconf.store import Store
@@ -24,7 +24,6 @@ from lakeconf.store import Store
 OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 # Beyond the second, S3 refuses every request: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
 _CLOCK_WARNING, _CLOCK_LIMIT = timedelta(minutes=1), timedelta(minutes=15)
-_NO_CATALOG = "explicitly disabled"
 
 
 @dataclass(frozen=True)
@@ -146,9 +145,7 @@ def _catalog(examination: Examination) -> str:
     options = {key: value for key, value in attach.options.items() if key != "automatic_migration"}
     try:
         examination.connection.run(attach._replace(options={**options, "create_if_not_exists": False}))
-    except LakeconfError as error:
-        if _NO_CATALOG not in error.message:
-            raise
+    except CatalogMissingError:
         examination.has_catalog = False
         return "none yet: the first open makes it"
     return f"{_place(store)}, attached as {store.alias}"

@@ -4,13 +4,18 @@ LakeconfError
 ├── ConfigError              the configuration is wrong: one or more problems, each with its place and a hint
 ├── MissingDependencyError   an optional package is not installed
 ├── ConnectionFailed         a server or a file of the store cannot be reached or refuses the credentials
+│   └── CatalogLockedError   another process holds the catalog's write lock
 ├── CatalogError             the catalog answers, but is not the lake that the store describes
+│   ├── CatalogMissingError  there is no lake yet, and the statement must not create one
+│   └── CatalogVersionError  the catalog has a version that the extension does not support
 ├── StorageError             a data file or the data path cannot be read or written
+│   └── FileMissingError     the file does not exist
 ├── TableNotFoundError       no such table or schema at this snapshot
 ├── SnapshotNotFoundError    no such version, or no snapshot at that time
 ├── SchemaError              a frame, a column or a type does not fit the table
 ├── PredicateError           a `where` that cannot be understood or that rows do not satisfy
 ├── QueryError               DuckDB refuses a statement
+│   └── UnknownNameError     a table, view, function or other name does not exist
 ├── UnsupportedError         lakeconf refuses rather than return wrong rows; says what to run instead
 ├── SparkError               Java, the session or one of its settings does not fit
 ├── PipelineError            a model is declared wrongly, or fails
@@ -114,8 +119,28 @@ class ConnectionFailed(LakeconfError, ConnectionError):  # noqa: N818 - the buil
     """A server or a file of the store cannot be reached or refuses the credentials."""
 
 
+class CatalogLockedError(ConnectionFailed):
+    """Another process holds the write lock of the catalog; the statement had no effect."""
+
+    retryable = True
+
+
 class CatalogError(LakeconfError):
     """The catalog answers, but is not the lake that the store describes."""
+
+
+class CatalogMissingError(CatalogError):
+    """There is no lake yet, and the statement must not create one."""
+
+
+class CatalogVersionError(CatalogError):
+    """The catalog has a version that the ducklake extension does not support.
+
+    Attributes:
+        can_migrate: True if the extension can migrate the catalog to its own version.
+    """
+
+    can_migrate = False
 
 
 class StorageError(LakeconfError, OSError):
@@ -123,6 +148,10 @@ class StorageError(LakeconfError, OSError):
 
     def __str__(self) -> str:
         return LakeconfError.__str__(self)
+
+
+class FileMissingError(StorageError):
+    """The file does not exist."""
 
 
 class TableNotFoundError(LakeconfError, LookupError):
@@ -143,6 +172,10 @@ class PredicateError(LakeconfError, ValueError):
 
 class QueryError(LakeconfError):
     """DuckDB refuses a statement."""
+
+
+class UnknownNameError(QueryError):
+    """A table, view, function or other name does not exist."""
 
 
 class UnsupportedError(LakeconfError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import compose_path, tables
 from lakeconf.connection import Connection
-from lakeconf.errors import CommitError, StorageError
+from lakeconf.errors import CommitError, FileMissingError
 
 _WRITTEN = """
     SELECT table_id, path, path_is_relative FROM ducklake_data_file WHERE begin_snapshot = ?
@@ -46,7 +46,5 @@ def _exists(connection: Connection, path: str) -> bool:
     try:
         # Of a local file that is gone there is no row, of one in a bucket an error.
         return bool(connection.rows("SELECT size FROM read_blob(?)", [path]))
-    except StorageError as error:
-        if "404" in error.message:
-            return False
-        raise
+    except FileMissingError:
+        return False

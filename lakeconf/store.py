@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames, guard_secrets
 from lakeconf.connection import Connection, connect, load_extension
-from lakeconf.errors import CatalogError, LakeconfError, nearest
+from lakeconf.errors import CatalogError, CatalogVersionError, LakeconfError, nearest
 from lakeconf.migration import check_merged_files
 from lakeconf.secret import Secret, Settings
 from lakeconf.sql import Attach, CreateSecret, LoadExtension, Masked, Portable, Revealed, Statement, Use, Value
-from lakeconf.versions import MIGRATE
 
 if TYPE_CHECKING:
     import duckdb
@@ -236,8 +235,8 @@ class Store:
         options = {key: value for key, value in statement.options.items() if key != _MIGRATION}
         try:
             connection.run(statement._replace(options=options))
-        except CatalogError as error:
-            if not error.message.endswith(MIGRATE):
+        except CatalogVersionError as error:
+            if not error.can_migrate:
                 raise
             names = StoreNames(self.name, self.alias)
             check_merged_files(connection, self.metadata_backend, names, statement.options)

@@ -18,7 +18,7 @@ from lakeconf.commits import CommitKey, ModelRun
 from lakeconf.conflicts import Reliance, check_conflicts, check_delete_files
 from lakeconf.connection import Connection
 from lakeconf.engines.base import Engine, Staged
-from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError
+from lakeconf.errors import CatalogLockedError, CommitError, ConnectionFailed, LakeconfError
 from lakeconf.locks import Lock, pauses
 from lakeconf.settle import check_written
 from lakeconf.sql import literal
@@ -195,9 +195,7 @@ class Transaction:
         for _ in pauses():
             try:
                 return self._commit_once()
-            except ConnectionFailed as error:
-                if "database is locked" not in error.message:
-                    raise
+            except CatalogLockedError as error:
                 last = error
         raise CommitError(f"the catalog stayed locked by another writer: {last}", hint="try again later")
 
@@ -263,7 +261,7 @@ class Transaction:
             ) from error
         if found is not None:
             return found
-        if isinstance(error, ConnectionFailed) and "database is locked" not in error.message:
+        if isinstance(error, ConnectionFailed) and not isinstance(error, CatalogLockedError):
             raise CommitError(f"nothing was written: {error.message}", hint="do it again") from error
         raise error
 

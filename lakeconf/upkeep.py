@@ -12,7 +12,7 @@ from typing import Any
 
 from lakeconf.catalog.snapshot import latest, snapshots
 from lakeconf.contents import LakeSize, growth
-from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError
+from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
 from lakeconf.locks import pauses
 from lakeconf.orphans import remove_orphans
 from lakeconf.transaction import LakeState
@@ -138,9 +138,8 @@ def run(state: LakeState, sql: str, parameters: Sequence[object]) -> list[tuple[
     for _ in pauses():
         try:
             return state.writer.rows(sql, parameters)
-        except ConnectionFailed as error:
-            if "database is locked" not in error.message:
-                raise
+        except CatalogLockedError:
+            continue
     raise CommitError("the catalog stayed locked by another writer", hint="try again later")
 
 

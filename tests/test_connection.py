@@ -7,12 +7,17 @@ from lakeconf import connection as connection_module
 from lakeconf.connection import connect, load_extension, translated_errors
 from lakeconf.errors import (
     CatalogError,
+    CatalogLockedError,
+    CatalogMissingError,
+    CatalogVersionError,
     CommitConflictError,
     ConnectionFailed,
+    FileMissingError,
     LakeconfError,
     QueryError,
     SchemaError,
     StorageError,
+    UnknownNameError,
 )
 from lakeconf.secret import Secret
 
@@ -31,7 +36,7 @@ def test_every_error_of_duckdb_becomes_one_of_lakeconf(error_class: type[Excepti
     ("sql", "expected"),
     [
         ("SELEC 1", QueryError),
-        ("FROM nowhere", QueryError),
+        ("FROM nowhere", UnknownNameError),
         ("SELECT 'x'::INTEGER", SchemaError),
         ("SELECT 2147483647::INTEGER + 1::INTEGER", SchemaError),
         ("FROM read_parquet('/no/such/file.parquet')", StorageError),
@@ -46,7 +51,12 @@ def test_an_error_says_what_kind_it_is(sql: str, expected: type[LakeconfError]) 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("database is locked", ConnectionFailed),
+        ("database is locked", CatalogLockedError),
+        ("Could not set lock on file", ConnectionFailed),
+        ("Catalog Error: Table with name HTTP 404 does not exist!", UnknownNameError),
+        ("HTTP Error: HTTP GET error reading 'u' (HTTP 404 Not Found)", FileMissingError),
+        ("and creating a new DuckLake is explicitly disabled", CatalogMissingError),
+        ("DuckLake catalog version is 0.4, but the extension requires version 1.0.", CatalogVersionError),
         ("Transaction conflict - attempting to delete from table", CommitConflictError),
         ('Unable to connect to Postgres at "": connection refused', ConnectionFailed),
         ('DATA_PATH parameter "a" does not match existing data path in the catalog "b"', CatalogError),

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from lakeconf.connection import Connection
-from lakeconf.errors import CatalogError, LakeconfError, QueryError
+from lakeconf.errors import CatalogError, LakeconfError, QueryError, UnknownNameError
 from lakeconf.sql import identifier, literal
 from lakeconf.versions import version_sentence
 
@@ -153,8 +153,6 @@ class MetadataTransaction:
         """True where the metadata database has this table, at this moment; some are made only when they are needed."""
         try:
             self.cursor.execute(f"SELECT 1 FROM {identifier(name)} LIMIT 0")  # noqa: S608
-        except QueryError as error:
-            if "does not exist" in error.message:
-                return False
-            raise
+        except UnknownNameError:
+            return False
         return True
