@@ -13,6 +13,7 @@ from lakeconf.connection import Connection
 from lakeconf.engines.base import Staged
 from lakeconf.engines.manifest import staging_folder
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_paths, spark_uri
+from lakeconf.engines.spark.jobs import run_job
 from lakeconf.engines.spark.parquet_options import parquet_options
 from lakeconf.engines.spark.reading import quoted
 from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
@@ -57,7 +58,8 @@ def stage_rows(
     folder = staging_folder(table, token)
     try:
         rows = rebind(frame, writing_session(frame.sparkSession))
-        rows.write.options(**options).mode("error").parquet(spark_uri(folder))
+        job = rows.write.options(**options).mode("error")
+        run_job(spark, lambda: job.parquet(spark_uri(folder)), token)
         files = [catalog_uri(path, location) for path in parquet_files(spark, folder)]
     except BaseException as error:
         remove_folder(spark, folder)

@@ -18,6 +18,7 @@ from lakeconf.engines.base import Staged
 from lakeconf.engines.manifest import staging_folder
 from lakeconf.engines.selection import full_name, not_null_violation
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
+from lakeconf.engines.spark.jobs import run_job
 from lakeconf.engines.spark.parquet_options import parquet_options
 from lakeconf.engines.spark.reading import FIELD_ID, quoted
 from lakeconf.engines.spark.session import rebind
@@ -87,7 +88,8 @@ def stage_files(
     row_width = int(written._jdf.schema().defaultSize())  # noqa: SLF001
     options = parquet_options(writer, table, row_width)
     try:
-        written.write.options(**options).mode("error").parquet(spark_uri(folder))
+        job = written.write.options(**options).mode("error")
+        run_job(spark, lambda: job.parquet(spark_uri(folder)), token)
         files = _row_counts(writer, [catalog_uri(path, location) for path in parquet_files(spark, folder)])
     except BaseException as error:
         remove_folder(spark, folder)
