@@ -20,7 +20,7 @@ def run_job(spark: SparkSession, action: Callable[[], object], tag: str) -> None
     """Runs an action of Spark and waits for it. If the wait is interrupted, cancels its jobs before it raises.
 
     The action runs in a thread of its own. An exception that a signal raises (Ctrl-C, a timeout) would otherwise
-    interrupt py4j in the middle of a call: the job would run on, and its answer would be taken for that of a later call.
+    interrupt py4j in the middle of a call, and the job would run on.
 
     Args:
         spark: The session whose jobs the action starts.
