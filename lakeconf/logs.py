@@ -13,7 +13,8 @@ from typing import Any
 # Handlers are the application's business. Without this one, Python would print warnings to stderr.
 logging.getLogger("lakeconf").addHandler(logging.NullHandler())
 
-# C0 and C1 control characters, line and paragraph separators, and characters that change the direction of text.
+# C0 and C1 control characters, line and paragraph separators, characters that change the direction of text, and halves
+# of surrogate pairs, which no output can encode.
 _UNSAFE = {
     code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
     for code in (
@@ -24,6 +25,7 @@ _UNSAFE = {
         0x200F,
         *range(0x2028, 0x202F),
         *range(0x2066, 0x206A),
+        *range(0xD800, 0xE000),
     )
 }
 

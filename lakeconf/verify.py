@@ -10,6 +10,7 @@ from lakeconf.catalog.scan import plan_scan
 from lakeconf.engines.fingerprint import ColumnCheck, Fingerprint
 from lakeconf.engines.selection import full_name
 from lakeconf.lake import Lake
+from lakeconf.logs import escaped
 
 _SNAPSHOT = "_ducklake_internal_snapshot_id"
 
@@ -57,11 +58,11 @@ class Verification:
 
     def __str__(self) -> str:
         verdict = "equal" if self.equal else "DIFFERENT"
-        lines = [f"{self.table} at snapshot {self.snapshot_id}: {verdict}"]
+        lines = [f"{escaped(self.table)} at snapshot {self.snapshot_id}: {verdict}"]
         lines.append(_line("rows", str(self.duckdb_rows), str(self.spark_rows)))
         lines += [_column_line(column) for column in self.columns]
         lines += [
-            f"  deleted twice, in the catalog and in a delete file: {found.rows} rows of {found.path}; "
+            f"  deleted twice, in the catalog and in a delete file: {found.rows} rows of {escaped(found.path)}; "
             "DuckDB shows deleted rows again (https://github.com/duckdb/ducklake/issues/1215)"
             for found in self.deleted_twice
         ]
@@ -127,5 +128,5 @@ def _words(fingerprint: Fingerprint) -> str:
 
 def _line(what: str, by_duckdb: str, by_spark: str) -> str:
     if by_duckdb == by_spark:
-        return f"  {what}: {by_duckdb}"
-    return f"  {what}: DuckDB {by_duckdb} != Spark {by_spark}"
+        return f"  {escaped(what)}: {by_duckdb}"
+    return f"  {escaped(what)}: DuckDB {by_duckdb} != Spark {by_spark}"

@@ -11,6 +11,7 @@ from lakeconf import __version__
 from lakeconf.config.codes import Code
 from lakeconf.config.explain import explanation
 from lakeconf.errors import Problem
+from lakeconf.logs import escaped
 
 Level = Literal["error", "warning"]
 _PAGES = "https://github.com/lakeconf/lakeconf/blob/main/lakeconf/config/explanations"
@@ -89,6 +90,8 @@ def _uri(problem: Problem) -> str:
 
 
 def _data(text: str) -> str:
+    # Line ends have an escape of their own; other control characters would reach the log as they are.
+    text = "".join(character if character in "\r\n" else escaped(character) for character in text)
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

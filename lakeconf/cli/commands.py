@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import logging
 import os
 import sys
@@ -12,7 +13,7 @@ from types import MappingProxyType
 
 import click
 
-from lakeconf.cli.output import show_error
+from lakeconf.cli.output import show_error, show_lines
 from lakeconf.cli.verbosity import verbosity_options
 from lakeconf.errors import LakeconfError, nearest
 
@@ -91,7 +92,11 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = commands.main(list(arguments), prog_name="lakeconf", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        # click adds lines of its own, such as "Usage: …"; the message may quote a file or another error.
+        said = io.StringIO()
+        error.show(said)
+        if said.getvalue():
+            show_lines(said.getvalue().rstrip("\n"), to_stderr=True)
         return error.exit_code
     except click.Abort:
         return 130

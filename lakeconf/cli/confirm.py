@@ -8,7 +8,7 @@ from typing import IO, Any
 
 import click
 
-from lakeconf.cli.output import show, show_error
+from lakeconf.cli.output import safe_line, show, show_error
 from lakeconf.errors import LakeconfError
 
 yes_option: Callable[..., Any] = click.option("--yes", "-y", is_flag=True, help="Make the change without a prompt.")
@@ -39,6 +39,6 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise ConsentRequired("this command changes data and needs --yes when stdin is not a terminal")
-    if not click.confirm(question, default=False, err=True):
+    if not click.confirm(safe_line(question), default=False, err=True):
         show("nothing was changed", to_stderr=True)
         raise click.exceptions.Exit(1)

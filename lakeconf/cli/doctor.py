@@ -7,7 +7,7 @@ import dataclasses
 import click
 
 from lakeconf.cli.options import config_option
-from lakeconf.cli.output import show, show_json
+from lakeconf.cli.output import show, show_json, style
 from lakeconf.config.model import init
 from lakeconf.doctor import FAILED, Step, diagnose
 
@@ -38,6 +38,6 @@ def command(context: click.Context, store: str | None, source: str | None, as_js
 
 def _show(step: Step) -> None:
     mark, colour = _MARKS[step.status]
-    show(f"{click.style(mark, fg=colour)} {step.name:<18}  {step.found}")
+    show(f"{style(mark, fg=colour)} {step.name:<18}  {step.found}")
     if step.hint:
-        show(f"  {'':<18}  {click.style('hint:', fg='cyan')} {step.hint}")
+        show(f"  {'':<18}  {style('hint:', fg='cyan')} {step.hint}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lakeconf.cli.options import config_option
-from lakeconf.cli.output import show, show_table
+from lakeconf.cli.output import show, show_lines, show_table, style
 from lakeconf.config.explain import explanation
 from lakeconf.config.model import init
 from lakeconf.config.origin import explain_key
@@ -23,11 +23,13 @@ def command(what: str, source: str | None) -> None:
         lakeconf explain stores.prod
     """
     if "." not in what:
-        show(explanation(what).rstrip())
+        show_lines(explanation(what).rstrip())
         return
     found = explain_key(init(source), what)
     if len(found) == 1:
         (one,) = found
-        show(f"{click.style(one.key, bold=True)} = {one.value}\n  from  {one.origin}\n  is    {one.description}")
+        show(f"{style(one.key, bold=True)} = {one.value}")
+        show(f"  from  {one.origin}")
+        show(f"  is    {one.description}")
     else:
         show_table([("key", "value", "from"), *((one.key, one.value, one.origin) for one in found)])

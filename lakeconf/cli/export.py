@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from lakeconf.cli.options import config_option
-from lakeconf.cli.output import show
+from lakeconf.cli.output import show, show_lines
 from lakeconf.config.model import init
 from lakeconf.exports import TOOLS, export
 
@@ -25,7 +25,7 @@ def command(tool: str, stores: tuple[str, ...], output: Path | None, source: str
     """
     made = export(init(source), tool, *stores)
     if output is None:
-        show(made.text.rstrip("\n"))
+        show_lines(made.text.rstrip("\n"))
     else:
         path = output / made.file_name if output.is_dir() else output
         if path.exists() and not force:

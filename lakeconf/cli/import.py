@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lakeconf.cli.output import show
+from lakeconf.cli.output import show, show_lines
 from lakeconf.metaxy import from_metaxy
 
 
@@ -23,7 +23,7 @@ def command(path: Path, output: Path | None, *, force: bool) -> None:
         raise click.UsageError(f"{output} is there already; --force replaces it")
     imported = from_metaxy(path)
     if output is None:
-        show(imported.text.rstrip("\n"))
+        show_lines(imported.text.rstrip("\n"))
     else:
         try:
             output.write_text(imported.text)

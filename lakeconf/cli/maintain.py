@@ -8,7 +8,7 @@ from datetime import timedelta
 import click
 
 from lakeconf.cli.options import config_option, format_option
-from lakeconf.cli.output import show, show_json
+from lakeconf.cli.output import show_json, show_lines
 from lakeconf.config.model import init
 from lakeconf.maintain import maintain
 
@@ -53,4 +53,4 @@ def command(
     if format_name == "json":
         show_json(dataclasses.asdict(done))
     else:
-        show(str(done))
+        show_lines(str(done))

@@ -1,8 +1,10 @@
-"""What the commands show: text with colours on a terminal alone, and JSON."""
+"""What the commands print. Everything passes here: untrusted text is escaped, and colours are for terminals only."""
 
 from __future__ import annotations
 
 import os
+import re
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from pathlib import Path
@@ -12,27 +14,78 @@ import click
 
 from lakeconf.cli.verbosity import clear_progress
 from lakeconf.errors import ConfigError, LakeconfError, Problem
+from lakeconf.logs import escaped
+
+# A colour is written with a mark that untrusted text cannot know, so that the colours in such text are escaped.
+_MARK = secrets.token_hex(8)
+_STYLE = re.compile(f"\x1b\\[([0-9;]*)m{_MARK}")
+# CI systems run such text in a log as commands: GitHub at the start of a line, it and Azure, TeamCity anywhere.
+_COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#(?:\[|vso\[|teamcity\[))")
 
 
 def show(text: str, *, to_stderr: bool = False) -> None:
-    """Shows text; its colours only on a terminal, and not where NO_COLOR is set."""
+    """Prints one line. Control characters, line ends included, and commands of CI systems are escaped.
+
+    Args:
+        text: The line; colours come from `style`.
+        to_stderr: True to print to stderr.
+    """
+    _echo(safe_line(text), to_stderr=to_stderr)
+
+
+def show_lines(text: str, *, to_stderr: bool = False) -> None:
+    """Prints text whose line ends are lakeconf's own; otherwise as `show`."""
+    _echo("\n".join(map(safe_line, text.split("\n"))), to_stderr=to_stderr)
+
+
+def show_exactly(text: str) -> None:
+    """Prints text as it is: for formats that escape by rules of their own."""
+    clear_progress()
+    # Else click would take codes of colours out where stdout is no terminal.
+    click.echo(text, color=True)
+
+
+def style(text: str, **how: Any) -> str:
+    """Text in a colour, as `click.style`, for `show` and its like."""
+    return "".join(f"{one}{_MARK}" if one.startswith("\x1b") else one for one in _styled(escaped(text), **how))
+
+
+def safe_line(text: str) -> str:
+    """One line of text that controls neither a terminal nor a CI system; colours of `style` stay."""
+    parts = _STYLE.split(text)
+    # `split` gives text and codes of colours in turns.
+    safe = [f"\x1b[{part}m" if index % 2 else escaped(part) for index, part in enumerate(parts)]
+    return _COMMAND.sub(lambda found: f"{found[1] or ''}\\x{ord(found[0][-1]):02x}", "".join(safe))
+
+
+def show_json(data: Any) -> None:
+    """Prints data as JSON. Characters that control a terminal or a CI system are written as JSON's escapes."""
+    import json
+
+    text = json.dumps(data, indent=2, ensure_ascii=False)
+    lines = (re.sub(r"[^ -~]", _json_escape, line) for line in text.split("\n"))
+    _echo("\n".join(lines).replace("##", "#\\u0023"), to_stderr=False)
+
+
+def show_table(rows: Sequence[Sequence[str]]) -> None:
+    """Prints rows in columns."""
+    cells = [[escaped(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        show("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _echo(text: str, *, to_stderr: bool) -> None:
     clear_progress()
     click.echo(text, err=to_stderr, color=False if os.environ.get("NO_COLOR") else None)
 
 
-def show_json(data: Any) -> None:
-    """Shows data as JSON."""
-    import json
-
-    clear_progress()
-    click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+def _styled(text: str, **how: Any) -> Sequence[str]:
+    return re.split(r"(\x1b\[[0-9;]*m)", click.style(text, **how))
 
 
-def show_table(rows: Sequence[Sequence[str]]) -> None:
-    """Shows rows in columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        show("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+def _json_escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}" if escaped(found[0]) != found[0] else found[0]
 
 
 def plain(value: Any) -> Any:
@@ -58,25 +111,29 @@ def size(count: float) -> str:
 
 
 def show_error(error: LakeconfError) -> None:
-    """Shows an error on stderr, without a traceback."""
+    """Prints an error to stderr, without a traceback."""
     if isinstance(error, ConfigError):
-        show("\n".join(problem_text(problem) for problem in error.problems), to_stderr=True)
+        for problem in error.problems:
+            show_lines(problem_text(problem), to_stderr=True)
         return
-    lines = [f"{click.style('error:', fg='red', bold=True)} {error.message}"]
+    # Whatever an error quotes, its further lines cannot be taken for lines of lakeconf's own.
+    first, *rest = error.message.split("\n")
+    show(f"{style('error:', fg='red', bold=True)} {first}", to_stderr=True)
+    for line in rest:
+        show(f"  {line}", to_stderr=True)
     if error.hint:
-        lines.append(_hint(error.hint))
-    show("\n".join(lines), to_stderr=True)
+        show(_hint(error.hint), to_stderr=True)
 
 
 def problem_text(problem: Problem) -> str:
-    """A problem as a person reads it."""
-    place = _relative(problem.file) if problem.file is not None else click.style("error", fg="red")
+    """A problem as a person reads it: one line, and one for the hint."""
+    place = "error" if problem.file is None else _relative(problem.file)
     if problem.line is not None:
         place += f":{problem.line}:{problem.column}"
-    key = f" {problem.key}" if problem.key else ""
-    code = click.style(f"[{problem.code}]", dim=True)
-    text = f"{click.style(f'{place}:', bold=True)}{key}{':' if key else ''} {problem.message} {code}"
-    return f"{text}\n{_hint(problem.hint)}" if problem.hint else text
+    key = f" {escaped(problem.key)}:" if problem.key else ""
+    code = style(f"[{problem.code}]", dim=True)
+    text = f"{style(f'{place}:', bold=True)}{key} {escaped(problem.message)} {code}"
+    return f"{text}\n{_hint(escaped(problem.hint))}" if problem.hint else text
 
 
 def problem_data(problems: Iterable[Problem]) -> list[Mapping[str, Any]]:
@@ -85,7 +142,7 @@ def problem_data(problems: Iterable[Problem]) -> list[Mapping[str, Any]]:
 
 
 def _hint(hint: str) -> str:
-    return f"  {click.style('hint:', fg='cyan')} {hint}"
+    return f"  {style('hint:', fg='cyan')} {hint}"
 
 
 def _relative(path: Path) -> str:

@@ -41,4 +41,5 @@ def command(store: str | None, source: str | None, format_name: str, *, show_sec
         extensions = list(found.extensions)
         show_json({"store": found.name, "alias": found.alias, "extensions": extensions, "statements": statements})
     else:
-        show("\n".join(statements))
+        for statement in statements:
+            show(statement)

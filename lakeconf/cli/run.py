@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from lakeconf.cli.options import models_options
-from lakeconf.cli.output import show, show_error, show_json
+from lakeconf.cli.output import show, show_error, show_json, style
 from lakeconf.cli.plan import show_plan
 from lakeconf.config.model import init
 from lakeconf.pipelines import ModelResult, declared_pipeline, opened, plan, run
@@ -63,7 +63,7 @@ def command(
 
 def _show(result: ModelResult) -> None:
     rows = f", {result.rows} rows in snapshot {result.snapshot_id}" if result.snapshot_id is not None else ""
-    status = click.style(f"{result.status:<8}", fg=_COLOURS[result.status])
+    status = style(f"{result.status:<8}", fg=_COLOURS[result.status])
     show(f"{status} {result.model}: {result.reason}{rows}")
     if result.error is not None:
         show_error(result.error)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
+from collections.abc import Sequence
 
 import click
 
 from lakeconf.cli.options import config_option
-from lakeconf.cli.output import plain, show, show_json, show_table
+from lakeconf.cli.output import plain, show, show_exactly, show_json, show_lines, show_table
 from lakeconf.config.model import init
 from lakeconf.query import query
 
 _CELL = 60
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @click.command("sql", short_help="Run a query on a lake.")
@@ -40,15 +43,35 @@ def command(statement: str, store: str | None, source: str | None, format_name: 
     if format_name == "json":
         show_json([dict(zip(names, map(plain, row), strict=True)) for row in rows])
     elif format_name == "csv":
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(names)
-        writer.writerows([["" if value is None else _text(value) for value in row] for row in rows])
-        show(text.getvalue().rstrip("\n"))
+        _show_csv([names, *(["" if value is None else _text(value) for value in row] for row in rows)])
     else:
         show_table([names, *([_cell(value) for value in row] for row in rows[:limit])])
         if len(rows) > limit:
             show(f"and more: --limit shows more than {limit} rows", to_stderr=True)
+
+
+def _show_csv(rows: Sequence[Sequence[str]]) -> None:
+    text = io.StringIO()
+    minimal, quoted = (csv.writer(text, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    for row in rows:
+        # GitHub runs a line of a log that begins with two colons as a command.
+        (quoted if row[0].lstrip().startswith("::") else minimal).writerow(row)
+    if sys.stdout.isatty():
+        show_lines(text.getvalue().rstrip("\n"))
+    else:
+        show_exactly(text.getvalue().rstrip("\n"))
+    count = sum(cell[:1] in _FORMULA and not _is_number(cell) for row in rows for cell in row if cell)
+    if count:
+        start = f"{count} value{'s' if count > 1 else ''} that spreadsheet programs run as formulas"
+        show(f"warning: the output has {start} (they begin with =, +, - or @): import them as text", to_stderr=True)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _text(value: object) -> str:

@@ -8,7 +8,7 @@ import click
 
 from lakeconf.cli.annotations import github, sarif
 from lakeconf.cli.options import config_option
-from lakeconf.cli.output import problem_data, problem_text, show, show_json
+from lakeconf.cli.output import problem_data, problem_text, show, show_exactly, show_json, show_lines, style
 from lakeconf.config.model import init, validate
 from lakeconf.config.warnings import warnings
 from lakeconf.errors import ConfigError, Problem
@@ -55,7 +55,7 @@ def command(
         show_json(sarif(problems, suspicious))
     elif format_name == "github":
         for line in (*github(problems, "error"), *github(suspicious, "warning")):
-            show(line)
+            show_exactly(line)
     else:
         _show(problems, suspicious)
     context.exit(1 if problems or (strict and suspicious) else 0)
@@ -72,15 +72,15 @@ def _of_pipeline(source: str | None) -> Sequence[Problem]:
 
 def _show(problems: Sequence[Problem], suspicious: Sequence[Problem]) -> None:
     for problem in problems:
-        show(problem_text(problem))
+        show_lines(problem_text(problem))
     for problem in suspicious:
-        show(f"{click.style('warning:', fg='yellow')} {problem_text(problem)}")
+        show_lines(f"{style('warning:', fg='yellow')} {problem_text(problem)}")
     if suspicious:
-        show(click.style(_count(suspicious, "warning"), fg="yellow"))
+        show(style(_count(suspicious, "warning"), fg="yellow"))
     if problems:
-        show(click.style(_count(problems, "problem"), fg="red", bold=True))
+        show(style(_count(problems, "problem"), fg="red", bold=True))
     else:
-        show(click.style("no problem found", fg="green"))
+        show(style("no problem found", fg="green"))
 
 
 def _count(found: Sequence[Problem], word: str) -> str:

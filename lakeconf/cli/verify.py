@@ -7,7 +7,7 @@ import dataclasses
 import click
 
 from lakeconf.cli.options import config_option, format_option
-from lakeconf.cli.output import show, show_json
+from lakeconf.cli.output import show_json, show_lines
 from lakeconf.config.model import init
 from lakeconf.engines.spark.start import spark_session
 from lakeconf.verify import verify
@@ -50,5 +50,5 @@ def command(
     if format_name == "json":
         show_json({"equal": verification.equal, **dataclasses.asdict(verification)})
     else:
-        show(str(verification))
+        show_lines(str(verification))
     context.exit(0 if verification.equal else 1)

@@ -1,0 +1,140 @@
+"""Names, data and messages of others reach the terminal and the CI log, and control neither."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from source_tree import PACKAGE
+
+import lakeconf
+from lakeconf.cli.annotations import github
+from lakeconf.cli.commands import run
+from lakeconf.cli.output import safe_line, show, show_error, show_json, show_table, style
+from lakeconf.errors import ConfigError, LakeconfError, Problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOSTILE = "\x1b[2J\x9b31m\r\n::stop-commands::x\u202e##[error]\x07\x7f\u2028\ud800"
+# Control characters of either set but the line end, directions of text, halves of surrogate pairs.
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+COMMAND = re.compile(r"^\s*::|##\[|##vso\[|##teamcity\[", re.MULTILINE)
+
+
+def assert_harmless(text: str, lines: int | None = None) -> None:
+    assert CONTROL.search(text) is None, repr(text)
+    assert COMMAND.search(text) is None, repr(text)
+    assert lines is None or text.count("\n") == lines
+
+
+@given(st.text() | st.just(HOSTILE) | st.text(alphabet=":# [\n\x1bvs0;3m"))
+def test_one_line_stays_one_harmless_line(text: str) -> None:
+    assert_harmless(safe_line(text), 0)
+    assert safe_line(safe_line(text)) == safe_line(text)
+
+
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters=":#")))
+def test_ordinary_text_is_printed_as_it_is(text: str) -> None:
+    assert safe_line(text) == text
+
+
+def test_colours_are_ours_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert safe_line(style("done", fg="green")) == click.style("done", fg="green")
+    assert safe_line(style(click.style("done", fg="green"), bold=True)).count("\x1b") == 2
+    show(f"{style('done', fg='green')} {click.style('fake', fg='green')}")
+    assert capsys.readouterr().out == "done \\x1b[32mfake\\x1b[0m\n"
+
+
+def test_no_module_of_the_commands_prints_otherwise() -> None:
+    for path in (PACKAGE / "cli").rglob("*.py"):
+        if path.name != "output.py":
+            assert re.search(r"click\.(style|echo|secho)|\bprint\(", path.read_text()) is None, path.name
+
+
+def test_errors_and_tables_are_harmless(capsys: pytest.CaptureFixture[str]) -> None:
+    problem = Problem("LC010", f"unknown {HOSTILE}", f"hint {HOSTILE}", f"stores.{HOSTILE}")
+    show_error(LakeconfError(f"{HOSTILE} failed", hint=HOSTILE))
+    show_error(ConfigError([problem]))
+    show_table([("name", HOSTILE), (HOSTILE, "x")])
+    output = capsys.readouterr()
+    assert_harmless(output.out, 2)
+    # The error itself has a line end, and so has what it says three lines with the hint; the problem has two.
+    assert_harmless(output.err, 5)
+
+
+@given(st.text() | st.just(HOSTILE))
+def test_json_stays_json(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        said: list[str] = []
+        patch.setattr(click, "echo", lambda text, **_: said.append(text))
+        show_json({text: [text, 1]})
+    assert_harmless(said[0])
+    assert json.loads(said[0]) == {text: [text, 1]}
+
+
+@given(st.text() | st.just(HOSTILE))
+def test_an_annotation_is_one_command(text: str) -> None:
+    (line,) = github([Problem("LC010", text, text, text)], "error")
+    assert line.startswith("::error title=LC010::")
+    assert CONTROL.search(line) is None
+    assert "\n" not in line
+
+
+@pytest.fixture
+def hostile_lake(project: Path) -> Path:
+    """A lake whose names and rows attack the terminal, and whose text CSV programs would run."""
+    text = HOSTILE[:-1]
+    with lakeconf.init().get_store().open() as lake:
+        rows = pa.table({f"c{text}": [text], "=1+1": ["=cmd|' /C calc'!A0"], "::set-env": ["::warning::x"]})
+        lake.create_table("raw.t", like=rows).append(rows)
+        with lake.transaction(text, author=text) as write:
+            write.table("raw.t").append(rows)
+    return project
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["sql", "FROM raw.t"],
+        ["sql", "FROM raw.t", "--format", "json"],
+        ["snapshots"],
+        ["snapshots", "--format", "json"],
+        ["files", "raw.t"],
+        ["tables"],
+        ["sql", "SELECT error(chr(27) || '[2J' || chr(10) || '::error::x')"],
+        ["sql", "SELECT \x1b[2J\n::error::"],
+        ["files", HOSTILE[:-1]],
+        ["stores", "--config", "\x1b[2J\n::error::.toml"],
+        ["\x1b[2J\n::error::"],
+    ],
+    ids=str,
+)
+def test_commands_on_a_hostile_lake(command: list[str], hostile_lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(command)
+    output = capsys.readouterr()
+    assert output.out + output.err
+    assert_harmless(output.out)
+    assert_harmless(output.err)
+
+
+def test_csv_is_exact_for_programs_and_harmless_on_a_terminal(
+    hostile_lake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = 'SELECT "::set-env", "=1+1", * EXCLUDE ("::set-env", "=1+1"), -1 AS n FROM raw.t LIMIT 1'
+    assert run(["sql", query, "--format", "csv"]) == 0
+    output = capsys.readouterr()
+    assert HOSTILE[:-1] in output.out
+    # Quotes are CSV's own, and keep GitHub from reading a command.
+    assert output.out.startswith('"::set-env",')
+    assert "2 values that spreadsheet programs run as formulas" in output.err
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert run(["sql", query, "--format", "csv"]) == 0
+    assert_harmless(capsys.readouterr().out)
