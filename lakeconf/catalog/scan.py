@@ -91,6 +91,8 @@ def plan_scan(
         files = load_data_files(transaction, table, snapshot_id, ids)
         mappings = load_name_mappings(transaction, (f.mapping_id for f in files if f.mapping_id is not None))
         inlined = _inlined_tables(transaction, table, snapshot_id)
+    skipped = survivors.files_skipped if survivors else 0
+    _log.debug("scan of %s at snapshot %d: %d data files, %d skipped", table_name, snapshot_id, len(files), skipped)
     return ScanPlan(
         snapshot_id=snapshot_id,
         table=table,
@@ -98,7 +100,7 @@ def plan_scan(
         files=files,
         name_mappings=mappings,
         inlined_tables=tuple(inlined),
-        files_skipped=survivors.files_skipped if survivors else 0,
+        files_skipped=skipped,
         bytes_skipped=survivors.bytes_skipped if survivors else 0,
         time_zone=time_zone,
         inlined_row_count=sum(inlined.values()),
