@@ -15,8 +15,11 @@ from lakeconf.definition import NO_ID, Definition, Evolution, described_columns,
 from lakeconf.engines.base import Staged
 from lakeconf.engines.selection import check_fit, full_name
 from lakeconf.errors import ConnectionFailed, LakeconfError, PredicateError, SchemaError
+from lakeconf.logs import EventLogger
 from lakeconf.sql import identifier, literal
 from lakeconf.transaction import Change, LakeState, Target, Transaction
+
+_log = EventLogger("stage")
 
 
 class Writing:
@@ -119,7 +122,11 @@ def stage(state: LakeState, adopted: Any, wanted: Target, transaction: Transacti
     """
     check_fit(full_name(wanted.info), state.engine.schema(adopted), wanted.types)
     info = wanted.info if wanted.info.table_id == NO_ID else with_bytes_per_row(state.reader, wanted.info)
-    return state.engine.stage(adopted, info, wanted.types, state.writer, transaction.next_token())
+    token = transaction.next_token()
+    _log.info("staging rows for %s (write %s)", full_name(info), token)
+    staged = state.engine.stage(adopted, info, wanted.types, state.writer, token)
+    _log.info("staged %d rows in %d files for %s", staged.row_count or 0, len(staged.files), full_name(info))
+    return staged
 
 
 def insert(state: LakeState, info: TableInfo, staged: Staged) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from lakeconf.catalog.statistics import Survivors, surviving_files
 from lakeconf.catalog.table import Column, TableInfo, find_table
 from lakeconf.catalog.where import Where, parse
 from lakeconf.errors import CatalogError, SchemaError, UnsupportedError, nearest
+from lakeconf.logs import EventLogger
 from lakeconf.sql import identifier, literal
 
 # DuckDB's names for what every row has, and the names of the same in files and in the results here.
@@ -22,6 +23,8 @@ _VIRTUAL = {"rowid": "_ducklake_internal_row_id", "snapshot_id": "_ducklake_inte
 _ATTEMPTS = 5
 Plan = TypeVar("Plan")
 _INLINED_TABLES = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ? ORDER BY schema_version"
+
+_log = EventLogger("plan")
 
 
 @dataclass(frozen=True, slots=True)
