@@ -7,7 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.errors import CatalogError, CommitConflictError, SnapshotNotFoundError
+from lakeconf.catalog.table import Column, TableInfo, find_table, joined_name
+from lakeconf.errors import (
+    CatalogError,
+    CommitConflictError,
+    SnapshotNotFoundError,
+    TableNotFoundError,
+    UnsupportedError,
+)
 
 _CHANGED = re.compile(r"(?P<change>[a-z_]+):(?P<table>\d+)(?:,|$)")
 # Changes that move rows between files and leave the table as it is.
@@ -53,6 +60,51 @@ def check_conflicts(reader: CatalogReader, reliances: Sequence[Reliance], read: 
                     f"has changed it since",
                     hint="call lake.refresh() and do it again",
                 )
+
+
+def check_columns(reader: CatalogReader, written_for: Iterable[TableInfo], begun: int) -> None:
+    """Refuses rows that were written for a table whose columns or keys have changed until the snapshot `begun`.
+
+    Rows reach a table by the names of its columns, so a name that stands for another column now would give wrong rows.
+
+    Args:
+        reader: The lake.
+        written_for: The tables as the rows were written for them.
+        begun: The snapshot that the commit builds on; DuckLake itself finds what changes after it.
+
+    Raises:
+        CommitConflictError: A table was changed, dropped or renamed; nothing was written.
+    """
+    tables = {(info.table_id, _shape(info)): info for info in written_for}
+    if not tables:
+        return
+    with reader.transaction() as transaction:
+        for info in tables.values():
+            name = joined_name(info.schema_name, info.name)
+            try:
+                found = find_table(transaction, name, begun)
+            except (TableNotFoundError, UnsupportedError) as error:
+                raise _changed(name, "was dropped or renamed") from error
+            if found.table_id != info.table_id:
+                raise _changed(name, "was replaced by another table of this name")
+            if _shape(found) != _shape(info):
+                raise _changed(name, "has other columns or partition keys now")
+
+
+def _changed(table: str, what: str) -> CommitConflictError:
+    return CommitConflictError(
+        f"{table} {what}: another writer changed it since it was read, so nothing was written",
+        hint="call lake.refresh(), and write rows that fit the table as it is now",
+    )
+
+
+def _shape(info: TableInfo) -> tuple[object, ...]:
+    """What rows depend on: columns, their types and field ids, and the keys of the partitioning."""
+    return (tuple(map(_column_shape, info.columns)), info.partition_id, info.partition_fields)
+
+
+def _column_shape(column: Column) -> tuple[object, ...]:
+    return (column.field_id, column.name, column.type, column.nullable, tuple(map(_column_shape, column.children)))
 
 
 def changes_since(reader: CatalogReader, table_id: int, since: int, until: int) -> list[int]:

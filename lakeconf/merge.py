@@ -15,9 +15,10 @@ from lakeconf.catalog.table import Column, load_table
 from lakeconf.catalog.where import Where, parse
 from lakeconf.definition import NO_ID, constant
 from lakeconf.engines.base import ROW_ID, Staged
-from lakeconf.engines.selection import check_fit, full_name, not_null_violation, selected
-from lakeconf.errors import CommitError, LakeconfError, SchemaError, UnsupportedError
+from lakeconf.engines.selection import check_fit, full_name, selected
+from lakeconf.errors import LakeconfError, SchemaError, UnsupportedError
 from lakeconf.sql import identifier
+from lakeconf.staged_rows import check_matches, check_required
 from lakeconf.transaction import Change, LakeState, Target, Transaction
 
 _ACTION, _IN_SOURCE, _ON = "__lakeconf_action", "__lakeconf_in_source", "__lakeconf_on_"
@@ -85,20 +86,13 @@ def update_rows(
     if not computed:
         condition = to_duckdb_sql(parse(where, info.columns))
         sql = f"UPDATE {writes.quoted(state, info)} SET {_settings(settings)} WHERE {condition}"
-        transaction.add(Change((sql,), full_name(info), relies_on=writes.reliance(info), deletes=True))
+        transaction.add(_change(target, transaction, (sql,)))
         return
     rows = _rows(state, target, where).select(ROW_ID, *(value.alias(name) for name, value in computed.items()))
     wanted = {name: types[name] for name in computed}
     staged = _stage(state, target, transaction, rows, wanted)
-    change = Change(
-        (_update(state, target, settings, staged.source),),
-        full_name(info),
-        staged,
-        relies_on=writes.reliance(info),
-        deletes=True,
-    )
-    transaction.add(change)
-    _check_required(state, target, staged, wanted, "")
+    transaction.add(_change(target, transaction, (_update(state, target, settings, staged.source),), staged))
+    check_required(state, target.info, staged, wanted)
 
 
 def merge_rows(state: LakeState, target: Target, transaction: Transaction, adopted: Any, clauses: Clauses) -> None:
@@ -109,27 +103,42 @@ def merge_rows(state: LakeState, target: Target, transaction: Transaction, adopt
     frame = joined.with_columns(_action(clauses).alias(_ACTION)).filter(nw.col(_ACTION) != _NOTHING)
     values = [_value(column, given, clauses).alias(column.name) for column in info.columns]
     staged = _stage(state, target, transaction, frame.select(ROW_ID, _ACTION, *values), target.types, acted=True)
-    change = Change((), full_name(info), staged, relies_on=writes.reliance(info), deletes=True)
+    change = _change(target, transaction, (), staged)
     transaction.add(change)
     counts = dict(state.writer.rows(f"SELECT {_ACTION}, count(*) FROM ({staged.source}) GROUP BY ALL"))
-    _check_matches(state, target, staged, clauses)
-    _check_required(state, target, staged, target.types, f"{_ACTION} IN ('{_UPDATE}', '{_INSERT}')")
-    statements = []
+    check_matches(state, target.info, staged, clauses.on)
+    check_required(state, target.info, staged, target.types, f"{_ACTION} IN ('{_UPDATE}', '{_INSERT}')")
+    statements: tuple[str, ...] = ()
     if counts.get(_DELETE):
         gone = f"SELECT {ROW_ID} FROM ({staged.source}) WHERE {_ACTION} = '{_DELETE}'"
-        statements.append(f"DELETE FROM {writes.quoted(state, info)} WHERE rowid IN ({gone})")
+        statements += (f"DELETE FROM {writes.quoted(state, info)} WHERE rowid IN ({gone})",)
     if counts.get(_UPDATE):
         settings = {column.name: f"{_STAGED}.{identifier(column.name)}" for column in info.columns}
         updated = f"SELECT * FROM ({staged.source}) WHERE {_ACTION} = '{_UPDATE}'"
-        statements.append(_update(state, target, settings, updated))
+        statements += (_update(state, target, settings, updated),)
     # The inserted ones are counted with the files that hold them.
     acted = replace(staged, row_count=counts.get(_DELETE, 0) + counts.get(_UPDATE, 0))
-    transaction.changes[-1] = replace(change, statements=tuple(statements), staged=acted)
+    transaction.changes[-1] = replace(change, statements=statements, staged=acted)
     if counts.get(_INSERT):
         part = f"{_ACTION} = '{_INSERT}'"
         token = transaction.next_token()
         inserted = state.engine.stage_part(staged, part, info, target.types, state.writer, token)
-        transaction.add(Change(writes.insert(state, info, inserted), full_name(info), inserted))
+        statements = writes.insert(state, info, inserted)
+        transaction.add(Change(statements, full_name(info), inserted, written_for=change.written_for))
+
+
+def _change(
+    target: Target, transaction: Transaction, statements: tuple[str, ...], staged: Staged | None = None
+) -> Change:
+    """A change that has read the table, and updates or deletes rows of it."""
+    return Change(
+        statements,
+        full_name(target.info),
+        staged,
+        relies_on=writes.reliance(target.info),
+        deletes=True,
+        written_for=writes.written_for(transaction, target.info),
+    )
 
 
 def _check_frame(state: LakeState, target: Target, adopted: Any, clauses: Clauses) -> tuple[Column, ...]:
@@ -264,30 +273,3 @@ def _update(state: LakeState, target: Target, settings: Mapping[str, str], sourc
     table = writes.quoted(state, target.info)
     rowid = f"{identifier(target.info.name)}.rowid"
     return f"UPDATE {table} SET {_settings(settings)} FROM ({source}) AS {_STAGED} WHERE {rowid} = {_STAGED}.{ROW_ID}"
-
-
-def _check_matches(state: LakeState, target: Target, staged: Staged, clauses: Clauses) -> None:
-    keys = ", ".join(identifier(key.name) for key in selected(target.info, clauses.on))
-    twice = state.writer.rows(
-        f"SELECT any_value({{{', '.join(f'{key}: {key}' for key in keys.split(', '))}}}), count(*) "
-        f"FROM ({staged.source}) WHERE {ROW_ID} IS NOT NULL GROUP BY {ROW_ID} HAVING count(*) > 1 LIMIT 1"
-    )
-    if twice:
-        ((values, count),) = twice
-        row = ", ".join(f"{name} = {value!r}" for name, value in values.items())
-        raise CommitError(
-            f"{count} rows of the frame match one row of {full_name(target.info)}, that of {row}: nothing was written",
-            hint="keep one row of the frame for each key, or match by more columns",
-        )
-
-
-def _check_required(state: LakeState, target: Target, staged: Staged, types: Mapping[str, str], where: str) -> None:
-    """No registration and no UPDATE of rows from files checks NOT NULL before it has written."""
-    required = [column.name for column in target.info.columns if not column.nullable and column.name in types]
-    if not required:
-        return
-    counts = ", ".join(f"count(*) FILTER ({identifier(name)} IS NULL)" for name in required)
-    (nulls,) = state.writer.rows(f"SELECT {counts} FROM ({staged.source})" + (f" WHERE {where}" if where else ""))
-    for name, count in zip(required, nulls, strict=True):
-        if count:
-            raise not_null_violation(name, full_name(target.info))

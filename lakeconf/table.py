@@ -12,6 +12,7 @@ from lakeconf.engines.selection import full_name
 from lakeconf.errors import SchemaError
 from lakeconf.merge import Clauses, Delete, Insert, Update, merge_rows, update_rows
 from lakeconf.reads import TableReads
+from lakeconf.staged_rows import check_condition
 from lakeconf.transaction import Change
 from lakeconf.writes import Writing
 
@@ -56,7 +57,8 @@ class Table(TableReads):
             staged = writes.stage(self._state, adopted, target, transaction)
             statements = writes.insert(self._state, target.info, staged)
             # A frame without rows is remembered too: its key was seen.
-            transaction.add(Change(statements, full_name(target.info), staged, key=key))
+            read = writes.written_for(transaction, target.info)
+            transaction.add(Change(statements, full_name(target.info), staged, key=key, written_for=read))
         return self._state.snapshot_id
 
     def overwrite(self, frame: object, where: Where | None = None, *, evolve: bool = False) -> int:
@@ -85,7 +87,7 @@ class Table(TableReads):
             staged = writes.stage(self._state, adopted, target, transaction)
             writes.replace_rows(self._state, target, transaction, staged, condition)
             if condition is not None:
-                writes.check_condition(self._state, staged, condition)
+                check_condition(self._state, staged, condition)
         return self._state.snapshot_id
 
     def overwrite_partitions(self, frame: object) -> int:
@@ -134,7 +136,8 @@ class Table(TableReads):
             info = writes.target(self._state, self.name, transaction).info
             condition = to_duckdb_sql(parse(where, info.columns))
             delete = f"DELETE FROM {writes.quoted(self._state, info)} WHERE {condition}"
-            transaction.add(Change((delete,), full_name(info), relies_on=writes.reliance(info), deletes=True))
+            relies_on, read = writes.reliance(info), writes.written_for(transaction, info)
+            transaction.add(Change((delete,), full_name(info), relies_on=relies_on, deletes=True, written_for=read))
         return self._state.snapshot_id
 
     def update(self, values: Mapping[str, object], where: Where) -> int:

@@ -15,7 +15,7 @@ from lakeconf.audits import Audit
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import TableInfo
 from lakeconf.commits import CommitKey, ModelRun
-from lakeconf.conflicts import Reliance, check_conflicts, check_delete_files
+from lakeconf.conflicts import Reliance, check_columns, check_conflicts, check_delete_files
 from lakeconf.connection import Connection
 from lakeconf.engines.base import Engine, Staged
 from lakeconf.errors import CatalogLockedError, CommitError, ConnectionFailed, LakeconfError
@@ -36,6 +36,7 @@ class Change:
         key: What it may be done once for: a step whose key has been committed is left out.
         defines: True where the statements make a table or change its columns.
         deletes: True where rows go.
+        written_for: The table as the rows were written for it; None where this transaction makes or changes it.
     """
 
     statements: tuple[str, ...]
@@ -45,6 +46,7 @@ class Change:
     key: CommitKey | None = None
     defines: bool = False
     deletes: bool = False
+    written_for: TableInfo | None = None
 
 
 @dataclass(frozen=True)
@@ -214,6 +216,7 @@ class Transaction:
             commits.check_runs(writer, alias, self.runs)
             relied_on = [change.relies_on for change in changes if change.relies_on]
             check_conflicts(self.state.reader, relied_on, self.state.snapshot_id, begun)
+            check_columns(self.state.reader, [change.written_for for change in changes if change.written_for], begun)
             self._carry_out(changes)
         except BaseException:
             self._roll_back()

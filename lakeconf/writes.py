@@ -14,7 +14,7 @@ from lakeconf.conflicts import Reliance
 from lakeconf.definition import NO_ID, Definition, Evolution, described_columns, evolution_for, new_table
 from lakeconf.engines.base import Staged
 from lakeconf.engines.selection import check_fit, full_name
-from lakeconf.errors import ConnectionFailed, LakeconfError, PredicateError, SchemaError
+from lakeconf.errors import ConnectionFailed, LakeconfError, SchemaError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import identifier, literal
 from lakeconf.transaction import Change, LakeState, Target, Transaction
@@ -132,7 +132,9 @@ def stage(state: LakeState, adopted: Any, wanted: Target, transaction: Transacti
 def insert(state: LakeState, info: TableInfo, staged: Staged) -> tuple[str, ...]:
     """The SQL that commits staged rows."""
     if not staged.files:
-        return (f"INSERT INTO {quoted(state, info)} {staged.source}",)
+        # By name: without names DuckDB goes by position, and another writer may have changed the columns.
+        names = ", ".join(identifier(column.name) for column in info.columns)
+        return (f"INSERT INTO {quoted(state, info)} ({names}) SELECT {names} FROM ({staged.source})",)
     files = ", ".join(map(literal, staged.files))
     arguments = ", ".join(map(literal, (state.alias, info.name)))
     # A folder such as `env=prod` above the lake says nothing of a table's columns.
@@ -146,23 +148,8 @@ def replace_rows(
     """Adds the change that puts staged rows in the place of those that satisfy a condition, or of all."""
     delete = f"DELETE FROM {quoted(state, wanted.info)}" + (f" WHERE {condition}" if condition else "")
     statements = (delete, *insert(state, wanted.info, staged))
-    name, relies_on = full_name(wanted.info), reliance(wanted.info)
-    transaction.add(Change(statements, name, staged, relies_on=relies_on, deletes=True))
-
-
-def check_condition(state: LakeState, staged: Staged, condition: str) -> None:
-    """Refuses staged rows that do not satisfy a condition.
-
-    Raises:
-        PredicateError: There are some.
-    """
-    outside = f"SELECT count(*) FROM ({staged.source}) WHERE ({condition}) IS NOT TRUE"
-    ((count,),) = state.writer.rows(outside)
-    if count:
-        raise PredicateError(
-            f"{count} rows of the frame do not satisfy the `where` of the overwrite ({condition})",
-            hint="filter the frame, or widen the condition",
-        )
+    name, relies_on, read = full_name(wanted.info), reliance(wanted.info), written_for(transaction, wanted.info)
+    transaction.add(Change(statements, name, staged, relies_on=relies_on, deletes=True, written_for=read))
 
 
 def partition_keys(info: TableInfo) -> list[str]:
@@ -188,6 +175,11 @@ def commit_key(state: LakeState, name: str, key: str | None, transaction: Transa
 def reliance(info: TableInfo, *, on_rows: bool = True) -> Reliance | None:
     """What a change that has read a table relies on; None for one that the transaction itself makes."""
     return None if info.table_id == NO_ID else Reliance(info.table_id, full_name(info), on_rows)
+
+
+def written_for(transaction: Transaction, info: TableInfo) -> TableInfo | None:
+    """The table as the catalog has it, for the check at the commit; None where the transaction itself defines it."""
+    return None if full_name(info).lower() in transaction.targets else info
 
 
 def _described(transaction: Transaction, statements: Sequence[str], full: str) -> list[tuple[str, str, bool]]:

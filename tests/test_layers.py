@@ -15,7 +15,19 @@ WRITES = COMMIT | {"definition", "writes"}
 LAKE = (
     WRITES
     | STORE
-    | {"config", "contents", "reads", "merge", "table", "stream", "orphans", "upkeep", "model_runs", "lake"}
+    | {
+        "config",
+        "contents",
+        "reads",
+        "staged_rows",
+        "merge",
+        "table",
+        "stream",
+        "orphans",
+        "upkeep",
+        "model_runs",
+        "lake",
+    }
 )
 # Each part of lakeconf, and the parts that it may import. What is not a key here is not a part.
 LAYERS: dict[str, set[str]] = {
@@ -40,10 +52,11 @@ LAYERS: dict[str, set[str]] = {
     "transaction": COMMIT,
     "definition": CATALOG | {"engines"},
     "writes": WRITES,
-    "merge": WRITES,
+    "staged_rows": COMMIT,
+    "merge": WRITES | {"staged_rows"},
     "contents": CATALOG | {"conflicts"},
     "reads": CATALOG | {"engines", "transaction", "contents"},
-    "table": WRITES | {"reads", "merge"},
+    "table": WRITES | {"reads", "staged_rows", "merge"},
     "stream": {"errors", "table"},
     "orphans": {"engines", "transaction"},
     "model_runs": WRITES,

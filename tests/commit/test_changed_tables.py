@@ -1,0 +1,110 @@
+"""A write is for the table as it was read: where another writer changed its columns since, nothing is committed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import pyarrow as pa
+import pytest
+
+import lakeconf
+from lakeconf.errors import CommitConflictError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lakeconf import Lake, Store
+
+ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "price": pa.array([10, 20], pa.int64())})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    backends = {
+        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
+        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
+    }
+    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+
+
+@pytest.fixture(params=["on_duckdb", "on_spark"])
+def lake(store: Store, request: pytest.FixtureRequest) -> Iterator[Lake]:
+    with store.open(request.getfixturevalue("spark") if request.param == "on_spark" else None) as lake:
+        lake.create_table("t", ROWS)
+        lake.table("t").append(ROWS)
+        yield lake
+
+
+WRITES: dict[str, Any] = {
+    "append": lambda table: table.append(ROWS),
+    "keyed append": lambda table: table.append(ROWS, idempotency_key="k"),
+    "overwrite": lambda table: table.overwrite(ROWS),
+    "overwrite where": lambda table: table.overwrite(ROWS, "id < 9"),
+    "delete": lambda table: table.delete("price = 10"),
+    "update": lambda table: table.update({"price": 3}, "id = 1"),
+    "computed update": lambda table: table.update({"price": nw.col("price") + 1}, "id = 1"),
+    "merge": lambda table: table.merge(ROWS, on="id"),
+}
+CHANGES = {
+    "another column in its place": ("DROP COLUMN price", "ADD COLUMN discount BIGINT"),
+    "two columns that swap names": (
+        "RENAME COLUMN id TO other",
+        "RENAME COLUMN price TO id",
+        "RENAME COLUMN other TO price",
+    ),
+    "a column dropped and added again": ("DROP COLUMN price", "ADD COLUMN price BIGINT"),
+    "a column more": ("ADD COLUMN discount BIGINT DEFAULT 7",),
+    "a wider type": ("ALTER COLUMN price SET DATA TYPE DECIMAL(38, 0)",),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_columns_that_another_writer_has_changed(lake: Lake, store: Store, tmp_path: Path, change: str) -> None:
+    with store.open() as other:
+        for statement in CHANGES[change]:
+            other._state.writer.execute(f"ALTER TABLE t {statement}")
+        before = other.refresh()
+        held = set(tmp_path.rglob("*.parquet"))
+        for name, write in WRITES.items():
+            with pytest.raises(CommitConflictError, match=r"main\.t"):
+                write(lake.table("t"))
+            assert (name, other.refresh(), set(tmp_path.rglob("*.parquet"))) == (name, before, held)
+
+
+def test_a_table_that_another_writer_has_made_anew(lake: Lake, store: Store) -> None:
+    with store.open() as other:
+        other._state.writer.execute("DROP TABLE t")
+        with pytest.raises(CommitConflictError, match=r"main\.t"):
+            lake.table("t").append(ROWS)
+        other._state.writer.execute("CREATE TABLE t (id BIGINT, price BIGINT)")
+        before = other.refresh()
+        with pytest.raises(CommitConflictError, match=r"main\.t"):
+            lake.table("t").append(ROWS)
+        assert other.refresh() == before
+    lake.refresh()
+    lake.table("t").append(ROWS)
+    assert lake.table("t").scan().collect("pyarrow").rows() == [(1, 10), (2, 20)]
+
+
+def test_columns_that_change_after_the_rows_were_staged(lake: Lake, store: Store) -> None:
+    def write() -> None:
+        with store.open() as other, lake.transaction() as tx:
+            tx.table("t").append(ROWS)
+            other._state.writer.execute("ALTER TABLE t DROP COLUMN price")
+            other._state.writer.execute("ALTER TABLE t ADD COLUMN discount BIGINT")
+
+    with pytest.raises(CommitConflictError, match=r"main\.t"):
+        write()
+    assert lake.sql("SELECT DISTINCT discount FROM t").collect("pyarrow").rows() == [(None,)]
+
+
+def test_columns_that_the_transaction_itself_changes(lake: Lake) -> None:
+    with lake.transaction() as tx:
+        tx.table("t").append(ROWS)
+        tx.table("t").evolve(rename={"price": "cost"}, add={"note": "VARCHAR"})
+        more = {"note": ["x"], "cost": pa.array([30], pa.int64()), "id": pa.array([3], pa.int64())}
+        tx.table("t").append(pa.table(more))
+    found = lake.sql("SELECT id, cost, note FROM t ORDER BY ALL").collect("pyarrow").rows()
+    assert found == [(1, 10, None), (1, 10, None), (2, 20, None), (2, 20, None), (3, 30, "x")]
