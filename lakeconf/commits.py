@@ -85,7 +85,7 @@ def model_runs(connection: Connection, alias: str, model: str) -> list[ModelRun]
         return []
     rows = connection.rows(
         "SELECT definition, run, interval_start, interval_end, inputs, files "
-        f"FROM {identifier(alias)}.{TABLE} WHERE model = ? ORDER BY snapshot_id, committed_at",
+        f"FROM {identifier(alias)}.{TABLE} WHERE model = ? ORDER BY snapshot_id, rowid",
         [model],
     )
     return [

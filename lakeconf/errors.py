@@ -20,6 +20,7 @@ LakeconfError
 ├── SparkError               Java, the session or one of its settings does not fit
 ├── PipelineError            a model is declared wrongly, or fails
 ├── AuditError               an audit of a transaction does not hold on the new state
+├── DataLossError            a change would delete rows or columns without consent; nothing was changed
 └── CommitError              a write did not become a snapshot; the lake is as it was
     └── CommitConflictError  somebody else changed what this write has read
 """
@@ -192,6 +193,10 @@ class PipelineError(LakeconfError):
 
 class AuditError(LakeconfError):
     """An audit of a transaction does not hold on the new state."""
+
+
+class DataLossError(LakeconfError):
+    """A change would delete rows or columns without consent. Nothing was changed."""
 
 
 class CommitError(LakeconfError):

@@ -78,6 +78,14 @@ class LakeModelRuns:
         """
         return self._state.engine.query(sql, frames)
 
+    def columns_of(self, frame: object) -> dict[str, str]:
+        """The columns of a frame and their types, in DuckDB's names; no row is read.
+
+        Args:
+            frame: A frame that `Table.append` accepts.
+        """
+        return self._state.engine.schema(self._state.engine.adopt(frame))
+
     def read_parquet(self, paths: Sequence[str]) -> nw.LazyFrame[Any]:
         """The rows of Parquet files that belong to no lake; columns are matched by name.
 

@@ -57,7 +57,7 @@ def main() -> None:
     with store.open(session) as lake:
         show("the first run:", revenue(FIRST), lake)
         show("nothing has changed:", revenue(FIRST), lake)
-        changed = revenue(SECOND, renamed={"revenue": "total"}, audits=AUDITS)
+        changed = revenue(SECOND, renamed={"total": "revenue"}, audits=AUDITS)
         show("total is called revenue, orders is wider, last_day is new:", changed, lake)
         print(" ", lake.table("mart.revenue").schema)
         lake.table("staging.orders").update({"amount": 30}, "id = 1")

@@ -37,7 +37,7 @@ def main() -> None:
         failed += lakeconf("run", "--store", "dev", "--engine", engine, "--to", "2025-08-07")
         # Where two tables differ, the exit code is 1.
         lakeconf("diff", "dev", "prod", TABLE, "--on", "event_date")
-        failed += lakeconf("promote", "dev", "prod")
+        failed += lakeconf("promote", "dev", "prod", "--yes")
         failed += lakeconf("diff", "dev", "prod", TABLE, "--on", "event_date")
         failed += lakeconf("run", "--store", "prod", "--engine", engine, "--to", "2025-08-07")
     finally:

@@ -2,27 +2,98 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 import click
 
-from lakeconf.cli.options import config_option
-from lakeconf.cli.output import show
+from lakeconf.cli.confirm import confirm, yes_option
+from lakeconf.cli.options import config_option, format_option
+from lakeconf.cli.output import plain, show, show_json, show_table
 from lakeconf.config.model import init
-from lakeconf.pipelines import declared_pipeline, promote
+from lakeconf.errors import PipelineError
+from lakeconf.pipelines import Promotion, PromotionPlan, declared_pipeline, plan_promotion, promote
+from lakeconf.store import Store
 
 
-@click.command("promote", short_help="Bring models' tables from one store to another.")
+@click.command("promote", short_help="Copy models' tables from one store to another.")
 @click.argument("source_store", metavar="FROM")
 @click.argument("target_store", metavar="TO")
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
+@click.option("--allow-row-loss", is_flag=True, help="Delete rows that only TO has.")
+@click.option("--allow-drop-columns", is_flag=True, help="Drop columns that only TO has.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+@yes_option
+@format_option
 @config_option
-def command(source_store: str, target_store: str, models: tuple[str, ...], source: str | None) -> None:
-    """Copy the tables of each MODEL, or of all, from the store FROM to the store TO; nothing is computed again.
+def command(
+    source_store: str,
+    target_store: str,
+    models: tuple[str, ...],
+    format_name: str,
+    source: str | None,
+    *,
+    allow_row_loss: bool,
+    allow_drop_columns: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Copy the tables of each MODEL, or of all models, from the store FROM to the store TO; nothing is computed again.
 
-    Each is one snapshot of TO, where `lakeconf run` then skips what was brought.
+    The plan is shown first, with the rows and columns that each table of TO gains and loses. Tables that are equal are
+    skipped. All others become one snapshot of TO, where `lakeconf run` skips what was copied.
     """
     config = init(source)
     pipeline = declared_pipeline(config)
-    with config.get_store(source_store).open() as one, config.get_store(target_store).open() as other:
-        made = promote(pipeline, one, other, models)
-    for table, snapshot_id in made.items():
+    one, other = config.get_store(source_store), config.get_store(target_store)
+    _check_distinct(one, other)
+    with one.open() as lake, other.open() as target:
+        plan = plan_promotion(pipeline, lake, target, models)
+        if format_name == "text":
+            _show_plan(plan)
+        made: dict[str, int] = {}
+        try:
+            plan.check_losses(allow_row_loss=allow_row_loss, allow_drop_columns=allow_drop_columns)
+            if plan.changes and not dry_run:
+                confirm(f"Write {', '.join(step.model.table for step in plan.changes)} to {target_store}?", yes=yes)
+                consent = {"allow_row_loss": allow_row_loss, "allow_drop_columns": allow_drop_columns}
+                made = promote(pipeline, lake, target, models, planned=plan, **consent)
+        finally:
+            if format_name == "json":
+                show_json([_data(step, made) for step in plan.steps])
+    for table, snapshot_id in made.items() if format_name == "text" else ():
         show(f"{table}: snapshot {snapshot_id} of {target_store}")
+
+
+def _check_distinct(one: Store, other: Store) -> None:
+    """Refuses a store and itself before both are opened: DuckDB opens a file of its own only once."""
+    files = [store.metadata_backend.file() for store in (one, other)]
+    if one.name == other.name or (files[0] is not None and files[1] is not None and _same(files[0], files[1])):
+        raise PipelineError(
+            f"{one.name} and {other.name} are the same lake, so there is nothing to promote",
+            hint="give two stores with different catalogs",
+        )
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
+
+
+def _show_plan(plan: PromotionPlan) -> None:
+    if plan.steps:
+        show_table([(step.action, step.model.table, step.reason) for step in plan.steps])
+    if not plan.changes:
+        show("nothing to promote")
+
+
+def _data(step: Promotion, made: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "table": step.model.table,
+        "action": step.action,
+        "reason": step.reason,
+        "rows": dataclasses.asdict(step.rows),
+        "columns": plain(dataclasses.asdict(step.columns)),
+        "snapshot_id": made.get(step.model.table),
+    }

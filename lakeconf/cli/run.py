@@ -22,6 +22,7 @@ _COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not ru
 @click.option(
     "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="What computes."
 )
+@click.option("--allow-drop-columns", is_flag=True, help="Drop columns that the models no longer have.")
 @click.option("--dry-run", is_flag=True, help="Say what would be run, and why, as `lakeconf plan` does.")
 @click.pass_context
 def command(
@@ -35,6 +36,7 @@ def command(
     format_name: str,
     source: str | None,
     *,
+    allow_drop_columns: bool,
     dry_run: bool,
 ) -> None:
     """Run each MODEL, or all models of [pipeline]; `+` before a name adds what it reads, `raw.*` names several.
@@ -51,8 +53,9 @@ def command(
             return
         progress = _show if format_name == "text" else lambda _: None
         results = run(
-            pipeline, lake, models, since=since, until=until, rebuild=rebuild, others=others, progress=progress
-        )
+            pipeline, lake, models, since=since, until=until, rebuild=rebuild, allow_drop_columns=allow_drop_columns,
+            others=others, progress=progress,
+        )  # fmt: skip
     if format_name == "json":
         show_json([_data(result) for result in results])
     else:

@@ -8,6 +8,7 @@ from lakeconf.pipelines.kinds import Append, Full, Incremental, Merge, Seed, Vie
 from lakeconf.pipelines.model import Model, Query, model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.promote import promote
+from lakeconf.pipelines.promotion import Promotion, PromotionPlan, plan_promotion
 from lakeconf.pipelines.run import ModelResult, plan, run
 
 __all__ = [
@@ -18,6 +19,8 @@ __all__ = [
     "Model",
     "ModelResult",
     "Pipeline",
+    "Promotion",
+    "PromotionPlan",
     "Query",
     "Seed",
     "View",
@@ -26,6 +29,7 @@ __all__ = [
     "opened",
     "pipeline_problems",
     "plan",
+    "plan_promotion",
     "promote",
     "run",
 ]

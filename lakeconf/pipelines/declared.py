@@ -31,6 +31,7 @@ class _Declaration(BaseModel):
     sql: str | None = None
     partitioned_by: list[str] = Field(default_factory=list)
     renamed: dict[str, str] = Field(default_factory=dict)
+    dropped: list[str] = Field(default_factory=list)
     audits: dict[str, str] = Field(default_factory=dict)
     comment: str | None = None
 
@@ -173,6 +174,7 @@ def _from_table(config: Config, folder: Path, name: str, table: Any) -> Model:
         body,
         partitioned_by=declared.partitioned_by,
         renamed=declared.renamed,
+        dropped=declared.dropped,
         audits=declared.audits,
         comment=declared.comment,
         folder=folder,

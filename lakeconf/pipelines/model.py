@@ -154,7 +154,8 @@ class Model:
         inputs: Tables by what they are called in the body: `schema.table`, or `store.schema.table` of another store.
             The ones left out are found by their names among the pipeline's models.
         partitioned_by: As for `Lake.create_table`.
-        renamed: Columns that had another name before: the old one by the new one.
+        renamed: Columns that keep their rows under a new name: new names by old ones, as for `Table.evolve`.
+        dropped: Columns that the model no longer has and that a run may drop from the table.
         audits: What breaks a condition that must hold on the new state, by the condition's name; see `Lake.audit`.
         comment: What the table is.
         folder: Where relative paths of files start.
@@ -166,6 +167,7 @@ class Model:
     inputs: Mapping[str, str] = field(default_factory=dict)
     partitioned_by: Sequence[str] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
+    dropped: Sequence[str] = ()
     audits: Mapping[str, Check] = field(default_factory=dict)
     comment: str | None = None
     folder: Path = field(default_factory=Path.cwd)
@@ -227,6 +229,7 @@ def model(
     inputs: Mapping[str, str] | None = None,
     partitioned_by: Sequence[str] = (),
     renamed: Mapping[str, str] | None = None,
+    dropped: Sequence[str] = (),
     audits: Mapping[str, Check] | None = None,
 ) -> Callable[[Callable[..., Any]], Model]:
     """Makes a model of a function from lazy frames of narwhals to one; its docstring is the table's comment.
@@ -239,7 +242,8 @@ def model(
         kind: What a run does to the table.
         inputs: Tables by argument: `schema.table`, or `store.schema.table` of another store.
         partitioned_by: As for `Lake.create_table`.
-        renamed: Columns that had another name before: the old one by the new one.
+        renamed: Columns that keep their rows under a new name: new names by old ones, as for `Table.evolve`.
+        dropped: Columns that the model no longer has and that a run may drop from the table.
         audits: What breaks a condition that must hold on the new state, by the condition's name; see `Lake.audit`.
 
     Returns:
@@ -254,6 +258,7 @@ def model(
             inputs or {},
             partitioned_by,
             renamed or {},
+            dropped,
             audits or {},
             inspect.getdoc(function),
             Path(inspect.getfile(function)).parent,

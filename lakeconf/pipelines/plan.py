@@ -17,6 +17,9 @@ from lakeconf.pipelines.model import Model, Query
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.sql import literal
 
+# The definition in a record that marks where a promotion replaced the table: what runs before it did no longer counts.
+PROMOTED = "promoted"
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -26,11 +29,13 @@ class Bounds:
         since: The beginning of the range of time, whose intervals are done again; None: those that are missing.
         until: Its end.
         rebuild: True to do everything again, whatever the lake remembers.
+        allow_drop_columns: True to drop columns that models no longer have.
     """
 
     since: datetime | None
     until: datetime
     rebuild: bool = False
+    allow_drop_columns: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,14 +70,22 @@ class Known:
     Attributes:
         lakes: The lakes that inputs are in, by the store's name; the pipeline's own by an empty name.
         exists: True where the model's table is there.
-        runs: The runs of the model, oldest first.
+        runs: The runs of the model that its rows come from, oldest first.
+        earlier: How many runs of the model the lake remembers in all.
         pending: Tables that this run would change, where nothing is done yet.
     """
 
     lakes: Mapping[str, Lake]
     exists: bool
     runs: Sequence[ModelRun]
+    earlier: int = 0
     pending: frozenset[str] = frozenset()
+
+
+def current_runs(runs: Sequence[ModelRun]) -> Sequence[ModelRun]:
+    """The runs that the rows of a table come from: those since it was last replaced by a promotion."""
+    marks = [index for index, run in enumerate(runs) if run.definition == PROMOTED]
+    return runs[marks[-1] + 1 :] if marks else runs
 
 
 def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds) -> Step:
@@ -82,7 +95,7 @@ def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds) -> St
         PipelineError: It cannot be told, such as where an incremental model has no start.
     """
     last = known.runs[-1] if known.runs and known.exists else None
-    earlier = len(known.runs)
+    earlier = known.earlier
     if isinstance(model.kind, View):
         return _view(pipeline, model, last, earlier)
     changed, lost = _changed_inputs(pipeline, model, known, last)
@@ -196,4 +209,4 @@ def _intervals(
         return Step(model, "all intervals are done", runs=False)
     ranges = ", ".join(map(str, found[:3])) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
     why = fresh or (f"{' and '.join(changed)} changed" if all(one.redone for one in found) else "missing")
-    return Step(model, f"{why}: {ranges}", batches=found, rebuild=fresh is not None, earlier=len(known.runs))
+    return Step(model, f"{why}: {ranges}", batches=found, rebuild=fresh is not None, earlier=known.earlier)

@@ -2,44 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from lakeconf.commits import ModelRun
+from lakeconf.errors import CommitConflictError
 from lakeconf.lake import Lake
+from lakeconf.pipelines.columns import apply
 from lakeconf.pipelines.pipeline import Pipeline
+from lakeconf.pipelines.plan import PROMOTED
+from lakeconf.pipelines.promotion import Promotion, PromotionPlan, plan_promotion
 
 
-def promote(pipeline: Pipeline, source: Lake, target: Lake, tables: Iterable[str] = ()) -> dict[str, int]:
-    """Copies the tables of models from one lake to another; nothing is computed again.
+def promote(
+    pipeline: Pipeline,
+    source: Lake,
+    target: Lake,
+    tables: Iterable[str] = (),
+    *,
+    allow_row_loss: bool = False,
+    allow_drop_columns: bool = False,
+    planned: PromotionPlan | None = None,
+) -> dict[str, int]:
+    """Copies the tables of models from one lake to another in one snapshot; nothing is computed again.
 
-    Each is one snapshot of the target, which remembers the runs of its model as if they had been its own: a run of the
-    pipeline there skips what is done, unless an input changes there.
+    Equal tables are skipped. The target remembers the runs of each model as its own, so that a run of the pipeline
+    there skips what is done, unless an input changes there.
 
     Args:
         pipeline: The models.
         source: The lake that has the tables, opened on the same engine as the target.
         target: The lake that gets them.
-        tables: The models' tables; all that are stored unless given.
+        tables: The models' tables; all if empty.
+        allow_row_loss: True to delete rows that only the target has.
+        allow_drop_columns: True to drop columns that only the target has.
+        planned: What `plan_promotion` gave for these lakes and tables; planned now if None.
 
     Returns:
-        The snapshot of the target that each table was brought with; views are left out.
+        The snapshot of the target by table; tables that were skipped are left out.
+
+    Raises:
+        DataLossError: Rows or columns would be lost without consent; nothing was changed.
+        CommitConflictError: Another writer has changed one of the tables since the plan; nothing was changed.
+        PipelineError: As for `plan_promotion`.
     """
-    made: dict[str, int] = {}
-    for model in pipeline.chosen(tables):
-        runs = source.model_runs(model.table)
-        if model.table not in source.tables() or not runs:
-            continue
-        earlier = target.model_runs(model.table)
-        target.refresh()
-        frame = source.table(model.table).scan()
-        message = f"{model.table}: brought from snapshot {source.snapshot_id} of another lake"
-        with target.transaction(message, extra={"model": model.table, "promoted": source.snapshot_id}) as transaction:
-            if model.table not in transaction.tables():
-                keys = model.partitioned_by
-                transaction.create_table(model.table, frame, partitioned_by=keys, comment=model.comment)
-            transaction.table(model.table).overwrite(frame, evolve=True)
-            inputs = dict.fromkeys(pipeline.stored_inputs(model), transaction.snapshot_id)
-            for run in runs:
-                transaction.record(replace(run, inputs=inputs, earlier=len(earlier)))
-        made[model.table] = target.snapshot_id
-    return made
+    plan = plan_promotion(pipeline, source, target, tables) if planned is None else planned
+    plan.check_losses(allow_row_loss=allow_row_loss, allow_drop_columns=allow_drop_columns)
+    if (source.snapshot_id, target.snapshot_id) != (plan.source_snapshot, plan.target_snapshot):
+        raise CommitConflictError("one of the lakes has moved since the promotion was planned", hint="plan it again")
+    if not plan.changes:
+        return {}
+    names = [step.model.table for step in plan.changes]
+    message = f"promote {', '.join(names)} from snapshot {source.snapshot_id} of another lake"
+    extra = {"models": names, "promoted": source.snapshot_id}
+    with target.transaction(message, extra=extra) as transaction:
+        for step in plan.changes:
+            # The snapshot that the promoted tables begin at. If another writer commits first, it is a later one, and a
+            # model that reads one of them is run again: once too often, never once too rarely.
+            inputs = {table: transaction.snapshot_id + (table in names) for table in pipeline.stored_inputs(step.model)}
+            _write(step, source, transaction, inputs)
+    return dict.fromkeys(names, target.snapshot_id)
+
+
+def _write(step: Promotion, source: Lake, transaction: Lake, inputs: Mapping[str, int]) -> None:
+    model = step.model
+    frame = source.table(model.table).scan()
+    if step.action == "create":
+        transaction.create_table(model.table, frame, partitioned_by=model.partitioned_by, comment=model.comment)
+    table = transaction.table(model.table)
+    apply(table, step.columns)
+    if step.action != "remember":
+        table.overwrite(frame, evolve=True)
+    # The rows of the target's own runs are replaced, so that what they did counts no longer.
+    marker = ModelRun(model.table, PROMOTED, uuid.uuid4().hex)
+    for run in (marker, *step.runs):
+        transaction.record(replace(run, inputs=inputs, earlier=step.earlier))

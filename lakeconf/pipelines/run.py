@@ -16,7 +16,7 @@ from lakeconf.pipelines.intervals import Batch, moment
 from lakeconf.pipelines.kinds import View
 from lakeconf.pipelines.model import Model, Query
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import Bounds, Known, Step, decide, located
+from lakeconf.pipelines.plan import Bounds, Known, Step, current_runs, decide, located
 from lakeconf.pipelines.rows import rows_of
 from lakeconf.pipelines.write import write
 
@@ -90,6 +90,7 @@ def run(
     since: date | datetime | None = None,
     until: date | datetime | None = None,
     rebuild: bool = False,
+    allow_drop_columns: bool = False,
     others: Mapping[str, Lake] | None = None,
     progress: Callable[[ModelResult], None] = lambda _: None,
 ) -> list[ModelResult]:
@@ -104,6 +105,7 @@ def run(
         since: As for `plan`.
         until: As for `plan`.
         rebuild: As for `plan`.
+        allow_drop_columns: True to drop columns that the models no longer have; else only those in `dropped`.
         others: As for `plan`.
         progress: Called with each result as soon as it is known.
 
@@ -111,7 +113,8 @@ def run(
         What became of each model, in order.
     """
     lakes = {"": lake, **(others or {})}
-    bounds, run_id = _asked(since, until, rebuild=rebuild), uuid.uuid4().hex
+    bounds = replace(_asked(since, until, rebuild=rebuild), allow_drop_columns=allow_drop_columns)
+    run_id = uuid.uuid4().hex
     results: dict[str, ModelResult] = {}
     for model in pipeline.chosen(tables):
         failed = [table for table in pipeline.inputs(model).values() if _is_broken(results.get(table))]
@@ -131,7 +134,8 @@ def _run_model(pipeline: Pipeline, model: Model, lakes: Mapping[str, Lake], boun
         step = decide(pipeline, model, _known(lakes, model), bounds)
         reason = step.reason
         for index, batch in enumerate(step.batches or ([None] if step.runs else [])):
-            snapshot_id = _commit(pipeline, replace(step, earlier=step.earlier + index), lakes, batch, run_id)
+            one = replace(step, earlier=step.earlier + index)
+            snapshot_id = _commit(pipeline, one, lakes, batch, run_id, allow_drop_columns=bounds.allow_drop_columns)
             rows += int(lakes[""].commit_info(snapshot_id).get("rows", 0))
     except LakeconfError as error:
         return ModelResult(model.table, "failed", reason, snapshot_id, rows, time.monotonic() - began, error)
@@ -139,7 +143,15 @@ def _run_model(pipeline: Pipeline, model: Model, lakes: Mapping[str, Lake], boun
     return ModelResult(model.table, status, reason, snapshot_id, rows, time.monotonic() - began)
 
 
-def _commit(pipeline: Pipeline, step: Step, lakes: Mapping[str, Lake], batch: Batch | None, run_id: str) -> int:
+def _commit(
+    pipeline: Pipeline,
+    step: Step,
+    lakes: Mapping[str, Lake],
+    batch: Batch | None,
+    run_id: str,
+    *,
+    allow_drop_columns: bool,
+) -> int:
     """One transaction of a model; gives its snapshot."""
     model, lake = step.model, lakes[""]
     definition = pipeline.definition(model)
@@ -162,7 +174,7 @@ def _commit(pipeline: Pipeline, step: Step, lakes: Mapping[str, Lake], batch: Ba
         else:
             frame = rows_of(pipeline, step, {**lakes, "": transaction}, batch)
             extra["columns"] = [*frame.collect_schema().names()]
-            write(transaction, step, frame, batch)
+            write(transaction, step, frame, batch, allow_drop_columns=allow_drop_columns)
         for name, check in model.audits.items():
             transaction.audit(name, check, table=None if isinstance(check, str) else model.table)
         transaction.record(remembered)
@@ -181,7 +193,7 @@ def _known(lakes: Mapping[str, Lake], model: Model, pending: frozenset[str] = fr
     for one in lakes.values():
         one.refresh()
     exists = model.table in lake.tables() or isinstance(model.kind, View)
-    return Known(lakes, exists, runs, pending)
+    return Known(lakes, exists, current_runs(runs), len(runs), pending)
 
 
 def _asked(since: date | datetime | None, until: date | datetime | None, *, rebuild: bool) -> Bounds:

@@ -10,6 +10,7 @@ import narwhals as nw
 from lakeconf.errors import SchemaError
 from lakeconf.lake import Lake
 from lakeconf.merge import Delete, Update
+from lakeconf.pipelines.columns import apply, check_dropped, column_changes, drop_hint
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import Append, Incremental, Merge
 from lakeconf.pipelines.model import Model
@@ -17,7 +18,9 @@ from lakeconf.pipelines.plan import Step
 from lakeconf.sql import identifier, literal
 
 
-def write(transaction: Lake, step: Step, frame: nw.LazyFrame[Any], batch: Batch | None) -> None:
+def write(
+    transaction: Lake, step: Step, frame: nw.LazyFrame[Any], batch: Batch | None, *, allow_drop_columns: bool = False
+) -> None:
     """Writes rows as the model's kind says.
 
     Args:
@@ -25,13 +28,15 @@ def write(transaction: Lake, step: Step, frame: nw.LazyFrame[Any], batch: Batch 
         step: What is to be done.
         frame: The rows.
         batch: The time range that they are of, where there is one.
+        allow_drop_columns: True to drop columns of the table that the rows no longer have.
 
     Raises:
         SchemaError: They do not fit the table.
+        DataLossError: A column would be dropped without consent.
     """
     model, kind = step.model, step.model.kind
     rows, gone = _told_apart(kind, frame) if isinstance(kind, Merge) else (frame, None)
-    _prepare(transaction, model, rows)
+    _prepare(transaction, model, rows, allow_drop_columns=allow_drop_columns)
     table = transaction.table(model.table)
     if isinstance(kind, Incremental) and batch is not None:
         table.overwrite(rows, _range(transaction, model, kind, batch), evolve=True)
@@ -54,18 +59,16 @@ def _told_apart(kind: Merge, frame: nw.LazyFrame[Any]) -> tuple[nw.LazyFrame[Any
     return frame.filter(~deleted).drop(kind.deleted), frame.filter(deleted).select(*keys)
 
 
-def _prepare(transaction: Lake, model: Model, rows: nw.LazyFrame[Any]) -> None:
+def _prepare(transaction: Lake, model: Model, rows: nw.LazyFrame[Any], *, allow_drop_columns: bool) -> None:
     """Makes the table, or renames and drops columns as the rows have them."""
     if model.table not in transaction.tables():
         transaction.create_table(model.table, rows, partitioned_by=model.partitioned_by, comment=model.comment)
         return
     table = transaction.table(model.table)
-    existing, names = list(table.schema), {name.lower() for name in rows.collect_schema().names()}
-    known = {name.lower() for name in existing}
-    renamed = {old: new for new, old in model.renamed.items() if old.lower() in known and new.lower() not in known}
-    dropped = [name for name in existing if name.lower() not in names and name not in renamed]
-    if renamed or dropped:
-        table.evolve(rename=renamed, drop=dropped)
+    changes = column_changes(model, table.schema, transaction.columns_of(rows))
+    if not allow_drop_columns:
+        check_dropped(model.table, changes.dropped, model.dropped, drop_hint(changes.dropped))
+    apply(table, changes)
 
 
 def _range(transaction: Lake, model: Model, kind: Incremental, batch: Batch) -> str:

@@ -96,7 +96,7 @@ def test_the_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_two_stores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     until = ("--to", "2024-01-03")
     assert run(["run", *until]) == 0
-    assert run(["promote", "dev", "prod"]) == 0
+    assert run(["promote", "dev", "prod", "--yes"]) == 0
     capsys.readouterr()
     assert run(["run", "--store", "prod", *until, "--format", "json"]) == 0
     assert {one["status"] for one in json.loads(capsys.readouterr().out)} == {"skipped"}

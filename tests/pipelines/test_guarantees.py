@@ -82,7 +82,8 @@ def test_an_audit_that_errors_writes_nothing(lake: Lake) -> None:
 def test_columns_are_added_renamed_widened_and_dropped_with_the_rows(lake: Lake) -> None:
     run(Pipeline([totals("SELECT id, n, day FROM raw.events")]), lake)
     version = lake.snapshot_id
-    changed = totals("SELECT id, CAST(n AS BIGINT) AS number, 'x' AS note FROM raw.events", renamed={"number": "n"})
+    query = "SELECT id, CAST(n AS BIGINT) AS number, 'x' AS note FROM raw.events"
+    changed = totals(query, renamed={"n": "number"}, dropped=["day"])
     (result,) = run(Pipeline([changed]), lake)
     assert (result.status, result.reason) == ("done", "its definition has changed")
     assert lake.snapshot_id == version + 1

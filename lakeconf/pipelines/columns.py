@@ -1,0 +1,126 @@
+"""How the columns of a table change so that it can hold the rows of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lakeconf.definition import evolution_for
+from lakeconf.errors import DataLossError, PipelineError
+from lakeconf.pipelines.model import Model
+from lakeconf.sql import identifier
+from lakeconf.table import Table
+
+
+@dataclass(frozen=True)
+class ColumnChanges:
+    """What happens to the columns of an existing table.
+
+    Attributes:
+        added: New columns and their types, in DuckDB's names.
+        renamed: New names by old ones, as for `Table.evolve`.
+        retyped: The old and the new type by the column's name.
+        dropped: Columns that the rows no longer have.
+    """
+
+    added: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    retyped: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    dropped: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.renamed or self.retyped or self.dropped)
+
+    def __str__(self) -> str:
+        parts = [f"adds {name} {kind}" for name, kind in self.added.items()]
+        parts += [f"renames {old} to {new}" for old, new in self.renamed.items()]
+        parts += [f"changes {name} from {old} to {new}" for name, (old, new) in self.retyped.items()]
+        return ", ".join([*parts, *(f"drops {name}" for name in self.dropped)])
+
+
+def column_changes(model: Model, existing: Mapping[str, str], wanted: Mapping[str, str]) -> ColumnChanges:
+    """Compares the columns of a model's table with those of its rows. Case does not matter.
+
+    Args:
+        model: The model; its `renamed` says which column keeps its rows under a new name.
+        existing: The columns of the table and their types, in DuckDB's names.
+        wanted: The same of the rows.
+
+    Raises:
+        PipelineError: `renamed` contradicts the rows.
+    """
+    _check_renamed(model, wanted)
+    known, new = {name.lower(): name for name in existing}, {name.lower() for name in wanted}
+    renamed = {
+        known[old.lower()]: name
+        for old, name in model.renamed.items()
+        if old.lower() in known and name.lower() not in known
+    }
+    kept = {renamed.get(name, name): kind for name, kind in existing.items()}
+    evolution = evolution_for(wanted, kept)
+    types = {name.lower(): kind for name, kind in wanted.items()}
+    added = {name: kind for name, kind in wanted.items() if name.lower() not in {one.lower() for one in kept}}
+    retyped = {
+        name: (kind, types[name.lower()]) for name, kind in kept.items() if identifier(name) in evolution.promote
+    }
+    dropped = [name for name in existing if name not in renamed and name.lower() not in new]
+    return ColumnChanges(added, renamed, retyped, dropped)
+
+
+def apply(table: Table, changes: ColumnChanges) -> None:
+    """Renames and drops the columns of a table; the write of the rows adds and widens the others.
+
+    Args:
+        table: The table, in an open transaction.
+        changes: What `column_changes` gave for it.
+    """
+    rename = {identifier(old): new for old, new in changes.renamed.items()}
+    if changes.dropped:
+        # DuckLake does not drop the last column of a table, so that new ones come first.
+        table.evolve(rename=rename, add={identifier(name): kind for name, kind in changes.added.items()})
+        table.evolve(drop=[identifier(name) for name in changes.dropped])
+    elif rename:
+        table.evolve(rename=rename)
+
+
+def check_dropped(table: str, dropped: Sequence[str], allowed: Sequence[str], hint: str) -> None:
+    """Refuses to drop columns without consent.
+
+    Args:
+        table: The table.
+        dropped: The columns that would be dropped.
+        allowed: Those that may be dropped; case does not matter.
+        hint: How to give consent.
+
+    Raises:
+        DataLossError: A column is not allowed to be dropped.
+    """
+    known = {name.lower() for name in allowed}
+    refused = [name for name in dropped if name.lower() not in known]
+    if refused:
+        plural = "s" if len(refused) > 1 else ""
+        raise DataLossError(f"this would drop the column{plural} {', '.join(refused)} of {table}", hint=hint)
+
+
+def drop_hint(dropped: Sequence[str]) -> str:
+    """How a model or a run gives consent to drop columns."""
+    listed = ", ".join(f'"{name}"' for name in dropped)
+    return (
+        f"write dropped = [{listed}] in the model, or run with --allow-drop-columns (allow_drop_columns=True); "
+        "`renamed` keeps the rows of a column under a new name"
+    )
+
+
+def _check_renamed(model: Model, wanted: Mapping[str, str]) -> None:
+    names = {name.lower() for name in wanted}
+    for old, new in model.renamed.items():
+        if new.lower() not in names:
+            raise PipelineError(
+                f"`renamed` of the model {model.table} renames {old!r} to {new!r}, and the model has no column {new!r}",
+                hint=f'write the old name first: renamed = {{old = "new"}}; the columns are {", ".join(wanted)}',
+            )
+        if old.lower() in names:
+            raise PipelineError(
+                f"`renamed` of the model {model.table} renames {old!r} to {new!r}, and the model still has {old!r}",
+                hint=f"remove {old!r} from the model, or from `renamed`",
+            )

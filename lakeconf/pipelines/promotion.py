@@ -1,0 +1,260 @@
+"""What a promotion would change in the target lake, table by table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lakeconf.commits import ModelRun
+from lakeconf.errors import DataLossError, LakeconfError, PipelineError
+from lakeconf.lake import Lake
+from lakeconf.pipelines.columns import ColumnChanges, check_dropped, column_changes
+from lakeconf.pipelines.kinds import Merge, View
+from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.pipeline import Pipeline
+from lakeconf.pipelines.plan import current_runs
+from lakeconf.sql import identifier
+
+Action = Literal["create", "replace", "remember", "skip"]
+
+
+@dataclass(frozen=True)
+class RowChanges:
+    """How the rows of a table change.
+
+    Attributes:
+        added: Rows that only the source has.
+        removed: Rows that only the target has.
+        changed: Rows of the same key whose other columns differ; 0 if the model has no key.
+    """
+
+    added: int = 0
+    removed: int = 0
+    changed: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """What happens to one table.
+
+    Attributes:
+        model: The model of the table.
+        action: `create` or `replace` the table, `remember` the model's runs if the rows are equal, or `skip` it.
+        reason: Why, in words.
+        rows: How its rows change.
+        columns: How its columns change.
+        runs: The runs that the target remembers afterwards.
+        earlier: How many runs of the model the target remembers now.
+    """
+
+    model: Model
+    action: Action
+    reason: str
+    rows: RowChanges = field(default_factory=RowChanges)
+    columns: ColumnChanges = field(default_factory=ColumnChanges)
+    runs: Sequence[ModelRun] = ()
+    earlier: int = 0
+
+
+@dataclass(frozen=True)
+class PromotionPlan:
+    """What a promotion would do.
+
+    Attributes:
+        source_snapshot: The snapshot of the source that the tables are read at.
+        target_snapshot: The snapshot of the target that they were compared with.
+        steps: The tables, in the order of the pipeline.
+    """
+
+    source_snapshot: int
+    target_snapshot: int
+    steps: Sequence[Promotion]
+
+    @property
+    def changes(self) -> list[Promotion]:
+        """The steps that write something."""
+        return [step for step in self.steps if step.action != "skip"]
+
+    def check_losses(self, *, allow_row_loss: bool, allow_drop_columns: bool) -> None:
+        """Refuses a promotion that deletes rows or columns of the target without consent.
+
+        Args:
+            allow_row_loss: True if rows that only the target has may be deleted.
+            allow_drop_columns: True if columns that only the target has may be dropped.
+
+        Raises:
+            DataLossError: It does.
+        """
+        losing = [step for step in self.steps if step.rows.removed]
+        if losing and not allow_row_loss:
+            tables = ", ".join(f"{_counted(step.rows.removed, 'row')} of {step.model.table}" for step in losing)
+            raise DataLossError(
+                f"this would delete rows that only the target has: {tables}",
+                hint="compare the tables with `lakeconf diff`; --allow-row-loss (allow_row_loss=True) deletes the rows",
+            )
+        if not allow_drop_columns:
+            for step in self.steps:
+                hint = "--allow-drop-columns (allow_drop_columns=True) drops them"
+                check_dropped(step.model.table, step.columns.dropped, step.model.dropped, hint)
+
+
+def plan_promotion(pipeline: Pipeline, source: Lake, target: Lake, tables: Iterable[str] = ()) -> PromotionPlan:
+    """Compares the tables of models in two lakes. Nothing is changed.
+
+    Args:
+        pipeline: The models.
+        source: The lake that has the tables.
+        target: The lake that would get them, opened on the same engine.
+        tables: The models' tables; all if empty.
+
+    Returns:
+        What `promote` would do.
+
+    Raises:
+        PipelineError: Both lakes are the same, or a named table does not exist in the source.
+    """
+    _check_distinct(source, target)
+    names = set(tables)
+    source.refresh()
+    target.refresh()
+    existing = {name.lower(): name for name in target.tables()}
+    steps = []
+    for model in pipeline.chosen(names):
+        reason = _absent(model, source)
+        if reason is not None and model.table in names:
+            raise PipelineError(f"{model.table} cannot be promoted: {reason}", hint="run it on the source first")
+        if reason is not None:
+            steps.append(Promotion(model, "skip", reason))
+        else:
+            steps.append(_step(model, source, target, existing.get(model.table.lower())))
+    return PromotionPlan(source.snapshot_id, target.snapshot_id, steps)
+
+
+def _check_distinct(source: Lake, target: Lake) -> None:
+    """Refuses two lakes of one history: two stores may name the same catalog."""
+    while True:
+        before, there, after = source.snapshots(), target.snapshots(), source.snapshots()
+        if before == after:  # nobody has committed to the source in between
+            break
+    if before == there:
+        raise PipelineError(
+            "the source and the target are the same lake: both have the same snapshots",
+            hint="give two stores with different catalogs",
+        )
+
+
+def _absent(model: Model, source: Lake) -> str | None:
+    """Why there is nothing to promote; None if there is something."""
+    if isinstance(model.kind, View):
+        return "a view has no rows: `lakeconf run` creates it in the target"
+    if model.table not in source.tables():
+        return "the source has no such table"
+    return None if current_runs(source.model_runs(model.table)) else "the source has no run of the model"
+
+
+def _step(model: Model, source: Lake, target: Lake, name: str | None) -> Promotion:
+    runs = current_runs(source.model_runs(model.table))
+    remembered = target.model_runs(model.table)
+    frame = source.table(model.table).scan()
+    if name is None:
+        ((count,),) = _counts(target, {"s": frame}, "SELECT count(*) FROM s")
+        added = RowChanges(added=count)
+        reason = f"new table, {_counted(count, 'row')}"
+        return Promotion(model, "create", reason, added, runs=runs, earlier=len(remembered))
+    types = target.columns_of(frame)
+    columns = column_changes(model, target.table(name).schema, types)
+    rows = _compared(model, target, frame, target.table(name).scan(), columns, types)
+    step = Promotion(model, "replace", "", rows, columns, runs, len(remembered))
+    if rows or columns:
+        return Promotion(**{**vars(step), "reason": describe(step)})
+    if _is_remembered(runs, current_runs(remembered)):
+        return Promotion(model, "skip", "equal in both")
+    return Promotion(**{**vars(step), "action": "remember", "reason": "equal rows: only the model's runs are copied"})
+
+
+def describe(step: Promotion) -> str:
+    """How rows and columns of a table change, in words."""
+    counts = ((step.rows.added, "added"), (step.rows.changed, "changed"), (step.rows.removed, "removed"))
+    rows = ", ".join(f"{_counted(count, 'row')} {done}" for count, done in counts if count)
+    return "; ".join(part for part in (rows, str(step.columns)) if part)
+
+
+def _is_remembered(runs: Sequence[ModelRun], there: Sequence[ModelRun]) -> bool:
+    """True if the target would skip everything that the source would skip."""
+    if not there or there[-1].definition != runs[-1].definition:
+        return False
+    done = {(run.definition, run.interval) for run in there if run.interval is not None}
+    files = {file for run in there for file in run.files}
+    return all(
+        (run.interval is None or (run.definition, run.interval) in done) and files.issuperset(run.files) for run in runs
+    )
+
+
+def _compared(
+    model: Model, target: Lake, ours: Any, theirs: Any, columns: ColumnChanges, types: Mapping[str, str]
+) -> RowChanges:
+    """The rows of both, compared by the columns that both have."""
+    names = {name.lower(): name for name in target.columns_of(theirs)}
+    before = {new.lower(): old for old, new in columns.renamed.items()}
+    pairs = {name: names.get(before.get(name.lower(), name).lower()) for name in types}
+    common = {name: there for name, there in pairs.items() if there is not None}
+    frames = {"s": ours, "t": theirs}
+    if not common:
+        ((added, removed),) = _counts(target, frames, "SELECT (SELECT count(*) FROM s), (SELECT count(*) FROM t)")
+        return RowChanges(added, removed)
+    s = f"(SELECT {', '.join(map(identifier, common))} FROM s)"
+    t = f"(SELECT {', '.join(f'{identifier(there)} AS {identifier(name)}' for name, there in common.items())} FROM t)"
+    keys = _key(model, common, target, frames, (s, t))
+    if not keys:
+        ((added, removed),) = _counts(
+            target,
+            frames,
+            f"SELECT (SELECT count(*) FROM ({s} EXCEPT ALL {t}) a), (SELECT count(*) FROM ({t} EXCEPT ALL {s}) r)",
+        )
+        return RowChanges(added, removed)
+    same = " AND ".join(f"a.{identifier(key)} IS NOT DISTINCT FROM b.{identifier(key)}" for key in keys)
+    differ = " OR ".join(f"a.{identifier(name)} IS DISTINCT FROM b.{identifier(name)}" for name in common)
+    ((added, removed, changed),) = _counts(
+        target,
+        frames,
+        f"SELECT (SELECT count(*) FROM {s} a ANTI JOIN {t} b ON {same}), "
+        f"(SELECT count(*) FROM {t} a ANTI JOIN {s} b ON {same}), "
+        f"(SELECT count(*) FROM {s} a JOIN {t} b ON {same} WHERE {differ})",
+    )
+    return RowChanges(added, removed, changed)
+
+
+def _key(
+    model: Model, common: Mapping[str, str], target: Lake, frames: Mapping[str, Any], sources: Sequence[str]
+) -> Sequence[str]:
+    """The columns of the model's key; none if it has none, or if it is not unique in one of the tables."""
+    if not isinstance(model.kind, Merge):
+        return ()
+    given = [model.kind.on] if isinstance(model.kind.on, str) else model.kind.on
+    known = {name.lower(): name for name in common}
+    keys = [known[name.lower()] for name in given if name.lower() in known]
+    if len(keys) != len(given):
+        return ()
+    listed = ", ".join(map(identifier, keys))
+    doubled = [
+        f"(SELECT count(*) FROM (SELECT 1 FROM {one} GROUP BY {listed} HAVING count(*) > 1) d)" for one in sources
+    ]
+    ((twice,),) = _counts(target, frames, f"SELECT {' + '.join(doubled)}")
+    return () if twice else keys
+
+
+def _counts(lake: Lake, frames: Mapping[str, Any], sql: str) -> list[tuple[Any, ...]]:
+    try:
+        return lake.query(sql, frames).collect("pyarrow").rows()
+    except LakeconfError:
+        raise
+    except Exception as error:
+        raise PipelineError(f"the rows of both lakes cannot be compared: {type(error).__name__}: {error}") from error
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,84 @@
+"""Columns of a model that change: one direction of `renamed`, and no column is dropped without consent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import lakeconf
+from lakeconf.errors import DataLossError, LakeconfError, PipelineError
+from lakeconf.pipelines import Full, Model, Pipeline, Query, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lakeconf import Lake
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    """A lake whose table `marts.t` was made by a model with the columns id, n and day."""
+    backends = {
+        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
+        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
+    }
+    with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open() as lake:
+        assert error(lake, "SELECT 1 AS id, 2 AS n, DATE '2024-01-01' AS day") is None
+        yield lake
+
+
+def error(lake: Lake, query: str, *, allow_drop_columns: bool = False, **given: Any) -> LakeconfError | None:
+    pipeline = Pipeline([Model("marts.t", Full(), Query(query), **given)])
+    (result,) = run(pipeline, lake, allow_drop_columns=allow_drop_columns)
+    return result.error
+
+
+def columns(lake: Lake) -> list[str]:
+    lake.refresh()
+    return list(lake.table("marts.t").schema)
+
+
+def test_no_column_is_dropped_without_consent(lake: Lake) -> None:
+    before = lake.refresh()
+    found = error(lake, "SELECT 1 AS id")
+    assert isinstance(found, DataLossError)
+    assert found.message == "this would drop the columns n, day of marts.t"
+    assert 'dropped = ["n", "day"]' in str(found.hint)
+    assert isinstance(error(lake, "SELECT 1 AS id", dropped=["n"]), DataLossError)
+    assert (lake.refresh(), columns(lake)) == (before, ["id", "n", "day"])
+    assert error(lake, "SELECT 1 AS id, 2 AS n", dropped=["DAY"]) is None
+    assert columns(lake) == ["id", "n"]
+    assert error(lake, "SELECT 1 AS id", allow_drop_columns=True) is None
+    assert columns(lake) == ["id"]
+
+
+def test_renamed_has_the_direction_of_evolve(lake: Lake) -> None:
+    assert error(lake, "SELECT 1 AS id, 2 AS number, DATE '2024-01-01' AS day", renamed={"n": "number"}) is None
+    assert columns(lake) == ["id", "number", "day"]
+    # It stays in the model, and has nothing to do any more.
+    assert error(lake, "SELECT 2 AS id, 2 AS number, DATE '2024-01-01' AS day", renamed={"n": "number"}) is None
+
+
+@pytest.mark.parametrize(
+    ("query", "renamed", "message"),
+    [
+        ("SELECT 1 AS id, 2 AS number, 3 AS day", {"number": "n"}, "the model has no column 'n'"),
+        ("SELECT 1 AS id, 2 AS number, 3 AS day", {"n": "numbr"}, "the model has no column 'numbr'"),
+        ("SELECT 1 AS id, 2 AS n, 3 AS number, 4 AS day", {"n": "number"}, "the model still has 'n'"),
+    ],
+)
+def test_renamed_that_contradicts_the_model(query: str, renamed: dict[str, str], message: str, lake: Lake) -> None:
+    before = lake.refresh()
+    found = error(lake, query, renamed=renamed, allow_drop_columns=True)
+    assert isinstance(found, PipelineError)
+    assert message in found.message
+    assert lake.refresh() == before
+
+
+def test_all_columns_of_a_table_are_replaced(lake: Lake) -> None:
+    assert error(lake, 'SELECT 1 AS a, 2 AS "b.c"', dropped=["id", "n", "day"]) is None
+    assert columns(lake) == ["a", "b.c"]
+    assert error(lake, 'SELECT 1 AS "d.e"', dropped=["a"], renamed={"b.c": "d.e"}) is None
+    assert columns(lake) == ["d.e"]
