@@ -8,28 +8,76 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection import Connection
-from lakeconf.errors import CommitConflictError
+from lakeconf.errors import CatalogError, CommitConflictError, UnknownNameError
 from lakeconf.sql import identifier, literal
 
 INTERNAL_SCHEMA = "lakeconf"
 TABLE = f"{INTERNAL_SCHEMA}.commits"
-_COLUMNS = (
-    "token VARCHAR, table_name VARCHAR, idempotency_key VARCHAR, committed_at TIMESTAMPTZ, model VARCHAR, "
-    "definition VARCHAR, run VARCHAR, interval_start TIMESTAMP, interval_end TIMESTAMP, inputs VARCHAR, files VARCHAR"
-)
+_COLUMNS = {
+    "token": "VARCHAR",
+    "table_name": "VARCHAR",
+    "idempotency_key": "VARCHAR",
+    "committed_at": "TIMESTAMPTZ",
+    "model": "VARCHAR",
+    "definition": "VARCHAR",
+    "run": "VARCHAR",
+    "interval_start": "TIMESTAMP",
+    "interval_end": "TIMESTAMP",
+    "inputs": "VARCHAR",
+    "files": "VARCHAR",
+    # Tables that early versions of lakeconf made lack it.
+    "table_uuid": "VARCHAR",
+}
 
 
-class CommitKey(NamedTuple):
-    """What a write may be done once for.
+class FormerName(NamedTuple):
+    """A name that a table has or had.
+
+    Attributes:
+        table: The full name.
+        begin: The first snapshot of the name.
+        end: The snapshot in which the table lost the name; None for its name now.
+    """
+
+    table: str
+    begin: int
+    end: int | None
+
+
+@dataclass(frozen=True)
+class CommitKey:
+    """What a write may be done once for. It belongs to the table, whatever the table is called.
 
     Attributes:
         table: The table's full name.
         key: The caller's idempotency key.
+        table_uuid: The table's id in the catalog; None for a table that the same transaction creates.
+        names: The names of the table: a row without the table's id counts if the table had the row's name then.
     """
 
     table: str
     key: str
+    table_uuid: str | None = None
+    names: tuple[FormerName, ...] = field(default=(), compare=False)
+
+    def is_of(self, table: str, table_uuid: str | None, snapshot_id: int) -> bool:
+        """True if a row of `lakeconf.commits` with this key is of this table.
+
+        Args:
+            table: The table's name in the row.
+            table_uuid: The table's id in the row.
+            snapshot_id: The snapshot of the row.
+        """
+        if table_uuid is not None:
+            return table_uuid == self.table_uuid
+        return any(
+            table.lower() == name.table.lower()
+            and name.begin <= snapshot_id
+            and (name.end or snapshot_id + 1) > snapshot_id
+            for name in self.names
+        )
 
 
 @dataclass(frozen=True)
@@ -63,14 +111,39 @@ def find(connection: Connection, alias: str, keys: Sequence[CommitKey]) -> dict[
         alias: The lake.
         keys: The keys that are looked for.
     """
-    if not keys or not _exists(connection, alias):
+    columns = _columns(connection, alias) if keys else ()
+    if not columns:
         return {}
-    wanted = ", ".join(f"({literal(table)}, {literal(key)})" for table, key in keys)
+    table_uuid = "table_uuid" if "table_uuid" in columns else "NULL"
+    wanted = ", ".join(sorted({literal(key.key) for key in keys}))
     rows = connection.rows(
-        f"SELECT table_name, idempotency_key, min(snapshot_id) FROM {identifier(alias)}.{TABLE} "
-        f"WHERE (table_name, idempotency_key) IN ({wanted}) GROUP BY ALL"
+        f"SELECT table_name, idempotency_key, {table_uuid}, min(snapshot_id) FROM {identifier(alias)}.{TABLE} "
+        f"WHERE idempotency_key IN ({wanted}) GROUP BY ALL ORDER BY 4 DESC"
     )
-    return {CommitKey(table, key): snapshot_id for table, key, snapshot_id in rows}
+    # The oldest comes last and counts.
+    return {
+        key: snapshot_id
+        for name, text, found, snapshot_id in rows
+        for key in keys
+        if key.key == text and key.is_of(name, found, snapshot_id)
+    }
+
+
+def names_of(reader: CatalogReader, table_id: int) -> tuple[str | None, tuple[FormerName, ...]]:
+    """The id of a table in the catalog and the names that it had in snapshots that have not expired.
+
+    Args:
+        reader: The lake.
+        table_id: The table.
+    """
+    with reader.transaction() as transaction:
+        rows = transaction.rows(
+            "SELECT CAST(t.table_uuid AS VARCHAR), s.schema_name, t.table_name, t.begin_snapshot, t.end_snapshot "
+            "FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id WHERE t.table_id = ?",
+            [table_id],
+        )
+    names = tuple(FormerName(f"{schema}.{table}", begin, end) for _, schema, table, begin, end in rows)
+    return (rows[0][0] if rows else None), names
 
 
 def model_runs(connection: Connection, alias: str, model: str) -> list[ModelRun]:
@@ -81,7 +154,7 @@ def model_runs(connection: Connection, alias: str, model: str) -> list[ModelRun]
         alias: The lake.
         model: The model's table.
     """
-    if not _exists(connection, alias):
+    if not _columns(connection, alias):
         return []
     rows = connection.rows(
         "SELECT definition, run, interval_start, interval_end, inputs, files "
@@ -121,16 +194,25 @@ def statements(alias: str, token: str, keys: Sequence[CommitKey], runs: Sequence
 
     The table is only ever appended to: an update would conflict with every other writer's append.
     """
-    rows = [f"({literal(token)}, {literal(table)}, {literal(key)}, now(){', NULL' * 7})" for table, key in keys]
-    rows += [f"({literal(token)}, {literal(run.model)}, NULL, now(), {_run_values(run)})" for run in runs]
+    rows = [
+        f"({literal(token)}, {literal(key.table)}, {literal(key.key)}, now(){', NULL' * 7}, {_text(key.table_uuid)})"
+        for key in dict.fromkeys(keys)
+    ]
+    rows += [f"({literal(token)}, {literal(run.model)}, NULL, now(), {_run_values(run)}, NULL)" for run in runs]
     if not rows:
         return ()
     schema = f"{identifier(alias)}.{INTERNAL_SCHEMA}"
+    columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
     return (
         f"CREATE SCHEMA IF NOT EXISTS {schema}",
-        f"CREATE TABLE IF NOT EXISTS {schema}.commits ({_COLUMNS})",
-        f"INSERT INTO {schema}.commits VALUES {', '.join(rows)}",
+        f"CREATE TABLE IF NOT EXISTS {schema}.commits ({columns})",
+        f"ALTER TABLE {schema}.commits ADD COLUMN IF NOT EXISTS table_uuid VARCHAR",
+        f"INSERT INTO {schema}.commits ({', '.join(_COLUMNS)}) VALUES {', '.join(rows)}",
     )
+
+
+def _text(value: str | None) -> str:
+    return "NULL" if value is None else literal(value)
 
 
 def _run_values(run: ModelRun) -> str:
@@ -139,6 +221,21 @@ def _run_values(run: ModelRun) -> str:
     return ", ".join([*map(literal, (run.model, run.definition, run.run)), *interval, *map(literal, texts)])
 
 
-def _exists(connection: Connection, alias: str) -> bool:
-    exists = "SELECT 1 FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = ?"
-    return bool(connection.rows(exists, [alias, *TABLE.split(".")]))
+def _columns(connection: Connection, alias: str) -> tuple[str, ...]:
+    """The columns of `lakeconf.commits`, in lower case; none if the lake has no such table.
+
+    Raises:
+        CatalogError: The table lacks columns, so it is not lakeconf's.
+    """
+    try:
+        found = connection.rows(f"DESCRIBE {identifier(alias)}.{TABLE}")
+    except UnknownNameError:
+        return ()
+    columns = tuple(str(name).lower() for name, *_ in found)
+    missing = [name for name in _COLUMNS if name not in columns and name != "table_uuid"]
+    if missing:
+        raise CatalogError(
+            f"{TABLE} lacks the column {missing[0]!r}, so lakeconf cannot tell what was committed before",
+            hint=f"if another program made the table, rename its schema: lakeconf needs {INTERNAL_SCHEMA!r} for itself",
+        )
+    return columns

@@ -127,7 +127,9 @@ class Lake(LakeUpkeep, LakeModelRuns):
     def tables(self) -> list[str]:
         """The names of the tables at the lake's snapshot, as `table` takes them, sorted, without lakeconf's own."""
         found = tables(self._state.reader, self._state.snapshot_id)
-        return sorted(joined_name(info.schema_name, info.name) for info in found if info.schema_name != INTERNAL_SCHEMA)
+        return sorted(
+            joined_name(info.schema_name, info.name) for info in found if info.schema_name.lower() != INTERNAL_SCHEMA
+        )
 
     def snapshots(self) -> list[Snapshot]:
         """All snapshots of the lake that have not expired, oldest first."""

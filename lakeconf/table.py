@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lakeconf import commits, writes
+from lakeconf import writes
 from lakeconf.catalog.predicate import to_duckdb_sql
 from lakeconf.catalog.where import Where, parse
 from lakeconf.definition import Evolution
@@ -35,8 +35,10 @@ class Table(TableReads):
             frame: A frame of narwhals, pyspark, polars, pandas, pyarrow or duckdb that has the table's columns, in any
                 order, each of a type that fits. One without rows changes nothing, and makes no snapshot.
             evolve: True to add the columns that the table lacks, and to widen its types, in the same snapshot.
-            idempotency_key: A name for this append, such as a batch's: where it has been committed to this table
-                before, nothing is written, even if its snapshot has expired since. `lakeconf.commits` remembers it.
+            idempotency_key: A name for this write, such as that of a batch. If a write with this key was committed to
+                this table before, nothing is written, even if its snapshot has expired since. The key belongs to the
+                table: it follows a rename, and a new table of the same name starts without keys. `lakeconf.commits`
+                remembers it.
 
         Returns:
             The new snapshot, or the first one of that key; inside a transaction the one that is read.
@@ -45,11 +47,11 @@ class Table(TableReads):
             SchemaError: A column is missing, is one too many, or does not fit; nothing was written.
             CommitError: Nothing was written.
         """
-        with Writing(self._state) as transaction:
-            key = writes.commit_key(self._state, self.name, idempotency_key, transaction)
-            done = commits.find(self._state.writer, self._state.alias, [key] if key else [])
-            if key in done:
-                return done[key]
+        key = writes.commit_key(self._state, self.name, idempotency_key)
+        done = writes.committed(self._state, key)
+        if done is not None:
+            return done
+        with Writing(self._state, key=key) as transaction:
             adopted = self._state.engine.adopt(frame)
             if evolve:
                 writes.evolve_for(self._state, self.name, self._state.engine.schema(adopted), transaction)
@@ -58,16 +60,19 @@ class Table(TableReads):
             statements = writes.insert(self._state, target.info, staged)
             # A frame without rows is remembered too: its key was seen.
             read = writes.written_for(transaction, target.info)
-            transaction.add(Change(statements, full_name(target.info), staged, key=key, written_for=read))
+            transaction.add(Change(statements, full_name(target.info), staged, written_for=read))
         return self._state.snapshot_id
 
-    def overwrite(self, frame: object, where: Where | None = None, *, evolve: bool = False) -> int:
+    def overwrite(
+        self, frame: object, where: Where | None = None, *, evolve: bool = False, idempotency_key: str | None = None
+    ) -> int:
         """Replaces rows by those of a frame, in one snapshot.
 
         Args:
             frame: As for `append`.
             where: Which rows are replaced, as for `scan`; all unless given. Every row of the frame must satisfy it.
             evolve: As for `append`.
+            idempotency_key: As for `append`.
 
         Returns:
             The new snapshot; inside a transaction the one that is read.
@@ -78,7 +83,11 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        with Writing(self._state) as transaction:
+        key = writes.commit_key(self._state, self.name, idempotency_key)
+        done = writes.committed(self._state, key)
+        if done is not None:
+            return done
+        with Writing(self._state, key=key) as transaction:
             adopted = self._state.engine.adopt(frame)
             if evolve:
                 writes.evolve_for(self._state, self.name, self._state.engine.schema(adopted), transaction)
@@ -90,11 +99,12 @@ class Table(TableReads):
                 check_condition(self._state, staged, condition)
         return self._state.snapshot_id
 
-    def overwrite_partitions(self, frame: object) -> int:
+    def overwrite_partitions(self, frame: object, *, idempotency_key: str | None = None) -> int:
         """Replaces the partitions that a frame has rows of, in one snapshot; the others stay.
 
         Args:
             frame: As for `append`.
+            idempotency_key: As for `append`.
 
         Returns:
             The new snapshot; inside a transaction the one that is read.
@@ -104,7 +114,11 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        with Writing(self._state) as transaction:
+        key = writes.commit_key(self._state, self.name, idempotency_key)
+        done = writes.committed(self._state, key)
+        if done is not None:
+            return done
+        with Writing(self._state, key=key) as transaction:
             target = writes.target(self._state, self.name, transaction)
             keys = writes.partition_keys(target.info)
             if not keys:
@@ -118,11 +132,12 @@ class Table(TableReads):
             writes.replace_rows(self._state, target, transaction, staged, condition)
         return self._state.snapshot_id
 
-    def delete(self, where: Where) -> int:
+    def delete(self, where: Where, *, idempotency_key: str | None = None) -> int:
         """Deletes the rows that satisfy a condition.
 
         Args:
             where: As for `scan`.
+            idempotency_key: As for `append`.
 
         Returns:
             The new snapshot; inside a transaction the one that is read.
@@ -132,7 +147,11 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        with Writing(self._state) as transaction:
+        key = writes.commit_key(self._state, self.name, idempotency_key)
+        done = writes.committed(self._state, key)
+        if done is not None:
+            return done
+        with Writing(self._state, key=key) as transaction:
             info = writes.target(self._state, self.name, transaction).info
             condition = to_duckdb_sql(parse(where, info.columns))
             delete = f"DELETE FROM {writes.quoted(self._state, info)} WHERE {condition}"
@@ -140,12 +159,13 @@ class Table(TableReads):
             transaction.add(Change((delete,), full_name(info), relies_on=relies_on, deletes=True, written_for=read))
         return self._state.snapshot_id
 
-    def update(self, values: Mapping[str, object], where: Where) -> int:
+    def update(self, values: Mapping[str, object], where: Where, *, idempotency_key: str | None = None) -> int:
         """Sets columns in the rows that satisfy a condition; the rows keep their row ids.
 
         Args:
             values: The new value of each column: a constant, or a narwhals expression over the table's columns.
             where: As for `scan`.
+            idempotency_key: As for `append`.
 
         Returns:
             The new snapshot; inside a transaction the one that is read.
@@ -156,7 +176,11 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        with Writing(self._state) as transaction:
+        key = writes.commit_key(self._state, self.name, idempotency_key)
+        done = writes.committed(self._state, key)
+        if done is not None:
+            return done
+        with Writing(self._state, key=key) as transaction:
             update_rows(self._state, writes.target(self._state, self.name, transaction), transaction, values, where)
         return self._state.snapshot_id
 
@@ -169,6 +193,7 @@ class Table(TableReads):
         not_matched: Insert | None = Insert(),  # noqa: B008 - it cannot be changed
         not_matched_by_source: Delete | None = None,
         evolve: bool = False,
+        idempotency_key: str | None = None,
     ) -> int:
         """Updates, deletes and inserts rows by comparing the table with a frame, in one snapshot.
 
@@ -183,6 +208,7 @@ class Table(TableReads):
             not_matched: What happens to a row of the frame that matches none.
             not_matched_by_source: What happens to a row of the table that matches none.
             evolve: As for `append`.
+            idempotency_key: As for `append`.
 
         Returns:
             The new snapshot; inside a transaction the one that is read.
@@ -192,7 +218,11 @@ class Table(TableReads):
             CommitError: Several rows of the frame match one of the table; nothing was written.
             CommitConflictError: Another writer has changed the table since it was read.
         """
-        with Writing(self._state) as transaction:
+        key = writes.commit_key(self._state, self.name, idempotency_key)
+        done = writes.committed(self._state, key)
+        if done is not None:
+            return done
+        with Writing(self._state, key=key) as transaction:
             adopted = self._state.engine.adopt(frame)
             if evolve:
                 writes.evolve_for(self._state, self.name, self._state.engine.schema(adopted), transaction)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lakeconf import commits
 from lakeconf.catalog.file_size import with_bytes_per_row
 from lakeconf.catalog.table import TableInfo, load_table, split_name, table_folder, tables
 from lakeconf.commits import CommitKey
@@ -14,7 +15,7 @@ from lakeconf.conflicts import Reliance
 from lakeconf.definition import NO_ID, Definition, Evolution, described_columns, evolution_for, new_table
 from lakeconf.engines.base import Staged
 from lakeconf.engines.selection import check_fit, full_name
-from lakeconf.errors import ConnectionFailed, LakeconfError, SchemaError
+from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError, SchemaError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import identifier, literal
 from lakeconf.transaction import Change, LakeState, Target, Transaction
@@ -28,10 +29,11 @@ class Writing:
     Args:
         state: The lake.
         message: The commit message of a transaction of its own.
+        key: The key of the write: where it was committed before, all changes of the write are left out.
     """
 
-    def __init__(self, state: LakeState, message: str | None = None) -> None:
-        self._state = state
+    def __init__(self, state: LakeState, message: str | None = None, *, key: CommitKey | None = None) -> None:
+        self._state, self._key = state, key
         self._own = state.transaction is None
         self._transaction = state.transaction or Transaction(state, message)
         self._changes, self._targets = list(self._transaction.changes), dict(self._transaction.targets)
@@ -45,7 +47,11 @@ class Writing:
         if kind is not None:
             # A caller may catch the error and go on: nothing of the failed write may be committed.
             self._transaction.forget(self._changes, self._targets)
-        elif self._own:
+            return
+        if self._key is not None:
+            new = self._transaction.changes[len(self._changes) :]
+            self._transaction.changes[len(self._changes) :] = [replace(change, key=self._key) for change in new]
+        if self._own:
             self._state.snapshot_id = max(self._state.snapshot_id, self._transaction.commit())
 
 
@@ -167,9 +173,29 @@ def partition_keys(info: TableInfo) -> list[str]:
     return keys
 
 
-def commit_key(state: LakeState, name: str, key: str | None, transaction: Transaction) -> CommitKey | None:
-    """The key of a write to a table; None where it has none."""
-    return None if key is None else CommitKey(full_name(target(state, name, transaction).info), key)
+def commit_key(state: LakeState, name: str, key: str | None) -> CommitKey | None:
+    """The key of a write to a table; None where it has none.
+
+    Raises:
+        CommitError: The open transaction has a write with this key already.
+    """
+    if key is None:
+        return None
+    pending = state.transaction.targets.get(_key(name)) if state.transaction else None
+    info = pending.info if pending else load_table(state.reader, name, state.snapshot_id)
+    uuid, names = commits.names_of(state.reader, info.table_id) if info.table_id != NO_ID else (None, ())
+    found = CommitKey(full_name(info), key, uuid, names)
+    if state.transaction and any(change.key == found for change in state.transaction.changes):
+        raise CommitError(
+            f"the transaction has a write to {found.table} with the idempotency key {key!r} already",
+            hint="give each write of a transaction a key of its own",
+        )
+    return found
+
+
+def committed(state: LakeState, key: CommitKey | None) -> int | None:
+    """The snapshot that a write with this key was committed in; None if it was not, or has no key."""
+    return None if key is None else commits.find(state.writer, state.alias, [key]).get(key)
 
 
 def reliance(info: TableInfo, *, on_rows: bool = True) -> Reliance | None:
