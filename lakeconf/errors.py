@@ -27,9 +27,13 @@ LakeconfError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
+
+# A hostile configuration has many names, and long ones; to compare or to list them all would take minutes.
+_LISTED, _COMPARED, _LONGEST = 20, 200, 200
 
 
 class LakeconfError(Exception):
@@ -209,8 +213,15 @@ class CommitConflictError(CommitError):
     retryable = True
 
 
+def listed(names: Collection[str]) -> str:
+    """Names with commas between them, the first of them if they are many."""
+    first = ", ".join(itertools.islice(names, _LISTED))
+    return first if len(names) <= _LISTED else f"{first} and {len(names) - _LISTED} more"
+
+
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
     """The candidate that `word` was most likely meant to be, or None where none is near."""
     import difflib  # only an error needs it
 
-    return next(iter(difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)), None)
+    known = list(itertools.islice(candidates, _COMPARED))
+    return next(iter(difflib.get_close_matches(word[:_LONGEST], known, n=1, cutoff=0.6)), None)

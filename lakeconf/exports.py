@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from lakeconf.backends.base import is_secret_key
+from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.model import Config
 from lakeconf.errors import LakeconfError
-from lakeconf.secret import Secret
+from lakeconf.logs import escaped
+from lakeconf.secret import HiddenText, Secret, hidden
 
 
 class Export(NamedTuple):
@@ -48,6 +51,8 @@ def export(config: Config, tool: str, *names: str) -> Export:
     made = TOOLS[tool](config, known)
     mark = "--" if tool == "duckdb" else "#"
     head = [f"{mark} Made by `lakeconf export {' '.join((tool, *known))}`: names of stores and variables, no secret."]
+    # A key of a table of the configuration may hold anything, and a line end would end the comment.
+    made = made._replace(notes=[escaped(note) for note in made.notes])
     head += [f"{mark} {note}" for note in made.notes]
     return made._replace(text="\n".join(head) + "\n" + made.text)
 
@@ -73,29 +78,43 @@ config = Config(
 
 
 def _dbt(config: Config, names: Sequence[str]) -> Export:
-    aliases = {one.name: one.alias for one in config.outline()}
+    aliases = {name: _dbt_alias(config, name) for name in names}
     lines = [
-        f'        - {{path: "ducklake:lakeconf_{name}", alias: {aliases[name]}, is_ducklake: true}}' for name in names
+        f'        - {{path: "ducklake:lakeconf_{name}", alias: {json.dumps(aliases[name])}, is_ducklake: true}}'
+        for name in names
     ]
     attach = "\n".join(lines)
     text = f"""\
 lakeconf:
-  target: {names[0]}
+  target: {json.dumps(names[0])}
   outputs:
-    {names[0]}:
+    {json.dumps(names[0])}:
       type: duckdb
       path: ":memory:"
-      database: {aliases[names[0]]}
+      database: {json.dumps(aliases[names[0]])}
       schema: main
       threads: 1
       plugins:
         - module: lakeconf.integrations.dbt
-          config: {{stores: [{", ".join(names)}]}}
+          config: {{stores: {json.dumps(list(names))}}}
       attach:
 {attach}
 """
     notes = ["threads: 1, since DuckLake damages memory where threads of one DuckDB write at once (ducklake#1248)."]
     return Export("profiles.yml", text, notes)
+
+
+def _dbt_alias(config: Config, name: str) -> str:
+    """The alias of a store. dbt runs what stands between braces, so nothing but a plain name is written."""
+    alias = next(one.alias for one in config.outline() if one.name == name) or name
+    if "$" in alias:
+        alias = config.get_store(name).alias
+    if isinstance(alias, HiddenText) or not re.fullmatch(r"\w+", alias, re.ASCII):
+        raise LakeconfError(
+            f"the alias of the store {name!r} cannot be written for dbt",
+            hint="an alias has letters, digits and underscores, and is not the value of a secret",
+        )
+    return alias
 
 
 def _dlt(config: Config, names: Sequence[str]) -> Export:  # noqa: ARG001 - as all of them
@@ -143,7 +162,7 @@ def _written_out(config: Config, name: str, *sections: str, but: str = "") -> li
     variables = {
         one.variable: f"{one.variable} ({'.'.join(map(str, path))})"
         for path, one in config.reading(name).origins.items()
-        if one.variable is not None and path[0] in sections and not is_secret_key(str(path[-1])) and path[-1] != but
+        if one.variable is not None and path[0] in sections and not is_secret(path) and path[-1] != but
     }
     return [f"Written as what they hold now: {', '.join(variables.values())}."] if variables else []
 
@@ -163,8 +182,9 @@ def _spark(config: Config, names: Sequence[str]) -> Export:
         notes += _written_out(config, name, "storage_backend", but="key_id")
         if not found:
             notes.append(f"The store {name} is on local files, and needs no setting.")
-    width = max(map(len, settings), default=0)
-    text = "".join(f"{key:<{width}}  {value}\n" for key, value in sorted(settings.items()))
+    written = {_property(key, is_key=True): _property(value) for key, value in sorted(settings.items())}
+    width = max(map(len, written), default=0)
+    text = "".join(f"{key:<{width}}  {value}\n" for key, value in written.items())
     return Export("spark-defaults.conf", text, notes)
 
 
@@ -182,12 +202,12 @@ def _reference(config: Config, name: str, key: str, value: str | Secret) -> str:
     """A setting of Hadoop: a secret as the variable that holds it, anything else as it is."""
     key_id = config.reading(name).origins.get(("storage_backend", "key_id"))
     if not isinstance(value, Secret):
-        return value
+        return _clear(config, name, key, value)
     variable = value.variable
     if key.endswith("access.key") and key_id is not None:
         # S3A takes the id of the key for a secret as well; lakeconf.toml may hold it.
         if key_id.has_literal:
-            return value.reveal()
+            return _clear(config, name, key, value.reveal())
         variable = key_id.variable
     if variable is None:
         raise LakeconfError(
@@ -195,6 +215,33 @@ def _reference(config: Config, name: str, key: str, value: str | Secret) -> str:
             hint="take it from a variable: ${…}",
         )
     return f"${{env.{variable}}}"
+
+
+def _clear(config: Config, name: str, key: str, value: str) -> str:
+    """A setting that is no secret, unless its value is one elsewhere; Hadoop puts in what `${…}` names."""
+    found = hidden(value, (*config.secrets, *config.get_store(name).secrets))
+    if isinstance(found, HiddenText) and found.variable is not None:
+        return f"${{env.{found.variable}}}"
+    if isinstance(found, HiddenText) or "${" in value:
+        why = "is a secret elsewhere" if isinstance(found, HiddenText) else "Hadoop would take for a variable"
+        raise LakeconfError(f"the store {name!r} has a value that {why}, which an export must not hold: {key}")
+    return value
+
+
+def _property(text: str, *, is_key: bool = False) -> str:
+    """A key or a value as a file of Java properties writes it.
+
+    Source: https://docs.oracle.com/en/java/javase/21/docs/api/java.base/java/util/Properties.html#load(java.io.Reader)
+    """
+    special = "\\ :=#!" if is_key else "\\"
+    parts = [f"\\{one}" if one in special else one if " " <= one <= "~" else _java_escape(one) for one in text]
+    # Space before a value is left out when it is read.
+    return ("\\" if not is_key and text.startswith(" ") else "") + "".join(parts)
+
+
+def _java_escape(character: str) -> str:
+    encoded = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{encoded[start : start + 4]}" for start in range(0, len(encoded), 4))
 
 
 def _one(tool: str, names: Sequence[str]) -> str:

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lakeconf.backends.base import is_secret_key
+from lakeconf.backends.secrecy import is_secret_key
 from lakeconf.config.codes import Code
 from lakeconf.config.file import dotted
-from lakeconf.config.model import STORE_NAME, validate
+from lakeconf.config.model import validate
 from lakeconf.config.reading import allowed_name
+from lakeconf.config.structure import STORE_NAME
 from lakeconf.config.variables import variable_alone
 from lakeconf.errors import LakeconfError
 

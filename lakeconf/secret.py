@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hmac
+import json
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
     from pydantic_core import CoreSchema
 
 MASK = "***"
+# A shorter secret is masked only where it is the whole value: it is part of too many words.
+_SHORTEST_PART = 4
 
 
 class FromVariable(str):
@@ -24,6 +28,32 @@ class FromVariable(str):
         text = super().__new__(cls, value)
         text.variable = variable
         return text
+
+
+class HiddenText(str):
+    """A text that holds the value of a secret, where it is not itself configured as one: `repr` shows it masked.
+
+    Attributes:
+        shown: The text with `***` for the secret.
+        variable: The environment variable that it is the value of; None if it is not the value of one variable.
+    """
+
+    __slots__ = ("shown", "variable")
+    shown: str
+    variable: str | None
+
+    def __new__(cls, value: str, shown: str, variable: str | None = None) -> HiddenText:
+        text = super().__new__(cls, value)
+        text.shown, text.variable = shown, variable
+        return text
+
+    def __repr__(self) -> str:
+        return repr(self.shown)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if self.variable is not None:
+            return (_from_environment_hidden, (self.shown, self.variable))
+        return (HiddenText, (str(self), self.shown))
 
 
 class Secret:
@@ -120,17 +150,61 @@ def _from_environment(variable: str) -> Secret:
     return Secret(os.environ[variable], variable=variable)
 
 
-def scrub(text: str, secrets: Iterable[Secret]) -> str:
-    """The text without the values of `secrets`, also where they stand escaped as an SQL literal.
+def _from_environment_hidden(shown: str, variable: str) -> HiddenText:
+    return HiddenText(os.environ[variable], shown, variable)
+
+
+def hidden(value: Any, secrets: Iterable[Secret]) -> Any:
+    """A value in which every text that holds a secret is a `HiddenText`.
 
     Args:
-        text: Text that somebody else made, such as an error message of DuckDB.
+        value: A text, or mappings and sequences of such; anything else is returned as it is.
+        secrets: The secrets. Those of less than four characters count only as a whole text.
+    """
+    secrets = tuple(secrets)
+    if isinstance(value, Mapping):
+        return {key: hidden(item, secrets) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        made = [hidden(item, secrets) for item in value]
+        return made if isinstance(value, list) else tuple(made)
+    if not isinstance(value, str) or isinstance(value, HiddenText):
+        return value
+    same = [secret for secret in secrets if secret.reveal() == value]
+    if same:
+        return HiddenText(value, MASK, next((one.variable for one in same if one.variable is not None), None))
+    shown = scrub(value, [secret for secret in secrets if len(secret.reveal()) >= _SHORTEST_PART])
+    return value if shown == value else HiddenText(value, shown)
+
+
+def shown(value: str) -> str:
+    """A text as it may be printed: masked if it is a `HiddenText`."""
+    return value.shown if isinstance(value, HiddenText) else value
+
+
+def masked(text: str, secrets: Iterable[Secret]) -> str:
+    """A text as it may be printed: `***` for each secret in it. See `hidden`."""
+    return shown(hidden(text, secrets))
+
+
+def scrub(text: str, secrets: Iterable[Secret]) -> str:
+    """The text without the values of `secrets`, also where they are escaped for SQL, URLs, JSON or Python.
+
+    Args:
+        text: Text of another program, such as an error message of DuckDB.
         secrets: The secrets that it may hold.
 
     Returns:
         The text with `***` in place of each.
     """
-    values = {secret.reveal() for secret in secrets}
-    for value in sorted(values | {value.replace("'", "''") for value in values}, key=len, reverse=True):
+    values = {form for secret in secrets for form in _forms(secret.reveal())}
+    for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, MASK)
     return text
+
+
+def _forms(value: str) -> set[str]:
+    if value.isalnum() and value.isascii():
+        return {value}
+    encoded = value.encode("utf-8", "surrogatepass")
+    urls = {quote(encoded, safe=""), quote(encoded), quote_plus(encoded)}
+    return {value, value.replace("'", "''"), json.dumps(value)[1:-1], repr(value)[1:-1], *urls}

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
 from lakeconf.errors import LakeconfError
-from lakeconf.secret import MASK, Secret
+from lakeconf.secret import MASK, HiddenText, Secret, shown
 
 Value: TypeAlias = "str | int | float | bool | Secret | Sequence[Value] | Mapping[str, Value]"
 
@@ -39,6 +39,24 @@ class Rendering(Protocol):
         """The text that stands for the secret value of the option `key`."""
         ...
 
+    def text(self, key: str, text: str) -> str:
+        """The literal for a text of the option `key` that is no secret, but may hold the value of one."""
+        ...
+
+    def name(self, name: str) -> str:
+        """The identifier for a name."""
+        ...
+
+
+class _Clear:
+    """Texts and names as they are."""
+
+    def text(self, _key: str, text: str) -> str:
+        return literal(text)
+
+    def name(self, name: str) -> str:
+        return identifier(name)
+
 
 class Masked:
     """Valid SQL with `'***'` in place of each secret."""
@@ -48,8 +66,14 @@ class Masked:
     def secret(self, _key: str, _secret: Secret) -> str:
         return literal(MASK)
 
+    def text(self, _key: str, text: str) -> str:
+        return literal(shown(text))
 
-class Revealed:
+    def name(self, name: str) -> str:
+        return identifier(shown(name))
+
+
+class Revealed(_Clear):
     """The secret values in clear, for a person who asked to see them."""
 
     install = False
@@ -71,8 +95,23 @@ class Portable:
             )
         return f"getenv({literal(secret.variable)})"
 
+    def text(self, key: str, text: str) -> str:
+        if not isinstance(text, HiddenText):
+            return literal(text)
+        if text.variable is None:
+            raise LakeconfError(
+                f"{key} holds a value that is a secret elsewhere, so a portable script would show it",
+                hint="give it another value, or one variable alone",
+            )
+        return f"getenv({literal(text.variable)})"
 
-class Bound:
+    def name(self, name: str) -> str:
+        if isinstance(name, HiddenText):
+            raise LakeconfError("an alias is the value of a secret, so a portable script would show it")
+        return identifier(name)
+
+
+class Bound(_Clear):
     """`?` for each secret, whose values are collected in `parameters`."""
 
     install = False
@@ -96,7 +135,9 @@ class Statement(Protocol):
 def _render_value(key: str, value: Value, rendering: Rendering) -> str:
     if isinstance(value, Secret):
         return rendering.secret(key, value)
-    if isinstance(value, (str, int, float)):
+    if isinstance(value, str):
+        return rendering.text(key, value)
+    if isinstance(value, (int, float)):
         return literal(value)
     if isinstance(value, Mapping):
         pairs = (f"{literal(k)}: {_render_value(f'{key}.{k}', v, rendering)}" for k, v in value.items())
@@ -135,8 +176,8 @@ class SetOption(NamedTuple):
     name: str
     value: str
 
-    def render(self, rendering: Rendering) -> str:  # noqa: ARG002 - one signature for every statement
-        return f"SET GLOBAL {self.name} = {literal(self.value)};"
+    def render(self, rendering: Rendering) -> str:
+        return f"SET GLOBAL {self.name} = {rendering.text(self.name, self.value)};"
 
 
 class CreateSecret(NamedTuple):
@@ -159,7 +200,7 @@ class CreateSecret(NamedTuple):
     def render(self, rendering: Rendering) -> str:
         temporary, place = ("", " IN MOTHERDUCK") if self.in_motherduck else ("TEMPORARY ", "")
         options = _render_options([f"TYPE {self.type}"], self.options, self.key or self.name, rendering)
-        return f"CREATE OR REPLACE {temporary}SECRET {identifier(self.name)}{place} {options};"
+        return f"CREATE OR REPLACE {temporary}SECRET {rendering.name(self.name)}{place} {options};"
 
 
 class CreateDatabase(NamedTuple):
@@ -175,7 +216,7 @@ class CreateDatabase(NamedTuple):
 
     def render(self, rendering: Rendering) -> str:
         options = _render_options(["TYPE DUCKLAKE"], self.options, self.name, rendering)
-        return f"CREATE DATABASE IF NOT EXISTS {identifier(self.name)} {options};"
+        return f"CREATE DATABASE IF NOT EXISTS {rendering.name(self.name)} {options};"
 
 
 class Attach(NamedTuple):
@@ -194,9 +235,9 @@ class Attach(NamedTuple):
     key: str = ""
 
     def render(self, rendering: Rendering) -> str:
-        alias = f" AS {identifier(self.alias)}" if self.alias is not None else ""
+        alias = f" AS {rendering.name(self.alias)}" if self.alias is not None else ""
         options = _render_options([], self.options, self.key or self.path, rendering)
-        return f"ATTACH {literal(self.path)}{alias}{' ' + options if options else ''};"
+        return f"ATTACH {rendering.text('path', self.path)}{alias}{' ' + options if options else ''};"
 
 
 class Use(NamedTuple):
@@ -208,8 +249,8 @@ class Use(NamedTuple):
 
     database: str
 
-    def render(self, rendering: Rendering) -> str:  # noqa: ARG002 - one signature for every statement
-        return f"USE {identifier(self.database)};"
+    def render(self, rendering: Rendering) -> str:
+        return f"USE {rendering.name(self.database)};"
 
 
 def bind(statement: Statement) -> tuple[str, list[str]]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames, guard_secrets
+from lakeconf.attach_options import attach_option_problem
+from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
+from lakeconf.backends.secrecy import guard_options
 from lakeconf.connection import Connection, connect, load_extension
-from lakeconf.errors import CatalogError, CatalogVersionError, LakeconfError, nearest
+from lakeconf.errors import CatalogError, CatalogVersionError, LakeconfError
 from lakeconf.migration import check_merged_files
-from lakeconf.secret import Secret, Settings
+from lakeconf.secret import Secret, Settings, masked
+from lakeconf.secret import hidden as hide
 from lakeconf.sql import Attach, CreateSecret, LoadExtension, Masked, Portable, Revealed, Statement, Use, Value
 
 if TYPE_CHECKING:
@@ -30,21 +32,6 @@ class SparkBuilder(Protocol):
         ...
 
 
-# https://ducklake.select/docs/stable/duckdb/usage/connecting; META_… options are passed on to the metadata database.
-ATTACH_OPTIONS: Mapping[str, type] = {
-    "automatic_migration": bool,
-    "create_if_not_exists": bool,
-    "data_inlining_row_limit": int,
-    "encrypted": bool,
-    "metadata_catalog": str,
-    "override_data_path": bool,
-    "read_only": bool,
-    "snapshot_time": str,
-    "snapshot_version": int,
-    "write_deletion_vectors": bool,
-}
-
-
 class Store:
     """Where a lake is, and how it is attached.
 
@@ -54,6 +41,7 @@ class Store:
         storage_backend: Where the Parquet files are; None where the metadata backend keeps them.
         alias: The name under which the lake is attached; the store's name unless given.
         attach_options: Options of ATTACH, such as `{"read_only": True}`.
+        hidden: Values that are secrets elsewhere in the configuration: they are masked here as well.
 
     Raises:
         LakeconfError: The two backends do not compose, or an attach option does not exist.
@@ -67,6 +55,7 @@ class Store:
         *,
         alias: str | None = None,
         attach_options: Mapping[str, Value] | None = None,
+        hidden: Iterable[Secret] = (),
     ) -> None:
         refusal = metadata_backend.refusal(storage_backend)
         if refusal is not None:
@@ -74,18 +63,24 @@ class Store:
         self.name = name
         self.metadata_backend = metadata_backend
         self.storage_backend = storage_backend
-        self.alias = alias or metadata_backend.default_alias(name)
-        self.attach_options = guard_secrets(attach_options or {})
+        self.attach_options = guard_options(attach_options or {})
+        self.hidden = tuple(hidden)
+        self.alias: str = hide(alias or metadata_backend.default_alias(name), self.secrets)
         for key, value in self.attach_options.items():
             problem = attach_option_problem(key, value)
             if problem is not None:
                 raise LakeconfError(f"stores.{name}.attach_options.{key}: {problem}")
 
     def __repr__(self) -> str:
-        return (
+        text = (
             f"Store({self.name!r}, metadata_backend={self.metadata_backend!r}, "
             f"storage_backend={self.storage_backend!r}, alias={self.alias!r})"
         )
+        return masked(text, self.secrets)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The secrets of other stores are no part of this one.
+        return self.__dict__ | {"hidden": ()}
 
     @property
     def read_only(self) -> bool:
@@ -111,14 +106,17 @@ class Store:
         names = StoreNames(self.name, self.alias)
         attach = self.metadata_backend.statements(names, self.storage_backend, self.attach_options)
         settings = () if self.storage_backend is None else self.storage_backend.duckdb_settings
-        return (*(LoadExtension(name) for name in self.extensions), *settings, *attach, Use(self.alias))
+        secrets = self.secrets
+        made = (_hidden_in(statement, secrets) for statement in (*settings, *attach))
+        return (*(LoadExtension(name) for name in self.extensions), *made, Use(self.alias))
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """Every secret value of the store, for scrubbing text that others made."""
         backends = [self.metadata_backend, *([self.storage_backend] if self.storage_backend else [])]
         held = tuple(secret for backend in backends for secret in backend.secrets_held())
-        return (*held, *(value for value in self.attach_options.values() if isinstance(value, Secret)))
+        options = (value for value in self.attach_options.values() if isinstance(value, Secret))
+        return tuple(dict.fromkeys((*held, *options, *self.hidden)))
 
     def preview_sql(self, *, show_secrets: bool = False, portable: bool = False) -> list[str]:
         """The SQL that attaches the lake; nothing is opened.
@@ -267,25 +265,8 @@ class Store:
         )
 
 
-def attach_option_problem(key: str, value: object) -> str | None:
-    """What is wrong with an option of ATTACH.
-
-    Args:
-        key: Its name, in lower case.
-        value: Its value.
-
-    Returns:
-        One sentence, or None where nothing is.
-    """
-    if not re.fullmatch(r"[a-z_][a-z0-9_]*", key):
-        return "an option's name has small letters, digits and underscores only"
-    if key.startswith("meta_"):
-        return None if isinstance(value, (str, int, bool, Secret)) else "should be a text, a number or a boolean"
-    expected = ATTACH_OPTIONS.get(key)
-    if expected is None:
-        near = nearest(key, ATTACH_OPTIONS)
-        hint = f'did you mean "{near}"?' if near else f"allowed: {', '.join(ATTACH_OPTIONS)}"
-        return f"unknown attach option, {hint}"
-    fits = isinstance(value, expected) and not (expected is int and isinstance(value, bool))
-    names = {bool: "true or false", int: "an integer", str: "a text"}
-    return None if fits else f"should be {names[expected]}"
+def _hidden_in(statement: Statement, secrets: Sequence[Secret]) -> Statement:
+    # The statements of lakeconf are named tuples; those of a third party's backend may be anything.
+    make = getattr(statement, "_make", None)
+    made: Statement = statement if make is None else make(hide(tuple(cast("Any", statement)), secrets))
+    return made

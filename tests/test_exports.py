@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 import yaml
 from doc_pages import blocks
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import lakeconf
 from lakeconf.cli.commands import run
 from lakeconf.config.model import init
 from lakeconf.errors import LakeconfError
-from lakeconf.exports import TOOLS, export
+from lakeconf.exports import TOOLS, _property, export
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,3 +199,85 @@ def test_the_page_shows_what_is_written(stores: Path) -> None:
 def test_there_is_a_file_for_each_tool_that_the_pages_are_about() -> None:
     pages = {path.stem for path in (Path(__file__).parents[1] / "docs" / "integrations").glob("*.md")}
     assert pages - {"polars", "pytest"} == TOOLS.keys() - {"spark"}
+
+
+TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
+
+
+@given(TEXT, TEXT)
+def test_properties_are_read_back(key: str, value: str) -> None:
+    """Java's own reader takes each line as one property; the rules are those of `Properties.load`."""
+    line = f"{_property(key, is_key=True)}  {_property(value)}\n"
+    assert line.isascii()
+    assert line.count("\n") == 1
+    assert "\r" not in line
+    assert read_properties(line) == {key: value}
+
+
+def read_properties(line: str) -> dict[str, str]:
+    unescaped: list[tuple[str, bool]] = []
+    units = iter(line.rstrip("\n"))
+    for unit in units:
+        if unit != "\\":
+            unescaped.append((unit, False))
+            continue
+        following = next(units)
+        known = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+        code = "".join(next(units) for _ in range(4)) if following == "u" else None
+        unescaped.append((chr(int(code, 16)) if code else known.get(following, following), True))
+    ends = [index for index, (unit, escaped) in enumerate(unescaped) if not escaped and unit in " =:\t\f"]
+    end = ends[0] if ends else len(unescaped)
+    rest = unescaped[end:]
+    while rest and not rest[0][1] and rest[0][0] in " =:\t\f":
+        rest = rest[1:]
+    texts = ("".join(unit for unit, _ in part) for part in (unescaped[:end], rest))
+    key, value = (text.encode("utf-16", "surrogatepass").decode("utf-16") for text in texts)
+    return {key: value}
+
+
+@pytest.mark.parametrize("name", ["yes", "on", "null", "true", "dev"])
+def test_dbt_reads_names_as_text(name: str, stores: Path) -> None:
+    (stores / "lakeconf.toml").write_text(PROD.replace("stores.prod", f"stores.{name}").replace('"lake"', f'"{name}"'))
+    found = yaml.safe_load(export(init(), "dbt", name).text)["lakeconf"]
+    assert (found["target"], list(found["outputs"])) == (name, [name])
+    assert found["outputs"][name]["attach"][0]["alias"] == found["outputs"][name]["database"] == name
+    assert found["outputs"][name]["plugins"][0]["config"] == {"stores": [name]}
+
+
+HOSTILE = ["a\nb", "x}\n      - evil: {", "{{ env_var('S3_SECRET') }}", "a: b", "a b"]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_an_alias_does_not_break_out(text: str, stores: Path) -> None:
+    file = stores / "lakeconf.toml"
+    file.write_text(PROD.replace('"lake"', json.dumps(text), 1))
+    with pytest.raises(LakeconfError, match="cannot be written for dbt"):
+        export(init(), "dbt", "prod")
+    for tool in ("duckdb", "spark"):
+        with pytest.raises(LakeconfError):
+            export(init(), tool, "prod")
+
+
+@given(st.sampled_from(["region", "endpoint", "key_id", "bucket", "prefix"]), TEXT | st.sampled_from(HOSTILE))
+@settings(max_examples=40)
+def test_no_value_adds_a_line(key: str, text: str) -> None:
+    backend = {"type": "s3", "bucket": "acme", "key_id": "key", "secret": "${S3_SECRET}", key: text}
+    data = {"stores": {"prod": {"metadata_backend": {"type": "sqlite", "uri": "c"}, "storage_backend": backend}}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("S3_SECRET", "planted-3")
+        try:
+            made = [export(init(data), tool, "prod") for tool in ("spark", "duckdb")]
+        except LakeconfError:
+            return
+    lines = [line for line in made[0].text.splitlines() if not line.startswith("#")]
+    assert {next(iter(read_properties(line))).partition(".")[0] for line in lines} == {"spark"}
+    statements = duckdb.extract_statements(made[1].text)
+    kinds = [one.type.name for one in statements]
+    assert kinds == [*["LOAD"] * (len(kinds) - 4), "CREATE", "CREATE", "ATTACH", "SET"]
+
+
+def test_hadoop_puts_no_other_variable_in(stores: Path) -> None:
+    file = stores / "lakeconf.toml"
+    file.write_text(PROD.replace('"127.0.0.1:9000"', '"$${env.S3_SECRET}.example.com"'))
+    with pytest.raises(LakeconfError, match="Hadoop would take for a variable"):
+        export(init(), "spark", "prod")

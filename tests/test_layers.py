@@ -9,7 +9,7 @@ from source_tree import Import, all_imports, imports_of
 
 BASE = {"errors", "logs", "secret", "sql", "versions"}
 CATALOG = BASE | {"connection", "catalog"}
-STORE = BASE | {"connection", "backends", "migration", "store"}
+STORE = BASE | {"attach_options", "connection", "backends", "migration", "store"}
 COMMIT = CATALOG | {"engines", "locks", "commits", "conflicts", "audits", "settle", "transaction"}
 WRITES = COMMIT | {"definition", "writes"}
 LAKE = (
@@ -37,6 +37,7 @@ LAYERS: dict[str, set[str]] = {
     "secret": {"errors"},
     "sql": {"errors", "secret"},
     "versions": set(),
+    "attach_options": BASE,
     "connection": BASE,
     "backends": BASE,
     "migration": BASE | {"connection", "backends"},

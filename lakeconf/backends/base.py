@@ -19,18 +19,19 @@ from pydantic import (
 )
 from typing_extensions import Self
 
+from lakeconf.backends.secrecy import guard_parameters, holds_credentials
+from lakeconf.logs import escaped
 from lakeconf.secret import Secret
 from lakeconf.sql import Attach, CreateSecret, SetOption, Statement, Value
 
-_SECRET_KEY = re.compile(r"secret|password|passphrase|token|credential|headers|sslkey|key$", re.IGNORECASE)
 _REFERENCE = "Name of the DuckDB secret; without inline credentials it refers to one that exists already."
 _CHAIN = {"provider": "credential_chain"}
-_NOT_SECRET_KEY = re.compile(r"^(key_id|kms_key_id|secret_name|secret_parameters)$", re.IGNORECASE)
 
 
-def _no_nul(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("must not hold a NUL character")
+def _no_control(text: str) -> str:
+    # A line end would add a line to a file that is written for another tool.
+    if escaped(text) != text:
+        raise ValueError("must not hold control characters, such as line ends")
     return text
 
 
@@ -48,7 +49,7 @@ def _secret_name(text: str) -> str:
     return text
 
 
-Text = Annotated[str, Field(min_length=1), AfterValidator(_no_nul)]
+Text = Annotated[str, Field(min_length=1), AfterValidator(_no_control)]
 OptionName = Annotated[str, AfterValidator(_option_name)]
 SecretName = Annotated[
     str,
@@ -58,37 +59,10 @@ SecretName = Annotated[
 ParameterValue = bool | int | float | Text | list[Text] | dict[str, Text]
 
 
-def guard_secrets(options: Mapping[str, Any]) -> dict[str, Value]:
-    """The options with every value that is secret by its key's name as a `Secret`.
-
-    Args:
-        options: Options such as `secret_parameters` or `attach_options`.
-
-    Returns:
-        The same, in order; `kms_key_id` and the like stay readable.
-    """
-    return {key: _guarded(value) if is_secret_key(key) else value for key, value in options.items()}
-
-
-def is_secret_key(key: str) -> bool:
-    """True where a value is secret by the name of its key, such as `password` or `sslkey`."""
-    return bool(_SECRET_KEY.search(key)) and not _NOT_SECRET_KEY.match(key)
-
-
-def _guarded(value: Any) -> Value:
-    if isinstance(value, str):
-        return Secret(value, variable=getattr(value, "variable", None))
-    if isinstance(value, Mapping):
-        return {key: _guarded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_guarded(item) for item in value]
-    return value  # type: ignore[no-any-return]  # numbers, booleans, and what is a Secret already
-
-
 def _guard_checked(value: Any, check: ValidatorFunctionWrapHandler) -> dict[str, Value]:
     # pydantic gives back plain texts; a secret must remember the variable that it came from.
     check(_plain(value))
-    return guard_secrets(value)
+    return guard_parameters(value)
 
 
 def _plain(value: Any) -> Any:
@@ -175,6 +149,17 @@ class Backend(BaseModel, ABC):
                 raise ValueError(f"secret_parameters give {key} twice")
         return self
 
+    @model_validator(mode="after")
+    def _what_is_shown_holds_no_credentials(self) -> Self:
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if name in self.path_fields():
+                continue  # a path may be called anything, and has no scheme
+            for text in _texts_in(value):
+                if holds_credentials(text) or (name in ("host", "endpoint", "account_id") and "@" in text):
+                    raise ValueError(f"{name} holds a user or a password: give them by keys of their own")
+        return self
+
     def secrets_held(self) -> tuple[Secret, ...]:
         """Every secret value of the backend, for the scrubber."""
         return tuple(_secrets_in([getattr(self, name) for name in type(self).model_fields]))
@@ -188,6 +173,14 @@ def _secrets_in(value: Any) -> list[Secret]:
     if isinstance(value, (list, tuple)):
         return [secret for item in value for secret in _secrets_in(item)]
     return []
+
+
+def _texts_in(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping):
+        return _texts_in(list(value.values()))
+    return [text for item in value for text in _texts_in(item)] if isinstance(value, list | tuple) else []
 
 
 class StorageBackend(Backend):

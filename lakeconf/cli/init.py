@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from lakeconf.backends.base import is_secret_key
+from lakeconf.backends.secrecy import is_secret_key
 from lakeconf.cli.output import show
 from lakeconf.config.first import METADATA, STORAGE, first_configuration
 

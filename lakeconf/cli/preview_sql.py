@@ -7,6 +7,7 @@ import click
 from lakeconf.cli.options import config_option
 from lakeconf.cli.output import show, show_json
 from lakeconf.config.model import init
+from lakeconf.secret import shown
 
 
 @click.command("preview-sql", short_help="Show the SQL that attaches a lake.")
@@ -39,7 +40,9 @@ def command(store: str | None, source: str | None, format_name: str, *, show_sec
     statements = found.preview_sql(show_secrets=show_secrets, portable=portable)
     if format_name == "json":
         extensions = list(found.extensions)
-        show_json({"store": found.name, "alias": found.alias, "extensions": extensions, "statements": statements})
+        show_json(
+            {"store": found.name, "alias": shown(found.alias), "extensions": extensions, "statements": statements}
+        )
     else:
         for statement in statements:
             show(statement)

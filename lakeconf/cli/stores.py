@@ -8,6 +8,7 @@ from lakeconf.cli.options import config_option, format_option
 from lakeconf.cli.output import show_json, show_table
 from lakeconf.config.model import init
 from lakeconf.config.outline import Outline
+from lakeconf.secret import shown
 
 
 @click.command("stores", short_help="List the stores.")
@@ -20,11 +21,17 @@ def command(source: str | None, format_name: str) -> None:
     """
     outline = init(source).outline()
     if format_name == "json":
-        show_json([store._asdict() for store in outline])
+        show_json([{key: _shown(value) for key, value in store._asdict().items()} for store in outline])
     else:
         show_table([_row(store) for store in outline])
 
 
 def _row(store: Outline) -> tuple[str, str, str, str]:
-    backends = " + ".join(name for name in (store.metadata_backend or "?", store.storage_backend) if name)
-    return "*" if store.is_default else " ", store.name, backends, f"extends {store.extends}" if store.extends else ""
+    types = (store.metadata_backend or "?", store.storage_backend)
+    backends = " + ".join(shown(name) for name in types if name)
+    extends = f"extends {shown(store.extends)}" if store.extends else ""
+    return "*" if store.is_default else " ", store.name, backends, extends
+
+
+def _shown(value: str | bool | None) -> str | bool | None:  # noqa: FBT001 - a field of an outline
+    return shown(value) if isinstance(value, str) else value

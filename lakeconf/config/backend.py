@@ -124,7 +124,10 @@ def _model(
     try:
         return find(str(type_of_backend))
     except UnknownTypeError as error:
-        draft.report(Code.UNKNOWN_TYPE, error.message, key, hint=error.hint)
+        # The nearest type would tell what the value of a variable is like.
+        unknown = draft.is_from_environment(key)
+        message, hint = ("unknown type", _types_hint(find)) if unknown else (error.message, error.hint)
+        draft.report(Code.UNKNOWN_TYPE, message, key, hint=hint)
         return None
 
 
@@ -213,7 +216,7 @@ def _report(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> 
     elif fault.kind in _EXPECTED or fault.text == "should be a text":
         draft.report(Code.WRONG_TYPE, _type_message(draft, section, fault), key, hint=_type_hint(draft, section, fault))
     else:
-        draft.report(Code.WRONG_VALUE, draft.scrubbed(_value_message(fault)), key, hint=description)
+        draft.report(Code.WRONG_VALUE, _value_message(fault), key, hint=description)
 
 
 def _unknown_hint(draft: Draft, key: str, model: type[Backend]) -> str:
@@ -235,7 +238,7 @@ def _report_whole(draft: Draft, section: str, model: type[Backend], fault: _Faul
         hint = "credentials are given whole, or not at all: then secret_name names a secret that exists already"
     else:
         hint = model.model_fields[named[0]].description if named else (model.__doc__ or "").partition("\n")[0]
-    draft.report(code, draft.scrubbed(fault.text), (section, *named[:1]), hint=hint)
+    draft.report(code, fault.text, (section, *named[:1]), hint=hint)
 
 
 def _given(draft: Draft, section: str, fault: _Fault) -> Any:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from lakeconf.backends.base import is_secret_key
+from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.codes import Code
 from lakeconf.config.file import Source
 from lakeconf.config.inheritance import Branch, Path
 from lakeconf.config.variables import Kind, expand
 from lakeconf.errors import Problem
-from lakeconf.secret import FromVariable, Secret, scrub
+from lakeconf.secret import FromVariable, Secret, masked
 
 # What stands for a value that cannot be resolved, so that the rest of its table is checked all the same.
 _PLACEHOLDER = "unresolved"
+_SHORTEST_VALUE = 4
 
 
 class Origin(NamedTuple):
@@ -41,18 +42,32 @@ class Draft:
         source: The file, for the places of problems.
         name: The store's name.
         tree: What it says, `extends` followed.
-        environment: The variables, by name.
+        environment: The variables, by name; None if they are not to be looked at: then none is missing.
+        hidden: The secrets of the whole configuration.
     """
 
-    def __init__(self, source: Source, name: str, tree: Branch, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        name: str,
+        tree: Branch,
+        environment: Mapping[str, str] | None,
+        hidden: Sequence[Secret] = (),
+    ) -> None:
         self.name = name
         self.problems: list[Problem] = []
         self.origins: dict[Path, Origin] = {}
         self.unresolved: set[Path] = set()
         self.file_name = source.path.name if source.path is not None else "the configuration"
         self._source = source
-        self._environment = environment
-        self.values: dict[str, Any] = self._table(tree, ())
+        self.hidden = tuple(hidden)
+        self.looked_up: dict[str, str | None] = {}
+        self._environment = environment or {}
+        self._is_untrusted = environment is None
+        self._used: dict[str, str] = {}
+        # A problem that is met while they are made is shown without their secrets.
+        self.values: dict[str, Any] = {}
+        self.values = self._table(tree, ())
 
     def report(self, code: Code, message: str, key: Path = (), *, hint: str | None = None) -> None:
         """Notes a problem.
@@ -70,11 +85,19 @@ class Draft:
         if origin.variable is not None and code not in (Code.UNSET_VARIABLE, Code.MALFORMED_VARIABLE):
             message += f" ({'given by' if is_override else 'from'} the variable {origin.variable})"
         at = () if is_override else place
+        message, hint = self.shown(message), None if hint is None else self.shown(hint)
         self.problems.append(self._source.problem(code, message, hint=hint, key=place, at=at, store=self.name))
 
-    def scrubbed(self, text: str) -> str:
-        """A text that somebody else made, without the store's secrets."""
-        return scrub(text, _secrets(self.values))
+    def shown(self, text: str) -> str:
+        """A message without a secret, and with `${NAME}` in place of the value of a variable.
+
+        The variables are those of the machine that reads the file, and the file may be a stranger's.
+        """
+        text = masked(text, [*_secrets(self.values), *self.hidden])
+        for value, name in self._used.items():
+            for form in (value, repr(value)[1:-1]):
+                text = text.replace(form, f"${{{name}}}")
+        return text
 
     def absolute(self, path: str) -> str:
         """The path, relative ones starting from the folder of the file."""
@@ -99,6 +122,7 @@ class Draft:
 
     def _value(self, value: Any, key: Path) -> Any:
         if isinstance(value, FromVariable):
+            self._note_use(value, value.variable)
             self.origins[key] = Origin(self.origins[key].place, "override", value.variable, has_literal=False)
             return value
         if isinstance(value, str):
@@ -111,21 +135,30 @@ class Draft:
 
     def _text(self, text: str, key: Path) -> str:
         expansion = expand(text, self._environment)
+        for variable in expansion.variables:
+            self.looked_up[variable] = self._environment.get(variable)
+            self._note_use(self.looked_up[variable], variable)
         if expansion.kind != "literal":
             found = (expansion.kind, expansion.variables[0], expansion.has_literal)
             self.origins[key] = Origin(self.origins[key].place, *found)
         for fault in expansion.faults:
-            self.report(fault.code, fault.message, key, hint=fault.hint)
+            if not (self._is_untrusted and fault.code is Code.UNSET_VARIABLE):
+                self.report(fault.code, fault.message, key, hint=fault.hint)
             self.unresolved.add(key)
         return _PLACEHOLDER if expansion.faults else expansion.text
 
+    def _note_use(self, value: str | None, variable: str) -> None:
+        # A shorter value is part of too many words; messages that quote a value do without it anyway.
+        if value and len(value) >= _SHORTEST_VALUE:
+            self._used.setdefault(value, variable)
 
-def _secrets(value: Any, *, is_secret: bool = False) -> list[Secret]:
+
+def _secrets(value: Any, path: Path = ()) -> list[Secret]:
     if isinstance(value, Mapping):
-        below = (_secrets(item, is_secret=is_secret or is_secret_key(key)) for key, item in value.items())
+        below = (_secrets(item, (*path, str(key))) for key, item in value.items())
         return [secret for found in below for secret in found]
     if isinstance(value, list):
-        return [secret for item in value for secret in _secrets(item, is_secret=is_secret)]
+        return [secret for item in value for secret in _secrets(item, path)]
     if isinstance(value, str):
-        return [Secret(value)] if is_secret and value else []
+        return [Secret(value)] if value and is_secret(path) else []
     return [value] if isinstance(value, Secret) else []

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from lakeconf.backends.base import is_secret_key
 from lakeconf.backends.registry import metadata_backend, storage_backend
+from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.backend import field_types, typed
 from lakeconf.config.codes import Code
 from lakeconf.config.file import dotted
-from lakeconf.config.model import STORE_NAME, validate
+from lakeconf.config.model import validate
 from lakeconf.config.reading import allowed_name
+from lakeconf.config.structure import STORE_NAME
 from lakeconf.config.variables import variable_alone
 from lakeconf.errors import LakeconfError, nearest
 
@@ -101,7 +102,7 @@ def _backend(section: str, kind: str, given: Mapping[str, str]) -> list[str]:
 def _checked(section: str, name: str, value: str | None) -> str:
     if value is None:
         raise LakeconfError(f"{section}.{name} has to be given", hint=f"--set {section}.{name}=…")
-    if is_secret_key(name) and variable_alone(value) is None:
+    if is_secret((section, name)) and variable_alone(value) is None:
         raise LakeconfError(
             f"{section}.{name} is a secret, and does not belong into the file",
             hint=f"name a variable that holds it: --set '{section}.{name}=${{MY_{name.upper()}}}'",

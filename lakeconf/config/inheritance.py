@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from lakeconf.config.codes import Code
 from lakeconf.config.file import Source, Table
-from lakeconf.errors import ConfigError, nearest
+from lakeconf.errors import ConfigError, listed, nearest
 
 BACKENDS = ("metadata_backend", "storage_backend")
 STORE_KEYS = (*BACKENDS, "alias", "attach_options", "extends")
@@ -42,33 +42,45 @@ class Branch(NamedTuple):
     place: Path
 
 
-def inherited(source: Source, stores: Table, name: str) -> Branch:
-    """The table of a store, merged with those that it extends.
+class Inheritance:
+    """The stores of a configuration, each merged with those that it extends.
 
-    Deep: a key of the child replaces that key alone. Only where the child's backend is of another `type`, nothing
-    of the parent's backend is taken over, since its keys mean something else.
+    Deep: a key of the child replaces that key alone. Only if the child's backend is of another `type`, nothing of the
+    parent's backend is taken over, since its keys mean something else.
 
     Args:
         source: The file, for the places of problems.
         stores: The tables of all stores.
-        name: The store's name.
-
-    Raises:
-        ConfigError: A parent does not exist, the parents form a circle, or one of them is no table.
     """
-    chain: list[str] = []
-    following: str | None = name
-    while following is not None:
-        chain.append(following)
-        following = _parent(source, stores, chain)
-    tree = _branch(stores[chain[-1]], ("stores", chain[-1]))
-    for child in reversed(chain[:-1]):
-        tree = _merged(tree, _branch(stores[child], ("stores", child)))
-    return tree
+
+    def __init__(self, source: Source, stores: Table) -> None:
+        self.source = source
+        self.stores = stores
+        self._trees: dict[str, Branch] = {}
+
+    def tree(self, name: str) -> Branch:
+        """The table of a store.
+
+        Args:
+            name: The store's name.
+
+        Raises:
+            ConfigError: A parent does not exist, the parents form a circle, or one of them is no table.
+        """
+        chain: dict[str, None] = {}
+        following: str | None = name
+        while following is not None and following not in self._trees:
+            chain[following] = None
+            following = _parent(self.source, self.stores, chain, following)
+        tree = None if following is None else self._trees[following]
+        for child in reversed(chain):
+            own = _branch(self.stores[child], ("stores", child))
+            tree = self._trees[child] = own if tree is None else _merged(tree, own)
+        return self._trees[name]
 
 
-def _parent(source: Source, stores: Table, chain: list[str]) -> str | None:
-    name = chain[-1]
+def _parent(source: Source, stores: Table, chain: Collection[str], name: str) -> str | None:
+    asked = next(iter(chain))
     key = ("stores", name, "extends")
     table = stores[name]
     if not isinstance(table, Mapping):
@@ -77,27 +89,29 @@ def _parent(source: Source, stores: Table, chain: list[str]) -> str | None:
             "should be a table",
             hint=f"write [stores.{name}.metadata_backend] …",
             key=key[:2],
-            store=chain[0],
+            store=asked,
         )
         raise ConfigError([problem])
     parent = table.get("extends")
     if parent is None:
         return None
     if isinstance(parent, str) and parent in chain:
-        _circle(source, stores, chain[chain.index(parent) :])
+        every = list(chain)
+        _circle(source, stores, every[every.index(parent) :])
     if isinstance(parent, str) and parent in stores:
         return parent
     message, hint, code = "should be a text", "write the name of one store between quotes", Code.WRONG_TYPE
     if isinstance(parent, str):
         near = nearest(parent, stores)
         message, code = f"there is no store {str(parent)!r} to extend", Code.UNKNOWN_PARENT
-        hint = f'did you mean "{near}"?' if near else f"there are: {', '.join(stores)}"
-    raise ConfigError([source.problem(code, message, hint=hint, key=key, store=chain[0])])
+        hint = f'did you mean "{near}"?' if near else f"there are: {listed(stores)}"
+    raise ConfigError([source.problem(code, message, hint=hint, key=key, store=asked)])
 
 
 def _circle(source: Source, stores: Table, members: list[str]) -> NoReturn:
     # The same circle is met from each of its stores: told once, at the first of them in the file.
-    first = next(name for name in stores if name in members)
+    known = set(members)
+    first = next(name for name in stores if name in known)
     start = members.index(first)
     circle = " -> ".join([*members[start:], *members[:start], first])
     hint = "let one of them extend none"

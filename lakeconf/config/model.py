@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from lakeconf.config.backend import type_name, unknown_key_hint
+from lakeconf.config.backend import type_name
 from lakeconf.config.codes import Code
 from lakeconf.config.file import Source, Table, find
+from lakeconf.config.hidden import HiddenValues
+from lakeconf.config.inheritance import Inheritance
 from lakeconf.config.inheritance import Path as Key
-from lakeconf.config.outline import Outline, outline_of, secret_names
-from lakeconf.config.overrides import overridden
-from lakeconf.config.reading import Reading, allowed_name, in_order, read_store
+from lakeconf.config.outline import Outline, outline_of
+from lakeconf.config.overrides import overridden, overrides
+from lakeconf.config.reading import Reading, in_order, read_store
+from lakeconf.config.shared_secrets import SharedSecrets
+from lakeconf.config.structure import structure_problems
 from lakeconf.config.variables import expand
-from lakeconf.errors import ConfigError, Problem, nearest
-from lakeconf.secret import FromVariable
-from lakeconf.sql import CreateSecret
+from lakeconf.errors import ConfigError, LakeconfError, Problem, listed, nearest
+from lakeconf.secret import FromVariable, Secret, hidden
 from lakeconf.store import Store
-
-TOP_KEYS = ("default_store", "pipeline", "stores")
-STORE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
 def init(source: str | os.PathLike[str] | Table | None = None) -> Config:
@@ -75,7 +74,8 @@ class Config:
 
     Args:
         source: What the file says.
-        environment: The variables, by name; overrides are read now, the others when a store is.
+        environment: The variables, by name; overrides are read now, the others when a store is. None if the file is
+            not trusted: no variable is looked at, and none is missing.
 
     Attributes:
         path: The file; None for a dict.
@@ -84,17 +84,30 @@ class Config:
         stores: The stores by name, each read when it is asked for. Iterating over the names reads none.
     """
 
-    def __init__(self, source: Source, environment: Mapping[str, str]) -> None:
+    def __init__(self, source: Source, environment: Mapping[str, str] | None) -> None:
         self._source = source
         self._environment = environment
-        self._data, problems = overridden(source, environment)
+        self._data, problems = overridden(source, environment or {})
         stores = self._data.get("stores")
         self._tables: Table = stores if isinstance(stores, Mapping) else {}
         self._readings: dict[str, Reading] = {}
+        self._read_before: dict[str, Reading] = {}
+        self._hidden = HiddenValues(self._tables)
+        self._inheritance = Inheritance(source, self._tables)
+        self._shared = SharedSecrets(self._inheritance, self._read)
         self.path: Path | None = source.path
         self.names = tuple(self._tables)
         self.stores: Mapping[str, Store] = _Stores(self)
         self.problems = tuple(in_order([*problems, *self._structure()]))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The variables stay here: a closure that is sent to an executor must not take the environment along.
+        if HiddenValues(self._source.data.get("stores", {})).has_literal():
+            raise TypeError(
+                "this configuration cannot be pickled, since a secret is written in its file: "
+                'take it from a variable, "${VARIABLE}", or pickle the name of a store'
+            )
+        return (_unpickled, (self._source, overrides(self._environment or {})))
 
     def __repr__(self) -> str:
         return f"Config({str(self.path) if self.path else 'dict'!r}, stores={list(self.names)})"
@@ -115,12 +128,20 @@ class Config:
             hint = "write the name of a store between quotes"
             raise ConfigError([self._source.problem(Code.WRONG_TYPE, message, hint=hint, key=key)])
         if isinstance(given, FromVariable):
-            return self._checked_default(given, at=(), why=f" (given by the variable {given.variable})")
-        expansion = expand(given, self._environment)
+            return self._checked_default(given, at=(), variable=given.variable, why="given by")
+        expansion = expand(given, self._environment or {})
+        if self._environment is None and expansion.variables:
+            return None
         if expansion.faults:
             problem = self._source.problem
             raise ConfigError([problem(f.code, f.message, hint=f.hint, key=key) for f in expansion.faults])
-        return self._checked_default(expansion.text, at=key)
+        variable = expansion.variables[0] if expansion.variables else None
+        return self._checked_default(expansion.text, at=key, variable=variable)
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """The secrets of all stores, as far as their variables are set: their values are masked wherever they show."""
+        return self._hidden.secrets(self._environment or {})
 
     @property
     def pipeline(self) -> Table:
@@ -174,7 +195,7 @@ class Config:
             reading = self._read(name)
             problems = [*reading.problems, *self._shared_secrets(name, reading)]
             store = None if problems else reading.store
-            reading = Reading(store, tuple(problems), reading.values, reading.origins)
+            reading = reading._replace(store=store, problems=tuple(problems))
             if store is None:
                 return reading  # its variables may be set by the next time
             self._readings[name] = reading
@@ -186,55 +207,31 @@ class Config:
             default = self.default_store
         except ConfigError:
             default = None
-        return [outline_of(self._source, self._tables, name, is_default=name == default) for name in self.names]
+        secrets = self.secrets
+        outlines = (outline_of(self._inheritance, name, is_default=name == default) for name in self.names)
+        return [Outline._make(hidden(tuple(one), secrets)) for one in outlines]
 
     def _read(self, name: str) -> Reading:
-        return read_store(self._source, self._tables, name, self._environment)
+        known = self._read_before.get(name)
+        environment = self._environment or {}
+        if known is None or any(environment.get(variable) != value for variable, value in known.variables.items()):
+            known = self._read_before[name] = read_store(self._inheritance, name, self._environment, self.secrets)
+        return known
 
     def _shared_secrets(self, name: str, reading: Reading) -> Iterator[Problem]:
-        """Secrets of one name and different fields: whichever store is attached last would decide for both."""
-        for secret in reading.secrets:
-            for other in self._tables:
-                if other == name or not self._mentions(other, secret.name):
-                    continue
-                if any(_differ(secret, its) for its in self._read(other).secrets):
-                    section = (secret.key or "").rpartition(".")[2]
-                    key = ("stores", name, section, "secret_name")
-                    place = reading.origins.get((section, "secret_name"))
-                    yield self._source.problem(
-                        Code.SHARED_SECRET,
-                        f"the store {other!r} gives the secret {secret.name!r} other fields",
-                        hint=f'give it another name, such as "{secret.name}_{name}"',
-                        key=place.place if place is not None else key,
-                        store=name,
-                    )
-
-    def _mentions(self, name: str, secret: str) -> bool:
-        names = secret_names(self._source, self._tables, name)
-        return any("$" in found or found.lower() == secret.lower() for found in names)
+        for secret, other in self._shared.clashes(name, reading):
+            section = (secret.key or "").rpartition(".")[2]
+            place = reading.origins.get((section, "secret_name"))
+            yield self._source.problem(
+                Code.SHARED_SECRET,
+                f"the store {other!r} gives the secret {secret.name!r} other fields",
+                hint=f'give it another name, such as "{secret.name}_{name}"',
+                key=("stores", name, section, "secret_name") if place is None else place.place,
+                store=name,
+            )
 
     def _structure(self) -> Iterator[Problem]:
-        problem = self._source.problem
-        for key in self._data:
-            if key not in TOP_KEYS:
-                yield problem(Code.UNKNOWN_KEY, "unknown key", hint=unknown_key_hint(key, TOP_KEYS), key=(key,))
-        stores = self._data.get("stores")
-        if stores is not None and not isinstance(stores, Mapping):
-            hint = 'write [stores.dev.metadata_backend] type = "sqlite" …'
-            yield problem(Code.WRONG_TYPE, f"should be a table, not {type_name(stores)}", hint=hint, key=("stores",))
-        elif not stores:
-            hint = 'write [stores.dev.metadata_backend] type = "sqlite" …'
-            yield problem(Code.MISSING_KEY, "there are no stores", hint=hint, key=("stores",))
-        pipeline = self._data.get("pipeline")
-        if pipeline is not None and not isinstance(pipeline, Mapping):
-            hint = 'write [pipeline] python = ["models.py"]'
-            yield problem(
-                Code.WRONG_TYPE, f"should be a table, not {type_name(pipeline)}", hint=hint, key=("pipeline",)
-            )
-        for name in self._tables:
-            if not STORE_NAME.fullmatch(name):
-                hint = f"write it as {allowed_name(name)}: small letters, digits and single underscores"
-                yield problem(Code.STORE_NAME, "is not allowed as a store's name", hint=hint, key=("stores", name))
+        yield from structure_problems(self._source, self._data)
         given = self._data.get("default_store")
         # A variable in it is looked at when the default store is asked for: it may be unset where none is.
         if given is not None and not (type(given) is str and "$" in given):
@@ -248,22 +245,32 @@ class Config:
             return error.problems
         return ()
 
-    def _checked_default(self, name: str, *, at: Key, why: str = "") -> str:
-        if self._tables and name not in self._tables:
-            raise ConfigError([self._unknown_store(str(name), ("default_store",), at=at, why=why)])
-        return str(name)
+    def _checked_default(self, name: str, *, at: Key, variable: str | None = None, why: str = "from") -> str:
+        if name in self._tables or not self._tables:
+            return str(name)
+        key = ("default_store",)
+        if variable is None:
+            raise ConfigError([self._unknown_store(str(name), key, at=at)])
+        # The file may be a stranger's, so the value of a variable is not repeated, nor compared in the hint.
+        message, hint = f"names no store ({why} the variable {variable})", f"there are: {listed(self.names)}"
+        raise ConfigError([self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key, at=at)])
 
-    def _unknown_store(self, name: str, key: Key = (), *, at: Key | None = None, why: str = "") -> Problem:
+    def _unknown_store(self, name: str, key: Key = (), *, at: Key | None = None) -> Problem:
         near = nearest(name, self._tables)
         hint = f'did you mean "{near}"? ' if near else ""
-        hint += f"there are: {', '.join(self.names)}"
-        message = f"there is no store {name!r}{why}"
+        hint += f"there are: {listed(self.names)}"
+        message = f"there is no store {name!r}"
         return self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key, at=key if at is None else at)
 
 
-def _differ(one: CreateSecret, other: CreateSecret) -> bool:
-    same_name = one.name.lower() == other.name.lower()
-    return same_name and (one.type != other.type or dict(one.options) != dict(other.options))
+def _unpickled(source: Source, variables: tuple[str, ...]) -> Config:
+    missing = [name for name in variables if name not in os.environ]
+    if missing:
+        raise LakeconfError(
+            f"the pickled configuration was overridden by variables that are not set here: {', '.join(missing)}",
+            hint="set them here as well, or write the values in the file",
+        )
+    return Config(source, os.environ)
 
 
 class _Stores(Mapping[str, Store]):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lakeconf.backends.base import is_secret_key
 from lakeconf.backends.registry import metadata_backend, storage_backend
+from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.codes import Code
 from lakeconf.config.draft import Origin
 from lakeconf.config.inheritance import Path
@@ -14,7 +14,7 @@ from lakeconf.config.model import Config
 from lakeconf.config.reading import Reading
 from lakeconf.config.schema import json_schema
 from lakeconf.errors import LakeconfError, nearest
-from lakeconf.secret import MASK
+from lakeconf.secret import MASK, Secret, masked
 
 _BACKENDS = {"metadata_backend": metadata_backend, "storage_backend": storage_backend}
 
@@ -67,9 +67,11 @@ def explain_key(config: Config, key: str) -> list[KeyOrigin]:
 def _keys(config: Config, store: str) -> Iterator[tuple[Path, KeyOrigin]]:
     """All keys that the store may have, each with its path inside the store's table."""
     reading = config.reading(store)
+    secrets = (*config.secrets, *(reading.store.secrets if reading.store is not None else ()))
     for path, description, default in _possible(reading):
         if path in reading.origins:
-            value, origin = _text(path, _at(reading.values, path)), _origin(config, store, reading.origins[path])
+            text = _text(path, _at(reading.values, path), secrets)
+            value, origin = text, _origin(config, store, reading.origins[path])
         else:
             value, origin = ("(not set)", "not given") if default is None else (str(default), "the default")
         yield path, KeyOrigin(".".join(("stores", store, *path)), value, origin, description)
@@ -107,10 +109,12 @@ def _origin(config: Config, store: str, found: Origin) -> str:
     return words if parent == store else f"{words}, taken over from stores.{parent}"
 
 
-def _text(path: Path, value: Any) -> str:
+def _text(path: Path, value: Any, secrets: Sequence[Secret]) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} = {_text((*path, name), item)}" for name, item in value.items())
-    return MASK if is_secret_key(path[-1]) else str(value)
+        return ", ".join(f"{name} = {_text((*path, name), item, secrets)}" for name, item in value.items())
+    if isinstance(value, list) and not is_secret(path):
+        return f"[{', '.join(_text(path, item, secrets) for item in value)}]"
+    return MASK if is_secret(path) else masked(str(value), secrets)
 
 
 def _at(values: Any, path: Path) -> Any:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lakeconf.config.file import Source, Table
-from lakeconf.config.inheritance import BACKENDS, Branch, Leaf, inherited
+from lakeconf.config.inheritance import BACKENDS, Branch, Inheritance, Leaf
 from lakeconf.errors import ConfigError
 
 
@@ -29,17 +28,16 @@ class Outline(NamedTuple):
     alias: str | None = None
 
 
-def outline_of(source: Source, stores: Table, name: str, *, is_default: bool) -> Outline:
+def outline_of(stores: Inheritance, name: str, *, is_default: bool) -> Outline:
     """The outline of a store.
 
     Args:
-        source: The file.
-        stores: The tables of all stores.
+        stores: The stores.
         name: The store's name.
         is_default: True where it is the default store.
     """
     try:
-        tree = inherited(source, stores, name)
+        tree = stores.tree(name)
     except ConfigError:
         return Outline(name, is_default, alias=name)
     metadata, storage = (_raw(tree.entries.get(section), "type") for section in BACKENDS)
@@ -52,10 +50,10 @@ def _raw(table: Branch | Leaf | None, key: str) -> str | None:
     return str(entry.value) if isinstance(entry, Leaf) else None
 
 
-def secret_names(source: Source, stores: Table, name: str) -> tuple[str, ...]:
+def secret_names(stores: Inheritance, name: str) -> tuple[str, ...]:
     """The `secret_name` of each backend of a store, where it has one, with its variables as they stand in the file."""
     try:
-        tree = inherited(source, stores, name)
+        tree = stores.tree(name)
     except ConfigError:
         return ()
     found = (_raw(tree.entries.get(section), "secret_name") for section in BACKENDS)

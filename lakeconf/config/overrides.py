@@ -26,13 +26,11 @@ def overridden(source: Source, environment: Mapping[str, str]) -> tuple[Table, l
     """
     data: Table = source.data
     problems: list[Problem] = []
-    for variable in sorted(name for name in environment if name.startswith(PREFIX) and name != LOCATION_VARIABLE):
+    for variable in overrides(environment):
         if variable == _DEFAULT_STORE:
             data = {**data, "default_store": FromVariable(environment[variable], variable)}
             continue
         keys = variable[len(PREFIX) :].lower().split("__")
-        if len(keys) == 1:
-            continue  # LAKECONF_SOMETHING: not of this form, so another program's
         fault = _fault(keys, data)
         if fault is None:
             value = FromVariable(environment[variable], variable)
@@ -44,6 +42,12 @@ def overridden(source: Source, environment: Mapping[str, str]) -> tuple[Table, l
             message, hint = fault
             problems.append(source.problem(Code.OVERRIDE, f"the variable {variable} {message}", hint=hint))
     return data, problems
+
+
+def overrides(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of the variables that override keys; `LAKECONF_SOMETHING` is of another form, and not among them."""
+    ours = (name for name in environment if name.startswith(PREFIX) and name != LOCATION_VARIABLE)
+    return tuple(sorted(name for name in ours if name == _DEFAULT_STORE or "__" in name[len(PREFIX) :]))
 
 
 def _fault(keys: list[str], data: Table) -> tuple[str, str] | None:

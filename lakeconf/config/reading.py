@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from lakeconf.backends.base import MetadataBackend, StorageBackend, is_secret_key
+from lakeconf.attach_options import ATTACH_OPTIONS, attach_option_problem
+from lakeconf.backends.base import MetadataBackend, StorageBackend
 from lakeconf.backends.registry import metadata_backend, storage_backend
+from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.backend import build_backend, type_name, typed, unknown_key_hint
 from lakeconf.config.codes import Code
 from lakeconf.config.draft import Draft, Origin
-from lakeconf.config.file import Source, Table
-from lakeconf.config.inheritance import STORE_KEYS, Path, inherited
+from lakeconf.config.inheritance import STORE_KEYS, Inheritance, Path
 from lakeconf.errors import ConfigError, LakeconfError, Problem
+from lakeconf.secret import HiddenText, Secret, hidden
 from lakeconf.sql import CreateSecret
-from lakeconf.store import ATTACH_OPTIONS, Store, attach_option_problem
+from lakeconf.store import Store
+
+BackendOrNone = TypeVar("BackendOrNone", MetadataBackend, StorageBackend | None)
 
 ALIAS = r"[a-z_][a-z0-9_]*"
 # Databases and schemas that every connection to DuckDB has.
@@ -37,12 +41,14 @@ class Reading(NamedTuple):
         problems: What is wrong, in the order of the file.
         values: Its keys with variables resolved, secrets in clear.
         origins: Where each of them came from.
+        variables: The variables that were looked up, and what they held.
     """
 
     store: Store | None
     problems: tuple[Problem, ...]
     values: Mapping[str, Any] = MappingProxyType({})
     origins: Mapping[Path, Origin] = MappingProxyType({})
+    variables: Mapping[str, str | None] = MappingProxyType({})
 
     def __repr__(self) -> str:
         return f"Reading({self.store!r}, {self.problems})"
@@ -54,20 +60,22 @@ class Reading(NamedTuple):
         return tuple(statement for statement in statements if isinstance(statement, CreateSecret))
 
 
-def read_store(source: Source, stores: Table, name: str, environment: Mapping[str, str]) -> Reading:
+def read_store(
+    stores: Inheritance, name: str, environment: Mapping[str, str] | None, secrets: Sequence[Secret] = ()
+) -> Reading:
     """Reads a store.
 
     Args:
-        source: The file, for the places of problems.
-        stores: The tables of all stores.
+        stores: The stores.
         name: The store's name; there is one.
-        environment: The variables, by name.
+        environment: The variables, by name; None if they are not to be looked at.
+        secrets: The secrets of the whole configuration.
     """
     try:
-        tree = inherited(source, stores, name)
+        tree = stores.tree(name)
     except ConfigError as error:
         return Reading(None, error.problems)
-    draft = Draft(source, name, tree, environment)
+    draft = Draft(stores.source, name, tree, environment, secrets)
     for key in draft.values:
         if key not in STORE_KEYS:
             draft.report(Code.UNKNOWN_KEY, "unknown key", (key,), hint=unknown_key_hint(key, STORE_KEYS))
@@ -82,7 +90,7 @@ def read_store(source: Source, stores: Table, name: str, environment: Mapping[st
     if metadata is not None and (storage is not None or "storage_backend" not in draft.values):
         store = _composed(draft, metadata, storage, alias, options)
     problems = tuple(in_order(draft.problems))
-    return Reading(None if problems else store, problems, draft.values, draft.origins)
+    return Reading(None if problems else store, problems, draft.values, draft.origins, draft.looked_up)
 
 
 def in_order(problems: list[Problem]) -> list[Problem]:
@@ -101,12 +109,14 @@ def _alias(draft: Draft) -> str | None:
     if not isinstance(alias, str):
         draft.report(Code.WRONG_TYPE, f"should be a text, not {type_name(alias)}", key, hint="write it between quotes")
         return None
+    # What a variable holds is not repeated, not even in small letters.
+    unknown = draft.is_from_environment(key)
     if not re.fullmatch(ALIAS, alias):
-        draft.report(Code.ALIAS, f"{alias!r} is not allowed", key, hint=f'write it as "{allowed_name(alias)}"')
+        hint = "use small letters, digits and underscores" if unknown else f'write it as "{allowed_name(alias)}"'
+        draft.report(Code.ALIAS, "is not allowed" if unknown else f"{alias!r} is not allowed", key, hint=hint)
     elif alias in RESERVED_ALIASES:
-        draft.report(
-            Code.ALIAS, f"every connection to DuckDB has a {alias!r} already", key, hint="choose another alias"
-        )
+        name = "database of that name" if unknown else repr(alias)
+        draft.report(Code.ALIAS, f"every connection to DuckDB has a {name} already", key, hint="choose another alias")
     return str(alias)
 
 
@@ -134,13 +144,23 @@ def _attach_options(draft: Draft) -> dict[str, Any]:
         if name not in ATTACH_OPTIONS and not name.startswith("meta_"):
             hint = unknown_key_hint(name, ATTACH_OPTIONS)
             draft.report(Code.ATTACH_OPTION, "unknown attach option", key, hint=hint)
-        elif value == "" and is_secret_key(name):
+        elif value == "" and is_secret(key):
             draft.report(Code.WRONG_VALUE, "must not be empty", key, hint="give a value, or leave the option away")
         elif (problem := attach_option_problem(name, value)) is not None:
             draft.report(Code.ATTACH_OPTION, problem, key, hint=_OPTION_HINTS[ATTACH_OPTIONS.get(name, object)])
         else:
             checked[name] = value
     return checked
+
+
+def _with_hidden(backend: BackendOrNone, secrets: Sequence[Secret]) -> BackendOrNone:
+    """The backend, in which values that are secrets elsewhere are masked when it is printed."""
+    if backend is None:
+        return backend
+    fields = {name: getattr(backend, name) for name in type(backend).model_fields}
+    update = {name: hidden(value, secrets) for name, value in fields.items() if isinstance(value, str)}
+    update = {name: value for name, value in update.items() if isinstance(value, HiddenText)}
+    return backend.model_copy(update=update) if update else backend
 
 
 def _composed(
@@ -162,7 +182,9 @@ def _composed(
         hint = f'give the store an alias: [stores.{draft.name}] alias = "lake"'
         draft.report(Code.ALIAS, f"every connection to DuckDB has a {draft.name!r} already", hint=hint)
     try:
-        store = Store(draft.name, metadata, storage, alias=alias, attach_options=options)
+        hide = (*metadata.secrets_held(), *(storage.secrets_held() if storage else ()), *draft.hidden)
+        metadata, storage = _with_hidden(metadata, hide), _with_hidden(storage, hide)
+        store = Store(draft.name, metadata, storage, alias=alias, attach_options=options, hidden=draft.hidden)
         names = [statement.name.lower() for statement in store.statements if isinstance(statement, CreateSecret)]
     except LakeconfError as error:
         message = error.message.removeprefix(f"stores.{draft.name}: ")

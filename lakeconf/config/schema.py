@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from lakeconf.attach_options import ATTACH_OPTIONS
 from lakeconf.backends.base import Backend
 from lakeconf.backends.registry import (
     METADATA_BACKENDS,
@@ -13,7 +14,6 @@ from lakeconf.backends.registry import (
     metadata_backend,
     storage_backend,
 )
-from lakeconf.store import ATTACH_OPTIONS
 
 _JSON_TYPES = {bool: "boolean", int: "integer", str: "string"}
 _VARIABLE = {"type": "string", "pattern": r"\$\{", "description": "A variable: ${NAME}, ${NAME:-default}."}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from lakeconf.backends.base import is_secret_key
+from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.codes import Code
 from lakeconf.config.file import Table
 from lakeconf.config.inheritance import Path
@@ -53,7 +53,7 @@ def _literal_secrets(config: Config, store: str, reading: Reading) -> Iterator[P
     for path, origin in reading.origins.items():
         key = path[-1] if path else None
         value = _value(reading.values, path)
-        if origin.has_literal and isinstance(key, str) and is_secret_key(key) and isinstance(value, str) and value:
+        if origin.has_literal and isinstance(key, str) and is_secret(path) and isinstance(value, str) and value:
             variable = f"{store}_{key}".upper()
             hint = f'take it from a variable: {key} = "${{{variable}}}"'
             part = "a secret" if origin.kind == "literal" else "part of a secret, or a default for one,"
@@ -67,7 +67,10 @@ def _without_tls(config: Config, reading: Reading) -> Iterator[Problem]:
     endpoint = str(backend.get("endpoint", ""))
     if not _is_loopback(endpoint):
         place = reading.origins["storage_backend", "use_ssl"].place
-        message = f"credentials and data go to {endpoint or 'the storage server'} without TLS"
+        origin = reading.origins.get(("storage_backend", "endpoint"))
+        # The file may be a stranger's: the value of a variable is not repeated.
+        known = endpoint if origin is None or origin.variable is None else f"${{{origin.variable}}}"
+        message = f"credentials and data go to {known or 'the storage server'} without TLS"
         yield config.problem(
             Code.WITHOUT_TLS, message, place, hint="leave use_ssl out, or use a server on this machine"
         )

@@ -229,7 +229,7 @@ def test_attach_options_are_typed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VERSION", "7")
     options = {"snapshot_version": "${VERSION}", "read_only": "${UNSET:-true}", "meta_x": "${VERSION}"}
     store = init(stores(dev={**DEV, "attach_options": options})).get_store()
-    assert store.attach_options == {"snapshot_version": 7, "read_only": True, "meta_x": "7"}
+    assert store.attach_options == {"snapshot_version": 7, "read_only": True, "meta_x": Secret("7")}
 
 
 # Overrides.

@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 from store_shapes import ALLOWED, configuration, has_credentials
 
+from lakeconf.attach_options import ATTACH_OPTIONS
 from lakeconf.backends.registry import METADATA_BACKENDS, STORAGE_BACKENDS
 from lakeconf.config.schema import json_schema
-from lakeconf.store import ATTACH_OPTIONS
 
 if sys.version_info >= (3, 11):
     import tomllib

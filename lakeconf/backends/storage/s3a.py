@@ -122,7 +122,7 @@ class S3ABucket:
                     f"Spark cannot reach the bucket {self.name!r}: S3A has no setting for secret_parameters.{key}",
                     hint="use the store with DuckDB, or configure the session's fs.s3a.* settings yourself",
                 )
-        texts = {key: str(value) for key, value in parameters.items()}
+        texts = {key: str(value) for key, value in parameters.items() if not isinstance(value, Secret)}
         given = {**self._place(), **self._credentials(texts), **_options(texts), **self.features}
         return {f"fs.s3a.bucket.{self.name}.{key}": value for key, value in given.items()}
 
@@ -150,9 +150,13 @@ class S3ABucket:
         own: dict[str, str | Secret] = {"auth.profile.name": parameters["profile"]} if "profile" in parameters else {}
         if "assume_role_arn" not in parameters:
             return own | {"aws.credentials.provider": found}
-        role = {"assumed.role.arn": parameters["assume_role_arn"], "assumed.role.credentials.provider": found}
-        if "external_id" in parameters:
-            role["assumed.role.external.id"] = parameters["external_id"]
+        role: dict[str, str | Secret] = {
+            "assumed.role.arn": parameters["assume_role_arn"],
+            "assumed.role.credentials.provider": found,
+        }
+        external_id = next((value for key, value in self.parameters.items() if key.lower() == "external_id"), None)
+        if external_id is not None:
+            role["assumed.role.external.id"] = external_id if isinstance(external_id, Secret) else str(external_id)
         return own | role | {"aws.credentials.provider": _HADOOP + "auth.AssumedRoleCredentialProvider"}
 
 

@@ -1,0 +1,50 @@
+"""The options of ATTACH that a store may set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from lakeconf.errors import nearest
+from lakeconf.logs import escaped
+from lakeconf.secret import Secret
+
+# https://ducklake.select/docs/stable/duckdb/usage/connecting; META_… options are passed on to the metadata database.
+ATTACH_OPTIONS: Mapping[str, type] = {
+    "automatic_migration": bool,
+    "create_if_not_exists": bool,
+    "data_inlining_row_limit": int,
+    "encrypted": bool,
+    "metadata_catalog": str,
+    "override_data_path": bool,
+    "read_only": bool,
+    "snapshot_time": str,
+    "snapshot_version": int,
+    "write_deletion_vectors": bool,
+}
+
+
+def attach_option_problem(key: str, value: object) -> str | None:
+    """What is wrong with an option of ATTACH.
+
+    Args:
+        key: Its name, in lower case.
+        value: Its value.
+
+    Returns:
+        One sentence, or None where nothing is.
+    """
+    if not re.fullmatch(r"[a-z_][a-z0-9_]*", key):
+        return "an option's name has small letters, digits and underscores only"
+    if isinstance(value, str) and escaped(value) != value:
+        return "must not hold control characters, such as line ends"
+    if key.startswith("meta_"):
+        return None if isinstance(value, (str, int, bool, Secret)) else "should be a text, a number or a boolean"
+    expected = ATTACH_OPTIONS.get(key)
+    if expected is None:
+        near = nearest(key, ATTACH_OPTIONS)
+        hint = f'did you mean "{near}"?' if near else f"allowed: {', '.join(ATTACH_OPTIONS)}"
+        return f"unknown attach option, {hint}"
+    fits = isinstance(value, expected) and not (expected is int and isinstance(value, bool))
+    names = {bool: "true or false", int: "an integer", str: "a text"}
+    return None if fits else f"should be {names[expected]}"

@@ -1,0 +1,86 @@
+"""Which configured values may be shown. A list names them, and everything else is a secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lakeconf.secret import Secret
+from lakeconf.sql import Value
+
+# Parameters of DuckDB's secrets that hold no credential. `refresh_info` is a table: its own keys are looked up as well.
+# Source: https://duckdb.org/docs/stable/core_extensions/httpfs/s3api, …/aws and …/postgres
+READABLE_PARAMETERS = frozenset(
+    {
+        *("account_id", "assume_role_arn", "chain", "endpoint", "key_id", "kms_key_id", "profile", "provider"),
+        *("refresh", "refresh_info", "region", "requester_pays", "scope", "url_compatibility_mode", "url_style"),
+        *("use_ssl", "validation", "verify_ssl"),
+        *("application_name", "connect_timeout", "database", "dbname", "host", "hostaddr", "port", "user"),
+        *("keepalives", "keepalives_count", "keepalives_idle", "keepalives_interval", "passfile", "sslcert"),
+        *("sslmode", "sslrootcert", "target_session_attrs", "tcp_user_timeout"),
+    }
+)
+READABLE_META_OPTIONS = frozenset({"meta_busy_timeout", "meta_journal_mode", "meta_schema"})
+
+_SECRET_KEY = re.compile(r"secret|password|passphrase|token|credential|headers|sslkey|key$", re.IGNORECASE)
+_NOT_SECRET_KEY = re.compile(r"^(key_id|kms_key_id|secret_name|secret_parameters)$", re.IGNORECASE)
+_USERINFO = re.compile(r"://[^/\s]*@|\b(password|passwd|pwd)\s*=", re.IGNORECASE)
+
+
+def is_secret(path: Sequence[str]) -> bool:
+    """True if the value at a path of a store's table is a secret.
+
+    Args:
+        path: Keys, such as `("storage_backend", "secret_parameters", "refresh_info", "token")`.
+    """
+    if not path:
+        return False
+    section, *below = path
+    if section == "attach_options":
+        return bool(below) and _is_secret_option(below[0])
+    if len(below) > 1:
+        return below[0] != "secret_parameters" or not all(is_readable_parameter(key) for key in below[1:])
+    return is_secret_key(path[-1])
+
+
+def is_secret_key(key: str) -> bool:
+    """True if the name of a backend's own key says that its value is a secret, such as `password`."""
+    return bool(_SECRET_KEY.search(key)) and not _NOT_SECRET_KEY.match(key)
+
+
+def is_readable_parameter(key: str) -> bool:
+    """True if a parameter of CREATE SECRET holds no credential."""
+    return key.lower() in READABLE_PARAMETERS
+
+
+def guard_parameters(parameters: Mapping[str, Any]) -> dict[str, Value]:
+    """Parameters of CREATE SECRET in which every value is a `Secret` unless its key may be shown, at every depth."""
+    return {key: _guarded(value, readable=is_readable_parameter(key)) for key, value in parameters.items()}
+
+
+def guard_options(options: Mapping[str, Any]) -> dict[str, Value]:
+    """Options of ATTACH in which every value that is passed on to the catalog's database is a `Secret`, or is known."""
+    return {key: _guarded(value, readable=not _is_secret_option(key)) for key, value in options.items()}
+
+
+def holds_credentials(text: str) -> bool:
+    """True if a text that is shown has a user or a password in it, as `scheme://user:password@host` has."""
+    return bool(_USERINFO.search(text))
+
+
+def _is_secret_option(key: str) -> bool:
+    name = key.lower()
+    return (name.startswith("meta_") and name not in READABLE_META_OPTIONS) or is_secret_key(name)
+
+
+def _guarded(value: Any, *, readable: bool) -> Value:
+    if isinstance(value, Mapping):
+        # Below a key that may not be shown nothing may.
+        return {key: _guarded(item, readable=readable and is_readable_parameter(key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_guarded(item, readable=readable) for item in value]
+    # A boolean tells nothing, and an empty text is refused elsewhere.
+    if readable or isinstance(value, bool | Secret) or value == "":
+        return value  # type: ignore[no-any-return]
+    return Secret(str(value), variable=getattr(value, "variable", None))

@@ -1,0 +1,43 @@
+"""What is wrong with a configuration outside of the tables of its stores."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from lakeconf.config.backend import type_name, unknown_key_hint
+from lakeconf.config.codes import Code
+from lakeconf.config.file import Source, Table
+from lakeconf.config.reading import allowed_name
+from lakeconf.errors import Problem
+
+TOP_KEYS = ("default_store", "pipeline", "stores")
+STORE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+
+
+def structure_problems(source: Source, data: Table) -> Iterator[Problem]:
+    """Unknown keys, tables of the wrong type, and names of stores that are not allowed.
+
+    Args:
+        source: The file, for the places of problems.
+        data: What it says, with the overrides of the environment.
+    """
+    problem = source.problem
+    for key in data:
+        if key not in TOP_KEYS:
+            yield problem(Code.UNKNOWN_KEY, "unknown key", hint=unknown_key_hint(key, TOP_KEYS), key=(key,))
+    stores = data.get("stores")
+    if stores is not None and not isinstance(stores, Mapping):
+        hint = 'write [stores.dev.metadata_backend] type = "sqlite" …'
+        yield problem(Code.WRONG_TYPE, f"should be a table, not {type_name(stores)}", hint=hint, key=("stores",))
+    elif not stores:
+        hint = 'write [stores.dev.metadata_backend] type = "sqlite" …'
+        yield problem(Code.MISSING_KEY, "there are no stores", hint=hint, key=("stores",))
+    pipeline = data.get("pipeline")
+    if pipeline is not None and not isinstance(pipeline, Mapping):
+        hint = 'write [pipeline] python = ["models.py"]'
+        yield problem(Code.WRONG_TYPE, f"should be a table, not {type_name(pipeline)}", hint=hint, key=("pipeline",))
+    for name in stores if isinstance(stores, Mapping) else ():
+        if not STORE_NAME.fullmatch(name):
+            hint = f"write it as {allowed_name(name)}: small letters, digits and single underscores"
+            yield problem(Code.STORE_NAME, "is not allowed as a store's name", hint=hint, key=("stores", name))
