@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import narwhals as nw
 
-from lakeconf.connection import Connection, translated_errors
+from lakeconf.connection import Connection, fetched, translated_errors
 from lakeconf.errors import AuditError, LakeconfError
 
 SAMPLE_ROWS = 5
@@ -40,8 +40,9 @@ def run(audit: Audit, writer: Connection) -> None:
     """
     try:
         broken = _broken(audit, writer)
-        count = int(broken.select(nw.len()).collect().item())
-        sample = broken.head(SAMPLE_ROWS).collect("pyarrow").to_native().to_pylist() if count else []
+        ((count,),) = fetched(broken.select(nw.len()))
+        names = broken.collect_schema().names()
+        sample = [dict(zip(names, row, strict=True)) for row in fetched(broken.head(SAMPLE_ROWS))] if count else []
     except AuditError:
         raise
     except Exception as error:

@@ -114,7 +114,7 @@ def _compared(
     only = tuple(connection.rows(f"SELECT count(*) FROM ({query})")[0][0] for query in (left, right))
     changed, differing = _changes(connection, f"{first} a JOIN {second} b ON {_same(on)}", common, on, samples)
     both = counts[0] - only[0] - differing
-    shown = tuple(_dicts(connection, f"{query} ORDER BY ALL LIMIT {samples}") for query in (left, right))
+    shown = tuple(connection.records(f"{query} ORDER BY ALL LIMIT {samples}") for query in (left, right))
     return TableDiff(
         table, stores, schema, (counts[0], counts[1]), (only[0], only[1]), both, *changed[:1], (shown[0], shown[1]),
         changed[1],
@@ -134,17 +134,12 @@ def _changes(
     ((differing, *by_column),) = connection.rows(f"SELECT count(*) FILTER ({any_of}), {counts} FROM {joined}")
     keys = ", ".join(f"a.{identifier(name)}" for name in on)
     pairs = ", ".join(f"[a.{identifier(name)}, b.{identifier(name)}] AS {identifier(name)}" for name in values)
-    shown = _dicts(connection, f"SELECT {keys}, {pairs} FROM {joined} WHERE {any_of} ORDER BY ALL LIMIT {samples}")
+    shown = connection.records(f"SELECT {keys}, {pairs} FROM {joined} WHERE {any_of} ORDER BY ALL LIMIT {samples}")
     return (dict(zip(values, by_column, strict=True)), shown), differing
 
 
 def _same(on: Sequence[str]) -> str:
     return " AND ".join(f"a.{identifier(name)} IS NOT DISTINCT FROM b.{identifier(name)}" for name in on) or "false"
-
-
-def _dicts(connection: Connection, query: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = connection.arrow(query).to_pylist()
-    return rows
 
 
 def _quoted(alias: str, table: str) -> str:

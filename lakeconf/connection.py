@@ -29,6 +29,7 @@ from lakeconf.versions import MIGRATE, refused_version
 
 if TYPE_CHECKING:
     import duckdb
+    import narwhals as nw
     import pyarrow
 
 # Ordered: the first pattern that the message matches decides.
@@ -140,6 +141,13 @@ class Connection:
         with translated_errors(self._secrets):
             return self.native.execute(sql, parameters).fetchall()
 
+    def records(self, sql: str, parameters: Sequence[object] | None = None) -> list[dict[str, Any]]:
+        """Runs SQL and returns each row as a mapping of column names to values."""
+        with translated_errors(self._secrets):
+            found = self.native.execute(sql, parameters)
+            names = [name for name, *_ in found.description]
+            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
     def arrow(self, sql: str, parameters: Sequence[object] | None = None) -> pyarrow.Table:
         """Runs SQL and gives its rows as an Arrow table."""
         with translated_errors(self._secrets):
@@ -181,6 +189,27 @@ def connect(secrets: Iterable[Secret] = ()) -> Connection:
     import duckdb
 
     return Connection(duckdb.connect(), secrets)
+
+
+def fetched(frame: nw.LazyFrame[Any]) -> list[tuple[Any, ...]]:
+    """Computes a lazy frame; one of DuckDB without pyarrow, which narwhals' `collect` needs.
+
+    Args:
+        frame: A lazy frame of any engine.
+
+    Returns:
+        Its rows.
+
+    Raises:
+        LakeconfError: DuckDB refuses; the class says why.
+    """
+    import duckdb
+
+    native = frame.to_native()
+    if not isinstance(native, duckdb.DuckDBPyRelation):
+        return frame.collect("pyarrow").rows()
+    with translated_errors():
+        return native.fetchall()
 
 
 def load_extension(connection: Connection, name: str) -> None:

@@ -27,8 +27,9 @@ LakeconfError
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -118,6 +119,26 @@ class MissingDependencyError(LakeconfError, ImportError):
             f"{needed_for} needs the package {package!r}, which is not installed",
             hint=f"pip install 'lakeconf[{extra}]'",
         )
+
+
+@contextlib.contextmanager
+def required(package: str, *, extra: str, needed_for: str) -> Iterator[None]:
+    """Names the extra that brings an optional package, where an import in the block does not find the package.
+
+    Args:
+        package: The package that the block imports.
+        extra: The extra of lakeconf that installs it.
+        needed_for: What needs it; begins the message.
+
+    Raises:
+        MissingDependencyError: The package is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != package:
+            raise
+        raise MissingDependencyError(package, extra=extra, needed_for=needed_for) from error
 
 
 class ConnectionFailed(LakeconfError, ConnectionError):  # noqa: N818 - the built-in name is ConnectionError

@@ -21,7 +21,7 @@ from lakeconf.connection import translated_errors
 from lakeconf.definition import Definition
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.selection import named_views
-from lakeconf.errors import LakeconfError, MissingDependencyError
+from lakeconf.errors import LakeconfError, MissingDependencyError, required
 from lakeconf.locks import lock_of
 from lakeconf.logs import EventLogger
 from lakeconf.model_runs import LakeModelRuns
@@ -294,7 +294,9 @@ class Lake(LakeUpkeep, LakeModelRuns):
 def _spark_engine(store: Store, reader: CatalogReader, spark: Any) -> Engine:
     if importlib.util.find_spec("pyspark") is None:
         raise MissingDependencyError("pyspark", extra="spark", needed_for="a lake on Spark")
-    engine = importlib.import_module("lakeconf.engines.spark.engine")
+    # A cluster may provide pyspark without what lakeconf[spark] installs beside it.
+    with required("pyarrow", extra="spark", needed_for="a lake on Spark"):
+        engine = importlib.import_module("lakeconf.engines.spark.engine")
     settings = store.storage_backend.hadoop_settings() if store.storage_backend is not None else {}
     spark_engine: Engine = engine.SparkEngine(spark, reader.data_path, settings)
     return spark_engine

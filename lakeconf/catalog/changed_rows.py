@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import pyarrow
+from typing import TYPE_CHECKING
 
 from lakeconf.catalog.changes import ChangesPlan, plan_changes
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import has_variant, moved_rows, until_stable
 from lakeconf.errors import UnsupportedError
 from lakeconf.sql import identifier, literal
+
+if TYPE_CHECKING:
+    import pyarrow
 
 # Of an inlined row that has changed: its id, the snapshot that inserted it, the one that deleted it or NULL.
 ROW_ID, BEGIN, END = "__lakeconf_row_id", "__lakeconf_begin", "__lakeconf_end"
@@ -47,6 +50,8 @@ def changed_inlined_rows(reader: CatalogReader, plan: ChangesPlan) -> pyarrow.Ta
         CatalogError: The rows were flushed since; it is retryable: plan again.
         UnsupportedError: They cannot be read exactly.
     """
+    import pyarrow
+
     table, columns = plan.inserted.table, plan.inserted.columns
     _refuse_inlined(reader, plan)
     wanted = pyarrow.table(

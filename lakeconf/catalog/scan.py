@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
-
-import pyarrow
+from typing import TYPE_CHECKING, TypeVar
 
 from lakeconf.catalog.data_file import DataFile, NameMapping, load_data_files, load_name_mappings
 from lakeconf.catalog.predicate import Predicate
@@ -17,6 +15,9 @@ from lakeconf.catalog.where import Where, parse
 from lakeconf.errors import CatalogError, SchemaError, UnsupportedError, nearest
 from lakeconf.logs import EventLogger
 from lakeconf.sql import identifier, literal
+
+if TYPE_CHECKING:
+    import pyarrow
 
 # DuckDB's names for what every row has, and the names of the same in files and in the results here.
 _VIRTUAL = {"rowid": "_ducklake_internal_row_id", "snapshot_id": "_ducklake_internal_snapshot_id"}

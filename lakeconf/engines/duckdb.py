@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import duckdb
@@ -19,7 +19,7 @@ from lakeconf.engines.base import ROW_ID, Staged
 from lakeconf.engines.feed import changes_sql
 from lakeconf.engines.fingerprint import TableCheck
 from lakeconf.engines.selection import full_name, not_null_violation, selected
-from lakeconf.errors import SchemaError, UnsupportedError
+from lakeconf.errors import SchemaError, UnsupportedError, required
 from lakeconf.sql import identifier
 
 
@@ -87,7 +87,7 @@ class DuckDBEngine:
         native = native_frame(frame)
         with translated_errors():
             if isinstance(native, duckdb.DuckDBPyRelation):
-                return native if self._is_ours(native) else self._reader.native.from_arrow(native.to_arrow_table())
+                return native if self._is_ours(native) else self._reader.native.from_arrow(_Stream(native))
             return self._reader.native.from_arrow(arrow(native))
 
     def schema(self, adopted: duckdb.DuckDBPyRelation) -> dict[str, str]:
@@ -197,4 +197,19 @@ def native_frame(frame: object) -> Any:
 def arrow(native: Any) -> Any:
     """A native frame as an Arrow table."""
     frame = nw.from_native(native)
-    return frame.collect("pyarrow").to_native() if isinstance(frame, nw.LazyFrame) else frame.to_arrow()
+    with required("pyarrow", extra="arrow", needed_for=f"a frame of the type {type(native).__name__}"):
+        return frame.collect("pyarrow").to_native() if isinstance(frame, nw.LazyFrame) else frame.to_arrow()
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """The rows of another connection as an Arrow stream: DuckDB takes no relation of another connection itself.
+
+    Unlike `to_arrow_table`, the stream needs no pyarrow and holds no copy of all rows.
+    """
+
+    relation: duckdb.DuckDBPyRelation
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        stream: object = self.relation.__arrow_c_stream__(requested_schema)
+        return stream

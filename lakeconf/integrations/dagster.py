@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from dagster import AssetKey, ConfigurableIOManager, ConfigurableResource, InputContext, OutputContext
-
 from lakeconf.config.model import init
-from lakeconf.errors import LakeconfError, UnsupportedError
+from lakeconf.errors import LakeconfError, UnsupportedError, required
 from lakeconf.lake import Lake
 from lakeconf.sql import identifier, literal
 from lakeconf.store import Store
+
+with required("dagster", extra="dagster", needed_for="lakeconf.integrations.dagster"):
+    from dagster import AssetKey, ConfigurableIOManager, ConfigurableResource, InputContext, OutputContext
 
 _FRAMES: Mapping[str, Literal["pandas", "polars", "pyarrow"]] = {
     "pandas": "pandas",

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import duckdb
-from dbt.adapters.duckdb.plugins import BasePlugin
 
 from lakeconf.config.model import init
-from lakeconf.errors import LakeconfError
+from lakeconf.errors import LakeconfError, required
+
+with required("dbt", extra="dbt", needed_for="lakeconf.integrations.dbt"):
+    from dbt.adapters.duckdb.plugins import BasePlugin
 
 _KEYS = ("stores", "lakeconf")
 

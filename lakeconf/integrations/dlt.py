@@ -7,17 +7,18 @@ import os
 import sys
 from typing import Any
 
-import dlt
-from dlt.destinations.impl.ducklake.configuration import DuckLakeCredentials
-
 from lakeconf.backends.base import StoreNames
 from lakeconf.backends.metadata.postgres import PostgresMetadata
 from lakeconf.config.model import Config, init
 from lakeconf.connection import extension_sql
-from lakeconf.errors import UnsupportedError
+from lakeconf.errors import UnsupportedError, required
 from lakeconf.secret import Secret, Settings
 from lakeconf.sql import LoadExtension, Revealed, Statement, Use
 from lakeconf.store import Store
+
+with required("dlt", extra="dlt", needed_for="lakeconf.integrations.dlt"):
+    import dlt
+    from dlt.destinations.impl.ducklake.configuration import DuckLakeCredentials
 
 _PREFIX = "DESTINATION__DUCKLAKE__CREDENTIALS__"
 

@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import duckdb
-import polars as pl
-from polars.io.plugins import register_io_source
 
 from lakeconf.catalog.where import Where
 from lakeconf.config.model import Config, init
 from lakeconf.connection import translated_errors
-from lakeconf.errors import LakeconfError, UnsupportedError
+from lakeconf.errors import LakeconfError, UnsupportedError, required
 from lakeconf.sql import identifier
 from lakeconf.store import Store
+
+with required("polars", extra="polars", needed_for="scan_polars"):
+    import polars as pl
+    from polars.io.plugins import register_io_source
 
 Tree = Mapping[str, Any]
 _COMPARISONS: Mapping[str, Callable[[Any, Any], duckdb.Expression]] = {
@@ -63,6 +65,7 @@ def scan_polars(
         A lazy frame. It opens the lake when it is collected, and closes it again.
 
     Raises:
+        MissingDependencyError: pyarrow is not installed.
         ConfigError: There is no such store.
         TableNotFoundError: There is no such table at the snapshot.
         SnapshotNotFoundError: There is no such snapshot.
@@ -75,7 +78,8 @@ def scan_polars(
         pinned = lake.snapshot_id if version is None else version
         found = (lake if version is None else lake.at(version=version)).table(table)
         _check_types(table, found.schema)
-        empty = _frame(_exact(found.scan(where=where).to_native().limit(0)).to_arrow_table())
+        with required("pyarrow", extra="polars", needed_for="scan_polars"):
+            empty = _frame(_exact(found.scan(where=where).to_native().limit(0)).to_arrow_table())
     source = _Source(store, table, where, pinned, empty)
     return register_io_source(
         source.frames,

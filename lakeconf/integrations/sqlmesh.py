@@ -7,12 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import duckdb
-from sqlmesh.core.config import DuckDBConnectionConfig
 
 from lakeconf.config.model import init
 from lakeconf.connection import Connection
+from lakeconf.errors import required
 from lakeconf.sql import Use
 from lakeconf.store import Store
+
+with required("sqlmesh", extra="sqlmesh", needed_for="lakeconf.integrations.sqlmesh"):
+    from sqlmesh.core.config import DuckDBConnectionConfig
 
 
 class LakeConnectionConfig(DuckDBConnectionConfig):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lakeconf.commits import ModelRun
+from lakeconf.connection import fetched
 from lakeconf.errors import PipelineError, SnapshotNotFoundError, TableNotFoundError
 from lakeconf.lake import Lake
 from lakeconf.pipelines.intervals import Batch, Range, batches, moment
@@ -177,7 +178,7 @@ def located(table: str, lakes: Mapping[str, Lake]) -> tuple[Lake, str]:
 def _new_files(lake: Lake, model: Model, pattern: str, loaded: set[str]) -> Sequence[str]:
     """The files of a pattern that were not loaded before: URIs, or paths from the model's folder."""
     if "://" in pattern:
-        rows = lake.sql(f"SELECT file FROM glob({literal(pattern)})").collect("pyarrow").rows()
+        rows = fetched(lake.sql(f"SELECT file FROM glob({literal(pattern)})"))
         return sorted({str(file) for (file,) in rows} - loaded)
     paths = glob.glob(str(model.folder / pattern), recursive=True)
     return sorted({os.path.relpath(path, model.folder) for path in paths} - loaded)

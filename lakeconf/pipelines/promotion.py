@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lakeconf.commits import ModelRun
+from lakeconf.connection import fetched
 from lakeconf.errors import DataLossError, LakeconfError, PipelineError
 from lakeconf.lake import Lake
 from lakeconf.pipelines.columns import ColumnChanges, check_dropped, column_changes
@@ -249,7 +250,7 @@ def _key(
 
 def _counts(lake: Lake, frames: Mapping[str, Any], sql: str) -> list[tuple[Any, ...]]:
     try:
-        return lake.query(sql, frames).collect("pyarrow").rows()
+        return fetched(lake.query(sql, frames))
     except LakeconfError:
         raise
     except Exception as error:

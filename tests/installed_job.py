@@ -1,0 +1,123 @@
+"""What an installed lakeconf does on DuckDB, and on Spark where that is asked for: run in an environment of its own.
+
+    python installed_job.py [spark]
+
+The working folder holds a lakeconf.toml with the stores `dev` and `prod` and a pipeline. It prints "done" at the end.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
+from io import StringIO
+
+import duckdb
+import narwhals as nw
+
+import lakeconf
+from lakeconf.cli.commands import COMMANDS, run
+from lakeconf.errors import AuditError, MissingDependencyError
+
+COLUMNS = {"id": "BIGINT", "name": "VARCHAR", "seen": "TIMESTAMPTZ"}
+ROWS = "SELECT {0}::BIGINT AS id, '{1}' AS name, TIMESTAMPTZ '2026-01-01 00:00:00Z' AS seen"
+# Every command, with what it is given. Those of `MISSING` need an extra.
+CALLS = [
+    ["validate"], ["stores"], ["preview-sql"], ["schema"], ["explain", "LC001"], ["doctor"],
+    ["tables"], ["tables", "--format", "json"], ["snapshots"], ["files", "raw.events"], ["sql", "FROM raw.events"],
+    ["plan"], ["run"], ["promote", "dev", "prod", "--yes"], ["diff", "dev", "prod", "marts.names"],
+    ["maintain", "--dry-run"], ["maintain"], ["export", "duckdb"],
+    ["import", "metaxy.toml"], ["init", "--yes", "--output", "other.toml"],
+]  # fmt: skip
+MISSING = {"verify": (["verify", "raw.events"], "lakeconf[spark]"), "report": (["report"], "lakeconf[report]")}
+MODULES = {"polars": "polars", "dagster": "dagster", "dbt": "dbt", "dlt": "dlt", "sqlmesh": "sqlmesh"}
+
+
+def called(arguments: list[str]) -> tuple[int, str]:
+    """The exit code of a command, and all that it prints."""
+    output = StringIO()
+    with redirect_stdout(output), redirect_stderr(output):
+        code = run(arguments)
+    return code, output.getvalue()
+
+
+def message(expected: type[Exception], call: Callable[[], object]) -> str:
+    """The message of the error that a call raises."""
+    try:
+        call()
+    except expected as error:
+        return str(error)
+    raise AssertionError(f"no {expected.__name__} was raised")
+
+
+def refused_append(lake: lakeconf.Lake) -> None:
+    """A transaction whose audit, a function, does not hold."""
+    with lake.transaction() as transaction:
+        transaction.table("raw.events").append(transaction.sql(ROWS.format(-1, "negative")))
+        transaction.audit("positive ids", lambda rows: rows.filter(nw.col("id") < 0), table="raw.events")
+
+
+def writes(store: lakeconf.Store, session: object = None) -> None:
+    """Every kind of write and read; DuckDB says what the table holds in the end."""
+    with store.open(session) as lake, duckdb.connect() as other:
+        lake.create_table("raw.events", like=COLUMNS)
+        table = lake.table("raw.events")
+        table.append(lake.sql(" UNION ALL ".join(ROWS.format(i, f"n{i}") for i in range(5))))
+        table.append(other.sql(ROWS.format(7, "of another connection")))
+        table.merge(lake.sql(ROWS.format(1, "merged")), on="id")
+        table.update({"name": nw.lit("updated")}, where="id = 2")
+        table.delete("id = 3")
+        with lake.transaction("two writes") as transaction:
+            transaction.table("raw.events").append(transaction.sql(ROWS.format(8, "in a transaction")))
+            transaction.audit("positive ids", "FROM raw.events WHERE id < 0")
+        assert "'id': -1" in message(AuditError, lambda: refused_append(lake))
+        assert len(lake.snapshots()) > 5
+        assert "data files" in str(table.explain())
+        if session is None:
+            assert table.changes(since=2).to_native().fetchall()
+            found = table.scan(["id", "name"]).sort("id").to_native().fetchall()
+        else:
+            found = [tuple(row) for row in table.scan(["id", "name"]).sort("id").to_native().collect()]
+    assert found == [
+        (0, "n0"), (1, "merged"), (2, "updated"), (4, "n4"), (7, "of another connection"), (8, "in a transaction")
+    ]  # fmt: skip
+
+
+def commands() -> None:
+    """Every command line works, or names the extra that it needs."""
+    assert {name for name, *_ in CALLS} | set(MISSING) == set(COMMANDS), set(COMMANDS)
+    for arguments in CALLS:
+        code, output = called(arguments)
+        assert code == 0, f"lakeconf {' '.join(arguments)}: exit code {code}\n{output}"
+    for arguments, extra in MISSING.values():
+        code, output = called(arguments)
+        assert code == 1, output
+        assert extra in output, output
+
+
+def missing_extras() -> None:
+    """What needs an extra names it."""
+    for module, extra in MODULES.items():
+        found = message(MissingDependencyError, lambda: import_module(f"lakeconf.integrations.{module}"))  # noqa: B023
+        assert f"pip install 'lakeconf[{extra}]'" in found, found
+    assert "[polars]" in message(MissingDependencyError, lambda: lakeconf.scan_polars)
+    assert "[spark]" in message(MissingDependencyError, lakeconf.spark_session)
+
+
+def main() -> None:
+    """Runs everything that fits the installed extras."""
+    store = lakeconf.init().get_store()
+    if "spark" in sys.argv[1:]:
+        session = lakeconf.spark_session(store, settings={"spark.ui.enabled": "false", "spark.log.level": "ERROR"})
+        writes(store, session)
+        session.stop()
+    else:
+        writes(store)
+        commands()
+        missing_extras()
+    print("done")  # noqa: T201 - for the test
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""The built package, installed alone or with one extra into an empty environment, does what the README says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from source_tree import REPOSITORY, all_imports
+
+from lakeconf.engines.spark.java import ensure_java
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+PROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+INSTALL = re.search(r"## Install\n\n```console\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
+assert INSTALL is not None
+README_LINES = [shlex.split(line, comments=True) for line in INSTALL[1].splitlines()]
+# What DuckDB and Python import by themselves.
+NOT_IMPORTED = {"pytz"}
+STORES = "\n".join(
+    f"""
+[stores.{name}.metadata_backend]
+type = "sqlite"
+uri = "{name}/catalog.sqlite"
+
+[stores.{name}.storage_backend]
+type = "local"
+path = "{name}/data"
+"""
+    for name in ("dev", "prod")
+)
+EXTRAS = {
+    "polars": """
+import lakeconf, polars as pl
+with lakeconf.init().get_store().open() as lake:
+    rows = pl.DataFrame({"id": [1, 2]})
+    lake.create_table("t", like=rows)
+    lake.table("t").append(rows)
+assert lakeconf.scan_polars(None, "t").filter(pl.col("id") > 1).collect().rows() == [(2,)]
+""",
+    "arrow": """
+import lakeconf, pyarrow
+with lakeconf.init().get_store().open() as lake:
+    rows = pyarrow.table({"id": [1, 2]})
+    lake.create_table("t", like=rows)
+    lake.table("t").append(rows)
+    assert lake.table("t").scan().sort("id").collect().to_native().to_pylist() == [{"id": 1}, {"id": 2}]
+""",
+    "sqlmesh": """
+from lakeconf.integrations.sqlmesh import connection
+adapter = connection("dev").create_engine_adapter()
+adapter.execute("CREATE TABLE t AS SELECT 42 AS id")
+assert adapter.fetchall("FROM t") == [(42,)]
+""",
+    "dbt": """
+import duckdb
+from dbt.adapters.duckdb.plugins import PluginConfig
+from lakeconf.integrations.dbt import Plugin
+with duckdb.connect() as connection:
+    Plugin("lakeconf", {"stores": ["dev"]}).configure_connection(connection)
+    assert connection.sql("SELECT current_database()").fetchall() == [("dev",)]
+""",
+    "dlt": """
+import dlt
+from lakeconf.integrations.dlt import destination
+pipeline = dlt.pipeline("p", destination=destination("dev"), dataset_name="raw", pipelines_dir="pipelines")
+pipeline.run([{"id": 42}], table_name="t")
+import lakeconf
+with lakeconf.init().get_store().open() as lake:
+    assert lake.table("raw.t").scan(["id"]).to_native().fetchall() == [(42,)]
+""",
+    "dagster": """
+import dagster, pandas
+from lakeconf.integrations.dagster import LakeIOManager
+@dagster.asset
+def t() -> pandas.DataFrame:
+    return pandas.DataFrame({"id": [42]})
+@dagster.asset
+def u(t: pandas.DataFrame) -> pandas.DataFrame:
+    assert t["id"].tolist() == [42]
+    return t
+assert dagster.materialize([t, u], resources={"io_manager": LakeIOManager()}).success
+""",
+    "report": """
+import lakeconf
+from lakeconf.cli.commands import run
+with lakeconf.init().get_store().open() as lake:
+    lake.create_table("t", like={"id": "BIGINT"})
+assert run(["report"]) == 0
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the built wheel and source distribution."""
+    folder = tmp_path_factory.mktemp("dist")
+    uv("build", "--quiet", "--out-dir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def installed_project(tmp_path: Path) -> Path:
+    """A folder with two stores, a pipeline of one model in SQL and one in Python, and a metaxy.toml."""
+    (tmp_path / "lakeconf.toml").write_text(
+        'default_store = "dev"\n\n[pipeline]\npython = ["models.py"]\n\n'
+        '[pipeline.models."marts.upper"]\nsql = "upper.sql"\n' + STORES
+    )
+    (tmp_path / "upper.sql").write_text("SELECT upper(name) AS name FROM marts.names")
+    (tmp_path / "models.py").write_text(
+        "from lakeconf.pipelines import Full, model\n\n\n"
+        '@model("marts.names", Full(), inputs={"events": "raw.events"})\n'
+        'def names(events):\n    return events.select("id", "name")\n'
+    )
+    (tmp_path / "metaxy.toml").write_text(
+        '[stores.dev.config.ducklake]\nmetadata_backend = { type = "sqlite", uri = "c.sqlite" }\n'
+        'storage_backend = { type = "local", path = "d" }\n'
+    )
+    return tmp_path
+
+
+def uv(*arguments: str) -> None:
+    """Runs uv with what its cache holds; where something is missing there, with the package index."""
+    command = [str(Path(sys.executable).with_name("uv")), *arguments]
+    for more in (["--offline"], []):
+        result = subprocess.run([*command, *more], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+        if result.returncode == 0:
+            return
+    raise AssertionError(f"{' '.join(command)}\n{result.stdout}{result.stderr}")
+
+
+def environment(dist: Path, folder: Path, extras: set[str]) -> Path:
+    """Installs the wheel with these extras into an empty environment, and returns its Python."""
+    home = folder / ".environment"
+    uv("venv", "--quiet", "--python", sys.executable, str(home))
+    python = home / "bin" / "python"
+    (wheel,) = dist.glob("*.whl")
+    requirement = f"{wheel}[{','.join(sorted(extras | {'bundled'}))}]"
+    pinned = ["--constraint", str(REPOSITORY / "requirements.lock")]
+    uv("pip", "install", "--quiet", "--python", str(python), *pinned, requirement)
+    return python
+
+
+def carried_out(python: Path, folder: Path, *arguments: str) -> str:
+    variables = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "LAKECONF_"))}
+    command = [str(python), *arguments]
+    result = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def distributions(python: Path) -> set[str]:
+    listed = "import importlib.metadata as m, json; print(json.dumps([d.name for d in m.distributions()]))"
+    return set(json.loads(carried_out(python, Path.cwd(), "-c", listed)))
+
+
+# The extensions come along as packages always: whether DuckDB's server can be reached is not what is tested.
+@pytest.mark.parametrize(
+    "extras", sorted({tuple(sorted(Requirement(line[2]).extras - {"bundled"})) for line in README_LINES})
+)
+def test_each_install_line_of_the_readme_works(extras: tuple[str, ...], dist: Path, installed_project: Path) -> None:
+    assert all(line[:2] == ["pip", "install"] and Requirement(line[2]).name == "lakeconf" for line in README_LINES)
+    python = environment(dist, installed_project, set(extras))
+    optional = {"pyarrow", "pandas", "polars", "rich", "numpy", "plotly", "pyspark"}
+    assert ("spark" in extras) == bool(distributions(python) & optional)
+    if "spark" in extras:
+        ensure_java()  # sets JAVA_HOME where Spark alone would find none
+    job = str(REPOSITORY / "tests" / "installed_job.py")
+    assert carried_out(python, installed_project, job, *(["spark"] * ("spark" in extras))).endswith("done\n")
+
+
+@pytest.mark.parametrize("extra", sorted(EXTRAS))
+def test_each_extra_works_alone(extra: str, dist: Path, installed_project: Path) -> None:
+    python = environment(dist, installed_project, {extra})
+    carried_out(python, installed_project, "-c", EXTRAS[extra])
+
+
+def test_every_extra_of_the_package_is_installed_by_one_of_the_tests() -> None:
+    in_readme = {extra for line in README_LINES for extra in Requirement(line[2]).extras}
+    assert set(PROJECT["optional-dependencies"]) - {"dev", "docs"} == set(EXTRAS) | in_readme
+
+
+def test_every_dependency_is_imported() -> None:
+    imported = {found.imported.partition(".")[0] for found in all_imports()}
+    needed = {Requirement(line).name.replace("-", "_") for line in PROJECT["dependencies"]}
+    assert needed - NOT_IMPORTED <= imported
+
+
+def test_the_built_package_passes_the_check_of_the_index(dist: Path) -> None:
+    command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, dist.glob("lakeconf-*"))]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_a_frame_that_needs_pyarrow_names_the_extra(project: Path) -> None:
+    (project / "job.py").write_text(
+        "import sys\nsys.modules['pyarrow'] = None\nimport lakeconf, pandas\n"
+        "with lakeconf.init().get_store().open() as lake:\n"
+        "    lake.create_table('t', like=pandas.DataFrame({'id': [1]}))\n"
+    )
+    result = subprocess.run([sys.executable, "job.py"], capture_output=True, text=True, check=False)
+    assert "MissingDependencyError" in result.stderr
+    assert "pip install 'lakeconf[arrow]'" in result.stderr
