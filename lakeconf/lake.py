@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -21,7 +21,7 @@ from lakeconf.connection import translated_errors
 from lakeconf.definition import Definition
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.selection import named_views
-from lakeconf.errors import LakeconfError, MissingDependencyError, required
+from lakeconf.errors import LakeconfError, required
 from lakeconf.locks import lock_of
 from lakeconf.logs import EventLogger
 from lakeconf.model_runs import LakeModelRuns
@@ -40,8 +40,7 @@ _log = EventLogger("lake")
 _SETTINGS: Mapping[str, str | int | float] = {
     # DuckDB answers filters in the past from the statistics of today, which is wrong once files were rewritten.
     "disabled_optimizers": "statistics_propagation",
-    # How often a commit that another one was faster than is tried again: ten times are too few for eight writers. The
-    # pauses grow slowly, to six seconds.
+    # Retries of a commit that another one overtook: ten are too few for eight writers. Pauses grow to six seconds.
     "ducklake_max_retry_count": 100,
     "ducklake_retry_wait_ms": 50,
     "ducklake_retry_backoff": 1.05,
@@ -292,11 +291,10 @@ class Lake(LakeUpkeep, LakeModelRuns):
 
 
 def _spark_engine(store: Store, reader: CatalogReader, spark: Any) -> Engine:
-    if importlib.util.find_spec("pyspark") is None:
-        raise MissingDependencyError("pyspark", extra="spark", needed_for="a lake on Spark")
-    # A cluster may provide pyspark without what lakeconf[spark] installs beside it.
-    with required("pyarrow", extra="spark", needed_for="a lake on Spark"):
-        engine = importlib.import_module("lakeconf.engines.spark.engine")
+    for package in ("pyspark", "pyarrow"):  # a cluster may provide the first one alone
+        with required(package, extra="spark", needed_for="a lake on Spark"):
+            importlib.import_module(package)
+    engine = importlib.import_module("lakeconf.engines.spark.engine")
     settings = store.storage_backend.hadoop_settings() if store.storage_backend is not None else {}
     spark_engine: Engine = engine.SparkEngine(spark, reader.data_path, settings)
     return spark_engine
