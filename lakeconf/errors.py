@@ -22,7 +22,8 @@ LakeconfError
 ├── AuditError               an audit of a transaction does not hold on the new state
 ├── DataLossError            a change would delete rows or columns without consent; nothing was changed
 └── CommitError              a write did not become a snapshot; the lake is as it was
-    └── CommitConflictError  somebody else changed what this write has read
+    ├── CommitConflictError  somebody else changed what this write has read
+    └── CommitUnknownError   the reply was lost: the write may have become a snapshot
 """
 
 from __future__ import annotations
@@ -232,6 +233,13 @@ class CommitConflictError(CommitError):
     """Somebody else changed what this write has read."""
 
     retryable = True
+
+
+class CommitUnknownError(CommitError):
+    """The reply to a commit was lost and could not be looked up: the write may have become a snapshot.
+
+    Its files were kept. Before the write is repeated, look for its token in the snapshots' `extra_info`.
+    """
 
 
 def listed(names: Collection[str]) -> str:

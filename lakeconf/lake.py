@@ -74,6 +74,7 @@ class Lake(LakeUpkeep, LakeModelRuns):
                 lock=lock_of(store),
                 # A file of DuckDB opens in one instance alone.
                 reconnect=store.open_connection if store.metadata_backend.file() is None else reading.cursor,
+                barrier=store.metadata_backend.barrier_sql() if store.metadata_backend.file() is None else "",
                 snapshot_id=latest(reader).snapshot_id,
                 read_only=f"the store {store.name!r} is read-only" if store.read_only else None,
             )

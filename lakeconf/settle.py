@@ -1,19 +1,129 @@
-"""What became of the files of a commit whose reply was lost.
+"""Commits to an attached lake: what became of a commit whose reply was lost, and of its files.
 
 DuckLake takes such a commit for failed, though the server has applied it, and removes the files that it wrote for it.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import compose_path, tables
 from lakeconf.connection import Connection
-from lakeconf.errors import CommitError, FileMissingError
+from lakeconf.errors import CatalogError, CommitError, FileMissingError, LakeconfError
+from lakeconf.sql import literal
 
 _WRITTEN = """
     SELECT table_id, path, path_is_relative FROM ducklake_data_file WHERE begin_snapshot = ?
-    UNION ALL SELECT table_id, path, path_is_relative FROM ducklake_delete_file WHERE begin_snapshot = ?
+    UNION ALL SELECT table_id, path, path_is_relative FROM ducklake_delete_file
+    WHERE begin_snapshot = ? OR partial_max = ?
 """
+
+
+@dataclass(frozen=True)
+class AttachedCatalog:
+    """The catalog of an attached lake, as an attempt to commit uses it; see `committer.Catalog`.
+
+    Attributes:
+        alias: The name that the lake is attached as.
+        writer: The connection that commits.
+        reader: The lake on another connection.
+        reconnect: Opens a new connection with the lake attached.
+        barrier: The statement that waits for commits under way on a server; "" where commits are carried out by this
+            process; None where nothing can wait for them.
+        token: The name of the write.
+    """
+
+    alias: str
+    writer: Connection
+    reader: CatalogReader
+    reconnect: Callable[[], Connection]
+    barrier: str | None
+    token: str
+
+    def begin(self) -> int:
+        self.writer.execute("BEGIN")
+        # From here on the transaction sees this snapshot; DuckLake itself finds what comes after it.
+        ((begun,),) = self.writer.rows("FROM ducklake_current_snapshot(?)", [self.alias])
+        return int(begun)
+
+    def commit(self) -> None:
+        self.writer.execute("COMMIT")
+
+    def roll_back(self) -> None:
+        with contextlib.suppress(LakeconfError):
+            self.writer.execute("ROLLBACK")
+
+    def last_committed(self, begun: int) -> int:
+        # DuckLake remembers it, so that no server is asked. A commit that changes nothing makes no snapshot.
+        ((last,),) = self.writer.rows("FROM ducklake_last_committed_snapshot(?)", [self.alias])
+        return max(begun, int(last or 0))
+
+    def find(self, begun: int, *, answered: bool) -> int | None:
+        if answered:
+            return find_commit(self.reader, self.token, begun)
+        with self.reconnect() as connection:
+            reader = CatalogReader(connection, self.alias, self.reader.metadata_schema)
+            if self.barrier:
+                await_commits(reader, self.barrier)
+            found = find_commit(reader, self.token, begun)
+        if found is None and self.barrier is None:
+            raise CatalogError("the metadata backend cannot say whether a commit is still under way")
+        return found
+
+    def check_written(self, snapshot_id: int) -> None:
+        with self.reconnect() as connection:
+            check_written(CatalogReader(connection, self.alias, self.reader.metadata_schema), snapshot_id)
+
+
+def find_commit(reader: CatalogReader, token: str, begun: int) -> int | None:
+    """The snapshot of a commit; None where the catalog proves that there is none.
+
+    Args:
+        reader: The lake. No commit with this token may still be under way.
+        token: The name of the write.
+        begun: The snapshot that the commit's transaction saw.
+
+    Raises:
+        CatalogError: The catalog does not know enough: snapshots after `begun` have expired, or it is an older copy.
+    """
+    with reader.transaction() as transaction:
+        found = transaction.rows(
+            "SELECT snapshot_id FROM ducklake_snapshot_changes "
+            "WHERE snapshot_id > ? AND contains(commit_extra_info, ?)",
+            [begun, token],
+        )
+        ((known, latest),) = transaction.rows(
+            "SELECT count(*) FILTER (snapshot_id > ?), max(snapshot_id) FROM ducklake_snapshot", [begun]
+        )
+    if found:
+        return int(found[0][0])
+    if latest is None or latest < begun or known < latest - begun:
+        raise CatalogError(f"the catalog does not have all snapshots after {begun}, so the commit may have been in it")
+    return None
+
+
+def await_commits(reader: CatalogReader, barrier: str) -> None:
+    """Waits until no commit is under way on the catalog's server.
+
+    Args:
+        reader: The lake.
+        barrier: The statement that waits; see `MetadataBackend.barrier_sql`.
+
+    Raises:
+        LakeconfError: The server does not answer, refuses, or a commit takes too long.
+    """
+    with reader.connection.cursor() as cursor:
+        cursor.execute(f"USE {reader.metadata}")
+        ((database,),) = cursor.rows("SELECT current_database()")
+        cursor.execute("BEGIN")
+        try:
+            cursor.execute(f"CALL postgres_execute({literal(database)}, {literal(barrier)})")
+        finally:
+            with contextlib.suppress(LakeconfError):
+                cursor.execute("ROLLBACK")
 
 
 def check_written(reader: CatalogReader, snapshot_id: int) -> None:
@@ -28,7 +138,7 @@ def check_written(reader: CatalogReader, snapshot_id: int) -> None:
     """
     infos = {info.table_id: info for info in tables(reader, snapshot_id)}
     with reader.transaction() as transaction:
-        written = transaction.rows(_WRITTEN, [snapshot_id, snapshot_id])
+        written = transaction.rows(_WRITTEN, [snapshot_id] * 3)
     for table_id, path, is_relative in written:
         table = infos[table_id]
         full = compose_path(table.path, path, is_relative=is_relative)

@@ -15,13 +15,17 @@ from lakeconf.audits import Audit
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import TableInfo
 from lakeconf.commits import CommitKey, ModelRun
+from lakeconf.committer import Commit, Phase
 from lakeconf.conflicts import Reliance, check_columns, check_conflicts, check_delete_files
 from lakeconf.connection import Connection
 from lakeconf.engines.base import Engine, Staged
-from lakeconf.errors import CatalogLockedError, CommitError, ConnectionFailed, LakeconfError
+from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.locks import Lock, pauses
-from lakeconf.settle import check_written
+from lakeconf.logs import EventLogger
+from lakeconf.settle import AttachedCatalog
 from lakeconf.sql import literal
+
+_log = EventLogger("commit")
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ class LakeState:
         engine: What reads and writes the files.
         lock: The way to lock a table.
         reconnect: Opens another instance, to ask for the fate of a commit whose reply was lost.
+        barrier: The statement that waits for commits under way; see `settle.AttachedCatalog`.
         snapshot_id: The snapshot that reads see.
         read_only: Why nothing can be written; None where it can.
         pinned: True where the snapshot stays what it is.
@@ -85,6 +90,7 @@ class LakeState:
     engine: Engine
     lock: Lock | None
     reconnect: Callable[[], Connection]
+    barrier: str | None
     snapshot_id: int
     read_only: str | None = None
     pinned: bool = False
@@ -119,6 +125,10 @@ class Transaction:
     _started: float = field(default_factory=time.monotonic)
     _repeated: set[CommitKey] = field(default_factory=set)
     _staged: int = 0
+    _attempt: Commit = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._attempt = self._new_attempt()
 
     def add(self, change: Change) -> None:
         """Collects a change; nothing happens yet."""
@@ -158,19 +168,19 @@ class Transaction:
         Raises:
             CommitConflictError: Another writer has changed what a change relies on; nothing was written.
             AuditError: An audit does not hold; nothing was written.
-            CommitError: Nothing was written, or, where the message says so, it could not be found out.
+            CommitUnknownError: It could not be found out whether the commit succeeded; staged files were kept.
+            CommitError: Nothing was written, or, where the message says so, committed files are damaged.
         """
         if not self.changes and not self.runs:
             return self.state.snapshot_id
         try:
-            with self._locks():
-                snapshot_id = self._commit_with_patience()
-        except BaseException:
-            self.discard()
-            raise
-        self._tidy(self.changes, committed=True)
-        check_delete_files(self.state.reader, [change.relies_on for change in self.changes if change.deletes])
-        return snapshot_id
+            return self._commit_under_locks()
+        finally:
+            # What the phase says decides, whatever was raised: signals come at any moment.
+            if self._attempt.phase is Phase.COMMITTED:
+                self._tidy(self.changes, committed=True)
+            elif self._attempt.may_discard:
+                self.discard()
 
     def discard(self) -> None:
         """Removes what was staged."""
@@ -192,42 +202,51 @@ class Transaction:
             raise CommitError("the metadata backend has no lock, so that only plain appends are safe on it")
         return self.state.lock(wanted)
 
+    def _commit_under_locks(self) -> int:
+        locks = self._locks()
+        locks.__enter__()
+        try:
+            return self._commit_with_patience()
+        finally:
+            # A lock that was lost says nothing about the commit, whose outcome is known by now.
+            try:
+                locks.__exit__(None, None, None)
+            except LakeconfError as error:
+                _log.warning("a lock of commit %s could not be released: %s", self.token, error.message)
+
     def _commit_with_patience(self) -> int:
         last: LakeconfError | None = None
         for _ in pauses():
+            self._attempt = self._new_attempt()
             try:
-                return self._commit_once()
-            except CatalogLockedError as error:
+                return self._attempt.run(self._work)
+            except LakeconfError as error:
+                if not self._attempt.lost_race(error, conflicts=False):
+                    raise
                 last = error
-        raise CommitError(f"the catalog stayed locked by another writer: {last}", hint="try again later")
+        raise CommitError(f"other writers were always faster: {last}", hint="try again later")
 
-    def _commit_once(self) -> int:
+    def _new_attempt(self) -> Commit:
+        state, token = self.state, self.token
+        return Commit(
+            AttachedCatalog(state.alias, state.writer, state.reader, state.reconnect, state.barrier, token), token
+        )
+
+    def _work(self, begun: int) -> int | None:
+        """Everything inside the transaction; see `Commit.run`."""
         writer, alias = self.state.writer, self.state.alias
-        writer.execute("BEGIN")
-        try:
-            # From here on the transaction sees this snapshot; DuckLake itself finds what comes after it.
-            ((begun,),) = writer.rows("FROM ducklake_current_snapshot(?)", [alias])
-            done = commits.find(writer, alias, [change.key for change in self.changes if change.key])
-            self._repeated = set(done)
-            changes = [change for change in self.changes if change.key not in done]
-            if done and not changes:
-                self._roll_back()
-                return max(done.values())
-            commits.check_runs(writer, alias, self.runs)
-            relied_on = [change.relies_on for change in changes if change.relies_on]
-            check_conflicts(self.state.reader, relied_on, self.state.snapshot_id, begun)
-            check_columns(self.state.reader, [change.written_for for change in changes if change.written_for], begun)
-            self._carry_out(changes)
-        except BaseException:
-            self._roll_back()
-            raise
-        try:
-            writer.execute("COMMIT")
-        except LakeconfError as error:
-            self._roll_back()
-            return self._settle(error)
-        # A commit that changes nothing, such as the append of no rows, makes no snapshot.
-        return self._find(self.state.reader) or begun
+        done = commits.find(writer, alias, [change.key for change in self.changes if change.key])
+        self._repeated = set(done)
+        changes = [change for change in self.changes if change.key not in done]
+        if done and not changes:
+            return max(done.values())
+        commits.check_runs(writer, alias, self.runs)
+        relied_on = [change.relies_on for change in changes if change.relies_on]
+        check_conflicts(self.state.reader, relied_on, self.state.snapshot_id, begun)
+        check_columns(self.state.reader, [change.written_for for change in changes if change.written_for], begun)
+        check_delete_files(self.state.reader, [change.relies_on for change in changes if change.deletes])
+        self._carry_out(changes)
+        return None
 
     def _carry_out(self, changes: list[Change]) -> None:
         writer, alias = self.state.writer, self.state.alias
@@ -246,36 +265,6 @@ class Transaction:
     def _roll_back(self) -> None:
         with contextlib.suppress(LakeconfError):
             self.state.writer.execute("ROLLBACK")
-
-    def _settle(self, error: LakeconfError) -> int:
-        """The snapshot of a commit whose reply was an error, where it was applied all the same."""
-        try:
-            with self.state.reconnect() as connection:
-                reader = CatalogReader(connection, self.state.alias, self.state.reader.metadata_schema)
-                found = self._find(reader)
-                if found is not None:
-                    check_written(reader, found)
-        except CommitError:
-            raise
-        except LakeconfError as unknown:
-            raise CommitError(
-                f"the reply to a commit was lost, and the catalog does not answer: {unknown.message}",
-                hint=f"before you try again, look for the token {self.token} in the snapshots' extra_info",
-            ) from error
-        if found is not None:
-            return found
-        if isinstance(error, ConnectionFailed) and not isinstance(error, CatalogLockedError):
-            raise CommitError(f"nothing was written: {error.message}", hint="do it again") from error
-        raise error
-
-    def _find(self, reader: CatalogReader) -> int | None:
-        with reader.transaction() as transaction:
-            found = transaction.rows(
-                "SELECT snapshot_id FROM ducklake_snapshot_changes "
-                "WHERE snapshot_id >= ? AND contains(commit_extra_info, ?)",
-                [self.state.snapshot_id, self.token],
-            )
-        return found[0][0] if found else None
 
     def _commit_info(self, changes: list[Change]) -> str:
         staged = [change.staged for change in changes if change.staged is not None]
@@ -297,4 +286,7 @@ class Transaction:
                 with contextlib.suppress(LakeconfError):
                     self.state.writer.execute(statement)
             keep_files = committed and change.staged.keeps_files and change.key not in self._repeated
-            self.state.engine.release(change.staged, keep_files=keep_files)
+            try:
+                self.state.engine.release(change.staged, keep_files=keep_files)
+            except Exception as error:  # noqa: BLE001 - the outcome of the commit stays what it is
+                _log.warning("files of write %s could not be removed: %s", self.token, type(error).__name__)

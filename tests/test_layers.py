@@ -10,7 +10,7 @@ from source_tree import Import, all_imports, imports_of
 BASE = {"errors", "logs", "secret", "sql", "versions"}
 CATALOG = BASE | {"connection", "catalog"}
 STORE = BASE | {"attach_options", "connection", "backends", "migration", "store"}
-COMMIT = CATALOG | {"engines", "locks", "commits", "conflicts", "audits", "settle", "transaction"}
+COMMIT = CATALOG | {"engines", "locks", "commits", "conflicts", "audits", "settle", "committer", "transaction"}
 WRITES = COMMIT | {"definition", "writes"}
 LAKE = (
     WRITES
@@ -50,6 +50,7 @@ LAYERS: dict[str, set[str]] = {
     "conflicts": CATALOG,
     "audits": CATALOG,
     "settle": CATALOG,
+    "committer": BASE | {"locks"},
     "transaction": COMMIT,
     "definition": CATALOG | {"engines"},
     "writes": WRITES,

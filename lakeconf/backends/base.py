@@ -275,13 +275,13 @@ class MetadataBackend(Backend):
         """The options of the DuckLake secret that say where the catalog is: `METADATA_PATH` and its like."""
 
     def lock_sql(self, key: int) -> str | None:  # noqa: ARG002 - for servers
-        """The query that takes a lock of the catalog's server and holds it to the end of the transaction.
+        """The query that takes the lock of this number until its transaction ends; None without a server with locks."""
+        return None
 
-        Args:
-            key: The number of the lock.
+    def barrier_sql(self) -> str | None:
+        """The statement that waits until no commit is under way on the server; None where nothing can wait for them.
 
-        Returns:
-            A query, or None where there is no server that has locks.
+        It is run in a transaction of its own, whose end lets other commits go on.
         """
         return None
 

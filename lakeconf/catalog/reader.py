@@ -103,7 +103,7 @@ class CatalogReader:
     @property
     def time_zone(self) -> str:
         """The zone in which DuckDB casts naive timestamps to zoned ones."""
-        ((zone,),) = self.connection.rows("SELECT current_setting('TimeZone')")
+        ((zone,),) = self.connection.rows("SELECT system.main.current_setting('TimeZone')")
         return str(zone)
 
     @cached_property

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from commit_hooks import at_commit
 from faults.conftest import ROWS, State, ids, local_files, make_store, refused, state
 
-from lakeconf.errors import CommitError, ConnectionFailed
+from lakeconf import committer
+from lakeconf.errors import CommitError, CommitUnknownError, ConnectionFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,20 +193,25 @@ def test_files_that_ducklake_has_removed_are_never_taken_for_a_success(
         assert State(before.snapshots, ids(lake.at(version=last)), files()) == before
 
 
+def lose_commit_and_server(proxy: FaultProxy) -> None:
+    proxy.reset_on(b"COMMIT")
+    proxy.reset_on(b"user\0", times=1000)  # a new connection begins with this
+
+
 def test_where_the_fate_of_a_commit_cannot_be_known_its_token_is_named(
     direct: Store,
     hurt: Store,
     postgres_proxy: FaultProxy,
     postgres_server: PostgresServer,
     files: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(committer, "LOOK_UP_SECONDS", 0.5)
     before = state(direct, files)
     with hurt.open() as lake:
         unknown = r"(?s)reply to a commit was lost, and the catalog does not answer.*look for the token [0-9a-f]{32}"
-        with refused(CommitError, unknown, postgres_server.password), lake.transaction() as write:
+        with refused(CommitUnknownError, unknown, postgres_server.password), lake.transaction() as write:
             write.table("t").append(MORE)
-            postgres_proxy.reset_on(b"COMMIT")
-            # A new connection begins with this.
-            postgres_proxy.reset_on(b"user\0", times=100)
+            at_commit(monkeypatch, before=lambda: lose_commit_and_server(postgres_proxy))
         postgres_proxy.heal()
     assert state(direct, files) == before

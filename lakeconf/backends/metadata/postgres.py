@@ -16,7 +16,7 @@ from lakeconf.backends.base import (
     Text,
 )
 from lakeconf.secret import Secret
-from lakeconf.sql import CreateSecret, Value
+from lakeconf.sql import CreateSecret, Value, identifier
 
 
 class PostgresMetadata(MetadataBackend):
@@ -87,3 +87,8 @@ class PostgresMetadata(MetadataBackend):
     def lock_sql(self, key: int) -> str | None:
         # Held to the end of a transaction: a lock of the session would outlive it in a pool of connections.
         return f"SELECT 1 FROM (SELECT pg_advisory_xact_lock({key})) AS held"
+
+    def barrier_sql(self) -> str | None:
+        # This mode waits for everybody who has written to the table and has not ended, and for nobody who reads it.
+        table = f"{identifier(self.metadata_schema)}.ducklake_snapshot"
+        return f"SET LOCAL lock_timeout = '10s'; LOCK TABLE {table} IN SHARE MODE"

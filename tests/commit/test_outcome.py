@@ -1,0 +1,276 @@
+"""What COMMIT has done decides, whatever happens to its reply: files of a commit that may be in the lake stay."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from commit_hooks import at_commit
+
+import lakeconf
+from lakeconf import committer
+from lakeconf.errors import CommitUnknownError
+
+if TYPE_CHECKING:
+    from servers import FaultProxy, PostgresServer
+
+    from lakeconf import Lake, Store
+
+MORE = pa.table({"id": pa.array([1, 2], pa.int64())})
+
+
+@pytest.fixture(params=["duckdb", "spark"])
+def engine(request: pytest.FixtureRequest) -> Any:
+    return None if request.param == "duckdb" else request.getfixturevalue("spark")
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Store:
+    return store_of(tmp_path, {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")})
+
+
+@pytest.fixture
+def database(postgres_server: PostgresServer) -> str:
+    return postgres_server.create_database()
+
+
+@pytest.fixture
+def direct(tmp_path: Path, postgres_server: PostgresServer, database: str) -> Store:
+    return store_of(tmp_path, on_postgres(postgres_server, database, postgres_server.port))
+
+
+@pytest.fixture
+def hurt(tmp_path: Path, postgres_server: PostgresServer, database: str, postgres_proxy: FaultProxy) -> Store:
+    """The store through the proxy."""
+    return store_of(tmp_path, on_postgres(postgres_server, database, postgres_proxy.port))
+
+
+def on_postgres(server: PostgresServer, database: str, port: int) -> dict[str, Any]:
+    place = {"type": "postgres", "host": server.host, "port": port, "database": database}
+    return {**place, "user": server.user, "password": server.password}
+
+
+def store_of(folder: Path, catalog: dict[str, Any], **attach_options: Any) -> Store:
+    backends = {"metadata_backend": catalog, "storage_backend": {"type": "local", "path": str(folder / "data")}}
+    options = {"attach_options": attach_options} if attach_options else {}
+    return lakeconf.init({"stores": {"dev": backends | options}}).get_store("dev")
+
+
+def ids(lake: Lake) -> list[int]:
+    return sorted(lake.table("t").scan().collect("pyarrow").to_native()["id"].to_pylist())
+
+
+def staged(folder: Path) -> list[Path]:
+    return sorted(folder.glob("data/main/t/lakeconf-*/*"))
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupt_after_the_commit_removes_no_file(
+    sqlite: Store, engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with sqlite.open(engine) as lake:
+        lake.create_table("t", like=MORE)
+        at_commit(monkeypatch, after=interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            lake.table("t").append(MORE)
+        assert "was interrupted, but succeeded as snapshot 2" in caplog.text
+        lake.refresh()
+        assert ids(lake) == [1, 2]
+        assert lake.table("t").append(MORE) == 3, "the same lake goes on"
+        assert ids(lake) == [1, 1, 2, 2]
+
+
+def test_an_interrupt_before_the_commit_leaves_nothing(
+    sqlite: Store, engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sqlite.open(engine) as lake:
+        lake.create_table("t", like=MORE)
+        at_commit(monkeypatch, before=interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            lake.table("t").append(MORE)
+        assert staged(tmp_path) == []
+        lake.refresh()
+        assert (ids(lake), lake.snapshot_id) == ([], 1)
+        assert lake.table("t").append(MORE) == 2
+
+
+def test_a_second_interrupt_while_the_outcome_is_looked_up_removes_no_file(
+    sqlite: Store, engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sqlite.open(engine) as lake:
+        lake.create_table("t", like=MORE)
+        at_commit(monkeypatch, after=interrupt)
+        monkeypatch.setattr("lakeconf.settle.find_commit", lambda *_: interrupt())
+        with pytest.raises(KeyboardInterrupt):
+            lake.table("t").append(MORE)
+    with sqlite.open(engine) as lake:
+        assert ids(lake) == [1, 2]
+
+
+def test_a_server_that_goes_away_after_the_commit_does_not_make_it_fail(
+    direct: Store,
+    hurt: Store,
+    postgres_proxy: FaultProxy,
+    engine: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(committer, "LOOK_UP_SECONDS", 0.5)
+    with direct.open() as lake:
+        lake.create_table("t", like=MORE)
+    with hurt.open(engine) as lake:
+        with monkeypatch.context() as patch:
+            at_commit(patch, after=postgres_proxy.drop_connections)
+            assert lake.table("t").append(MORE) == 2
+        at_commit(monkeypatch, after=postgres_proxy.refuse)
+        assert lake.table("t").append(MORE) == 2, "the last one that is known"
+        assert "succeeded, but its snapshot could not be read" in caplog.text
+        postgres_proxy.heal()
+        assert lake.refresh() == 3
+    with direct.open(engine) as lake:
+        assert ids(lake) == [1, 1, 2, 2]
+
+
+def lose_reply_and_server(proxy: FaultProxy) -> None:
+    proxy.reset_on(b"COMMIT", forward=True)
+    proxy.reset_on(b"user\0", times=1000)  # a new connection begins with this
+
+
+def test_files_of_a_commit_whose_outcome_is_unknown_stay(
+    direct: Store,
+    hurt: Store,
+    postgres_proxy: FaultProxy,
+    spark: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(committer, "LOOK_UP_SECONDS", 0.5)
+    with direct.open() as lake:
+        lake.create_table("t", like=MORE)
+    with hurt.open(spark) as lake:
+        at_commit(monkeypatch, before=lambda: lose_reply_and_server(postgres_proxy))
+        with pytest.raises(CommitUnknownError, match=r"(?s)may have succeeded.*token [0-9a-f]{32}"):
+            lake.table("t").append(MORE)
+        postgres_proxy.heal()
+    assert staged(tmp_path) != []
+    with direct.open(spark) as lake:
+        assert ids(lake) == [1, 2]
+
+
+def test_a_commit_that_the_server_still_carries_out_is_waited_for(
+    direct: Store,
+    hurt: Store,
+    postgres_proxy: FaultProxy,
+    postgres_server: PostgresServer,
+    database: str,
+    spark: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with direct.open() as lake:
+        lake.create_table("t", like=MORE)
+    postgres_server.sql(
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN PERFORM pg_advisory_xact_lock(77); RETURN NULL; END'; "
+        "CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON ducklake_snapshot DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION slow()",
+        database,
+    )
+
+    def waiting(what: str) -> None:
+        ask = f"SELECT count(*) FROM pg_locks WHERE {what} AND NOT granted"
+        while postgres_server.sql(ask, database) == "0":
+            pass
+
+    def break_connection() -> None:
+        waiting("locktype = 'advisory'")
+        postgres_proxy.drop_connections()
+        waiting("mode = 'ShareLock'")
+
+    held = "SELECT 1 FROM (SELECT pg_advisory_xact_lock(77)) AS held"
+    with hurt.open(spark) as lake, ThreadPoolExecutor(1) as pool, direct.connect() as other:
+        other.execute("BEGIN")
+        other.execute(f"FROM postgres_query('__ducklake_metadata_dev', '{held}')").fetchall()
+        hold = pool.submit(lambda: (break_connection(), other.execute("ROLLBACK")))
+        assert lake.table("t").append(MORE) == 2
+        hold.result()
+    with direct.open(spark) as lake:
+        assert ids(lake) == [1, 2]
+
+
+def test_a_lock_that_is_lost_after_the_commit_does_not_make_it_fail(
+    direct: Store, postgres_server: PostgresServer, database: str, engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose_the_lock() -> None:
+        ended = "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory'"
+        assert postgres_server.sql(ended, database) != ""
+
+    with direct.open(engine) as lake:
+        lake.create_table("t", like=MORE)
+        at_commit(monkeypatch, after=lose_the_lock)
+        assert lake.table("t").overwrite(MORE) == 2
+        assert ids(lake) == [1, 2]
+
+
+_HOLDER = """
+import sqlite3, sys
+held = sqlite3.connect(sys.argv[1], isolation_level=None)
+held.execute("BEGIN EXCLUSIVE")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_catalog_that_is_locked_after_the_commit_does_not_repeat_it(
+    tmp_path: Path, engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")}
+    store = store_of(tmp_path, catalog, meta_journal_mode="DELETE", meta_busy_timeout=1)
+    holders = list[subprocess.Popen[str]]()
+
+    def hold() -> None:
+        command = [sys.executable, "-c", _HOLDER, str(catalog["uri"])]
+        holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        holders.append(holder)
+
+    with store.open(engine) as lake:
+        lake.create_table("t", like=MORE)
+        at_commit(monkeypatch, after=hold)
+        with ThreadPoolExecutor(1) as pool:
+            # The catalog is free again as soon as somebody waits for it.
+            released = pool.submit(release_later, holders)
+            assert lake.table("t").append(MORE) == 2
+            released.result()
+        lake.refresh()
+        assert ids(lake) == [1, 2]
+
+
+def release_later(holders: list[subprocess.Popen[str]]) -> None:
+    while not holders:
+        pass
+    holders[0].communicate()
+
+
+def test_what_cannot_be_removed_after_the_commit_does_not_make_it_fail(
+    sqlite: Store, spark: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(13, os.strerror(13))
+
+    with sqlite.open(spark) as lake:
+        lake.create_table("t", like=MORE)
+        monkeypatch.setattr(type(lake._state.engine), "release", refuse)
+        assert lake.table("t").append(MORE) == 2
+        assert "could not be removed" in caplog.text
+        assert ids(lake) == [1, 2]

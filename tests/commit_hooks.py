@@ -1,0 +1,32 @@
+"""Does something at the moment at which a lake sends COMMIT."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakeconf.connection import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+
+def at_commit(
+    patch: pytest.MonkeyPatch, *, before: Callable[[], None] | None = None, after: Callable[[], None] | None = None
+) -> None:
+    """Does something once, right before or right after a lake sends COMMIT."""
+    execute, fired = Connection.execute, list[str]()
+
+    def executing(self: Connection, sql: str, parameters: Any = None) -> Any:
+        strikes = sql == "COMMIT" and not fired
+        if strikes:
+            fired.append(sql)
+        if strikes and before:
+            before()
+        done = execute(self, sql, parameters)
+        if strikes and after:
+            after()
+        return done
+
+    patch.setattr(Connection, "execute", executing)
