@@ -12,6 +12,7 @@ from typing import Literal
 from lakeconf.commits import ModelRun
 from lakeconf.errors import LakeconfError, PipelineError
 from lakeconf.lake import Lake
+from lakeconf.logs import EventLogger
 from lakeconf.pipelines.intervals import Batch, moment
 from lakeconf.pipelines.kinds import View
 from lakeconf.pipelines.model import Model, Query
@@ -20,6 +21,7 @@ from lakeconf.pipelines.plan import Bounds, Known, Step, current_runs, decide, l
 from lakeconf.pipelines.rows import rows_of
 from lakeconf.pipelines.write import write
 
+_log = EventLogger("pipeline")
 Status = Literal["done", "skipped", "failed", "not run"]
 
 
@@ -116,12 +118,17 @@ def run(
     bounds = replace(_asked(since, until, rebuild=rebuild), allow_drop_columns=allow_drop_columns)
     run_id = uuid.uuid4().hex
     results: dict[str, ModelResult] = {}
-    for model in pipeline.chosen(tables):
+    chosen = list(pipeline.chosen(tables))
+    for number, model in enumerate(chosen, start=1):
+        _log.info("model %s (%d of %d)", model.table, number, len(chosen))
         failed = [table for table in pipeline.inputs(model).values() if _is_broken(results.get(table))]
         if failed:
             result = ModelResult(model.table, "not run", f"{failed[0]} failed")
         else:
             result = _run_model(pipeline, model, lakes, bounds, run_id)
+        _log.info(
+            "model %s: %s, %s, %d rows, %.1f s", model.table, result.status, result.reason, result.rows, result.seconds
+        )
         results[model.table] = result
         progress(result)
     return list(results.values())
@@ -134,10 +141,13 @@ def _run_model(pipeline: Pipeline, model: Model, lakes: Mapping[str, Lake], boun
         step = decide(pipeline, model, _known(lakes, model), bounds)
         reason = step.reason
         for index, batch in enumerate(step.batches or ([None] if step.runs else [])):
+            if batch is not None:
+                _log.info("model %s: %s", model.table, batch)
             one = replace(step, earlier=step.earlier + index)
             snapshot_id = _commit(pipeline, one, lakes, batch, run_id, allow_drop_columns=bounds.allow_drop_columns)
             rows += int(lakes[""].commit_info(snapshot_id).get("rows", 0))
     except LakeconfError as error:
+        _log.debug("model %s failed", model.table, exc_info=True)
         return ModelResult(model.table, "failed", reason, snapshot_id, rows, time.monotonic() - began, error)
     status: Status = "done" if step.runs else "skipped"
     return ModelResult(model.table, status, reason, snapshot_id, rows, time.monotonic() - began)
