@@ -30,6 +30,8 @@ _COLUMNS = {
     # Tables that early versions of lakeconf made lack it.
     "table_uuid": "VARCHAR",
 }
+# What the key of `late_since` begins with among the inputs; no table's name has a space before its schema.
+_LATE = "late rows of "
 
 
 class FormerName(NamedTuple):
@@ -92,6 +94,8 @@ class ModelRun:
         inputs: The snapshot that each input was read at, by the table's name.
         files: The files that it has loaded.
         earlier: How many runs of the model there were when this one began.
+        late_since: Inputs with late rows for intervals that this run has not done again: the snapshot after which those
+            rows came, by the table's name.
     """
 
     model: str
@@ -101,6 +105,7 @@ class ModelRun:
     inputs: Mapping[str, int] = field(default_factory=dict)
     files: Sequence[str] = ()
     earlier: int = 0
+    late_since: Mapping[str, int] = field(default_factory=dict)
 
 
 def find(connection: Connection, alias: str, keys: Sequence[CommitKey]) -> dict[CommitKey, int]:
@@ -167,11 +172,13 @@ def model_runs(connection: Connection, alias: str, model: str) -> list[ModelRun]
             definition,
             run,
             interval=None if start is None else (start, end),
-            inputs=json.loads(inputs),
+            inputs={table: snapshot for table, snapshot in found.items() if not table.startswith(_LATE)},
             files=json.loads(files),
             earlier=earlier,
+            late_since={table[len(_LATE) :]: snapshot for table, snapshot in found.items() if table.startswith(_LATE)},
         )
         for earlier, (definition, run, start, end, inputs, files) in enumerate(rows)
+        for found in [json.loads(inputs)]
     ]
 
 
@@ -217,7 +224,8 @@ def _text(value: str | None) -> str:
 
 def _run_values(run: ModelRun) -> str:
     interval = ["NULL", "NULL"] if run.interval is None else [literal(moment.isoformat(" ")) for moment in run.interval]
-    texts = (json.dumps(dict(run.inputs)), json.dumps(list(run.files)))
+    late = {f"{_LATE}{table}": snapshot_id for table, snapshot_id in run.late_since.items()}
+    texts = (json.dumps({**run.inputs, **late}), json.dumps(list(run.files)))
     return ", ".join([*map(literal, (run.model, run.definition, run.run)), *interval, *map(literal, texts)])
 
 

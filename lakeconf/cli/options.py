@@ -31,6 +31,7 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
         config_option,
         format_option,
         click.option("--rebuild", is_flag=True, help="Do everything again, whatever the lake remembers."),
+        click.option("--redo-late", is_flag=True, help="Do intervals again whose inputs have changed since."),
         click.option("--to", "until", type=_MOMENT, help="Do intervals until then, in UTC; now unless given."),
         click.option("--from", "since", type=_MOMENT, help="Do the intervals from then on again, done or not."),
         click.option("--store", help="The store that the tables are in; the default one unless given."),

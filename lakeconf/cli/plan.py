@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import click
 
 from lakeconf.cli.options import models_options
-from lakeconf.cli.output import show_json, show_table
+from lakeconf.cli.output import plain, show, show_json, show_table, style
 from lakeconf.config.model import init
 from lakeconf.pipelines import declared_pipeline, opened, plan
 from lakeconf.pipelines.plan import Step
@@ -21,6 +23,7 @@ def command(
     store: str | None,
     since: datetime | None,
     until: datetime | None,
+    redo_late: bool,  # noqa: FBT001 - click's flag
     rebuild: bool,  # noqa: FBT001 - click's flag
     format_name: str,
     source: str | None,
@@ -29,15 +32,40 @@ def command(
     config = init(source)
     pipeline = declared_pipeline(config)
     with opened(config, pipeline, models, store, "duckdb") as (lake, others):
-        steps = plan(pipeline, lake, models, since=since, until=until, rebuild=rebuild, others=others)
+        steps = plan(
+            pipeline, lake, models, since=since, until=until, rebuild=rebuild, redo_late=redo_late, others=others
+        )
     show_plan(steps, format_name)
 
 
 def show_plan(steps: Sequence[Step], format_name: str) -> None:
     """Shows what a run would do."""
     if format_name == "json":
-        show_json([{"model": step.model.table, "runs": step.runs, "reason": step.reason} for step in steps])
-    else:
-        show_table(
-            [("run" if step.runs else "skip", step.model.table, step.model.kind.name, step.reason) for step in steps]
-        )
+        show_json([_data(step) for step in steps])
+        return
+    show_table([("run" if step.runs else "skip", step.model.table, step.model.kind.name, _why(step)) for step in steps])
+    for step in steps:
+        show_warnings(step.model.table, step.warnings)
+
+
+def show_warnings(table: str, warnings: Sequence[str]) -> None:
+    """Shows what a plan or a run leaves undone, on stderr."""
+    for warning in warnings:
+        show(f"{style('warning:', fg='yellow', bold=True)} {table}: {warning}", to_stderr=True)
+
+
+def _why(step: Step) -> str:
+    refused = {name.lower() for name in step.columns.dropped} - {name.lower() for name in step.model.dropped}
+    consent = " (needs --allow-drop-columns)" if refused else ""
+    return f"{step.reason}; {step.columns}{consent}" if step.columns else step.reason
+
+
+def _data(step: Step) -> dict[str, Any]:
+    columns = plain(dataclasses.asdict(step.columns))
+    return {
+        "model": step.model.table,
+        "runs": step.runs,
+        "reason": step.reason,
+        "columns": columns,
+        "warnings": list(step.warnings),
+    }

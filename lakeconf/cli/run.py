@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
+from lakeconf.cli.confirm import confirm, yes_option
 from lakeconf.cli.options import models_options
 from lakeconf.cli.output import show, show_error, show_json, style
-from lakeconf.cli.plan import show_plan
+from lakeconf.cli.plan import show_plan, show_warnings
 from lakeconf.config.model import init
 from lakeconf.pipelines import ModelResult, declared_pipeline, opened, plan, run
 
@@ -23,6 +24,7 @@ _COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not ru
     "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="What computes."
 )
 @click.option("--allow-drop-columns", is_flag=True, help="Drop columns that the models no longer have.")
+@yes_option
 @click.option("--dry-run", is_flag=True, help="Say what would be run, and why, as `lakeconf plan` does.")
 @click.pass_context
 def command(
@@ -31,6 +33,7 @@ def command(
     store: str | None,
     since: datetime | None,
     until: datetime | None,
+    redo_late: bool,  # noqa: FBT001 - click's flag
     rebuild: bool,  # noqa: FBT001 - click's flag
     engine: str,
     format_name: str,
@@ -38,24 +41,31 @@ def command(
     *,
     allow_drop_columns: bool,
     dry_run: bool,
+    yes: bool,
 ) -> None:
     """Run each MODEL, or all models of [pipeline]; `+` before a name adds what it reads, `raw.*` names several.
 
-    Each is one transaction, and is skipped where its definition and its inputs are as they were. The exit code is 0
-    where none failed, 1 where one did, 2 for a wrong call.
+    Each is one transaction, and is skipped if its definition and its inputs are unchanged. With --rebuild, the command
+    shows a plan and asks before it replaces rows; without a terminal it needs --yes. The exit code is 0 if no model
+    failed, 1 if one failed, 2 for a wrong call.
     """
     config = init(source)
     pipeline = declared_pipeline(config)
     with opened(config, pipeline, models, store, engine) as (lake, others):
-        if dry_run:
-            steps = plan(pipeline, lake, models, since=since, until=until, rebuild=rebuild, others=others)
-            show_plan(steps, format_name)
-            return
+        asked: dict[str, Any] = {
+            "since": since, "until": until, "rebuild": rebuild, "redo_late": redo_late, "others": others
+        }  # fmt: skip
+        if dry_run or (rebuild and not yes):
+            steps = plan(pipeline, lake, models, **asked)
+            replaced = [step.model.table for step in steps if step.replaces]
+            if dry_run or (replaced and format_name == "text"):
+                show_plan(steps, format_name)
+            if dry_run:
+                return
+            if replaced:
+                confirm(f"Replace the rows of {', '.join(replaced)}?", yes=yes)
         progress = _show if format_name == "text" else lambda _: None
-        results = run(
-            pipeline, lake, models, since=since, until=until, rebuild=rebuild, allow_drop_columns=allow_drop_columns,
-            others=others, progress=progress,
-        )  # fmt: skip
+        results = run(pipeline, lake, models, **asked, allow_drop_columns=allow_drop_columns, progress=progress)
     if format_name == "json":
         show_json([_data(result) for result in results])
     else:
@@ -70,6 +80,7 @@ def _show(result: ModelResult) -> None:
     show(f"{status} {result.model}: {result.reason}{rows}")
     if result.error is not None:
         show_error(result.error)
+    show_warnings(result.model, result.warnings)
 
 
 def _data(result: ModelResult) -> dict[str, Any]:

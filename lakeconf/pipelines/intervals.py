@@ -29,7 +29,7 @@ class Batch:
     redone: bool = False
 
     def __str__(self) -> str:
-        return f"{_short(self.start)} to {_short(self.end)}"
+        return f"{short(self.start)} to {short(self.end)}"
 
 
 def moment(value: date | datetime) -> datetime:
@@ -57,7 +57,15 @@ def step(start: datetime, interval: Interval, count: int = 1) -> datetime:
     return start.replace(year=months // 12, month=months % 12 + 1)
 
 
-def batches(kind: Incremental, start: datetime, end: datetime, done: Iterable[Range], *, late: bool) -> list[Batch]:
+def batches(
+    kind: Incremental,
+    start: datetime,
+    end: datetime,
+    done: Iterable[Range],
+    *,
+    late: bool,
+    redo: Iterable[Range] = (),
+) -> list[Batch]:
     """The intervals that a run has to do, in the order of time.
 
     Args:
@@ -66,16 +74,18 @@ def batches(kind: Incremental, start: datetime, end: datetime, done: Iterable[Ra
         end: When the range ends; an interval that it cuts off belongs to it only where the kind takes partial ones.
         done: The ranges that are done.
         late: True where rows may have come for intervals that are done, so that the last of them are done again.
+        redo: Ranges that are done again in any case.
 
     Returns:
         Batches of neighbouring intervals.
     """
-    known = _merged(done)
+    known = merged(done)
     wanted = list(_intervals(kind, floor(start, kind.interval), end))
     missing = {one for one in wanted if not _covered(one, known)}
     ends = missing or ({step(wanted[-1], kind.interval)} if late and wanted else set())
     again = {step(one, kind.interval, -count) for one in ends for count in range(1, kind.lookback + 1)} & set(wanted)
-    chosen = sorted(missing | again)
+    asked = merged(redo)
+    chosen = sorted(missing | again | {one for one in wanted if _covered(one, asked)})
     return list(_batched(kind, chosen, end, missing))
 
 
@@ -101,19 +111,34 @@ def _batch(kind: Incremental, group: Sequence[datetime], end: datetime, missing:
     return Batch(group[0], min(last, end), last if last <= end else group[-1], redone=missing.isdisjoint(group))
 
 
-def _merged(ranges: Iterable[Range]) -> list[Range]:
-    merged: list[Range] = []
+def without(ranges: Iterable[Range], removed: Iterable[Batch]) -> list[Range]:
+    """What is left of ranges without those of batches."""
+    left = merged(ranges)
+    for batch in removed:
+        left = [
+            part
+            for start, end in left
+            for part in ((start, min(end, batch.start)), (max(start, batch.end), end))
+            if part[0] < part[1]
+        ]
+    return left
+
+
+def merged(ranges: Iterable[Range]) -> list[Range]:
+    """Ranges in the order of time; those that meet or overlap are one."""
+    found: list[Range] = []
     for start, end in sorted(ranges):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
         elif start < end:
-            merged.append((start, end))
-    return merged
+            found.append((start, end))
+    return found
 
 
 def _covered(start: datetime, ranges: Sequence[Range]) -> bool:
     return any(first <= start < last for first, last in ranges)
 
 
-def _short(value: datetime) -> str:
+def short(value: datetime) -> str:
+    """A time as text; midnight as its date."""
     return value.date().isoformat() if value == floor(value, "day") else value.isoformat(" ")

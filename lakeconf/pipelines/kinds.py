@@ -52,6 +52,8 @@ class Incremental:
         lookback: How many intervals before new ones are done again.
         batch: How many intervals are one snapshot at most; all that are missing in a row unless given.
         partial: True to do an interval that has not ended as well; it is done again next time.
+        late: What happens to intervals that are done and whose inputs have changed since: `warn` about them, `redo`
+            them, or `ignore` them.
     """
 
     name: ClassVar[str] = "incremental"
@@ -61,6 +63,7 @@ class Incremental:
     lookback: int = 0
     batch: int | None = None
     partial: bool = False
+    late: Literal["warn", "redo", "ignore"] = "warn"
 
     def identity(self) -> str:
         return f"{self.name} {self.time_column} {self.interval}"

@@ -5,14 +5,15 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from lakeconf.commits import ModelRun
 from lakeconf.connection import fetched
 from lakeconf.errors import PipelineError, SnapshotNotFoundError, TableNotFoundError
 from lakeconf.lake import Lake
-from lakeconf.pipelines.intervals import Batch, Range, batches, moment
+from lakeconf.pipelines.columns import ColumnChanges
+from lakeconf.pipelines.intervals import Batch, Range, batches, moment, short, without
 from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.model import Model, Query
 from lakeconf.pipelines.pipeline import Pipeline
@@ -31,12 +32,29 @@ class Bounds:
         until: Its end.
         rebuild: True to do everything again, whatever the lake remembers.
         allow_drop_columns: True to drop columns that models no longer have.
+        redo_late: True to do intervals again that have late rows.
     """
 
     since: datetime | None
     until: datetime
     rebuild: bool = False
     allow_drop_columns: bool = False
+    redo_late: bool = False
+
+
+@dataclass(frozen=True)
+class Late:
+    """Intervals that are done and whose inputs have changed since.
+
+    Attributes:
+        ranges: The intervals, in the order of time.
+        since: The snapshot after which the late rows came, by input.
+        unknown: Why they are not known, for each input of which they are not.
+    """
+
+    ranges: Sequence[Range] = ()
+    since: Mapping[str, int] = field(default_factory=dict)
+    unknown: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -52,6 +70,11 @@ class Step:
         batches: The intervals, where it has any.
         files: The files to load.
         earlier: How many runs of the model there were.
+        delta: Inputs of which changed rows alone are read, and the snapshot after which they changed.
+        late_since: Inputs with late rows that are left, and the snapshot after which they came.
+        warnings: What is left undone, and how to do it.
+        columns: How the columns of the table change; only `plan` tells.
+        replaces: True if rows of an existing table are replaced; only `plan` tells.
     """
 
     model: Model
@@ -62,6 +85,11 @@ class Step:
     batches: Sequence[Batch] = ()
     files: Sequence[str] = ()
     earlier: int = 0
+    delta: Mapping[str, int] = field(default_factory=dict)
+    late_since: Mapping[str, int] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+    columns: ColumnChanges = field(default_factory=ColumnChanges)
+    replaces: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,8 +117,15 @@ def current_runs(runs: Sequence[ModelRun]) -> Sequence[ModelRun]:
     return runs[marks[-1] + 1 :] if marks else runs
 
 
-def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds) -> Step:
+def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:
     """What a run has to do for a model.
+
+    Args:
+        pipeline: The models.
+        model: The model.
+        known: What the lake knows about it.
+        bounds: What the run was asked for.
+        late: What `late_intervals` has found.
 
     Raises:
         PipelineError: It cannot be told, such as where an incremental model has no start.
@@ -102,7 +137,7 @@ def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds) -> St
     changed, lost = _changed_inputs(pipeline, model, known, last)
     fresh = "asked for" if bounds.rebuild else _why_afresh(pipeline, model, last)
     if isinstance(model.kind, Incremental):
-        return _intervals(pipeline, model, model.kind, known, bounds, fresh, changed)
+        return _intervals(pipeline, model, model.kind, known, bounds, fresh, changed, late)
     if isinstance(model.kind, Append) and model.kind.files is not None:
         # Files that were loaded may be gone by now: a new definition is for new files alone.
         loaded = () if last is None or bounds.rebuild else known.runs
@@ -192,6 +227,7 @@ def _intervals(
     bounds: Bounds,
     fresh: str | None,
     changed: Sequence[str],
+    late: Late,
 ) -> Step:
     start = bounds.since or (None if kind.start is None else moment(kind.start))
     if start is None:
@@ -205,9 +241,31 @@ def _intervals(
     done: list[Range] = []
     if known.exists and bounds.since is None and not bounds.rebuild:
         done = [run.interval for run in known.runs if run.interval is not None and run.definition == definition]
-    found = batches(kind, start, bounds.until, done, late=bool(changed))
+    redo = late.ranges if bounds.redo_late or kind.late == "redo" else ()
+    found = batches(kind, start, bounds.until, done, late=bool(changed), redo=redo)
+    left = without(late.ranges, found)
+    warnings = [*late.unknown, *_late_warnings(left, late)]
     if not found:
-        return Step(model, "all intervals are done", runs=False)
+        return Step(model, "all intervals are done", runs=False, warnings=warnings)
     ranges = ", ".join(map(str, found[:3])) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
-    why = fresh or (f"{' and '.join(changed)} changed" if all(one.redone for one in found) else "missing")
-    return Step(model, f"{why}: {ranges}", batches=found, rebuild=fresh is not None, earlier=known.earlier)
+    changes = list(dict.fromkeys([*changed, *(late.since if redo else ())]))
+    why = fresh or (f"{' and '.join(changes)} changed" if all(one.redone for one in found) else "missing")
+    return Step(
+        model, f"{why}: {ranges}", batches=found, rebuild=fresh is not None, earlier=known.earlier,
+        late_since=late.since if left else {}, warnings=warnings,
+    )  # fmt: skip
+
+
+def _late_warnings(left: Sequence[Range], late: Late) -> list[str]:
+    """What to do about intervals with late rows."""
+    if not left:
+        return []
+    ranges = [f"--from {_argument(start)} --to {_argument(end)}" for start, end in left[:3]]
+    more = f" and {len(left) - 3} more ranges" if len(left) > 3 else ""
+    tables = " and ".join(late.since)
+    return [f"{tables} changed in intervals that are done: run {', '.join(ranges)}{more}, or all with --redo-late"]
+
+
+def _argument(value: datetime) -> str:
+    """A time as the command line accepts it."""
+    return short(value).replace(" ", "T")

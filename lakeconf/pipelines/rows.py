@@ -52,10 +52,15 @@ def _input(pipeline: Pipeline, step: Step, name: str, lakes: Mapping[str, Lake])
     table = pipeline.inputs(step.model)[name]
     below = pipeline.by_table.get(table)
     if below is not None and isinstance(below.kind, View):
-        inputs = {one: _input(pipeline, Step(below, ""), one, lakes) for one in pipeline.inputs(below)}
+        inputs = {
+            one: _input(pipeline, Step(below, "", delta=step.delta), one, lakes) for one in pipeline.inputs(below)
+        }
         return _computed(below, lakes[""], inputs, {})
     lake, local = located(table, lakes)
-    rows = _stored(step, name, lake, local)
+    if table in step.delta:
+        rows = lake.table(local).changes(step.delta[table] + 1).drop(*_FEED)
+    else:
+        rows = _stored(step, name, lake, local)
     if lake is lakes[""]:
         return rows
     # DuckDB joins the frames of one connection alone.

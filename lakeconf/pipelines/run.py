@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
 from typing import Literal
@@ -13,13 +13,15 @@ from lakeconf.commits import ModelRun
 from lakeconf.errors import LakeconfError, PipelineError
 from lakeconf.lake import Lake
 from lakeconf.logs import EventLogger
+from lakeconf.pipelines.columns import column_changes
 from lakeconf.pipelines.intervals import Batch, moment
-from lakeconf.pipelines.kinds import View
+from lakeconf.pipelines.kinds import Full, Merge, Seed, View
+from lakeconf.pipelines.late import late_intervals
 from lakeconf.pipelines.model import Model, Query
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Bounds, Known, Step, current_runs, decide, located
 from lakeconf.pipelines.rows import rows_of
-from lakeconf.pipelines.write import write
+from lakeconf.pipelines.write import told_apart, write
 
 _log = EventLogger("pipeline")
 Status = Literal["done", "skipped", "failed", "not run"]
@@ -37,6 +39,7 @@ class ModelResult:
         rows: How many rows were written.
         seconds: How long it took.
         error: Why it failed.
+        warnings: What was left undone, and how to do it.
     """
 
     model: str
@@ -46,6 +49,7 @@ class ModelResult:
     rows: int = 0
     seconds: float = 0.0
     error: LakeconfError | None = None
+    warnings: Sequence[str] = ()
 
 
 def plan(
@@ -56,6 +60,7 @@ def plan(
     since: date | datetime | None = None,
     until: date | datetime | None = None,
     rebuild: bool = False,
+    redo_late: bool = False,
     others: Mapping[str, Lake] | None = None,
 ) -> list[Step]:
     """What a run would do, and why; nothing is changed.
@@ -67,6 +72,7 @@ def plan(
         since: The beginning of the range in which intervals are done again; the missing ones are done unless given.
         until: The end of the range; now unless given.
         rebuild: True to do everything again, whatever the lake remembers.
+        redo_late: True to do the intervals again that are done and whose inputs have changed since.
         others: The lakes of other stores that inputs are in, by the store's name.
 
     Returns:
@@ -76,11 +82,13 @@ def plan(
         PipelineError: A model cannot be run.
     """
     lakes = {"": lake, **(others or {})}
-    bounds = _asked(since, until, rebuild=rebuild)
+    bounds = replace(_asked(since, until, rebuild=rebuild), redo_late=redo_late)
     steps: list[Step] = []
     for model in pipeline.chosen(tables):
         pending = frozenset(step.model.table for step in steps if step.runs)
-        steps.append(decide(pipeline, model, _known(lakes, model, pending), bounds))
+        known = _known(lakes, model, pending)
+        step = decide(pipeline, model, known, bounds, late_intervals(pipeline, model, known, bounds))
+        steps.append(_with_columns(pipeline, step, known) if step.runs else step)
     return steps
 
 
@@ -92,6 +100,7 @@ def run(
     since: date | datetime | None = None,
     until: date | datetime | None = None,
     rebuild: bool = False,
+    redo_late: bool = False,
     allow_drop_columns: bool = False,
     others: Mapping[str, Lake] | None = None,
     progress: Callable[[ModelResult], None] = lambda _: None,
@@ -107,6 +116,7 @@ def run(
         since: As for `plan`.
         until: As for `plan`.
         rebuild: As for `plan`.
+        redo_late: As for `plan`.
         allow_drop_columns: True to drop columns that the models no longer have; else only those in `dropped`.
         others: As for `plan`.
         progress: Called with each result as soon as it is known.
@@ -115,7 +125,7 @@ def run(
         What became of each model, in order.
     """
     lakes = {"": lake, **(others or {})}
-    bounds = replace(_asked(since, until, rebuild=rebuild), allow_drop_columns=allow_drop_columns)
+    bounds = replace(_asked(since, until, rebuild=rebuild), allow_drop_columns=allow_drop_columns, redo_late=redo_late)
     run_id = uuid.uuid4().hex
     results: dict[str, ModelResult] = {}
     chosen = list(pipeline.chosen(tables))
@@ -138,7 +148,8 @@ def _run_model(pipeline: Pipeline, model: Model, lakes: Mapping[str, Lake], boun
     began, snapshot_id, rows = time.monotonic(), None, 0
     reason = "cannot be planned"
     try:
-        step = decide(pipeline, model, _known(lakes, model), bounds)
+        known = _known(lakes, model)
+        step = decide(pipeline, model, known, bounds, late_intervals(pipeline, model, known, bounds))
         reason = step.reason
         for index, batch in enumerate(step.batches or ([None] if step.runs else [])):
             if batch is not None:
@@ -150,7 +161,25 @@ def _run_model(pipeline: Pipeline, model: Model, lakes: Mapping[str, Lake], boun
         _log.debug("model %s failed", model.table, exc_info=True)
         return ModelResult(model.table, "failed", reason, snapshot_id, rows, time.monotonic() - began, error)
     status: Status = "done" if step.runs else "skipped"
-    return ModelResult(model.table, status, reason, snapshot_id, rows, time.monotonic() - began)
+    seconds = time.monotonic() - began
+    return ModelResult(model.table, status, reason, snapshot_id, rows, seconds, warnings=step.warnings)
+
+
+def _with_columns(pipeline: Pipeline, step: Step, known: Known) -> Step:
+    """A step that says how the columns of its table change, if they are known before it runs."""
+    model, lake = step.model, known.lakes[""]
+    if isinstance(model.kind, View) or not known.exists:
+        return step
+    replaces = step.rebuild or isinstance(model.kind, (Full, Seed)) or bool(step.batches)
+    try:
+        frame = rows_of(pipeline, step, known.lakes, next(iter(step.batches), None))
+        rows = told_apart(model.kind, frame)[0] if isinstance(model.kind, Merge) else frame
+        columns = column_changes(model, lake.table(model.table).schema, lake.columns_of(rows))
+    except LakeconfError as error:
+        # What the inputs become is not known before they have run.
+        warning = f"how its columns change is not known: {error.message}"
+        return replace(step, replaces=replaces, warnings=[*step.warnings, warning])
+    return replace(step, replaces=replaces, columns=columns)
 
 
 def _commit(
@@ -167,7 +196,7 @@ def _commit(
     definition = pipeline.definition(model)
     inputs = {table: located(table, lakes)[0].snapshot_id for table in pipeline.stored_inputs(model)}
     interval = None if batch is None else (batch.start, batch.done_until)
-    remembered = ModelRun(model.table, definition, run_id, interval, inputs, step.files, step.earlier)
+    remembered = ModelRun(model.table, definition, run_id, interval, inputs, step.files, step.earlier, step.late_since)
     extra: dict[str, object] = {
         "model": model.table,
         "kind": model.kind.name,

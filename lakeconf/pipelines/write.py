@@ -35,7 +35,7 @@ def write(
         DataLossError: A column would be dropped without consent.
     """
     model, kind = step.model, step.model.kind
-    rows, gone = _told_apart(kind, frame) if isinstance(kind, Merge) else (frame, None)
+    rows, gone = told_apart(kind, frame) if isinstance(kind, Merge) else (frame, None)
     _prepare(transaction, model, rows, allow_drop_columns=allow_drop_columns)
     table = transaction.table(model.table)
     if isinstance(kind, Incremental) and batch is not None:
@@ -50,7 +50,7 @@ def write(
         table.overwrite(rows, evolve=True)
 
 
-def _told_apart(kind: Merge, frame: nw.LazyFrame[Any]) -> tuple[nw.LazyFrame[Any], nw.LazyFrame[Any] | None]:
+def told_apart(kind: Merge, frame: nw.LazyFrame[Any]) -> tuple[nw.LazyFrame[Any], nw.LazyFrame[Any] | None]:
     """The rows that are to be in the table, and the keys of those that are not to be."""
     if kind.deleted is None:
         return frame, None

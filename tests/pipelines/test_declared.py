@@ -87,7 +87,11 @@ def test_the_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (result,) = json.loads(capsys.readouterr().out)
     assert (result["status"], result["error"]) == ("skipped", None)
     (folder / "prices.csv").write_text("day,price\n2024-01-02,-4.5\n")
-    assert run(["run", "+marts.by_day", "--rebuild", *until]) == 1
+    assert run(["run", "+marts.by_day", "--rebuild", *until]) == 2
+    refused = capsys.readouterr()
+    assert refused.out.splitlines()[0] == "run  raw.prices    seed         asked for"
+    assert "--yes" in refused.err
+    assert run(["run", "+marts.by_day", "--rebuild", "--yes", *until]) == 1
     output = capsys.readouterr()
     assert "failed   marts.by_day" in output.out
     assert "the audit 'positive' found 1 row" in output.err

@@ -1,0 +1,113 @@
+"""Late rows: changes of a model's inputs that belong to intervals which are done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import narwhals as nw
+
+from lakeconf.commits import ModelRun
+from lakeconf.errors import LakeconfError, SnapshotNotFoundError
+from lakeconf.pipelines.intervals import Batch, floor, merged, moment, step
+from lakeconf.pipelines.kinds import Incremental
+from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.pipeline import Pipeline
+from lakeconf.pipelines.plan import Bounds, Known, Late, Step, located
+from lakeconf.pipelines.rows import rows_of
+
+
+def late_intervals(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds) -> Late:
+    """Finds the intervals of a model that are done and whose inputs have changed since.
+
+    The change feed of an input gives its changed rows. They belong to the intervals that the model computes from them,
+    and to those that their own column of the same name tells.
+
+    Args:
+        pipeline: The models.
+        model: A model; only incremental ones have intervals.
+        known: What the lake knows about it.
+        bounds: What the run was asked for.
+
+    Returns:
+        The intervals, and the inputs of which they cannot be told.
+    """
+    kind = model.kind
+    if not isinstance(kind, Incremental) or kind.late == "ignore" or not known.exists or bounds.rebuild:
+        return Late()
+    definition = pipeline.definition(model)
+    runs = [run for run in known.runs if run.interval is not None and run.definition == definition]
+    if not runs or known.runs[-1].definition != definition:
+        return Late()  # all intervals are done again
+    latest = {one: run for run in runs for one in _within(kind, run)}
+    last, found, since, unknown = known.runs[-1], set[datetime](), dict[str, int](), []
+    for table in pipeline.stored_inputs(model):
+        if table in known.pending or table not in last.inputs:
+            continue
+        first = last.late_since.get(table, last.inputs[table])
+        try:
+            late = _late(pipeline, model, kind, known, table, first, latest)
+        except SnapshotNotFoundError:
+            unknown.append(f"late rows of {table} are not known: snapshots after {first} have expired")
+            continue
+        except LakeconfError as error:
+            unknown.append(f"late rows of {table} are not known: {error.message}")
+            continue
+        if late:
+            found |= late
+            since[table] = first
+    return Late(merged((one, step(one, kind.interval)) for one in found), since, unknown)
+
+
+def _within(kind: Incremental, run: ModelRun) -> list[datetime]:
+    """The intervals that a run has done."""
+    start, end = run.interval or (datetime.max, datetime.min)
+    found = []
+    while start < end:
+        found.append(start)
+        start = step(start, kind.interval)
+    return found
+
+
+def _late(
+    pipeline: Pipeline,
+    model: Model,
+    kind: Incremental,
+    known: Known,
+    table: str,
+    first: int,
+    latest: Mapping[datetime, ModelRun],
+) -> set[datetime]:
+    """The done intervals that an input has changed since the run that did them last."""
+    lake, name = located(table, known.lakes)
+    if not lake.changes_since(name, first):
+        return set()
+    read: dict[int, set[datetime]] = {}
+    for one, run in latest.items():
+        read.setdefault(max(run.inputs.get(table, first), first), set()).add(one)
+    late: set[datetime] = set()
+    for snapshot_id, intervals in read.items():
+        if lake.changes_since(name, snapshot_id):
+            batch = Batch(min(intervals), end := step(max(intervals), kind.interval), end)
+            frames = [rows_of(pipeline, Step(model, "", delta={table: snapshot_id}), known.lakes, batch)]
+            frames.append(lake.table(name).changes(snapshot_id + 1))
+            touched = {floor(moment(value), kind.interval) for one in frames for value in _times(one, kind, table)}
+            late |= touched & intervals
+    return late
+
+
+def _times(frame: nw.LazyFrame[Any], kind: Incremental, table: str) -> list[Any]:
+    """The values of the time column, to the minute; none if the frame has no such column."""
+    try:
+        columns = {name.lower(): (name, dtype) for name, dtype in frame.collect_schema().items()}
+        name, dtype = columns.get(kind.time_column.lower(), (None, None))
+        if name is None or dtype is None or not dtype.is_temporal():
+            return []
+        value = nw.col(name) if dtype == nw.Date else nw.col(name).dt.truncate("1m")
+        rows = frame.select(value.alias("at")).unique().collect("pyarrow").rows()
+    except LakeconfError:
+        raise
+    except Exception as error:
+        raise LakeconfError(f"the changed rows of {table} cannot be computed: {error}") from error
+    return [at for (at,) in rows if at is not None]
