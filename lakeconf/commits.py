@@ -134,6 +134,25 @@ def find(connection: Connection, alias: str, keys: Sequence[CommitKey]) -> dict[
     }
 
 
+def keys_of(connection: Connection, alias: str, prefix: CommitKey) -> list[str]:
+    """The keys of a table that start with the key of `prefix`, sorted.
+
+    Args:
+        connection: As for `find`.
+        alias: The lake.
+        prefix: The table, and what its keys start with.
+    """
+    columns = _columns(connection, alias)
+    if not columns:
+        return []
+    table_uuid = "table_uuid" if "table_uuid" in columns else "NULL"
+    rows = connection.rows(
+        f"SELECT table_name, idempotency_key, {table_uuid}, snapshot_id FROM {identifier(alias)}.{TABLE} "
+        f"WHERE starts_with(idempotency_key, {literal(prefix.key)})"
+    )
+    return sorted({text for name, text, found, snapshot_id in rows if prefix.is_of(name, found, snapshot_id)})
+
+
 def names_of(reader: CatalogReader, table_id: int) -> tuple[str | None, tuple[FormerName, ...]]:
     """The id of a table in the catalog and the names that it had in snapshots that have not expired.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import Column, TableInfo, find_table, joined_name
+from lakeconf.connection import Connection
 from lakeconf.errors import (
     CatalogError,
     CommitConflictError,
@@ -105,6 +106,30 @@ def _shape(info: TableInfo) -> tuple[object, ...]:
 
 def _column_shape(column: Column) -> tuple[object, ...]:
     return (column.field_id, column.name, column.type, column.nullable, tuple(map(_column_shape, column.children)))
+
+
+def run_counted(writer: Connection, table: str, statements: Sequence[str], counts: Sequence[int]) -> None:
+    """Runs the statements of a change inside the transaction of its commit.
+
+    Args:
+        writer: The connection.
+        table: The table that is changed, for the error.
+        statements: SQL.
+        counts: How many rows each statement must change; empty if that cannot be known.
+
+    Raises:
+        CommitConflictError: A statement changed another number of rows.
+    """
+    for index, statement in enumerate(statements):
+        if not counts:
+            writer.execute(statement)
+            continue
+        ((found,),) = writer.rows(statement)
+        if found != counts[index]:
+            raise CommitConflictError(
+                f"{counts[index]} rows of {table} were to be changed, but {found} were found: nothing was written",
+                hint="call lake.refresh() and do it again; in a transaction, write to a row once",
+            )
 
 
 def changes_since(reader: CatalogReader, table_id: int, since: int, until: int) -> list[int]:

@@ -245,8 +245,8 @@ class Lake(LakeUpkeep, LakeModelRuns):
 
         Args:
             table: The table that batches are appended to.
-            query: A name for the query that stays the same when its checkpoint is lost; Spark's own id of the query,
-                which lives in the checkpoint, unless given.
+            query: A name for the query. With another checkpoint it is refused: Spark counts batches from 0 again.
+                Without a name Spark's own id counts, and with another checkpoint all batches are appended again.
         """
         return StreamSink(self.table(table), query)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
-from typing import Any, Literal, cast
+from dataclasses import replace
+from typing import Any, Literal
 
 import narwhals as nw
 
@@ -13,6 +12,20 @@ from lakeconf import writes
 from lakeconf.catalog.predicate import to_duckdb_sql
 from lakeconf.catalog.table import Column, load_table
 from lakeconf.catalog.where import Where, parse
+from lakeconf.clauses import (
+    ACTION,
+    DELETE,
+    IN_SOURCE,
+    INSERT,
+    NOTHING,
+    UPDATE,
+    Clauses,
+    Delete,
+    Insert,
+    Update,
+    action,
+    value,
+)
 from lakeconf.definition import NO_ID, constant
 from lakeconf.engines.base import ROW_ID, Staged
 from lakeconf.engines.selection import check_fit, full_name, selected
@@ -21,55 +34,10 @@ from lakeconf.sql import identifier
 from lakeconf.staged_rows import check_matches, check_required
 from lakeconf.transaction import Change, LakeState, Target, Transaction
 
-_ACTION, _IN_SOURCE, _ON = "__lakeconf_action", "__lakeconf_in_source", "__lakeconf_on_"
-_NOTHING, _UPDATE, _DELETE, _INSERT = "", "update", "delete", "insert"
+_ON = "__lakeconf_on_"
 _STAGED = "__lakeconf_staged"
 
-
-@dataclass(frozen=True)
-class Update:
-    """Sets columns of a matched row.
-
-    Attributes:
-        values: New values by column: a constant, or a narwhals expression over `source_<name>` and `target_<name>`;
-            where None, every column that the frame has is set to the frame's.
-        when: The condition; always where None.
-    """
-
-    values: Mapping[str, object] | None = None
-    when: nw.Expr | None = None
-
-
-@dataclass(frozen=True)
-class Delete:
-    """Deletes a row of the table.
-
-    Attributes:
-        when: The condition; always where None.
-    """
-
-    when: nw.Expr | None = None
-
-
-@dataclass(frozen=True)
-class Insert:
-    """Inserts a row of the frame.
-
-    Attributes:
-        when: The condition; always where None.
-    """
-
-    when: nw.Expr | None = None
-
-
-@dataclass(frozen=True)
-class Clauses:
-    """What a merge does; see `Table.merge`."""
-
-    on: tuple[str, ...]
-    matched: tuple[Update | Delete, ...]
-    not_matched: Insert | None
-    not_matched_by_source: Delete | None
+__all__ = ["Clauses", "Delete", "Insert", "Update", "merge_rows", "update_rows"]
 
 
 def update_rows(
@@ -88,10 +56,13 @@ def update_rows(
         sql = f"UPDATE {writes.quoted(state, info)} SET {_settings(settings)} WHERE {condition}"
         transaction.add(_change(target, transaction, (sql,)))
         return
-    rows = _rows(state, target, where).select(ROW_ID, *(value.alias(name) for name, value in computed.items()))
+    rows = _rows(state, target, transaction, where).select(
+        ROW_ID, *(value.alias(name) for name, value in computed.items())
+    )
     wanted = {name: types[name] for name in computed}
     staged = _stage(state, target, transaction, rows, wanted)
-    transaction.add(_change(target, transaction, (_update(state, target, settings, staged.source),), staged))
+    count = _count(state, staged)
+    transaction.add(_change(target, transaction, (_update(state, target, settings, staged.source),), staged, (count,)))
     check_required(state, target.info, staged, wanted)
 
 
@@ -99,28 +70,32 @@ def merge_rows(state: LakeState, target: Target, transaction: Transaction, adopt
     """Adds the changes of a merge; see `Table.merge`."""
     info = target.info
     given = _check_frame(state, target, adopted, clauses)
-    joined = _joined(state, target, adopted, given, clauses)
-    frame = joined.with_columns(_action(clauses).alias(_ACTION)).filter(nw.col(_ACTION) != _NOTHING)
-    values = [_value(column, given, clauses).alias(column.name) for column in info.columns]
-    staged = _stage(state, target, transaction, frame.select(ROW_ID, _ACTION, *values), target.types, acted=True)
+    if clauses.deletes_matches and writes.has_rows(transaction, info):
+        writes.delete_matches(state, target, transaction, adopted, selected(info, clauses.on))
+        return
+    joined = _joined(state, target, transaction, adopted, given, clauses)
+    frame = joined.with_columns(action(clauses).alias(ACTION)).filter(nw.col(ACTION) != NOTHING)
+    values = [value(column, given, clauses).alias(column.name) for column in info.columns]
+    staged = _stage(state, target, transaction, frame.select(ROW_ID, ACTION, *values), target.types, acted=True)
     change = _change(target, transaction, (), staged)
     transaction.add(change)
-    counts = dict(state.writer.rows(f"SELECT {_ACTION}, count(*) FROM ({staged.source}) GROUP BY ALL"))
+    counts = dict(state.writer.rows(f"SELECT {ACTION}, count(*) FROM ({staged.source}) GROUP BY ALL"))
     check_matches(state, target.info, staged, clauses.on)
-    check_required(state, target.info, staged, target.types, f"{_ACTION} IN ('{_UPDATE}', '{_INSERT}')")
+    check_required(state, target.info, staged, target.types, f"{ACTION} IN ('{UPDATE}', '{INSERT}')")
     statements: tuple[str, ...] = ()
-    if counts.get(_DELETE):
-        gone = f"SELECT {ROW_ID} FROM ({staged.source}) WHERE {_ACTION} = '{_DELETE}'"
+    if counts.get(DELETE):
+        gone = f"SELECT {ROW_ID} FROM ({staged.source}) WHERE {ACTION} = '{DELETE}'"
         statements += (f"DELETE FROM {writes.quoted(state, info)} WHERE rowid IN ({gone})",)
-    if counts.get(_UPDATE):
+    if counts.get(UPDATE):
         settings = {column.name: f"{_STAGED}.{identifier(column.name)}" for column in info.columns}
-        updated = f"SELECT * FROM ({staged.source}) WHERE {_ACTION} = '{_UPDATE}'"
+        updated = f"SELECT * FROM ({staged.source}) WHERE {ACTION} = '{UPDATE}'"
         statements += (_update(state, target, settings, updated),)
     # The inserted ones are counted with the files that hold them.
-    acted = replace(staged, row_count=counts.get(_DELETE, 0) + counts.get(_UPDATE, 0))
-    transaction.changes[-1] = replace(change, statements=statements, staged=acted)
-    if counts.get(_INSERT):
-        part = f"{_ACTION} = '{_INSERT}'"
+    expected = tuple(counts[action] for action in (DELETE, UPDATE) if counts.get(action))
+    acted = replace(staged, row_count=sum(expected))
+    transaction.changes[-1] = replace(change, statements=statements, staged=acted, counts=expected)
+    if counts.get(INSERT):
+        part = f"{ACTION} = '{INSERT}'"
         token = transaction.next_token()
         inserted = state.engine.stage_part(staged, part, info, target.types, state.writer, token)
         statements = writes.insert(state, info, inserted)
@@ -128,7 +103,11 @@ def merge_rows(state: LakeState, target: Target, transaction: Transaction, adopt
 
 
 def _change(
-    target: Target, transaction: Transaction, statements: tuple[str, ...], staged: Staged | None = None
+    target: Target,
+    transaction: Transaction,
+    statements: tuple[str, ...],
+    staged: Staged | None = None,
+    counts: tuple[int, ...] = (),
 ) -> Change:
     """A change that has read the table, and updates or deletes rows of it."""
     return Change(
@@ -138,6 +117,7 @@ def _change(
         relies_on=writes.reliance(target.info),
         deletes=True,
         written_for=writes.written_for(transaction, target.info),
+        counts=counts,
     )
 
 
@@ -160,16 +140,21 @@ def _check_frame(state: LakeState, target: Target, adopted: Any, clauses: Clause
 
 
 def _joined(
-    state: LakeState, target: Target, adopted: Any, given: Sequence[Column], clauses: Clauses
+    state: LakeState,
+    target: Target,
+    transaction: Transaction,
+    adopted: Any,
+    given: Sequence[Column],
+    clauses: Clauses,
 ) -> nw.LazyFrame[Any]:
     """The frame's rows beside those of the table that they match."""
     conformed: nw.LazyFrame[Any] = nw.from_native(state.engine.conform(adopted, given, target.types))
     source = conformed.select(nw.col(column.name).alias(f"source_{column.name}") for column in given)
-    source = source.with_columns(nw.lit(1).alias(_IN_SOURCE))
+    source = source.with_columns(nw.lit(1).alias(IN_SOURCE))
     keys = selected(target.info, clauses.on)
     ons = [nw.col(key.name).alias(f"{_ON}{index}") for index, key in enumerate(keys)]
     columns = [nw.col(column.name).alias(f"target_{column.name}") for column in target.info.columns]
-    rows = _rows(state, target, None).select(ROW_ID, *ons, *columns)
+    rows = _rows(state, target, transaction, None).select(ROW_ID, *ons, *columns)
     how: Literal["full", "left", "inner"] = (
         "full" if clauses.not_matched_by_source else "left" if clauses.not_matched else "inner"
     )
@@ -181,51 +166,14 @@ def _joined(
     )
 
 
-def _action(clauses: Clauses) -> nw.Expr:
-    in_source, in_target = ~nw.col(_IN_SOURCE).is_null(), ~nw.col(ROW_ID).is_null()
-    cases: list[tuple[nw.Expr, str]] = []
-    for clause in clauses.matched:
-        matched = in_source & in_target
-        name = _DELETE if isinstance(clause, Delete) else _UPDATE
-        cases.append((matched if clause.when is None else matched & clause.when, name))
-    if clauses.not_matched:
-        when = clauses.not_matched.when
-        cases.append((~in_target if when is None else ~in_target & when, _INSERT))
-    if clauses.not_matched_by_source:
-        when = clauses.not_matched_by_source.when
-        cases.append((~in_source if when is None else ~in_source & when, _DELETE))
-    return _first(cases, nw.lit(_NOTHING))
-
-
-def _value(column: Column, given: Sequence[Column], clauses: Clauses) -> nw.Expr:
-    """What a column is after the merge."""
-    ours, theirs = nw.col(f"target_{column.name}"), nw.col(f"source_{column.name}")
-    cases: list[tuple[nw.Expr, object]] = []
-    matched = ~nw.col(_IN_SOURCE).is_null() & ~nw.col(ROW_ID).is_null()
-    for clause in clauses.matched:
-        value: object = theirs if column in given else ours
-        if isinstance(clause, Update) and clause.values is not None:
-            by_name = {name.lower(): given_value for name, given_value in clause.values.items()}
-            value = by_name.get(column.name.lower(), ours)
-        cases.append((matched if clause.when is None else matched & clause.when, value))
-    default = theirs if column in given else ours
-    return default if all(value is default for _, value in cases) else _first(cases, default)
-
-
-def _first(cases: Sequence[tuple[nw.Expr, object]], default: nw.Expr) -> nw.Expr:
-    """The value of the first case whose condition holds."""
-
-    def otherwise(rest: nw.Expr, case: tuple[nw.Expr, object]) -> nw.Expr:
-        condition, value = case
-        then = value if isinstance(value, nw.Expr) else nw.lit(cast("Any", value))
-        return nw.when(condition).then(then).otherwise(rest)
-
-    return reduce(otherwise, reversed(cases), default)
-
-
-def _rows(state: LakeState, target: Target, where: Where | None) -> nw.LazyFrame[Any]:
+def _rows(state: LakeState, target: Target, transaction: Transaction, where: Where | None) -> nw.LazyFrame[Any]:
     """The table's rows at the read snapshot, each with its row id."""
     info = target.info
+    if info.table_id != NO_ID and writes.has_rows(transaction, info):
+        raise UnsupportedError(
+            f"the transaction has a write to {full_name(info)} already, and this one reads the table as it was before",
+            hint="commit the transaction first, or write to the table once in it",
+        )
     if info.table_id == NO_ID:
         raise LakeconfError(
             f"{full_name(info)} is made in this transaction, so that there is nothing to compare with yet",
@@ -259,10 +207,15 @@ def _stage(
     acted: bool = False,
 ) -> Staged:
     native = nw.to_native(rows)
-    own = {ROW_ID: "BIGINT"} | ({_ACTION: "VARCHAR"} if acted else {})
+    own = {ROW_ID: "BIGINT"} | ({ACTION: "VARCHAR"} if acted else {})
     found = {name: text for name, text in state.engine.schema(native).items() if name not in own}
     check_fit(full_name(target.info), found, types)
     return state.engine.stage_rows(native, target.info, {**own, **types}, state.writer, transaction.next_token())
+
+
+def _count(state: LakeState, staged: Staged) -> int:
+    ((count,),) = state.writer.rows(f"SELECT count(*) FROM ({staged.source})")
+    return int(count)
 
 
 def _settings(settings: Mapping[str, str]) -> str:

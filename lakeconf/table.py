@@ -99,18 +99,23 @@ class Table(TableReads):
                 check_condition(self._state, staged, condition)
         return self._state.snapshot_id
 
-    def overwrite_partitions(self, frame: object, *, idempotency_key: str | None = None) -> int:
+    def overwrite_partitions(
+        self, frame: object, *, recurring: bool = False, idempotency_key: str | None = None
+    ) -> int:
         """Replaces the partitions that a frame has rows of, in one snapshot; the others stay.
 
         Args:
             frame: As for `append`.
+            recurring: True to allow keys that recur: `month(day)` without `year(day)` is the month of every year, so
+                the rows of all years would be replaced. The same holds for `day(…)` without the month and `hour(…)`
+                without the day.
             idempotency_key: As for `append`.
 
         Returns:
             The new snapshot; inside a transaction the one that is read.
 
         Raises:
-            SchemaError: As for `append`, or the table is not partitioned.
+            SchemaError: As for `append`, or the table is not partitioned, or a key recurs.
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
@@ -125,6 +130,8 @@ class Table(TableReads):
                 raise SchemaError(
                     f"{full_name(target.info)} is not partitioned", hint="say which rows go: overwrite(frame, where=…)"
                 )
+            if not recurring:
+                writes.check_recurring(target.info)
             staged = writes.stage(self._state, self._state.engine.adopt(frame), target, transaction)
             # A row's key is compared as one value, so that NULL is a partition like any other.
             row = "{" + ", ".join(f"'key{index}': {key}" for index, key in enumerate(keys)) + "}"
@@ -232,6 +239,14 @@ class Table(TableReads):
             target = writes.target(self._state, self.name, transaction)
             merge_rows(self._state, target, transaction, adopted, wanted)
         return self._state.snapshot_id
+
+    def idempotency_keys(self, prefix: str = "") -> list[str]:
+        """The idempotency keys of the writes that were committed to the table, sorted.
+
+        Args:
+            prefix: What the keys start with.
+        """
+        return writes.committed_keys(self._state, self.name, prefix)
 
     def evolve(
         self,

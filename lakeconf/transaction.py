@@ -16,7 +16,7 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import TableInfo
 from lakeconf.commits import CommitKey, ModelRun
 from lakeconf.committer import Commit, Phase
-from lakeconf.conflicts import Reliance, check_columns, check_conflicts, check_delete_files
+from lakeconf.conflicts import Reliance, check_columns, check_conflicts, check_delete_files, run_counted
 from lakeconf.connection import Connection
 from lakeconf.engines.base import Engine, Staged
 from lakeconf.errors import CommitError, LakeconfError
@@ -41,6 +41,7 @@ class Change:
         defines: True where the statements make a table or change its columns.
         deletes: True where rows go.
         written_for: The table as the rows were written for it; None where this transaction makes or changes it.
+        counts: How many rows each statement must change; empty if that cannot be known before.
     """
 
     statements: tuple[str, ...]
@@ -51,6 +52,7 @@ class Change:
     defines: bool = False
     deletes: bool = False
     written_for: TableInfo | None = None
+    counts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -250,13 +252,13 @@ class Transaction:
 
     def _carry_out(self, changes: list[Change]) -> None:
         writer, alias = self.state.writer, self.state.alias
-        keys = [change.key for change in changes if change.key]
         for change in changes:
-            for statement in change.statements:
-                writer.execute(statement)
+            run_counted(writer, change.table, change.statements, change.counts)
         for audit in self.audits:
             audits.run(audit, writer)
-        for statement in commits.statements(alias, self.token, keys, self.runs):
+        for statement in commits.statements(
+            alias, self.token, [change.key for change in changes if change.key], self.runs
+        ):
             writer.execute(statement)
         # Not as `alias.set_commit_message`: DuckDB could not tell the lake from a schema of its name.
         message = f"CALL ducklake_set_commit_message({literal(alias)}, ?, ?, extra_info => "

@@ -9,7 +9,7 @@ from typing import Any
 
 from lakeconf import commits
 from lakeconf.catalog.file_size import with_bytes_per_row
-from lakeconf.catalog.table import TableInfo, load_table, split_name, table_folder, tables
+from lakeconf.catalog.table import Column, TableInfo, load_table, split_name, table_folder, tables
 from lakeconf.commits import CommitKey
 from lakeconf.conflicts import Reliance
 from lakeconf.definition import NO_ID, Definition, Evolution, described_columns, evolution_for, new_table
@@ -158,6 +158,55 @@ def replace_rows(
     transaction.add(Change(statements, name, staged, relies_on=relies_on, deletes=True, written_for=read))
 
 
+def has_rows(transaction: Transaction, info: TableInfo) -> bool:
+    """True if the transaction has changed rows of the table already."""
+    return any(change.table == full_name(info) and not change.defines for change in transaction.changes)
+
+
+def delete_matches(
+    state: LakeState, target: Target, transaction: Transaction, adopted: Any, on: Sequence[Column]
+) -> None:
+    """Adds the change that deletes the rows whose keys a frame has, those of the same transaction included.
+
+    Args:
+        state: The lake.
+        target: The table.
+        transaction: The transaction.
+        adopted: The frame, checked against the table.
+        on: The columns by which rows match; NULL matches nothing.
+    """
+    info, types = target.info, {key.name: target.types[key.name] for key in on}
+    keys = state.engine.conform(adopted, on, target.types)
+    staged = state.engine.stage_rows(keys, info, types, state.writer, transaction.next_token())
+    table, own = quoted(state, info), identifier(info.name)
+    same = " AND ".join(f"__lakeconf_keys.{name} = {own}.{name}" for name in map(identifier, types))
+    delete = f"DELETE FROM {table} WHERE EXISTS (SELECT 1 FROM ({staged.source}) AS __lakeconf_keys WHERE {same})"
+    relies_on, read = reliance(info), written_for(transaction, info)
+    name = full_name(info)
+    transaction.add(Change((delete,), name, staged, relies_on=relies_on, deletes=True, written_for=read))
+
+
+def check_recurring(info: TableInfo) -> None:
+    """Refuses partition keys that recur, such as the month of every year: a partition is not what it seems.
+
+    Raises:
+        SchemaError: There is such a key.
+    """
+    larger = {"month": ("year",), "day": ("year", "month"), "hour": ("year", "month", "day")}
+    keys = {(part.field_id, part.transform) for part in info.partition_fields}
+    names = {column.field_id: column.name for column in info.columns}
+    for field_id, transform in sorted(keys):
+        lacking = [part for part in larger.get(transform, ()) if (field_id, part) not in keys]
+        if lacking and (field_id, "identity") not in keys:
+            name = names[field_id]
+            wanted = ", ".join(f'"{part}({name})"' for part in (*larger[transform], transform))
+            raise SchemaError(
+                f"{transform}({name}) recurs: a partition of {full_name(info)} has rows of every {lacking[-1]}, "
+                "and all of them would be replaced",
+                hint=f"use overwrite(frame, where=…), partition the table by [{wanted}], or pass recurring=True",
+            )
+
+
 def partition_keys(info: TableInfo) -> list[str]:
     """The keys of a table's partitioning, as DuckDB computes them."""
     names = {column.field_id: identifier(column.name) for column in info.columns}
@@ -196,6 +245,12 @@ def commit_key(state: LakeState, name: str, key: str | None) -> CommitKey | None
 def committed(state: LakeState, key: CommitKey | None) -> int | None:
     """The snapshot that a write with this key was committed in; None if it was not, or has no key."""
     return None if key is None else commits.find(state.writer, state.alias, [key]).get(key)
+
+
+def committed_keys(state: LakeState, name: str, prefix: str) -> list[str]:
+    """The keys of the writes that were committed to a table, of those that start with a prefix; sorted."""
+    key = commit_key(state, name, prefix)
+    return [] if key is None else commits.keys_of(state.writer, state.alias, key)
 
 
 def reliance(info: TableInfo, *, on_rows: bool = True) -> Reliance | None:

@@ -206,7 +206,9 @@ def test_whole_partitions_are_replaced(lake: Lake) -> None:
     lake.table("days").append(lake.sql(query).collect("pyarrow"))
     new = lake.sql("SELECT DATE '2024-02-09' AS day, NULL::VARCHAR AS kind, -1::BIGINT AS n").collect("pyarrow")
     before = lake.snapshot_id
-    assert lake.table("days").overwrite_partitions(new) == before + 1
+    with pytest.raises(SchemaError, match=r"month\(day\) recurs: a partition of main.days has rows of every year"):
+        lake.table("days").overwrite_partitions(new)
+    assert lake.table("days").overwrite_partitions(new, recurring=True) == before + 1
     kept = f"SELECT * FROM ({query}) WHERE NOT (month(day) = 2 AND kind IS NULL)"
     assert rows(lake, "SELECT * FROM dev.days") == rows(lake, f"{kept} UNION ALL SELECT DATE '2024-02-09', NULL, -1")
     with pytest.raises(SchemaError, match=r"main.stock is not partitioned"):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import StreamingQueryException
 from writing_process import start
 
 import lakeconf
@@ -132,6 +134,39 @@ def test_a_query_that_is_killed_goes_on_from_its_checkpoint(
     keys = lake.sql("SELECT idempotency_key FROM lakeconf.commits ORDER BY 1").collect("pyarrow").to_native()
     query = json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
     assert keys["idempotency_key"].to_pylist() == [f"stream {query} batch {number}" for number in (0, 1)]
+
+
+def test_a_named_query_with_another_checkpoint_is_refused(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+    """Spark counts batches from 0 again: batch 0 of the new checkpoint has other rows than that of the old one."""
+    for number in (0, 1):
+        land(tmp_path, number)
+        drain(spark, tmp_path, lake.stream_sink("events", query="mine"))
+    shutil.rmtree(tmp_path / "checkpoint")
+    shutil.rmtree(tmp_path / "source")
+    land(tmp_path, 2)
+    before = lake.refresh()
+    with pytest.raises(StreamingQueryException, match="from another checkpoint"):
+        drain(spark, tmp_path, lake.stream_sink("events", query="mine"))
+    assert (lake.refresh(), ids(lake)) == (before, [0, 1, 2, 3])
+    drain(spark, tmp_path, lake.stream_sink("events", query="mine-2"))
+    assert ids(lake) == [0, 1, 2, 3, 4, 5]
+
+
+def test_keys_of_a_named_query_that_have_no_id(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+    """Early versions wrote the name and the number alone."""
+    one = pa.table({"id": pa.array([100], pa.int64())})
+    for number in (0, 1):
+        lake.table("events").append(one, idempotency_key=f"stream mine batch {number}")
+    land(tmp_path, 0)
+    with pytest.raises(StreamingQueryException, match="from another checkpoint"):
+        drain(spark, tmp_path, lake.stream_sink("events", query="mine"))
+    assert ids(lake) == [100, 100]
+    lake.table("events").append(one, idempotency_key="stream old batch 0")
+    land(tmp_path, 1)
+    shutil.rmtree(tmp_path / "checkpoint")
+    drain(spark, tmp_path, lake.stream_sink("events", query="old"))
+    # The batch 0 was written already; batch 1 follows it.
+    assert (len(ids(lake)), ids(lake)[2:]) == (5, [100, 100, 100])
 
 
 def test_a_batch_outside_of_a_query_needs_a_name(lake: Lake, spark: SparkSession) -> None:

@@ -1,0 +1,120 @@
+"""What a merge does with the rows that match and those that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, cast
+
+import narwhals as nw
+
+from lakeconf.catalog.table import Column
+from lakeconf.engines.base import ROW_ID
+
+# Columns of the join beside those of the frame and the table.
+ACTION, IN_SOURCE = "__lakeconf_action", "__lakeconf_in_source"
+NOTHING, UPDATE, DELETE, INSERT = "", "update", "delete", "insert"
+
+
+@dataclass(frozen=True)
+class Update:
+    """Sets columns of a matched row.
+
+    Attributes:
+        values: New values by column: a constant, or a narwhals expression over `source_<name>` and `target_<name>`;
+            where None, every column that the frame has is set to the frame's.
+        when: The condition; always where None.
+    """
+
+    values: Mapping[str, object] | None = None
+    when: nw.Expr | None = None
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Deletes a row of the table.
+
+    Attributes:
+        when: The condition; always where None.
+    """
+
+    when: nw.Expr | None = None
+
+
+@dataclass(frozen=True)
+class Insert:
+    """Inserts a row of the frame.
+
+    Attributes:
+        when: The condition; always where None.
+    """
+
+    when: nw.Expr | None = None
+
+
+@dataclass(frozen=True)
+class Clauses:
+    """What a merge does; see `Table.merge`."""
+
+    on: tuple[str, ...]
+    matched: tuple[Update | Delete, ...]
+    not_matched: Insert | None
+    not_matched_by_source: Delete | None
+
+    @property
+    def deletes_matches(self) -> bool:
+        """True if the merge deletes every row that matches, and does nothing else."""
+        if len(self.matched) != 1 or self.not_matched is not None or self.not_matched_by_source is not None:
+            return False
+        (clause,) = self.matched
+        return isinstance(clause, Delete) and clause.when is None
+
+
+def action(clauses: Clauses) -> nw.Expr:
+    """What happens to a row of the join: `UPDATE`, `DELETE`, `INSERT` or `NOTHING`."""
+    in_source, in_target = ~nw.col(IN_SOURCE).is_null(), ~nw.col(ROW_ID).is_null()
+    cases: list[tuple[nw.Expr, str]] = []
+    for clause in clauses.matched:
+        matched = in_source & in_target
+        name = DELETE if isinstance(clause, Delete) else UPDATE
+        cases.append((matched if clause.when is None else matched & clause.when, name))
+    if clauses.not_matched:
+        when = clauses.not_matched.when
+        cases.append((~in_target if when is None else ~in_target & when, INSERT))
+    if clauses.not_matched_by_source:
+        when = clauses.not_matched_by_source.when
+        cases.append((~in_source if when is None else ~in_source & when, DELETE))
+    return _first(cases, nw.lit(NOTHING))
+
+
+def value(column: Column, given: Sequence[Column], clauses: Clauses) -> nw.Expr:
+    """What a column is after the merge.
+
+    Args:
+        column: The column.
+        given: The columns that the frame has.
+        clauses: What the merge does.
+    """
+    ours, theirs = nw.col(f"target_{column.name}"), nw.col(f"source_{column.name}")
+    cases: list[tuple[nw.Expr, object]] = []
+    matched = ~nw.col(IN_SOURCE).is_null() & ~nw.col(ROW_ID).is_null()
+    for clause in clauses.matched:
+        new: object = theirs if column in given else ours
+        if isinstance(clause, Update) and clause.values is not None:
+            by_name = {name.lower(): given_value for name, given_value in clause.values.items()}
+            new = by_name.get(column.name.lower(), ours)
+        cases.append((matched if clause.when is None else matched & clause.when, new))
+    default = theirs if column in given else ours
+    return default if all(case is default for _, case in cases) else _first(cases, default)
+
+
+def _first(cases: Sequence[tuple[nw.Expr, object]], default: nw.Expr) -> nw.Expr:
+    """The value of the first case whose condition holds."""
+
+    def otherwise(rest: nw.Expr, case: tuple[nw.Expr, object]) -> nw.Expr:
+        condition, given = case
+        then = given if isinstance(given, nw.Expr) else nw.lit(cast("Any", given))
+        return nw.when(condition).then(then).otherwise(rest)
+
+    return reduce(otherwise, reversed(cases), default)
