@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 
 from lakeconf.audits import Audit, Check
-from lakeconf.backends.base import StoreNames
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import Snapshot, by_timestamp, by_version, latest, snapshots
 from lakeconf.catalog.table import joined_name, split_name, tables
@@ -22,9 +21,10 @@ from lakeconf.definition import Definition
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.selection import named_views
 from lakeconf.errors import LakeconfError, required
-from lakeconf.locks import lock_of
+from lakeconf.guard import guard_of
 from lakeconf.logs import EventLogger
 from lakeconf.model_runs import LakeModelRuns
+from lakeconf.places import reader_of
 from lakeconf.sql import identifier, literal
 from lakeconf.stream import StreamSink
 from lakeconf.table import Table
@@ -50,8 +50,7 @@ _SETTINGS: Mapping[str, str | int | float] = {
 class Lake(LakeUpkeep, LakeModelRuns):
     """A lake whose tables are all read at one snapshot; `Store.open` gives it.
 
-    The snapshot is pinned when the lake is opened, and moved by the lake's own commits and by `refresh()`. As a context
-    manager it closes at the end, and the frames of its scans with it.
+    Its own commits and `refresh()` move the snapshot. As a context manager it closes at the end, with all its frames.
     """
 
     @classmethod
@@ -61,9 +60,7 @@ class Lake(LakeUpkeep, LakeModelRuns):
         try:
             for name, value in _SETTINGS.items():
                 reading.execute(f"SET {name} = {literal(value)}")
-            names = StoreNames(store.name, store.alias)
-            schema = store.metadata_backend.ducklake_options(names).get("metadata_schema")
-            reader = CatalogReader(reading, store.alias, None if schema is None else str(schema))
+            reader = reader_of(store, reading)
             writer = reading.cursor()
             writer.execute(f"USE {identifier(store.alias)}")
             state = LakeState(
@@ -71,7 +68,7 @@ class Lake(LakeUpkeep, LakeModelRuns):
                 reader=reader,
                 writer=writer,
                 engine=DuckDBEngine(reading) if engine is None else _spark_engine(store, reader, engine),
-                lock=lock_of(store),
+                lock=guard_of(store, reader),
                 # A file of DuckDB opens in one instance alone.
                 reconnect=store.open_connection if store.metadata_backend.file() is None else reading.cursor,
                 barrier=store.metadata_backend.barrier_sql() if store.metadata_backend.file() is None else "",
@@ -95,6 +92,7 @@ class Lake(LakeUpkeep, LakeModelRuns):
 
     def close(self) -> None:
         """Closes the connections to the catalog."""
+        self._state.lock.close()
         self._state.writer.close()
         self._state.reader.connection.close()
 
@@ -208,14 +206,15 @@ class Lake(LakeUpkeep, LakeModelRuns):
             raise LakeconfError("a transaction is open already: write to its lake")
         state = replace(self._state, pinned=True)
         transaction = state.transaction = Transaction(state, message, author, extra or {})
-        try:
-            yield Lake(state)
-        except BaseException:
-            transaction.discard()
-            raise
-        finally:
-            state.read_only = "the transaction has ended"
-        self._state.snapshot_id = max(self._state.snapshot_id, transaction.commit())
+        with state.lock.writing():
+            try:
+                yield Lake(state)
+            except BaseException:
+                transaction.discard()
+                raise
+            finally:
+                state.read_only = "the transaction has ended"
+            self._state.snapshot_id = max(self._state.snapshot_id, transaction.commit())
 
     def audit(self, name: str, check: Check, *, table: str | None = None) -> None:
         """Sets a condition for the open transaction: where it does not hold on the new state, nothing is committed.
@@ -297,5 +296,5 @@ def _spark_engine(store: Store, reader: CatalogReader, spark: Any) -> Engine:
             importlib.import_module(package)
     engine = importlib.import_module("lakeconf.engines.spark.engine")
     settings = store.storage_backend.hadoop_settings() if store.storage_backend is not None else {}
-    spark_engine: Engine = engine.SparkEngine(spark, reader.data_path, settings)
+    spark_engine: Engine = engine.SparkEngine(spark, reader.data_path, settings, reader.lake_id)
     return spark_engine

@@ -1,55 +1,65 @@
-"""Locks that let one writer of a table at a time past its last check.
+"""Locks of a lake: for its tables, for its writers together, and for the maintenance that removes what writers need.
 
-DuckLake lets two overwrites of an empty table both commit, and two deletes on one file corrupt it. A lock is held from
-before the check until the reply to the commit.
+DuckLake lets two overwrites of an empty table both commit, two deletes on one file corrupt it, and an expiry beside a
+commit use the number of a snapshot twice. Every writer shares the lock of the lake from its first staged file until
+the reply to its commit; maintenance that removes snapshots or files holds it alone. What relies on rows that it has
+read holds the locks of its tables too, from before its check until the reply.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import random
 import time
-import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
+from typing import Protocol
 
-from lakeconf.backends.base import StoreNames
-from lakeconf.connection import connect
 from lakeconf.errors import CommitError
-from lakeconf.sql import Attach, LoadExtension, Value
-from lakeconf.store import Store
-
-Lock = Callable[[Collection[str]], AbstractContextManager[None]]
+from lakeconf.logs import EventLogger
 
 WAIT_SECONDS = 300.0
-_LOCK = "lakeconf_lock"
 _FIRST_PAUSE_SECONDS = 0.01
 _LONGEST_PAUSE_SECONDS = 0.5
 
-
-def lock_of(store: Store) -> Lock | None:
-    """The way to lock tables of a store.
-
-    Args:
-        store: The store.
-
-    Returns:
-        A function from tables' full names to a context manager that holds their locks; None where the metadata
-        backend has no lock to give.
-    """
-    file = store.metadata_backend.file()
-    if file is not None:
-        return lambda _tables: _file_lock(file.with_name(f"{file.name}.lakeconf-lock"))
-    if store.metadata_backend.lock_sql(0) is None:
-        return None
-    return lambda tables: _server_lock(store, tables)
+_log = EventLogger("locks")
 
 
-def pauses(limit_seconds: float = WAIT_SECONDS) -> Iterator[None]:
+class Held(Protocol):
+    """A lock that is held."""
+
+    def check(self) -> None:
+        """Makes sure that the lock is still held.
+
+        Raises:
+            CommitError: It was lost, with the connection to the server that gave it.
+        """
+        ...
+
+
+class LakeLocks(Protocol):
+    """The locks of one lake. Each is a context manager; locks of several threads and processes exclude each other."""
+
+    def __call__(self, tables: Collection[str]) -> AbstractContextManager[Held]:
+        """The locks of tables, by their full names."""
+        ...
+
+    def shared(self) -> AbstractContextManager[Held]:
+        """The lock of the lake, which all writers hold together."""
+        ...
+
+    def exclusive(self) -> AbstractContextManager[Held]:
+        """The lock of the lake, for one holder alone."""
+        ...
+
+    def close(self) -> None:
+        """Closes the connection that the locks are held on."""
+        ...
+
+
+def pauses(limit_seconds: float | None = None) -> Iterator[None]:
     """Waits a little longer each time it is asked for the next item; ends when the limit is reached."""
-    deadline = time.monotonic() + limit_seconds
+    deadline = time.monotonic() + (WAIT_SECONDS if limit_seconds is None else limit_seconds)
     pause = _FIRST_PAUSE_SECONDS
     while time.monotonic() < deadline:
         yield
@@ -57,42 +67,32 @@ def pauses(limit_seconds: float = WAIT_SECONDS) -> Iterator[None]:
         pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
 
 
-@contextlib.contextmanager
-def _file_lock(path: Path) -> Iterator[None]:
-    """Holds a lock file beside the catalog. The system lets go of it when the process ends, however it ends."""
-    with path.open("a") as file:
-        for _ in pauses():
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                continue
-        else:
-            raise CommitError(f"another writer has held {path} for {WAIT_SECONDS:.0f} s", hint="try again later")
-        yield
+def wait_for(attempt: Callable[[], bool], what: str, holders: Callable[[], str]) -> None:
+    """Repeats an attempt to take a lock until it succeeds.
+
+    Args:
+        attempt: Tries once; True if the lock is held then.
+        what: What is locked, for messages.
+        holders: Describes who holds the lock; an empty text if nobody knows.
+
+    Raises:
+        CommitError: The lock was not free in time. The message names the holder.
+    """
+    waited_from: float | None = None
+    for _ in pauses():
+        if attempt():
+            if waited_from is not None:
+                _log.info("waited %.1f s for %s", time.monotonic() - waited_from, what)
+            return
+        if waited_from is None:
+            waited_from = time.monotonic()
+            _log.info("waiting for %s, held by %s", what, _described(holders))
+    raise CommitError(
+        f"{what} was not free for {WAIT_SECONDS:.0f} s: it is held by {_described(holders)}", hint="try again later"
+    )
 
 
-@contextlib.contextmanager
-def _server_lock(store: Store, tables: Collection[str]) -> Iterator[None]:
-    """Holds locks of the catalog's server, in a transaction of a DuckDB instance of its own."""
-    names = StoreNames(store.name, store.alias)
-    backend = store.metadata_backend
-    options = backend.ducklake_options(names)
-    # Everybody takes them in one order, so that nobody waits for somebody who waits for them.
-    keys = sorted({zlib.crc32(f"{options.get('metadata_schema')}/{table}".encode()) for table in tables})
-    with connect(store.secrets) as connection:
-        for extension in backend.extensions:
-            connection.run(LoadExtension(extension))
-        for secret in backend.secrets(names):
-            connection.run(secret)
-        connection.run(Attach(str(options["metadata_path"]), _LOCK, _parameters(options)))
-        connection.execute("BEGIN")
-        for key in keys:
-            connection.rows("FROM postgres_query(?, ?)", [_LOCK, backend.lock_sql(key)])
-        yield
-        connection.execute("ROLLBACK")
-
-
-def _parameters(options: Mapping[str, Value]) -> Mapping[str, Value]:
-    parameters = options.get("metadata_parameters")
-    return parameters if isinstance(parameters, Mapping) else {}
+def _described(holders: Callable[[], str]) -> str:
+    with contextlib.suppress(Exception):
+        return holders() or "another process"
+    return "another process"

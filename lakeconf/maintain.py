@@ -40,7 +40,13 @@ class Maintenance:
 
 
 def maintain(
-    lake: Lake, *, expire_older_than: timedelta, cleanup_older_than: timedelta, keep: int = 1, dry_run: bool = False
+    lake: Lake,
+    *,
+    expire_older_than: timedelta,
+    cleanup_older_than: timedelta,
+    keep: int = 1,
+    dry_run: bool = False,
+    force: bool = False,
 ) -> Maintenance:
     """Compacts a lake, forgets old snapshots, and removes the files that nobody needs any more.
 
@@ -51,6 +57,7 @@ def maintain(
         keep: How many of the newest snapshots stay in any case.
         dry_run: True to change nothing. What the compaction would do is not known then, and the files that only
             expired snapshots need are not among those that would be removed.
+        force: True to accept ages of less than a day, if nobody else uses the lake.
 
     Returns:
         What was done, or would be.
@@ -60,8 +67,8 @@ def maintain(
         CommitError: The catalog stayed locked.
     """
     compacted = None if dry_run else lake.compact()
-    expired = lake.expire_snapshots(older_than=expire_older_than, keep=keep, dry_run=dry_run)
-    removed = lake.cleanup(older_than=cleanup_older_than, dry_run=dry_run)
+    expired = lake.expire_snapshots(older_than=expire_older_than, keep=keep, dry_run=dry_run, force=force)
+    removed = lake.cleanup(older_than=cleanup_older_than, dry_run=dry_run, force=force)
     return Maintenance(dry_run, compacted, tuple(expired), tuple(removed))
 
 

@@ -20,7 +20,8 @@ from lakeconf.conflicts import Reliance, check_columns, check_conflicts, check_d
 from lakeconf.connection import Connection
 from lakeconf.engines.base import Engine, Staged
 from lakeconf.errors import CommitError, LakeconfError
-from lakeconf.locks import Lock, pauses
+from lakeconf.guard import LakeGuard
+from lakeconf.locks import Held, pauses
 from lakeconf.logs import EventLogger
 from lakeconf.settle import AttachedCatalog
 from lakeconf.sql import literal
@@ -77,7 +78,7 @@ class LakeState:
         reader: The way to the catalog, on the connection for reading.
         writer: The connection that commits; nothing else runs on it.
         engine: What reads and writes the files.
-        lock: The way to lock a table.
+        lock: The locks of the lake and its tables, and the marker below its data path.
         reconnect: Opens another instance, to ask for the fate of a commit whose reply was lost.
         barrier: The statement that waits for commits under way; see `settle.AttachedCatalog`.
         snapshot_id: The snapshot that reads see.
@@ -90,7 +91,7 @@ class LakeState:
     reader: CatalogReader
     writer: Connection
     engine: Engine
-    lock: Lock | None
+    lock: LakeGuard
     reconnect: Callable[[], Connection]
     barrier: str | None
     snapshot_id: int
@@ -194,14 +195,12 @@ class Transaction:
         self.changes, self.targets = changes, targets
         self._tidy(dropped, committed=False)
 
-    def _locks(self) -> AbstractContextManager[None]:
+    def _locks(self) -> AbstractContextManager[Held | None]:
         wanted = {change.table for change in self.changes if change.relies_on is not None}
         if self.runs or any(change.key for change in self.changes):
             wanted.add(commits.TABLE)
         if not wanted:
             return contextlib.nullcontext()
-        if self.state.lock is None:
-            raise CommitError("the metadata backend has no lock, so that only plain appends are safe on it")
         return self.state.lock(wanted)
 
     def _commit_under_locks(self) -> int:
@@ -263,6 +262,7 @@ class Transaction:
         # Not as `alias.set_commit_message`: DuckDB could not tell the lake from a schema of its name.
         message = f"CALL ducklake_set_commit_message({literal(alias)}, ?, ?, extra_info => "
         writer.execute(f"{message}{literal(self._commit_info(changes))})", [self.author, self.message])
+        self.state.lock.check()
 
     def _roll_back(self) -> None:
         with contextlib.suppress(LakeconfError):

@@ -8,17 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 
 from lakeconf.catalog.snapshot import latest, snapshots
+from lakeconf.cleanup import Cleanup
 from lakeconf.contents import LakeSize, growth
 from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
 from lakeconf.locks import pauses
-from lakeconf.orphans import remove_orphans
+from lakeconf.logs import EventLogger
 from lakeconf.transaction import LakeState
 
 # How many files are merged in one transaction: DuckDB holds what it knows of all of them in memory.
 _FILES_AT_ONCE = 200
+SHORTEST_AGE = timedelta(days=1)
+
+_log = EventLogger("maintenance")
 
 
 @dataclass(frozen=True)
@@ -80,40 +85,69 @@ class LakeUpkeep:
         """
         return self._done(_rewrite)
 
-    def expire_snapshots(self, *, older_than: datetime | timedelta, keep: int = 1, dry_run: bool = False) -> list[int]:
-        """Forgets old snapshots, which cannot be read any more then; `cleanup` removes the files that only they need.
+    def expire_snapshots(
+        self, *, older_than: datetime | timedelta, keep: int = 1, dry_run: bool = False, force: bool = False
+    ) -> list[int]:
+        """Expires old snapshots, which cannot be read any more; `cleanup` then removes the files that only they need.
 
         Args:
-            older_than: A moment with its time zone, or an age.
+            older_than: A moment with its time zone, or an age. At least a day, because writers without lakeconf may be
+                committing, and readers may still use a snapshot.
             keep: How many of the newest stay in any case; at least 1.
-            dry_run: True to forget nothing, and to say only what would be.
+            dry_run: True to expire nothing, and to return only what would be expired.
+            force: True to accept less than a day, if nobody else uses the lake.
 
         Returns:
-            The versions that were forgotten.
+            The versions that were expired.
+
+        Raises:
+            CommitError: Writers were at work all the time; nothing was expired.
         """
         if keep < 1:
             raise LakeconfError(f"keep is {keep}: the latest snapshot always stays", hint="give 1 or more")
-        limit = _moment(older_than)
-        expired = [found.snapshot_id for found in snapshots(self._state.reader)[:-keep] if found.time < limit]
-        if expired and not dry_run:
-            versions = ", ".join(map(str, expired))
-            run(self._state, f"CALL ducklake_expire_snapshots(?, versions => [{versions}])", [self._state.alias])
+        limit = _moment(older_than, force=force)
+        if dry_run:
+            return self._expired(limit, keep)
+        check_writable(self._state)
+        with self._state.lock.removing():
+            expired = self._expired(limit, keep)
+            if expired:
+                versions = ", ".join(map(str, expired))
+                run(self._state, f"CALL ducklake_expire_snapshots(?, versions => [{versions}])", [self._state.alias])
+                _log.info("expired %d snapshots, up to version %d", len(expired), expired[-1])
         return expired
 
-    def cleanup(self, *, older_than: datetime | timedelta, dry_run: bool = False) -> list[str]:
-        """Removes files that no snapshot needs any more, and what killed writers have left behind.
+    def cleanup(self, *, older_than: datetime | timedelta, dry_run: bool = False, force: bool = False) -> list[str]:
+        """Removes files that no snapshot needs any more, and those of writers that were killed before their commit.
+
+        Only files that are provably this lake's are removed: files that its catalog has scheduled for deletion below
+        the data path, and unknown files that are named as lakeconf or DuckDB names them, in a folder of a table of this
+        catalog. If a path has one of `*?[{`, files of killed writers are not searched for, and a warning is logged.
 
         Args:
             older_than: How long ago they were given up: longer than the longest job that may still read or write them.
-            dry_run: True to remove nothing, and to say only what would be.
+                At least a day, because writers without lakeconf announce nothing.
+            dry_run: True to remove nothing, and to return only what would be removed.
+            force: True to accept less than a day, if nobody else uses the lake.
 
         Returns:
             The paths of the removed files.
+
+        Raises:
+            CatalogError: The marker below the data path is missing or is another lake's, or the catalog asks to remove
+                files that are not the lake's. Nothing was removed.
+            CommitError: Writers were at work all the time; nothing was removed.
         """
-        moment = _moment(older_than)
-        call = "SELECT path FROM ducklake_cleanup_old_files(?, older_than => CAST(? AS TIMESTAMPTZ), dry_run => ?)"
-        old = [path for (path,) in run(self._state, call, [self._state.alias, moment.isoformat(), dry_run])]
-        return old + remove_orphans(self._state, moment, dry_run=dry_run)
+        limit = _moment(older_than, force=force)
+        check_writable(self._state)
+        cleanup = Cleanup(self._state.reader, self._state.lock.marker, partial(run, self._state))
+        if dry_run:
+            return cleanup.plan(limit).paths
+        with self._state.lock.removing():
+            return cleanup.remove(limit).paths
+
+    def _expired(self, limit: datetime, keep: int) -> list[int]:
+        return [found.snapshot_id for found in snapshots(self._state.reader)[:-keep] if found.time < limit]
 
     def _done(self, *steps: Callable[[LakeState], None]) -> Upkeep:
         files_before, bytes_before = _size(self._state)
@@ -124,6 +158,18 @@ class LakeUpkeep:
         return Upkeep(files_before, files_after, bytes_before, bytes_after)
 
 
+def check_writable(state: LakeState) -> None:
+    """Refuses maintenance of a lake that cannot be written.
+
+    Raises:
+        LakeconfError: The lake is read-only, or a transaction is open.
+    """
+    if state.read_only is not None:
+        raise LakeconfError(f"nothing can be written: {state.read_only}")
+    if state.transaction is not None:
+        raise LakeconfError("a transaction is open: upkeep is a change of its own")
+
+
 def run(state: LakeState, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
     """Runs a statement of its own transaction on the writing connection, and waits where the catalog is locked.
 
@@ -131,10 +177,7 @@ def run(state: LakeState, sql: str, parameters: Sequence[object]) -> list[tuple[
         LakeconfError: The lake is read-only.
         CommitError: The catalog stayed locked.
     """
-    if state.read_only is not None:
-        raise LakeconfError(f"nothing can be written: {state.read_only}")
-    if state.transaction is not None:
-        raise LakeconfError("a transaction is open: upkeep is a change of its own")
+    check_writable(state)
     for _ in pauses():
         try:
             return state.writer.rows(sql, parameters)
@@ -158,12 +201,17 @@ def _merge(state: LakeState) -> None:
         continue
 
 
-def _moment(older_than: datetime | timedelta) -> datetime:
-    if isinstance(older_than, timedelta):
-        return datetime.now(timezone.utc) - older_than
-    if older_than.tzinfo is None:
+def _moment(older_than: datetime | timedelta, *, force: bool) -> datetime:
+    now = datetime.now(timezone.utc)
+    moment = now - older_than if isinstance(older_than, timedelta) else older_than
+    if moment.tzinfo is None:
         raise LakeconfError(f"the time {older_than} has no time zone", hint="give one, such as timezone.utc")
-    return older_than
+    if not force and moment > now - SHORTEST_AGE:
+        raise LakeconfError(
+            "older_than is less than a day: somebody may still read or write what is removed",
+            hint="give a day or more; or, if nobody else uses the lake, force=True",
+        )
+    return moment
 
 
 def _size(state: LakeState) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -36,23 +37,28 @@ class Writing:
         self._state, self._key = state, key
         self._own = state.transaction is None
         self._transaction = state.transaction or Transaction(state, message)
+        # What an open transaction writes is guarded by that transaction.
+        self._guarded = ExitStack()
         self._changes, self._targets = list(self._transaction.changes), dict(self._transaction.targets)
 
     def __enter__(self) -> Transaction:
         if self._state.read_only is not None:
             raise LakeconfError(f"nothing can be written: {self._state.read_only}")
+        if self._own:
+            self._guarded.enter_context(self._state.lock.writing())
         return self._transaction
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            # A caller may catch the error and go on: nothing of the failed write may be committed.
-            self._transaction.forget(self._changes, self._targets)
-            return
-        if self._key is not None:
-            new = self._transaction.changes[len(self._changes) :]
-            self._transaction.changes[len(self._changes) :] = [replace(change, key=self._key) for change in new]
-        if self._own:
-            self._state.snapshot_id = max(self._state.snapshot_id, self._transaction.commit())
+        with self._guarded:
+            if kind is not None:
+                # A caller may catch the error and go on: nothing of the failed write may be committed.
+                self._transaction.forget(self._changes, self._targets)
+                return
+            if self._key is not None:
+                new = self._transaction.changes[len(self._changes) :]
+                self._transaction.changes[len(self._changes) :] = [replace(change, key=self._key) for change in new]
+            if self._own:
+                self._state.snapshot_id = max(self._state.snapshot_id, self._transaction.commit())
 
 
 def quoted(state: LakeState, info: TableInfo) -> str:

@@ -79,7 +79,8 @@ def oracle(store: Store, lake: Lake, query: str) -> list[tuple[Any, ...]]:
 
 
 def files(tmp_path: Path) -> set[str]:
-    return {path.name for path in (tmp_path / "data").rglob("*") if path.is_file()}
+    found = {path.name for path in (tmp_path / "data").rglob("*") if path.is_file()}
+    return found - {"_lakeconf.json"}
 
 
 def test_what_is_appended_is_read_back(lake: Lake, store: Store) -> None:
@@ -361,14 +362,14 @@ def test_upkeep_keeps_the_rows_and_removes_the_files(lake: Lake, store: Store, t
     done = lake.compact()
     assert (done.files_before, done.files_after) == (4, 1)
     assert rows(events.scan()) == before == oracle(store, lake, "FROM raw.events")
-    expired = lake.expire_snapshots(older_than=dt.timedelta(0))
+    expired = lake.expire_snapshots(older_than=dt.timedelta(0), force=True)
     assert lake.snapshot_id not in expired
     assert [snapshot.snapshot_id for snapshot in lake.snapshots()] == [lake.snapshot_id]
-    assert len(lake.cleanup(older_than=dt.timedelta(0))) == 4
+    assert len(lake.cleanup(older_than=dt.timedelta(0), force=True)) == 4
     assert len(files(tmp_path)) == 1
     assert rows(events.scan()) == before
     with pytest.raises(LakeconfError, match="keep is 0"):
-        lake.expire_snapshots(older_than=dt.timedelta(0), keep=0)
+        lake.expire_snapshots(older_than=dt.timedelta(0), keep=0, force=True)
 
 
 def test_without_pyspark_the_error_names_the_extra(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,7 +432,7 @@ def test_what_cannot_be_part_of_a_transaction_is_refused(lake: Lake) -> None:
     with lake.transaction() as tx:
         for refused in (
             tx.compact,
-            lambda: tx.expire_snapshots(older_than=dt.timedelta(0)),
+            lambda: tx.expire_snapshots(older_than=dt.timedelta(0), force=True),
             lambda: tx.transaction().__enter__(),
         ):
             with pytest.raises(LakeconfError, match="transaction is open"):

@@ -10,7 +10,8 @@ from source_tree import Import, all_imports, imports_of
 BASE = {"errors", "logs", "secret", "sql", "versions"}
 CATALOG = BASE | {"connection", "catalog"}
 STORE = BASE | {"attach_options", "connection", "backends", "migration", "store"}
-COMMIT = CATALOG | {"engines", "locks", "commits", "conflicts", "audits", "settle", "committer", "transaction"}
+GUARD = {"locks", "file_locks", "server_locks", "places", "marker", "guard"}
+COMMIT = CATALOG | GUARD | {"engines", "commits", "conflicts", "audits", "settle", "committer", "transaction"}
 WRITES = COMMIT | {"definition", "writes"}
 LAKE = (
     WRITES
@@ -24,7 +25,7 @@ LAKE = (
         "merge",
         "table",
         "stream",
-        "orphans",
+        "cleanup",
         "upkeep",
         "model_runs",
         "lake",
@@ -44,7 +45,12 @@ LAYERS: dict[str, set[str]] = {
     "migration": BASE | {"connection", "backends"},
     "store": STORE,
     "config": STORE,
-    "locks": STORE,
+    "locks": BASE,
+    "file_locks": BASE | {"locks"},
+    "server_locks": STORE | {"locks"},
+    "places": CATALOG | {"backends", "store"},
+    "marker": CATALOG,
+    "guard": CATALOG | GUARD | {"store"},
     "catalog": CATALOG,
     "engines": CATALOG,
     "commits": CATALOG,
@@ -62,9 +68,9 @@ LAYERS: dict[str, set[str]] = {
     "reads": CATALOG | {"engines", "transaction", "contents"},
     "table": WRITES | {"reads", "staged_rows", "merge"},
     "stream": {"errors", "table"},
-    "orphans": {"engines", "transaction"},
+    "cleanup": CATALOG | {"engines", "marker"},
     "model_runs": WRITES,
-    "upkeep": CATALOG | {"locks", "transaction", "orphans", "contents"},
+    "upkeep": CATALOG | {"locks", "transaction", "cleanup", "contents"},
     "lake": LAKE,
     "pipelines": LAKE,
     "integrations": LAKE,

@@ -13,7 +13,7 @@ import pytest
 
 import lakeconf
 from lakeconf.errors import CommitConflictError
-from lakeconf.locks import lock_of
+from lakeconf.guard import locks_of
 
 if TYPE_CHECKING:
     from servers import PostgresServer
@@ -72,7 +72,7 @@ def test_two_overwrites_of_an_empty_table_at_once(store: Store) -> None:
 
 def test_a_lock_keeps_others_out_until_it_is_let_go(store: Store) -> None:
     store.connect().close()
-    lock = lock_of(store)
+    lock = locks_of(store)
     assert lock is not None
     held: list[str] = []
     entered = Barrier(2)

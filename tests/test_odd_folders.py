@@ -49,8 +49,8 @@ def test_a_lake_in_a_folder_with_an_odd_name(engine: str, request: pytest.Fixtur
             table.update({"name": "x"}, where="id = 7")
         found = {table.name: sorted(table.scan().collect("pyarrow").rows()) for table in tables}
         lake.compact()
-        lake.expire_snapshots(older_than=dt.timedelta(0))
-        lake.cleanup(older_than=dt.timedelta(0))
+        lake.expire_snapshots(older_than=dt.timedelta(0), force=True)
+        lake.cleanup(older_than=dt.timedelta(0), force=True)
         for table in tables:
             assert sorted(table.scan().collect("pyarrow").rows()) == found[table.name]
     with duckdb.connect() as connection:
@@ -85,7 +85,7 @@ def test_upkeep_spares_folders_that_the_name_is_a_pattern_for(tmp_path: Path) ->
             lake.create_table("raw.t", like=ROWS).append(ROWS)
     for name in ("data[0]", "data?"):
         with store(name).open() as lake:
-            assert lake.cleanup(older_than=dt.timedelta(0)) == []
+            assert lake.cleanup(older_than=dt.timedelta(0), force=True) == []
     for name in ("data0", "dataX", "data[0]", "data?"):
         with store(name).open() as lake:
             assert sorted(lake.table("raw.t").scan().collect("pyarrow").rows()) == sorted(

@@ -183,8 +183,8 @@ def live(heap: Heap, store: Store, engine: SparkSession | None) -> None:
         with refusal(heap, f"{where}: wrong column"):
             table.append(pa.table({"other": [1]}))
         lake.compact()
-        lake.expire_snapshots(older_than=dt.timedelta(0))
-        lake.cleanup(older_than=dt.timedelta(0))
+        lake.expire_snapshots(older_than=dt.timedelta(0), force=True)
+        lake.cleanup(older_than=dt.timedelta(0), force=True)
 
 
 def plan(native: Any) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import subprocess
-import sys
+import os
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,8 +12,8 @@ import pytest
 
 import lakeconf
 from lakeconf.cli.commands import run
-from lakeconf.engines.manifest import announce, manifest_path
-from lakeconf.errors import LakeconfError
+from lakeconf.engines.manifest import announce
+from lakeconf.errors import CommitError, LakeconfError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,10 +47,10 @@ def test_a_plan_changes_nothing(lake: Lake, project: Path) -> None:
     lake.compact()
     before, files = lake.snapshot_id, stored(project)
     versions = list(range(before))
-    assert lake.expire_snapshots(older_than=NOW, dry_run=True) == versions
-    assert lake.expire_snapshots(older_than=NOW, keep=5, dry_run=True) == versions[:-4]
+    assert lake.expire_snapshots(older_than=NOW, dry_run=True, force=True) == versions
+    assert lake.expire_snapshots(older_than=NOW, keep=5, dry_run=True, force=True) == versions[:-4]
     assert (project / "data" / "raw" / "t" / "mine.parquet").write_text("of somebody else")
-    planned = {path.rpartition("/")[2] for path in lake.cleanup(older_than=NOW, dry_run=True)}
+    planned = {path.rpartition("/")[2] for path in lake.cleanup(older_than=NOW, dry_run=True, force=True)}
     assert len(planned) == 10
     assert planned < files
     assert [found.snapshot_id for found in lake.snapshots()] == [*versions, before]
@@ -75,26 +74,23 @@ def test_flush_and_rewrite(lake: Lake) -> None:
     assert ids(lake) == ids(lake, version) == before
 
 
-def test_a_running_writer_keeps_what_it_has_staged(lake: Lake, project: Path) -> None:
+def test_a_running_writer_keeps_what_it_has_staged(lake: Lake, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = project / "data" / "raw" / "t" / "lakeconf-0a1b"
     folder.mkdir()
     (folder / "part-0.parquet").write_text("rows")
-    announce(lake._state.writer, f"{folder}/")
-    assert lake.cleanup(older_than=NOW) == []
+    announce(lake._state.writer, f"{folder}/", lake._state.reader.lake_id)
+    assert lake.cleanup(older_than=dt.timedelta(hours=1), force=True) == []
+    monkeypatch.setattr("lakeconf.locks.WAIT_SECONDS", 0.1)
+    with lake._state.lock.writing(), pytest.raises(CommitError, match=f"held by process {os.getpid()}"):
+        lake.cleanup(older_than=NOW, force=True)
     assert {"part-0.parquet", "lakeconf-0a1b.parquet"} <= stored(project)
-    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        ended.wait()
-    manifest = manifest_path(f"{folder}/")
-    lake._state.writer.execute(f"COPY (SELECT host, {ended.pid} AS pid FROM '{manifest}') TO '{manifest}'")
-    # What was staged on another machine goes by its age alone.
-    assert lake.cleanup(older_than=dt.timedelta(hours=1)) == []
-    assert sorted(lake.cleanup(older_than=NOW)) == [f"{folder}.parquet", f"{folder}/part-0.parquet"]
+    assert sorted(lake.cleanup(older_than=NOW, force=True)) == [f"{folder}.parquet", f"{folder}/part-0.parquet"]
 
 
 def test_maintain(lake: Lake, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows, files = ids(lake), stored(project)
     lake.close()
-    planned = ["maintain", "dev", "--expire-days", "0", "--cleanup-days", "0"]
+    planned = ["maintain", "dev", "--expire-days", "0", "--cleanup-days", "0", "--force"]
     assert run([*planned, "--dry-run"]) == 0
     assert capsys.readouterr().out == (
         "expire    11 snapshots would be forgotten (versions 0 to 10)\nclean up  0 files would be removed\n"
@@ -111,8 +107,8 @@ def test_maintain(lake: Lake, project: Path, capsys: pytest.CaptureFixture[str])
 
 def test_upkeep_of_a_pinned_lake_is_refused(lake: Lake) -> None:
     pinned = lake.at(version=3)
-    for refused in (pinned.compact, pinned.flush, pinned.rewrite, lambda: pinned.cleanup(older_than=NOW)):
+    for refused in (pinned.compact, pinned.flush, pinned.rewrite, lambda: pinned.cleanup(older_than=NOW, force=True)):
         with pytest.raises(LakeconfError, match="pinned at snapshot 3"):
             refused()
     with pytest.raises(LakeconfError, match="keep is 0"):
-        lake.expire_snapshots(older_than=NOW, keep=0)
+        lake.expire_snapshots(older_than=NOW, keep=0, force=True)

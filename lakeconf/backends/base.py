@@ -274,8 +274,11 @@ class MetadataBackend(Backend):
     def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:
         """The options of the DuckLake secret that say where the catalog is: `METADATA_PATH` and its like."""
 
-    def lock_sql(self, key: int) -> str | None:  # noqa: ARG002 - for servers
-        """The query that takes the lock of this number until its transaction ends; None without a server with locks."""
+    def lock_sql(self, key: int, *, shared: bool = False) -> str | None:  # noqa: ARG002 - for servers
+        """The query that takes the lock of this number until its transaction ends, alone or together with others.
+
+        None without a server of PostgreSQL.
+        """
         return None
 
     def barrier_sql(self) -> str | None:

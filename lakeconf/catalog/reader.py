@@ -100,6 +100,20 @@ class CatalogReader:
             path = os.path.abspath(path)
         return str(path) if path.endswith("/") else f"{path}/"
 
+    @cached_property
+    def lake_id(self) -> str:
+        """The id of the lake: the UUID that DuckLake gives to the first schema of every catalog.
+
+        Raises:
+            CatalogError: The catalog has no schema.
+        """
+        query = "SELECT schema_uuid FROM ducklake_schema ORDER BY schema_id, begin_snapshot LIMIT 1"
+        with self.transaction() as transaction:
+            found = transaction.rows(query)
+        if not found or found[0][0] is None:
+            raise CatalogError(f"the catalog of {self.alias!r} has no schema, so that the lake has no id")
+        return str(found[0][0])
+
     @property
     def time_zone(self) -> str:
         """The zone in which DuckDB casts naive timestamps to zoned ones."""

@@ -26,6 +26,7 @@ from lakeconf.maintain import maintain
     help="Remove files that were given up so long ago: longer than the longest job.",
 )
 @click.option("--keep", type=click.IntRange(min=1), default=1, show_default=True, help="Newest snapshots that stay.")
+@click.option("--force", is_flag=True, help="Accept ages of less than a day: nobody else uses the lake.")
 @click.option("--dry-run", is_flag=True, help="Change nothing, and say what would be done.")
 @format_option
 @config_option
@@ -34,6 +35,7 @@ def command(
     expire_days: float,
     cleanup_days: float,
     keep: int,
+    force: bool,  # noqa: FBT001 - click's flag
     dry_run: bool,  # noqa: FBT001 - click's flag
     source: str | None,
     format_name: str,
@@ -49,6 +51,7 @@ def command(
             cleanup_older_than=timedelta(days=cleanup_days),
             keep=keep,
             dry_run=dry_run,
+            force=force,
         )
     if format_name == "json":
         show_json(dataclasses.asdict(done))

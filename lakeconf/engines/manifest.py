@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lakeconf.catalog.table import TableInfo
 from lakeconf.connection import Connection
-from lakeconf.errors import StorageError
+from lakeconf.errors import LakeconfError, StorageError
 from lakeconf.sql import literal
 
 PREFIX = "lakeconf-"
@@ -24,8 +24,13 @@ def manifest_path(folder: str) -> str:
     return f"{folder.rstrip('/')}.parquet"
 
 
-def announce(writer: Connection, folder: str) -> None:
+def announce(writer: Connection, folder: str, lake_id: str) -> None:
     """Writes the manifest of a staging folder, before there is anything in it.
+
+    Args:
+        writer: Any connection that reaches the storage.
+        folder: The staging folder.
+        lake_id: The id of the lake that the files are staged for.
 
     Raises:
         StorageError: The folder of the table cannot be written.
@@ -36,24 +41,21 @@ def announce(writer: Connection, folder: str) -> None:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(f"the folder {Path(path).parent} cannot be made: {error.strerror}") from error
-    owner = f"SELECT {literal(socket.gethostname())} AS host, {os.getpid()} AS pid, now() AS started_at"
+    owner = f"SELECT {literal(socket.gethostname())} AS host, {os.getpid()} AS pid, now() AS started_at, "
+    owner += f"{literal(lake_id)} AS lake"
     writer.execute(f"COPY ({owner}) TO {literal(path)} (FORMAT parquet)")
 
 
-def is_alive(reader: Connection, folder: str) -> bool:
-    """True where the process that stages into a folder runs on this machine; of another machine nothing is known.
+def is_manifest_of(reader: Connection, path: str, lake_id: str) -> bool:
+    """True if a file is a manifest of a write to a lake. A damaged one, or one that has vanished, is none.
 
     Args:
         reader: Any connection that reaches the storage.
-        folder: A staging folder that has a manifest.
+        path: The file.
+        lake_id: The id of the lake.
     """
-    ((host, pid),) = reader.rows(f"SELECT host, pid FROM read_parquet({literal(manifest_path(folder))})")
-    if host != socket.gethostname():
-        return False
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        found = reader.rows(f"SELECT lake FROM read_parquet({literal(path)})")
+    except LakeconfError:
         return False
-    except PermissionError:
-        return True
-    return True
+    return found == [(lake_id,)]

@@ -66,17 +66,20 @@ def files(tmp_path: Path) -> set[str]:
 
 
 def check(store: Store, tmp_path: Path, allowed: list[Rows]) -> Rows:
-    """What is there after a kill: one of the allowed states, and after a cleanup no file that nobody knows."""
+    """What is there after a kill: one of the allowed states, and after a cleanup no unknown file of its tables."""
     foreign = tmp_path / "data" / "raw" / "t" / "of-somebody-else.parquet"
     foreign.parent.mkdir(parents=True, exist_ok=True)
     foreign.write_text("not of lakeconf")
     with store.open() as lake:
         rows = read(lake)
         assert rows in allowed
-        lake.cleanup(older_than=dt.timedelta(0))
+        lake.cleanup(older_than=dt.timedelta(0), force=True)
         assert foreign.exists()
         foreign.unlink()
-        assert files(tmp_path) == known_files(lake)
+        # Nothing proves whose files lie in the folder of a table that no commit has made.
+        tables = {name.rpartition(".")[2] for name in lake.tables()} | {"commits"}
+        unproven = {path.name for path in (tmp_path / "data").rglob("*.parquet") if path.parent.name not in tables}
+        assert files(tmp_path) - unproven == known_files(lake)
         assert read(lake) == rows
         doubled = lake.sql(
             "SELECT 1 FROM __ducklake_metadata_dev.ducklake_delete_file "

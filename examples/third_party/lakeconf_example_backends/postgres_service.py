@@ -30,5 +30,6 @@ class PostgresServiceMetadata(MetadataBackend):
     def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - there is no secret to name
         return {"metadata_path": f"postgres:service={self.service}", "metadata_schema": self.metadata_schema}
 
-    def lock_sql(self, key: int) -> str | None:
-        return f"SELECT 1 FROM (SELECT pg_advisory_xact_lock({key})) AS held"
+    def lock_sql(self, key: int, *, shared: bool = False) -> str | None:
+        kind = "_shared" if shared else ""
+        return f"SELECT 1 FROM (SELECT pg_advisory_xact_lock{kind}({key})) AS held"

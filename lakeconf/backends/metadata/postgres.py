@@ -84,9 +84,10 @@ class PostgresMetadata(MetadataBackend):
             "metadata_parameters": {"TYPE": "postgres", "SECRET": self.secret_name or names.metadata_secret},
         }
 
-    def lock_sql(self, key: int) -> str | None:
+    def lock_sql(self, key: int, *, shared: bool = False) -> str | None:
         # Held to the end of a transaction: a lock of the session would outlive it in a pool of connections.
-        return f"SELECT 1 FROM (SELECT pg_advisory_xact_lock({key})) AS held"
+        kind = "_shared" if shared else ""
+        return f"SELECT 1 FROM (SELECT pg_advisory_xact_lock{kind}({key})) AS held"
 
     def barrier_sql(self) -> str | None:
         # This mode waits for everybody who has written to the table and has not ended, and for nobody who reads it.

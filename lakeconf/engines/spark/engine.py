@@ -46,6 +46,7 @@ class SparkEngine:
         spark: The user's session; its settings neither change nor matter.
         location: The lake's data path, as the catalog has it.
         settings: The Hadoop settings with which the session must reach it.
+        lake_id: The id of the lake, for the manifests of staged files.
 
     Raises:
         SparkError: The session lacks a setting, or has it otherwise.
@@ -53,8 +54,9 @@ class SparkEngine:
 
     name = "spark"
 
-    def __init__(self, spark: SparkSession, location: str, settings: Mapping[str, str | Secret]) -> None:
+    def __init__(self, spark: SparkSession, location: str, settings: Mapping[str, str | Secret], lake_id: str) -> None:
         check_session(spark, location, settings)
+        self._lake_id = lake_id
         self._spark = spark
         self._location = location
 
@@ -185,7 +187,7 @@ class SparkEngine:
     def _announced(self, table: TableInfo, writer: Connection, token: str) -> Iterator[None]:
         """Leaves a manifest for as long as there are staged files: until `release`, where the staging succeeds."""
         folder = staging_folder(table, token)
-        announce(writer, folder)
+        announce(writer, folder, self._lake_id)
         try:
             yield
         except BaseException:

@@ -1,0 +1,329 @@
+"""Cleanup removes what is provably this lake's, and nothing else."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import lakeconf
+from lakeconf.engines.manifest import announce
+from lakeconf.errors import CatalogError
+from lakeconf.marker import MARKER
+
+if TYPE_CHECKING:
+    from servers import PostgresServer, S3Server
+
+    from lakeconf import Lake, Store
+
+NOW = dt.timedelta(0)
+ROWS = pa.table({"id": pa.array(range(10), pa.int64())})
+ORPHAN = "ducklake-01234567-89ab-7cde-8f01-23456789abcd.parquet"
+
+
+def make_store(catalog: Path, data: Path) -> Store:
+    backends = {
+        "metadata_backend": {"type": "sqlite", "uri": str(catalog)},
+        "storage_backend": {"type": "local", "path": str(data)},
+    }
+    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+
+
+def bucket_backend(server: S3Server, bucket: str) -> dict[str, Any]:
+    return {
+        "type": "s3",
+        "bucket": bucket,
+        "prefix": "lake",
+        "region": server.region,
+        "endpoint": server.endpoint,
+        "url_style": "path",
+        "use_ssl": False,
+        "key_id": server.keys.key_id,
+        "secret": server.keys.secret,
+    }
+
+
+def fill(store: Store, table: str = "raw.t") -> None:
+    """Makes a table with two files, of which no snapshot needs the first."""
+    with store.open() as lake:
+        lake.create_table(table, ROWS).append(ROWS)
+        lake.table(table).overwrite(ROWS)
+
+
+def cleaned(lake: Lake) -> list[str]:
+    lake.expire_snapshots(older_than=NOW, force=True)
+    return lake.cleanup(older_than=NOW, force=True)
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def assert_untouched(data: Path, refuse: Any) -> None:
+    before = files(data)
+    refuse()
+    assert files(data) == before
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = make_store(tmp_path / "catalog.sqlite", tmp_path / "data")
+    fill(made)
+    return made
+
+
+def test_the_first_write_creates_the_marker(store: Store, tmp_path: Path) -> None:
+    marker = tmp_path / "data" / MARKER
+    with store.open() as lake:
+        lake_id = lake._state.reader.lake_id
+        schemas = lake.sql(
+            "SELECT schema_uuid::VARCHAR FROM __ducklake_metadata_dev.ducklake_schema ORDER BY schema_id"
+        )
+        assert schemas.collect("pyarrow").rows()[0] == (lake_id,)
+    assert json.loads(marker.read_text())["lake"] == lake_id
+    assert str(tmp_path) not in marker.read_text()
+    before = marker.read_text()
+    with store.open() as lake:
+        lake.table("raw.t").append(ROWS)
+        assert len(cleaned(lake)) == 1
+        assert len(lake.table("raw.t").scan().collect()) == 20
+    assert marker.read_text() == before
+
+
+def test_two_catalogs_on_one_data_path(store: Store, tmp_path: Path) -> None:
+    other = make_store(tmp_path / "other.sqlite", tmp_path / "data")
+    with other.open() as lake:
+
+        def refuse() -> None:
+            with pytest.raises(CatalogError, match=r"belongs to another lake, as .*_lakeconf\.json says"):
+                lake.cleanup(older_than=NOW, force=True)
+            with pytest.raises(CatalogError, match="belongs to another lake"):
+                lake.create_table("raw.t", ROWS)
+
+        assert_untouched(tmp_path / "data", refuse)
+
+
+def test_two_schemas_of_a_server_on_one_bucket(postgres_server: PostgresServer, s3_server: S3Server) -> None:
+    bucket = s3_server.create_bucket()
+    database = postgres_server.create_database()
+    user = {"user": postgres_server.user, "password": postgres_server.password, "database": database}
+    metadata = {"type": "postgres", "host": postgres_server.host, "port": postgres_server.port, **user}
+    storage = bucket_backend(s3_server, bucket)
+    stores = {
+        name: {"metadata_backend": {**metadata, "metadata_schema": name}, "storage_backend": storage}
+        for name in ("prod", "prdo")
+    }
+    config = lakeconf.init({"stores": stores})
+    fill(config.get_store("prod"))
+    before = set(s3_server.objects(bucket))
+    assert f"lake/{MARKER}" in before
+    with config.get_store("prdo").open() as lake:
+        with pytest.raises(CatalogError, match="belongs to another lake"):
+            cleaned(lake)
+        with pytest.raises(CatalogError, match="belongs to another lake"):
+            lake.create_table("raw.t", ROWS)
+    assert set(s3_server.objects(bucket)) == before
+    with config.get_store("prod").open() as lake:
+        assert len(cleaned(lake)) == 1
+    assert len(set(s3_server.objects(bucket))) == len(before) - 1
+
+
+def test_a_copy_of_the_catalog(store: Store, tmp_path: Path) -> None:
+    shutil.copy(tmp_path / "catalog.sqlite", tmp_path / "copy.sqlite")
+    with store.open() as lake:
+        lake.table("raw.t").append(ROWS)
+    with make_store(tmp_path / "copy.sqlite", tmp_path / "data").open() as copy:
+
+        def refuse() -> None:
+            with pytest.raises(CatalogError, match="this catalog is a copy, or it was moved"):
+                cleaned(copy)
+
+        assert_untouched(tmp_path / "data", refuse)
+    shutil.move(tmp_path / "catalog.sqlite", tmp_path / "moved.sqlite")
+    with make_store(tmp_path / "moved.sqlite", tmp_path / "data").open() as moved:
+        assert len(cleaned(moved)) == 1
+
+
+def test_a_lost_catalog_that_is_made_again(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "catalog.sqlite").unlink()
+    with make_store(tmp_path / "new.sqlite", tmp_path / "data").open() as lake:
+
+        def refuse() -> None:
+            with pytest.raises(CatalogError, match="belongs to another lake"):
+                lake.create_table("raw.t", ROWS)
+            with pytest.raises(CatalogError, match="belongs to another lake"):
+                cleaned(lake)
+            (tmp_path / "data" / MARKER).unlink()
+            with pytest.raises(CatalogError, match=r"_lakeconf\.json does not exist.*no file was removed"):
+                cleaned(lake)
+            # A write is possible, but proves nothing of the files that are there.
+            lake.create_table("raw.u", ROWS)
+            assert not (tmp_path / "data" / MARKER).exists()
+            with pytest.raises(CatalogError, match="the catalog knows no file, but there are Parquet files"):
+                lake._state.lock.marker.repair()  # type: ignore[union-attr]
+            (tmp_path / "data" / MARKER).write_text(json.dumps({"lake": lake._state.reader.lake_id}))
+            with pytest.raises(CatalogError, match=r"the catalog knows no file, but there are 2 Parquet files"):
+                cleaned(lake)
+
+        assert_untouched(tmp_path / "data", refuse)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", "\x00\xff", '{"lake": 7}'])
+def test_a_damaged_marker(store: Store, tmp_path: Path, content: str) -> None:
+    (tmp_path / "data" / MARKER).write_text(content)
+    with store.open() as lake, pytest.raises(CatalogError, match=r"is damaged|belongs to another lake"):
+        cleaned(lake)
+
+
+def test_a_lake_below_the_data_path_of_another(store: Store, tmp_path: Path) -> None:
+    nested = make_store(tmp_path / "nested.sqlite", tmp_path / "data" / "dev")
+    fill(nested)
+    before = files(tmp_path / "data" / "dev")
+    with store.open() as lake:
+        lake.create_table("dev.raw", ROWS).append(ROWS)
+        assert len(cleaned(lake)) == 1
+    assert before <= files(tmp_path / "data" / "dev")
+    with nested.open() as lake:
+        assert len(lake.table("raw.t").scan().collect()) == 10
+
+
+@pytest.mark.parametrize("of", ["somebody else", "a lake below", "a snapshot", "a link"])
+def test_a_catalog_that_asks_to_remove_files_of_others(store: Store, tmp_path: Path, of: str) -> None:
+    stranger = tmp_path / "stranger" / "precious.parquet"
+    stranger.parent.mkdir()
+    stranger.write_text("not of this lake")
+    named = str(stranger)
+    expected = f"not below {tmp_path}/data/.*{stranger}"
+    if of == "a lake below":
+        fill(make_store(tmp_path / "nested.sqlite", tmp_path / "data" / "dev"))
+        named = str(next((tmp_path / "data" / "dev").rglob("*.parquet")))
+        expected = f"below the marker of another lake.*{named}"
+    with store.open() as lake:
+        if of == "a snapshot":
+            named = lake.table("raw.t").files()[0].path
+            expected = f"that snapshots still need.*{named}"
+        if of == "a link":
+            (tmp_path / "data" / "raw" / "t" / "link").symlink_to(stranger.parent)
+            named = f"{tmp_path}/data/raw/t/link/precious.parquet"
+            expected = f"not below {tmp_path}/data/.*{named}"
+        lake.expire_snapshots(older_than=NOW, force=True)
+        lake._state.writer.execute(
+            "INSERT INTO __ducklake_metadata_dev.ducklake_files_scheduled_for_deletion "
+            f"VALUES (99, '{named}', false, TIMESTAMPTZ '2020-01-01 00:00:00+00')"
+        )
+
+        def refuse() -> None:
+            for dry_run in (True, False):
+                with pytest.raises(CatalogError, match=expected):
+                    lake.cleanup(older_than=NOW, dry_run=dry_run, force=True)
+
+        assert_untouched(tmp_path, refuse)
+
+
+def test_orphans(store: Store, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    removable = ["raw/t/" + ORPHAN, "raw/t/k=a b/" + ORPHAN.replace("01234567", "11234567")]
+    kept = [ORPHAN, "raw/" + ORPHAN, "raw/other/" + ORPHAN, "raw/t/main/u/" + ORPHAN, "raw/t/mine.parquet"]
+    kept += ["raw/t/mine-ducklake/" + ORPHAN, "raw/never/lakeconf-0c/part-0.parquet"]
+    with store.open() as lake:
+        cleaned(lake)
+        (known,) = (Path(file.path).name for file in lake.table("raw.t").files())
+        kept += [f"raw/t/k=1/{known}"]
+        for path in (*removable, *kept):
+            (data / path).parent.mkdir(parents=True, exist_ok=True)
+            (data / path).write_text("rows")
+        for token, lake_id in (("0a", lake._state.reader.lake_id), ("0b", "of another lake")):
+            folder = data / "raw" / "never" / f"lakeconf-{token}"
+            folder.mkdir(parents=True)
+            (folder / "part-0.parquet").write_text("rows")
+            announce(lake._state.writer, f"{folder}/", lake_id)
+            (removable if token == "0a" else kept).extend(
+                [f"raw/never/lakeconf-{token}.parquet", f"raw/never/lakeconf-{token}/part-0.parquet"]
+            )
+        (data / "raw/never/lakeconf-0c.parquet").write_text("damaged")
+        planned = lake.cleanup(older_than=NOW, dry_run=True, force=True)
+        assert lake.cleanup(older_than=dt.timedelta(days=1)) == []
+        assert sorted(cleaned(lake)) == sorted(planned) == sorted(f"{data}/{path}" for path in removable)
+        assert set(kept) <= files(data)
+        assert not set(removable) & files(data)
+        assert len(lake.table("raw.t").scan().collect()) == 10
+
+
+def test_orphans_in_a_bucket_beside_files_of_others(s3_server: S3Server, tmp_path: Path) -> None:
+    bucket = s3_server.create_bucket()
+    config = {
+        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")},
+        "storage_backend": bucket_backend(s3_server, bucket),
+    }
+    store = lakeconf.init({"stores": {"dev": config}}).get_store("dev")
+    fill(store)
+    before = set(s3_server.objects(bucket))
+    with store.open() as lake:
+        for path in ("raw/t/" + ORPHAN, "raw/t/mine.parquet"):
+            lake._state.writer.execute(f"COPY (SELECT 1 AS one) TO 's3://{bucket}/lake/{path}' (FORMAT parquet)")
+        assert f"s3://{bucket}/lake/raw/t/{ORPHAN}" in cleaned(lake)
+        assert len(lake.table("raw.t").scan().collect()) == 10
+    after = set(s3_server.objects(bucket))
+    assert after - before == {"lake/raw/t/mine.parquet"}
+    assert len(before - after) == 1
+
+
+def test_a_table_recorded_by_another_path_of_the_same_folder(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "linked").symlink_to(tmp_path / "data")
+    with store.open() as lake:
+        lake._state.writer.execute(
+            "UPDATE __ducklake_metadata_dev.ducklake_table SET path_is_relative = false, "
+            f"path = '{tmp_path}/linked/raw/t/'"
+        )
+    with store.open() as lake:
+        assert len(cleaned(lake)) == 1
+        assert len(lake.table("raw.t").scan().collect()) == 10
+
+
+def test_less_than_a_day_needs_force(store: Store) -> None:
+    with store.open() as lake:
+        for age in (NOW, dt.timedelta(hours=23), dt.datetime.now(dt.timezone.utc)):
+            for dry_run in (True, False):
+                with pytest.raises(lakeconf.LakeconfError, match="older_than is less than a day"):
+                    lake.expire_snapshots(older_than=age, dry_run=dry_run)
+                with pytest.raises(lakeconf.LakeconfError, match="older_than is less than a day"):
+                    lake.cleanup(older_than=age, dry_run=dry_run)
+        assert lake.expire_snapshots(older_than=dt.timedelta(days=1)) == []
+        assert lake.cleanup(older_than=dt.timedelta(days=1)) == []
+
+
+def test_ages_decide_what_is_expired_and_removed(store: Store, tmp_path: Path) -> None:
+    day = dt.timedelta(days=1)
+    with store.open() as lake:
+        versions = [snapshot.snapshot_id for snapshot in lake.snapshots()]
+        lake._state.writer.execute(
+            f"UPDATE __ducklake_metadata_dev.ducklake_snapshot SET snapshot_time = now() - INTERVAL 40 HOUR "
+            f"WHERE snapshot_id <= {versions[-2]}"
+        )
+        assert lake.expire_snapshots(older_than=2 * day) == []
+        assert lake.expire_snapshots(older_than=day, keep=3) == versions[:-3]
+        assert lake.expire_snapshots(older_than=day) == versions[-3:-1]
+        before = files(tmp_path / "data")
+        assert lake.cleanup(older_than=day) == []
+        lake._state.writer.execute(
+            "UPDATE __ducklake_metadata_dev.ducklake_files_scheduled_for_deletion "
+            "SET schedule_start = now() - INTERVAL 40 HOUR"
+        )
+        (orphan := tmp_path / "data" / "raw" / "t" / ORPHAN).write_text("rows")
+        assert lake.cleanup(older_than=2 * day) == []
+        assert len(lake.cleanup(older_than=day, dry_run=True)) == 1
+        assert files(tmp_path / "data") == before | {f"raw/t/{ORPHAN}"}
+        assert len(lake.cleanup(older_than=day)) == 1
+        assert files(tmp_path / "data") < before | {f"raw/t/{ORPHAN}"}
+        assert orphan.exists()
+        long_ago = orphan.stat().st_mtime - 40 * 3600
+        os.utime(orphan, (long_ago, long_ago))
+        assert lake.cleanup(older_than=2 * day) == []
+        assert lake.cleanup(older_than=day) == [str(orphan)]
+        assert len(lake.table("raw.t").scan().collect()) == 10
