@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import subprocess
 import sys
 
 import pytest
+from source_tree import REPOSITORY, sources
 
 from lakeconf.logs import EventLogger, TerminalFormatter, escaped
 
@@ -58,3 +60,11 @@ def test_nothing_is_printed_where_the_application_does_not_listen() -> None:
     code = "from lakeconf.logs import EventLogger; EventLogger('commit').warning('unheard')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_the_page_lists_every_logger() -> None:
+    documented = set(
+        re.findall(r"^\| `lakeconf\.(\w+)` ", (REPOSITORY / "docs" / "logging.md").read_text(), re.MULTILINE)
+    )
+    used = {name for path in sources().values() for name in re.findall(r'EventLogger\("(\w+)"\)', path.read_text())}
+    assert documented == used
