@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import duckdb
 import narwhals as nw
 
 from lakeconf.connection import Connection, fetched, translated_errors
@@ -58,9 +59,26 @@ def run(audit: Audit, writer: Connection) -> None:
         )
 
 
+def is_query(sql: str) -> bool:
+    """True if SQL is exactly one query by DuckDB's own parser; nothing is run.
+
+    Raises:
+        QueryError: DuckDB cannot parse it.
+    """
+    with translated_errors():
+        kinds = [one.type for one in duckdb.extract_statements(sql)]
+        # DuckDB takes a PRAGMA for the query that it becomes, and one of them runs any statement. Offsets are of bytes.
+        start = next((offset for offset, _ in duckdb.tokenize(sql)), 0)
+    return kinds == [duckdb.StatementType.SELECT] and not sql.encode()[start:].lower().startswith(b"pragma")
+
+
 def _broken(audit: Audit, writer: Connection) -> nw.LazyFrame[Any]:
     with translated_errors():
         if isinstance(audit.check, str):
+            if not is_query(audit.check):
+                raise AuditError(
+                    f"the audit {audit.name!r} is not one query", hint="write one SELECT: its rows break the condition"
+                )
             return nw.from_native(writer.native.sql(audit.check))
         found = audit.check(nw.from_native(writer.native.sql(f"FROM {audit.source}")))
     if not isinstance(found, nw.LazyFrame):

@@ -106,7 +106,7 @@ class Evolution:
         for name, text in self.add.items():
             value = self.defaults.get(name)
             default = "" if value is None else f" DEFAULT {_default(value)}"
-            added.append(f"{alter} ADD COLUMN {_path(name)} {_type_sql(name, text)}{default}")
+            added.append(f"{alter} ADD COLUMN {_path(name)} {type_sql(name, text)}{default}")
         return (
             *(f"{alter} DROP COLUMN {_path(name)}" for name in self.drop),
             *(f"{alter} RENAME COLUMN {_path(old)} TO {identifier(new)}" for old, new in self.rename.items()),
@@ -118,7 +118,7 @@ class Evolution:
         first, *rest = _parts(name)
         # DuckDB takes the new type of a field only as that of the whole column.
         column = _known(first, types, "there is nothing to promote:") if rest else first
-        new = _promoted(duckdb.sqltype(types[column]), rest, _type_sql(name, text)) if rest else _type_sql(name, text)
+        new = _promoted(duckdb.sqltype(types[column]), rest, type_sql(name, text)) if rest else type_sql(name, text)
         return f"{identifier(column)} SET DATA TYPE {new}"
 
 
@@ -191,14 +191,26 @@ def _default(value: object) -> str:
 def _checked_type(name: str, text: str) -> str:
     found = re.fullmatch(r"(?P<type>.*?)(?P<not_null>\s+NOT\s+NULL)?", text.strip(), re.IGNORECASE | re.DOTALL)
     type_name = found["type"] if found else text
-    return _type_sql(name, type_name) + (" NOT NULL" if found and found["not_null"] else "")
+    return type_sql(name, type_name) + (" NOT NULL" if found and found["not_null"] else "")
 
 
-def _type_sql(name: str, text: str) -> str:
+def type_sql(name: str, text: str) -> str:
+    """A type as DuckDB writes it.
+
+    Args:
+        name: The column, for the error.
+        text: The type; nothing may follow it, be it a default or more SQL.
+
+    Raises:
+        SchemaError: It is no type of DuckDB's.
+    """
     try:
-        return str(duckdb.sqltype(text.strip()))
+        found = str(duckdb.sqltype(text.strip()))
+        # `sqltype` ignores what follows a column's type: a default, or another column.
+        duckdb.extract_statements(f"SELECT CAST(NULL AS {text}\n)")
     except duckdb.Error as error:
-        raise SchemaError(f"the column {name!r} is of type {text!r}, which DuckDB has not: {error}") from error
+        raise SchemaError(f"the column {name!r} is of type {text!r}, which DuckDB does not know: {error}") from error
+    return found
 
 
 def _last_id(column: Column) -> int:

@@ -9,7 +9,8 @@ import click
 from lakeconf.cli.annotations import github, sarif
 from lakeconf.cli.options import config_option
 from lakeconf.cli.output import problem_data, problem_text, show, show_exactly, show_json, show_lines, style
-from lakeconf.config.model import init, validate
+from lakeconf.config.model import Config, read, validate
+from lakeconf.config.model import untrusted as untrusted_config
 from lakeconf.config.warnings import warnings
 from lakeconf.errors import ConfigError, Problem
 
@@ -25,6 +26,7 @@ from lakeconf.errors import ConfigError, Problem
     help="For a person, for a program, as annotations of GitHub Actions, or for code scanning.",
 )
 @click.option("--strict", is_flag=True, help="Warnings fail as well.")
+@click.option("--untrusted", is_flag=True, help="Read no environment variable: for the file of a stranger.")
 @click.option("--offline", is_flag=True, default=True, help="Connect to nothing; always so, `doctor` connects.")
 @config_option
 @click.pass_context
@@ -35,6 +37,7 @@ def command(
     format_name: str,
     *,
     strict: bool,
+    untrusted: bool,
     offline: bool,  # noqa: ARG001 - there is no other way
 ) -> None:
     """Check the configuration: each STORE, or all of them. Nothing is connected to.
@@ -43,12 +46,7 @@ def command(
     problems too. The exit code is 0 where all is right, 1 where something is wrong, 2 for a wrong call.
     Where nothing is wrong, warnings tell what is seldom meant. `lakeconf explain LC012` says more of a code.
     """
-    try:
-        problems = validate(source, *stores) or _of_pipeline(source)
-    except ConfigError as error:
-        (problem,) = error.problems
-        raise click.UsageError(f"{problem.message}; {problem.hint}") from error
-    suspicious = [] if problems else warnings(source, *stores)
+    problems, suspicious = _found(source, stores, untrusted=untrusted)
     if format_name == "json":
         show_json({"valid": not problems, "problems": problem_data(problems), "warnings": problem_data(suspicious)})
     elif format_name == "sarif":
@@ -61,8 +59,23 @@ def command(
     context.exit(1 if problems or (strict and suspicious) else 0)
 
 
-def _of_pipeline(source: str | None) -> Sequence[Problem]:
-    config = init(source)
+def _found(
+    source: str | None, stores: Sequence[str], *, untrusted: bool
+) -> tuple[Sequence[Problem], Sequence[Problem]]:
+    """The problems of a configuration; if it has none, its warnings."""
+    try:
+        config = untrusted_config(source) if untrusted else read(source)
+    except ConfigError as error:
+        return error.problems, ()
+    try:
+        problems = validate(config, *stores) or _of_pipeline(config)
+    except ConfigError as error:
+        (problem,) = error.problems
+        raise click.UsageError(f"{problem.message}; {problem.hint}") from error
+    return problems, () if problems else warnings(config, *stores)
+
+
+def _of_pipeline(config: Config) -> Sequence[Problem]:
     if not config.pipeline:
         return []
     from lakeconf.pipelines import pipeline_problems  # what is only checked for stores does not wait for it

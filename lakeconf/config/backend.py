@@ -199,13 +199,14 @@ def _attempt(model: type[BackendType], values: dict[str, Any]) -> tuple[BackendT
 
 def _report(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> None:
     key = (section, *fault.key)
-    if any(key[:length] in draft.unresolved for length in range(1, len(key) + 1)):
+    is_unknown = fault.kind == "extra_forbidden"
+    if not is_unknown and any(key[:length] in draft.unresolved for length in range(1, len(key) + 1)):
         return
     if not fault.key:
         _report_whole(draft, section, model, fault)
         return
     name = fault.key[0]
-    if fault.kind == "extra_forbidden":
+    if is_unknown:
         draft.report(Code.UNKNOWN_KEY, "unknown key", key, hint=_unknown_hint(draft, name, model))
         return
     description = model.model_fields[name].description or f"choose another {name}"

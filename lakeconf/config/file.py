@@ -27,6 +27,10 @@ LOCATION_VARIABLE = "LAKECONF_CONFIG"
 
 Table: TypeAlias = Mapping[str, Any]
 
+# More than any configuration needs, and little enough to be read in no time, whoever wrote it.
+MAX_BYTES = 1024 * 1024
+_MAX_DEPTH = 30
+
 _BARE_KEY = r"[A-Za-z0-9_-]+"
 _PLACE = r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$"
 # What tomllib says begins with the first; its words change with the version of Python, ours do not.
@@ -203,7 +207,11 @@ def _folders_upward(start: Path) -> Iterator[Path]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise _failure(Code.UNREADABLE, "the file is larger than 1 MiB", path, hint="keep models in other files")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         problem = Problem(
@@ -216,14 +224,43 @@ def _text(path: Path) -> str:
 
 def _parsed(path: Path, text: str) -> Table:
     try:
-        return tomllib.loads(text)
+        data = tomllib.loads(text)
+    except RecursionError:
+        raise _too_deep(path) from None
     except tomllib.TOMLDecodeError as error:
         message = str(error)
+    else:
+        check_depth(data, path)
+        return data
     line, column = _syntax_place(message, text)
     message = re.sub(_PLACE, "", message)
     known = (ours for beginning, *ours in _SYNTAX if message.startswith(beginning))
     text, hint = next(known, (message, "https://toml.io describes the format"))
     raise ConfigError([Problem(Code.NOT_TOML.code, f"not TOML: {text}", hint, file=path, line=line, column=column)])
+
+
+def check_depth(data: Table, path: Path | None = None) -> None:
+    """Refuses tables and lists that are nested so deeply that reading them would end in an error of Python.
+
+    Args:
+        data: The configuration.
+        path: Its file.
+
+    Raises:
+        ConfigError: It is nested too deeply.
+    """
+    level: list[Any] = [data]
+    for _ in range(_MAX_DEPTH):
+        values = [value for table in level for value in (table.values() if isinstance(table, Mapping) else table)]
+        level = [value for value in values if isinstance(value, Mapping | list | tuple)]
+        if not level:
+            return
+    raise _too_deep(path)
+
+
+def _too_deep(path: Path | None) -> ConfigError:
+    hint = "a configuration has no more than a few levels"
+    return ConfigError([Problem(Code.NOT_TOML.code, "tables or lists are nested too deeply", hint, file=path)])
 
 
 def _syntax_place(message: str, text: str) -> tuple[int, int]:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from lakeconf.config.backend import type_name
 from lakeconf.config.codes import Code
-from lakeconf.config.file import Source, Table, find
+from lakeconf.config.file import Source, Table, check_depth, find
 from lakeconf.config.hidden import HiddenValues
 from lakeconf.config.inheritance import Inheritance
 from lakeconf.config.inheritance import Path as Key
+from lakeconf.config.lazy_stores import LazyStores
 from lakeconf.config.outline import Outline, outline_of
 from lakeconf.config.overrides import overridden, overrides
 from lakeconf.config.reading import Reading, in_order, read_store
@@ -37,7 +38,7 @@ def init(source: str | os.PathLike[str] | Table | None = None) -> Config:
     Raises:
         ConfigError: There is none, it is not TOML, or something outside of the stores' tables is wrong.
     """
-    config = _read(source)
+    config = read(source)
     if config.problems:
         raise ConfigError(config.problems)
     return config
@@ -57,7 +58,7 @@ def validate(source: Config | str | os.PathLike[str] | Table | None = None, *sto
         ConfigError: One of the stores does not exist.
     """
     try:
-        config = source if isinstance(source, Config) else _read(source)
+        config = source if isinstance(source, Config) else read(source)
     except ConfigError as error:
         return list(error.problems)
     names = [config.known(name) for name in stores] or config.names
@@ -65,8 +66,24 @@ def validate(source: Config | str | os.PathLike[str] | Table | None = None, *sto
     return in_order([*config.problems, *config.default_store_problems(), *found])
 
 
-def _read(source: str | os.PathLike[str] | Table | None) -> Config:
-    return Config(Source(source) if isinstance(source, Mapping) else find(source), os.environ)
+def untrusted(source: str | os.PathLike[str] | Table | None = None) -> Config:
+    """Reads a configuration of a stranger: no variable is looked at, and none is missing.
+
+    Args:
+        source: What `init` takes.
+
+    Raises:
+        ConfigError: There is none, or it is not TOML.
+    """
+    return read(source, None)
+
+
+def read(source: str | os.PathLike[str] | Table | None, environment: Mapping[str, str] | None = os.environ) -> Config:
+    """Reads a configuration, whatever is wrong outside of the stores' tables; `init` raises that."""
+    if not isinstance(source, Mapping):
+        return Config(find(source), environment)
+    check_depth(source)
+    return Config(Source(source), environment)
 
 
 class Config:
@@ -97,7 +114,7 @@ class Config:
         self._shared = SharedSecrets(self._inheritance, self._read)
         self.path: Path | None = source.path
         self.names = tuple(self._tables)
-        self.stores: Mapping[str, Store] = _Stores(self)
+        self.stores: Mapping[str, Store] = LazyStores(self.names, self.get_store)
         self.problems = tuple(in_order([*problems, *self._structure()]))
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -222,10 +239,12 @@ class Config:
         for secret, other in self._shared.clashes(name, reading):
             section = (secret.key or "").rpartition(".")[2]
             place = reading.origins.get((section, "secret_name"))
+            # What a variable holds is not repeated: the file may be a stranger's.
+            unknown = place is not None and place.variable is not None
             yield self._source.problem(
                 Code.SHARED_SECRET,
-                f"the store {other!r} gives the secret {secret.name!r} other fields",
-                hint=f'give it another name, such as "{secret.name}_{name}"',
+                f"the store {other!r} gives the secret {'of this name' if unknown else repr(secret.name)} other fields",
+                hint="give it another name" + ("" if unknown else f', such as "{secret.name}_{name}"'),
                 key=("stores", name, section, "secret_name") if place is None else place.place,
                 store=name,
             )
@@ -271,25 +290,3 @@ def _unpickled(source: Source, variables: tuple[str, ...]) -> Config:
             hint="set them here as well, or write the values in the file",
         )
     return Config(source, os.environ)
-
-
-class _Stores(Mapping[str, Store]):
-    def __init__(self, config: Config) -> None:
-        self._config = config
-
-    def __getitem__(self, name: str) -> Store:
-        if name not in self:
-            raise KeyError(name)
-        return self._config.get_store(name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._config.names
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._config.names)
-
-    def __len__(self) -> int:
-        return len(self._config.names)
-
-    def __repr__(self) -> str:
-        return f"<stores: {', '.join(self)}>"

@@ -90,7 +90,9 @@ def read_store(
     if metadata is not None and (storage is not None or "storage_backend" not in draft.values):
         store = _composed(draft, metadata, storage, alias, options)
     problems = tuple(in_order(draft.problems))
-    return Reading(None if problems else store, problems, draft.values, draft.origins, draft.looked_up)
+    # In a file that is not trusted the placeholders of variables make no store.
+    whole = not problems and not draft.unresolved
+    return Reading(store if whole else None, problems, draft.values, draft.origins, draft.looked_up)
 
 
 def in_order(problems: list[Problem]) -> list[Problem]:

@@ -29,6 +29,8 @@ def warnings(source: Config | str | os.PathLike[str] | Table | None = None, *sto
     """
     try:
         config = source if isinstance(source, Config) else init(source)
+        if config.problems:
+            return []
     except ConfigError:
         return []
     found = list(_of_config(config))

@@ -13,11 +13,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from lakeconf.config.codes import Code
+from lakeconf.config.file import MAX_BYTES
 from lakeconf.config.model import Config
 from lakeconf.engines.spark.start import spark_session
 from lakeconf.errors import ConfigError, PipelineError, Problem, nearest
 from lakeconf.lake import Lake
-from lakeconf.pipelines.kinds import KINDS, Kind
+from lakeconf.logs import escaped
+from lakeconf.pipelines.kinds import KINDS, Kind, Seed
 from lakeconf.pipelines.model import Model, Query
 from lakeconf.pipelines.pipeline import Pipeline, check
 
@@ -48,7 +50,8 @@ def declared_pipeline(config: Config) -> Pipeline:
     """
     section = _section(config)
     folder = config.path.parent if config.path is not None else Path.cwd()
-    models = [model for path in section.get("python", []) for model in _from_python(config, folder / path)]
+    paths = [_inside(config, folder, path, ("pipeline", "python")) for path in section.get("python", [])]
+    models = [model for path in paths for model in _from_python(config, path)]
     models += [_from_table(config, folder, name, table) for name, table in section.get("models", {}).items()]
     return Pipeline(models)
 
@@ -64,8 +67,12 @@ def pipeline_problems(config: Config) -> list[Problem]:
         section = _section(config)
     except ConfigError as error:
         return list(error.problems)
-    missing = [folder / path for path in section.get("python", []) if not (folder / path).is_file()]
-    problems = [config.problem(Code.WRONG_VALUE, f"there is no file {one}", ("pipeline", "python")) for one in missing]
+    problems: list[Problem] = []
+    for path in section.get("python", []):
+        try:
+            _file(config, folder, path, ("pipeline", "python"))
+        except ConfigError as error:
+            problems += error.problems
     for name, table in section.get("models", {}).items():
         try:
             check(_from_table(config, folder, name, table))
@@ -123,6 +130,42 @@ def _section(config: Config) -> Mapping[str, Any]:
     return section
 
 
+def _inside(config: Config, folder: Path, path: object, key: tuple[str, ...]) -> Path:
+    """A path that the configuration names; a link out of its folder is outside as well.
+
+    Raises:
+        ConfigError: It is outside of the folder of the configuration, whose author may be a stranger.
+    """
+    if not isinstance(path, str) or escaped(path) != path:
+        raise ConfigError([config.problem(Code.WRONG_VALUE, "should be a path", key, hint="write it between quotes")])
+    found = folder / path
+    if not found.resolve().is_relative_to(folder.resolve()):
+        hint = "keep the files of a pipeline in the folder of the configuration, or below it"
+        problem = config.problem(Code.WRONG_VALUE, f"{path} is outside of the configuration's folder", key, hint=hint)
+        raise ConfigError([problem])
+    return found
+
+
+def _file(config: Config, folder: Path, path: object, key: tuple[str, ...]) -> Path:
+    found = _inside(config, folder, path, key)
+    if not found.is_file():
+        raise ConfigError([config.problem(Code.WRONG_VALUE, f"there is no file {found}", key)])
+    return found
+
+
+def _query(config: Config, folder: Path, path: str, key: tuple[str, ...]) -> Query:
+    found = _file(config, folder, path, key)
+    try:
+        with found.open("rb") as file:
+            text = file.read(MAX_BYTES + 1)
+        if len(text) > MAX_BYTES:
+            raise ConfigError([config.problem(Code.WRONG_VALUE, f"{path} is larger than 1 MiB", key)])
+        return Query(text.decode(), found)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError([config.problem(Code.WRONG_VALUE, f"{path} cannot be read: {reason}", key)]) from None
+
+
 def _from_python(config: Config, path: Path) -> list[Model]:
     if not path.is_file():
         problem = config.problem(Code.WRONG_VALUE, f"there is no file {path}", ("pipeline", "python"))
@@ -164,10 +207,9 @@ def _from_table(config: Config, folder: Path, name: str, table: Any) -> Model:
         raise ConfigError(_problems(config, key, error)) from error
     body = None
     if declared.sql is not None:
-        path = folder / declared.sql
-        if not path.is_file():
-            raise ConfigError([config.problem(Code.WRONG_VALUE, f"there is no file {path}", (*key, "sql"))])
-        body = Query(path.read_text(), path)
+        body = _query(config, folder, declared.sql, (*key, "sql"))
+    if isinstance(kind, Seed):
+        _inside(config, folder, kind.csv, (*key, "csv"))
     return Model(
         name,
         kind,

@@ -15,7 +15,7 @@ import narwhals as nw
 import sqlglot
 from sqlglot import exp
 
-from lakeconf.audits import Check
+from lakeconf.audits import Check, is_query
 from lakeconf.errors import PipelineError, SchemaError
 from lakeconf.lake import Lake
 from lakeconf.pipelines.definition_hash import codes_on_disk, digest, file_digest, function_code, sql_code
@@ -53,6 +53,9 @@ class Body(Protocol):
             bounds: When the time range starts and ends; empty where there is none.
         """
         ...
+
+
+_PLACE = (("line", "line"), ("column", "col"))
 
 
 @dataclass(frozen=True)
@@ -124,9 +127,11 @@ class Query:
         try:
             (found,) = sqlglot.parse(self.text, dialect="duckdb")
         except (sqlglot.errors.SqlglotError, ValueError) as error:
-            # sqlglot underlines the place by escape sequences.
-            reason = str(error).splitlines()[0] if isinstance(error, sqlglot.errors.SqlglotError) else "more than one"
-            raise PipelineError(f"the SQL{where} is not one query of DuckDB's: {reason}") from error
+            # The message of sqlglot quotes the file, which may be any: its line and column must do.
+            places = getattr(error, "errors", None) or [{}]
+            place = "".join(f", {name} {places[0][key]}" for name, key in _PLACE if places[0].get(key) is not None)
+            reason = "it cannot be parsed" if isinstance(error, sqlglot.errors.SqlglotError) else "there are several"
+            raise PipelineError(f"the SQL{where} is not one query of DuckDB's: {reason}{place}") from None
         if not isinstance(found, exp.Query):
             raise PipelineError(f"the SQL{where} is no query", hint="write SELECT … FROM …")
         return found
@@ -140,7 +145,10 @@ class Query:
             table.replace(exp.to_table(names[_name(table)]).as_(alias, quoted=True, table=True))
         for placeholder in list(parsed.find_all(exp.Parameter, exp.Placeholder)):
             placeholder.replace(_bound(placeholder, bounds))
-        return lake.query(parsed.sql(dialect="duckdb"), {view: frames[name] for view, name in views.items()})
+        sql = parsed.sql(dialect="duckdb")
+        if not is_query(sql):
+            raise PipelineError("the SQL is not one query for DuckDB", hint="write SELECT … FROM …")
+        return lake.query(sql, {view: frames[name] for view, name in views.items()})
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from lakeconf.errors import PipelineError, nearest
+from lakeconf.audits import is_query
+from lakeconf.errors import LakeconfError, PipelineError, nearest
 from lakeconf.pipelines.definition_hash import digest
 from lakeconf.pipelines.kinds import Incremental, View
 from lakeconf.pipelines.model import Model
@@ -154,7 +155,19 @@ def check(model: Model) -> None:
             f"the model {model.table} has a lookback of {kind.lookback} and a batch of {kind.batch}",
             hint="lookback is 0 or more, batch 1 or more",
         )
+    for name, audit in model.audits.items():
+        if isinstance(audit, str) and not _is_query(audit):
+            raise PipelineError(
+                f"the audit {name!r} of the model {model.table} is not one query", hint="write one SELECT"
+            )
     model.driving_input  # noqa: B018 - raises where it is none of the inputs
+
+
+def _is_query(sql: str) -> bool:
+    try:
+        return is_query(sql)
+    except LakeconfError:
+        return False
 
 
 @contextlib.contextmanager

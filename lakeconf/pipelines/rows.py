@@ -9,6 +9,7 @@ from typing import Any
 
 import narwhals as nw
 
+from lakeconf.definition import type_sql
 from lakeconf.errors import LakeconfError, PipelineError
 from lakeconf.lake import Lake
 from lakeconf.pipelines.intervals import Batch
@@ -120,6 +121,7 @@ def _read(paths: Sequence[str], lake: Lake, columns: Mapping[str, str]) -> nw.La
     (ending,) = endings
     if ending == "parquet" and not columns:
         return lake.read_parquet(paths)
+    columns = {name: type_sql(name, kind) for name, kind in columns.items()}
     types = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in columns.items())
     # From text a value is read in its type at once: 29.99 is a DECIMAL as it stands.
     option = {"csv": f", types = {{{types}}}", "json": f", columns = {{{types}}}"}.get(ending, "") if types else ""

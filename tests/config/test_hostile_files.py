@@ -1,0 +1,250 @@
+"""A configuration of a stranger, as CI validates it: what it can make `validate` say, read and do."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lakeconf
+from lakeconf.cli.commands import run
+from lakeconf.config.model import init, validate
+from lakeconf.config.warnings import warnings
+from lakeconf.errors import ConfigError, LakeconfError
+from lakeconf.secret import Secret
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STORE = """
+[stores.dev.metadata_backend]
+type = "sqlite"
+uri = "c.sqlite"
+
+[stores.dev.storage_backend]
+type = "local"
+path = "data"
+"""
+TOKEN = "Planted-Token-1"
+# Each way for a value of a variable into a message.
+READERS = {
+    "alias": '[stores.dev]\nalias = "${TOKEN}"' + STORE,
+    "alias in part": '[stores.dev]\nalias = "x-${TOKEN}"' + STORE,
+    "reserved alias": '[stores.dev]\nalias = "${MAIN}"' + STORE,
+    "default_store": 'default_store = "${TOKEN}"' + STORE,
+    "metadata type": STORE.replace('"sqlite"', '"${TOKEN}"'),
+    "storage type": STORE.replace('"local"', '"${TOKEN}"'),
+    "path": STORE.replace('"data"', '"xx://${TOKEN}"'),
+    "backslash": STORE.replace('"data"', r'"${TOKEN}\\x"'),
+    "endpoint": STORE.replace('"local"\npath = "data"', '"s3"\nbucket = "b"\nendpoint = "a@${TOKEN}"'),
+    "data_path": STORE.replace('"local"\npath = "data"', '"s3"\ndata_path = "${TOKEN}"'),
+    "url_style": STORE.replace('"local"\npath = "data"', '"s3"\nbucket = "b"\nurl_style = "${TOKEN}"'),
+    "port": STORE.replace('"sqlite"\nuri = "c.sqlite"', '"postgres"\nhost = "${TOKEN}"\nport = "${TOKEN}"'),
+    "motherduck": '[stores.dev]\nalias = "lake"\n[stores.dev.metadata_backend]\ntype = "motherduck"\n'
+    'database = "${TOKEN}"\n',
+    "extends": STORE + '[stores.b]\nextends = "${TOKEN}"\n',
+    "option": '[stores.dev]\nattach_options = { snapshot_version = "${TOKEN}" }\n' + STORE,
+    "parameter": STORE.replace(
+        '"local"\npath = "data"', '"s3"\nbucket = "b"\nsecret_parameters = { region = "a\\nb${TOKEN}" }'
+    ),
+    "shared secret": STORE.replace(
+        '"local"\npath = "data"',
+        '"s3"\nbucket = "b"\nkey_id = "k"\nsecret = "s"\nsecret_name = "${NAME}"\n[stores.b]\nextends = "dev"\n'
+        'storage_backend = { key_id = "other" }',
+    ),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOKEN", TOKEN)
+    monkeypatch.setenv("NAME", "Planted_Token_1")
+    monkeypatch.setenv("MAIN", "information_schema")
+    return tmp_path
+
+
+@pytest.mark.parametrize("options", [(), ("--untrusted",)], ids=["trusted", "untrusted"])
+@pytest.mark.parametrize("name", READERS)
+def test_no_value_of_a_variable_is_printed(
+    name: str, options: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "lakeconf.toml").write_text(READERS[name])
+    for form in ("text", "json", "github", "sarif"):
+        code = run(["validate", "--strict", "--format", form, *options])
+        output = capsys.readouterr()
+        text = (output.out + output.err).lower()
+        assert "planted" not in text
+        assert "information_schema" not in text
+        assert code == (0 if options and name in UNKNOWN else 1)
+
+
+# What is wrong by the value of a variable alone cannot be known without it.
+UNKNOWN = (
+    *("alias", "alias in part", "reserved alias", "default_store", "metadata type", "storage type"),
+    *("path", "backslash", "url_style", "port", "option"),
+)
+
+
+def test_an_untrusted_file_reads_no_variable(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = STORE.replace('"data"', '"${MISSING}/${TOKEN}"') + "[stores.b]\nextends = 'dev'\nalias = '${MISSING}'\n"
+    (folder / "lakeconf.toml").write_text(f'default_store = "dev"\n{text}')
+    monkeypatch.setenv("LAKECONF_STORES__NONE__ALIAS", "x")
+    assert run(["validate", "--untrusted", "--strict"]) == 0
+    assert run(["validate"]) == 1
+    (folder / "lakeconf.toml").write_text(text.replace("path", "paht"))
+    assert run(["validate", "--untrusted"]) == 1
+    assert "[LC010]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "path", ["/proc/self/environ", "../outside.sql", "link.sql", "folder/../../outside.sql", "a\nb.sql"]
+)
+@pytest.mark.parametrize("key", ["sql", "csv", "python"])
+def test_no_file_outside_of_the_folder_is_read(
+    key: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "project"
+    (folder / "folder").mkdir(parents=True)
+    (tmp_path / "outside.sql").write_text("planted SELECT")
+    (folder / "link.sql").symlink_to(tmp_path / "outside.sql")
+    monkeypatch.chdir(folder)
+    quoted = repr(path).replace("'", '"')
+    kinds = {"csv": '"seed"', "sql": '"full"'}
+    model = f'[pipeline.models."a.t"]\nkind = {kinds.get(key)}\n{key} = {quoted}\n'
+    (folder / "lakeconf.toml").write_text(STORE + (f"[pipeline]\npython = [{quoted}]" if key == "python" else model))
+    assert run(["validate"]) == 1
+    said = capsys.readouterr().out
+    assert "should be a path" in said if "\n" in path else "is outside of the configuration's folder" in said
+    assert "planted" not in said
+    assert run(["plan"]) == 1
+
+
+@pytest.mark.parametrize("content", ["PLANTED=planted SELECT ' (", "planted", "SELECT FROM planted WHERE", "\0planted"])
+def test_a_file_that_is_no_sql_is_not_quoted(content: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "secrets.env").write_text(content)
+    (folder / "lakeconf.toml").write_text(STORE + '[pipeline.models."a.t"]\nsql = "secrets.env"\n')
+    run(["validate"])
+    output = capsys.readouterr()
+    assert "is not one query" in output.out or "is no query" in output.out or "no problem" in output.out
+    assert "planted" not in (output.out + output.err).lower()
+
+
+def limited(text: str, seconds: float) -> list[str]:
+    begun = time.monotonic()
+    found = [problem.code for problem in validate(lakeconf_toml(text))]
+    assert time.monotonic() - begun < seconds
+    return found
+
+
+def lakeconf_toml(text: str) -> Any:
+    import tomllib
+
+    return tomllib.loads(text)
+
+
+def test_a_long_chain_and_many_stores_take_seconds() -> None:
+    chain = "".join(f"[stores.s{n}]\nextends = 's{n + 1}'\n" for n in range(1200))
+    assert limited(STORE.replace("dev", "s1200") + chain, 20) == []
+    circle = "".join(f"[stores.s{n}]\nextends = 's{(n + 1) % 600}'\n" for n in range(600))
+    assert limited(circle, 20) == ["LC041"]
+    storage = 'type = "s3"\nbucket = "b"\nsecret_name = "one"\nkey_id = "k"\n'
+    same = "".join(
+        f"[stores.s{n}.metadata_backend]\ntype = 'sqlite'\nuri = 'c{n}'\n[stores.s{n}.storage_backend]\n{storage}"
+        f"secret = '{n // 399}'\n"
+        for n in range(400)
+    )
+    assert set(limited(same, 20)) == {"LC055"}
+    unknown = "".join(f"[stores.s{n}]\nextends = 'x{n}'\n" for n in range(1000))
+    assert set(limited(unknown, 20)) == {"LC040"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[stores.dev]\nalias = " + "[" * 5000 + "]" * 5000,
+        "stores" + ".a" * 5000 + " = 1",
+        "[stores.dev.attach_options]\nmeta_x = " + "{ a = " * 90 + "1" + " }" * 90,
+        "# " + "x" * 1024 * 1024,
+    ],
+    ids=["lists", "keys", "tables", "size"],
+)
+def test_what_is_nested_or_large_is_refused(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "lakeconf.toml").write_text(text)
+    for command in (["validate"], ["validate", "--untrusted"], ["stores"]):
+        assert run(command) == 1
+    assert "Traceback" not in capsys.readouterr().err
+
+
+VALUES = st.recursive(
+    st.text() | st.integers() | st.booleans() | st.sampled_from(["${TOKEN}", "${", "$$", "sqlite", "s3", "postgres"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = st.sampled_from(
+    ["type", "uri", "path", "alias", "extends", "host", "password", "secret_parameters", "bucket", "endpoint", "scope"]
+)
+BACKEND = st.dictionaries(KEYS | st.text(), VALUES, max_size=5)
+STORES = st.dictionaries(
+    st.sampled_from(["metadata_backend", "storage_backend", "alias", "attach_options", "extends"]) | st.text(),
+    BACKEND | VALUES,
+    max_size=5,
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["stores", "default_store", "pipeline"]) | st.text(), VALUES | STORES, max_size=4)
+)
+@settings(max_examples=300)
+def test_any_configuration_is_valid_or_has_problems(data: dict[str, Any]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TOKEN", TOKEN)
+        for problem in [*validate(data), *warnings(data)]:
+            assert TOKEN not in str(problem)
+
+
+@given(STORES)
+@settings(max_examples=300)
+def test_any_store_is_valid_or_has_problems(store: dict[str, Any]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TOKEN", TOKEN)
+        problems = validate({"stores": {"dev": store}})
+        assert not [problem for problem in problems if TOKEN in str(problem)]
+        if not problems:
+            for line in init({"stores": {"dev": store}}).get_store().preview_sql():
+                assert "\n" not in line
+
+
+def test_a_closure_over_a_configuration_takes_no_variable_along(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark import cloudpickle
+
+    monkeypatch.setenv("OTHER_PASSWORD", "planted-other")
+    monkeypatch.setenv("LAKECONF_STORES__DEV__ALIAS", "planted_alias")
+    text = STORE.replace('"local"\npath = "data"', '"s3"\nbucket = "b"\nkey_id = "k"\nsecret = "${TOKEN}"')
+    (folder / "lakeconf.toml").write_text(text)
+    config = init()
+    assert config.get_store().secrets == (Secret(TOKEN),)
+    sent = cloudpickle.dumps(lambda: config.get_store("dev"))
+    for value in (b"planted-other", b"planted_alias", TOKEN.encode()):
+        assert value not in sent
+    monkeypatch.setenv("TOKEN", "there")
+    there = pickle.loads(sent)()  # noqa: S301 - made above
+    assert (there.alias, there.secrets) == ("planted_alias", (Secret("there"),))
+    assert pickle.loads(pickle.dumps(config.get_store())).alias == "planted_alias"  # noqa: S301 - made here
+    monkeypatch.delenv("LAKECONF_STORES__DEV__ALIAS")
+    with pytest.raises(LakeconfError, match="variables that are not set here: LAKECONF_STORES__DEV__ALIAS"):
+        pickle.loads(sent)  # noqa: S301 - made above
+    (folder / "lakeconf.toml").write_text(text.replace("${TOKEN}", "planted-literal"))
+    with pytest.raises(TypeError, match="a secret is written in its file"):
+        cloudpickle.dumps(init())
+
+
+def test_a_configuration_that_is_found_in_no_file_says_so(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="LC001"):
+        lakeconf.init()

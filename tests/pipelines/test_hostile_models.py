@@ -1,0 +1,113 @@
+"""SQL where a type or one query is expected runs nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lakeconf
+from lakeconf.audits import is_query
+from lakeconf.cli.commands import run as run_command
+from lakeconf.config.model import validate
+from lakeconf.definition import Definition, type_sql
+from lakeconf.errors import AuditError, LakeconfError, PipelineError, SchemaError
+from lakeconf.pipelines import Append, Full, Model, Pipeline, Seed, run
+from lakeconf.pipelines.model import Query
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakeconf import Lake
+
+COPY = "COPY (SELECT 1) TO 'written.csv'"
+TYPES = [
+    f"BIGINT) AS id FROM range(1); {COPY}; SELECT (1",
+    f"BIGINT); {COPY} --",
+    "BIGINT, other INTEGER",
+    "BIGINT DEFAULT 5",
+    "BIGINT) AS a, (SELECT max(file) FROM glob('/etc/*')",
+    "BIGINT /*",
+    "BIGINT -- x",
+    "",
+]
+
+
+@pytest.mark.parametrize("text", TYPES)
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_a_type_is_a_type(text: str, ending: str, project: Path) -> None:
+    (project / "in.csv").write_text("id\n1\n")
+    (project / "in.json").write_text('{"id": 1}\n')
+    pq.write_table(pa.table({"id": [1]}), project / "in.parquet")
+    kind = Seed("in.csv", {"id": text}) if ending == "csv" else Append(files=f"in.{ending}", columns={"id": text})
+    with lakeconf.init().get_store().open() as lake:
+        pipeline = Pipeline([Model("raw.t", kind, folder=project)])
+        assert run(pipeline, lake)[0].status == "failed"
+    with pytest.raises(SchemaError):
+        Definition({"id": text}).statements("s", "t")
+    assert not (project / "written.csv").exists()
+
+
+@given(st.text(st.characters(codec="ascii")) | st.sampled_from(TYPES))
+def test_a_type_is_written_by_duckdb(text: str) -> None:
+    try:
+        found = type_sql("c", text)
+    except SchemaError:
+        return
+    assert type_sql("c", found) == found
+
+
+AUDITS = [
+    f"{COPY}",
+    f"SELECT 1; {COPY}",
+    f"SELECT 1 WHERE false; {COPY}",
+    "COMMIT",
+    "ROLLBACK",
+    "PRAGMA version",
+    "/* é */PRAGMA version",
+    "",
+]
+
+
+def audited(lake: Lake, sql: str) -> None:
+    with lake.transaction() as write:
+        write.audit("planted", sql)
+        write.table("raw.t").append(pa.table({"id": [1]}))
+
+
+@pytest.mark.parametrize("sql", AUDITS)
+def test_an_audit_is_one_query(sql: str, project: Path) -> None:
+    with lakeconf.init().get_store().open() as lake:
+        table = lake.create_table("raw.t", {"id": "BIGINT"})
+        before = lake.snapshot_id
+        with pytest.raises(AuditError, match="is not one query"):
+            audited(lake, sql)
+        assert (lake.refresh(), table.scan().collect().shape) == (before, (0, 1))
+    assert not (project / "written.csv").exists()
+    with pytest.raises(PipelineError, match="is not one query"):
+        Pipeline([Model("a.t", Full(), Query("SELECT 1 AS id"), audits={"planted": sql})])
+
+
+@pytest.mark.parametrize(
+    "sql", [COPY, f"SELECT 1; {COPY}", "PRAGMA version", "SET x = 1", "CALL x()", "/* é */ PRAGMA version", ""]
+)
+def test_a_model_is_one_query(sql: str, project: Path) -> None:
+    with pytest.raises(LakeconfError, match="query"):
+        Pipeline([Model("a.t", Full(), Query(sql))])
+
+
+def test_queries_are_queries() -> None:
+    assert is_query("FROM range(1) -- a comment;")
+    assert is_query("WITH a AS (SELECT 1) SELECT * FROM a;")
+
+
+def test_validate_checks_audits(project: Path) -> None:
+    (project / "q.sql").write_text("SELECT 1 AS id")
+    model = f'[pipeline.models."a.t"]\nsql = "q.sql"\naudits = {{ planted = "{COPY}" }}\n'
+    (project / "lakeconf.toml").write_text((project / "lakeconf.toml").read_text() + model)
+    assert validate() == []
+    assert run_command(["validate"]) == 1
