@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from lakeconf.errors import (
@@ -93,11 +93,13 @@ class Commit:
         catalog: The catalog.
         token: The name of the write, by which its snapshot can be found.
         phase: How far the attempt has come.
+        made: The snapshot that it has made; None where there is none or its number is not known.
     """
 
     catalog: Catalog
     token: str
-    phase: Phase = field(default=Phase.OPEN)
+    phase: Phase = Phase.OPEN
+    made: int | None = None
 
     @property
     def may_discard(self) -> bool:
@@ -156,17 +158,17 @@ class Commit:
         self.phase = phase
 
     def _snapshot(self, begun: int) -> int:
-        """The snapshot of a commit that has succeeded; `begun` where the catalog does not answer any more."""
+        """The snapshot of a commit that has succeeded; `begun` where it made none or the catalog does not answer."""
+        found: int | None = None
         try:
-            return self.catalog.last_committed(begun)
-        except LakeconfError:
-            pass  # the connection was lost after the reply
-        try:
-            found = self._look_up(begun, answered=False)
-        except LakeconfError as error:
-            _log.warning("commit %s succeeded, but its snapshot could not be read: %s", self.token, error.message)
-            return begun
-        return begun if found is None else found
+            found = self.catalog.last_committed(begun)
+        except LakeconfError:  # the connection was lost after the reply
+            try:
+                found = self._look_up(begun, answered=False)
+            except LakeconfError as error:
+                _log.warning("commit %s succeeded, but its snapshot could not be read: %s", self.token, error.message)
+        self.made = found if found is not None and found > begun else None
+        return self.made or begun
 
     def _resolve(self, error: BaseException, begun: int) -> int:
         """Finds out what became of a commit whose reply is an error or was not waited for."""
@@ -190,6 +192,7 @@ class Commit:
         if not isinstance(error, LakeconfError):
             _log.warning("commit %s was interrupted, but succeeded as snapshot %s", self.token, found)
             raise error
+        self.made = found
         self.catalog.check_written(found)
         return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import Column, TableInfo, find_table, joined_name
@@ -38,21 +38,64 @@ class Reliance:
     on_rows: bool = True
 
 
-def check_conflicts(reader: CatalogReader, reliances: Sequence[Reliance], read: int, begun: int) -> None:
-    """Refuses where what a change relies on was changed after the snapshot `read`, up to `begun`.
+@dataclass
+class Base:
+    """What conflict checks compare with.
+
+    It is not the snapshot that reads see: the lake's own commits move that one past commits of other writers, which
+    may have changed what was read before.
+
+    Attributes:
+        snapshot_id: The snapshot up to which commits of other writers are known; only `refresh` moves it.
+        own: The lake's own snapshots after it.
+        read: The full names of the tables that were read since, in lower case; `None` stands for any table.
+    """
+
+    snapshot_id: int
+    own: set[int] = field(default_factory=set)
+    read: set[str | None] = field(default_factory=set)
+
+    def refresh(self, snapshot_id: int) -> None:
+        """Starts again at a newer snapshot."""
+        self.snapshot_id, self.own, self.read = snapshot_id, set(), set()
+
+    def copy(self) -> Base:
+        """The base as it is now; what is read later counts for both."""
+        return replace(self, own=set(self.own))
+
+    def has_read(self, table: str) -> bool:
+        """True where rows of a table, by its full name, were read since the base."""
+        return not self.read.isdisjoint({table.lower(), None})
+
+
+def check_conflicts(reader: CatalogReader, reliances: Sequence[Reliance], base: Base, begun: int) -> None:
+    """Refuses where another writer has changed what a change relies on after the base, up to the snapshot `begun`.
 
     Raises:
-        CommitConflictError: Names both snapshots.
+        CommitConflictError: Names both snapshots; or says that snapshots in between have expired, so that it cannot be
+            known.
     """
+    read = base.snapshot_id
     if not reliances or begun == read:
         return
     with reader.transaction() as transaction:
         newer = transaction.rows(
-            "SELECT snapshot_id, changes_made FROM ducklake_snapshot_changes "
-            "WHERE snapshot_id > ? AND snapshot_id <= ? ORDER BY snapshot_id",
+            "SELECT snapshot_id, changes_made FROM ducklake_snapshot LEFT JOIN ducklake_snapshot_changes "
+            "USING (snapshot_id) WHERE snapshot_id > ? AND snapshot_id <= ? ORDER BY snapshot_id",
             [read, begun],
         )
-    made = [(version, kind, table) for version, changes in newer for kind, table in changed_tables(changes)]
+    if len(newer) != begun - read:
+        raise CommitConflictError(
+            f"{reliances[0].table} was read at snapshot {read}, and not all snapshots between {read} and {begun} are "
+            "left, so that nobody knows whether another writer has changed it since",
+            hint="call lake.refresh() and do it again",
+        )
+    others = [(version, changes) for version, changes in newer if version not in base.own]
+    made = [(version, kind, table) for version, changes in others for kind, table in changed_tables(changes)]
+    # A snapshot that does not say what it has changed may have changed anything.
+    made += [
+        (version, _OF_COLUMNS[0], relied.table_id) for version, text in others if text is None for relied in reliances
+    ]
     for relied in reliances:
         for version, kind, table in made:
             if table == relied.table_id and (relied.on_rows or kind in _OF_COLUMNS):

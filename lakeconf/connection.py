@@ -111,14 +111,21 @@ _BY_CLASS: dict[str, type[LakeconfError]] = {
 class Connection:
     """A connection to DuckDB whose errors are lakeconf's, without a secret in them.
 
+    It belongs to one thread; see `SharedConnection` for several.
+
     Args:
         native: The connection of duckdb.
         secrets: What must not show in an error.
     """
 
     def __init__(self, native: duckdb.DuckDBPyConnection, secrets: Iterable[Secret] = ()) -> None:
-        self.native = native
-        self._secrets = tuple(secrets)
+        self._native = native
+        self.secrets = tuple(secrets)
+
+    @property
+    def native(self) -> duckdb.DuckDBPyConnection:
+        """The connection of duckdb for the thread that asks."""
+        return self._native
 
     def execute(self, sql: str, parameters: Sequence[object] | None = None) -> duckdb.DuckDBPyConnection:
         """Runs SQL.
@@ -133,24 +140,24 @@ class Connection:
         Raises:
             LakeconfError: DuckDB refuses; the class says why.
         """
-        with translated_errors(self._secrets):
+        with translated_errors(self.secrets):
             return self.native.execute(sql, parameters)
 
     def rows(self, sql: str, parameters: Sequence[object] | None = None) -> list[tuple[Any, ...]]:
         """Runs SQL and gives its rows."""
-        with translated_errors(self._secrets):
+        with translated_errors(self.secrets):
             return self.native.execute(sql, parameters).fetchall()
 
     def records(self, sql: str, parameters: Sequence[object] | None = None) -> list[dict[str, Any]]:
         """Runs SQL and returns each row as a mapping of column names to values."""
-        with translated_errors(self._secrets):
+        with translated_errors(self.secrets):
             found = self.native.execute(sql, parameters)
             names = [name for name, *_ in found.description]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
     def arrow(self, sql: str, parameters: Sequence[object] | None = None) -> pyarrow.Table:
         """Runs SQL and gives its rows as an Arrow table."""
-        with translated_errors(self._secrets):
+        with translated_errors(self.secrets):
             return self.native.execute(sql, parameters).to_arrow_table()
 
     def run(self, statement: Statement) -> None:
@@ -163,12 +170,12 @@ class Connection:
 
     def cursor(self) -> Connection:
         """Another connection to the same instance; it does not inherit `USE`."""
-        with translated_errors(self._secrets):
-            return Connection(self.native.cursor(), self._secrets)
+        with translated_errors(self.secrets):
+            return Connection(self._native.cursor(), self.secrets)
 
     def close(self) -> None:
         """Closes the connection."""
-        self.native.close()
+        self._native.close()
 
     def __enter__(self) -> Connection:
         return self

@@ -16,6 +16,7 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import Snapshot, by_timestamp, by_version, latest, snapshots
 from lakeconf.catalog.table import joined_name, split_name, tables
 from lakeconf.commits import INTERNAL_SCHEMA
+from lakeconf.conflicts import Base
 from lakeconf.connection import translated_errors
 from lakeconf.definition import Definition
 from lakeconf.engines.duckdb import DuckDBEngine
@@ -25,6 +26,8 @@ from lakeconf.guard import guard_of
 from lakeconf.logs import EventLogger
 from lakeconf.model_runs import LakeModelRuns
 from lakeconf.places import reader_of
+from lakeconf.settle import SETTINGS
+from lakeconf.shared_connection import SharedConnection
 from lakeconf.sql import identifier, literal
 from lakeconf.stream import StreamSink
 from lakeconf.table import Table
@@ -37,14 +40,6 @@ if TYPE_CHECKING:
     from lakeconf.store import Store
 
 _log = EventLogger("lake")
-_SETTINGS: Mapping[str, str | int | float] = {
-    # DuckDB answers filters in the past from the statistics of today, which is wrong once files were rewritten.
-    "disabled_optimizers": "statistics_propagation",
-    # Retries of a commit that another one overtook: ten are too few for eight writers. Pauses grow to six seconds.
-    "ducklake_max_retry_count": 100,
-    "ducklake_retry_wait_ms": 50,
-    "ducklake_retry_backoff": 1.05,
-}
 
 
 class Lake(LakeUpkeep, LakeModelRuns):
@@ -56,13 +51,14 @@ class Lake(LakeUpkeep, LakeModelRuns):
     @classmethod
     def open(cls, store: Store, engine: Any = None) -> Lake:
         """Opens a store; see `Store.open`."""
-        reading = store.open_connection()
+        use = f"USE {identifier(store.alias)}"
+        reading = SharedConnection(store.open_connection(), use)
+        writer = SharedConnection(reading.cursor(), use)
         try:
-            for name, value in _SETTINGS.items():
+            for name, value in SETTINGS.items():
                 reading.execute(f"SET {name} = {literal(value)}")
             reader = reader_of(store, reading)
-            writer = reading.cursor()
-            writer.execute(f"USE {identifier(store.alias)}")
+            writer.execute(use)
             state = LakeState(
                 alias=store.alias,
                 reader=reader,
@@ -72,7 +68,8 @@ class Lake(LakeUpkeep, LakeModelRuns):
                 # A file of DuckDB opens in one instance alone.
                 reconnect=store.open_connection if store.metadata_backend.file() is None else reading.cursor,
                 barrier=store.metadata_backend.barrier_sql() if store.metadata_backend.file() is None else "",
-                snapshot_id=latest(reader).snapshot_id,
+                snapshot_id=(opened := latest(reader).snapshot_id),
+                base=Base(opened),
                 read_only=f"the store {store.name!r} is read-only" if store.read_only else None,
             )
         except BaseException:
@@ -112,6 +109,7 @@ class Lake(LakeUpkeep, LakeModelRuns):
                 f"the lake is pinned at snapshot {self.snapshot_id}", hint="refresh the lake it came from"
             )
         self._state.snapshot_id = latest(self._state.reader).snapshot_id
+        self._state.base.refresh(self._state.snapshot_id)
         return self._state.snapshot_id
 
     def table(self, name: str) -> Table:
@@ -204,7 +202,7 @@ class Lake(LakeUpkeep, LakeModelRuns):
         """
         if self._state.transaction is not None:
             raise LakeconfError("a transaction is open already: write to its lake")
-        state = replace(self._state, pinned=True)
+        state = replace(self._state, pinned=True, base=self._state.base.copy())
         transaction = state.transaction = Transaction(state, message, author, extra or {})
         with state.lock.writing():
             try:
@@ -214,7 +212,7 @@ class Lake(LakeUpkeep, LakeModelRuns):
                 raise
             finally:
                 state.read_only = "the transaction has ended"
-            self._state.snapshot_id = max(self._state.snapshot_id, transaction.commit())
+            self._state.commit(transaction)
 
     def audit(self, name: str, check: Check, *, table: str | None = None) -> None:
         """Sets a condition for the open transaction: where it does not hold on the new state, nothing is committed.
@@ -261,6 +259,7 @@ class Lake(LakeUpkeep, LakeModelRuns):
         Raises:
             QueryError: DuckDB refuses it.
         """
+        self._state.base.read.add(None)
         with translated_errors():
             return nw.from_native(self._state.reader.connection.native.sql(query))
 

@@ -54,7 +54,8 @@ def update_rows(
     if not computed:
         condition = to_duckdb_sql(parse(where, info.columns))
         sql = f"UPDATE {writes.quoted(state, info)} SET {_settings(settings)} WHERE {condition}"
-        transaction.add(_change(target, transaction, (sql,)))
+        relies_on = writes.reliance_at_commit(state, info)
+        transaction.add(replace(_change(target, transaction, (sql,)), relies_on=relies_on))
         return
     rows = _rows(state, target, transaction, where).select(
         ROW_ID, *(value.alias(name) for name, value in computed.items())

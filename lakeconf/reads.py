@@ -58,6 +58,7 @@ class TableReads:
             PredicateError: The condition is beyond that grammar.
             UnsupportedError: The engine cannot read it exactly; says what to run instead.
         """
+        self._state.base.read.add(".".join(split_name(self.name)).lower())
         return self._state.engine.scan(self._state.reader, self.name, self._state.snapshot_id, columns, where)
 
     def explain(self, columns: Sequence[str] | None = None, where: Where | None = None) -> ScanSummary:
@@ -119,6 +120,7 @@ class TableReads:
                 to do instead.
         """
         state = self._state
+        state.base.read.add(".".join(split_name(self.name)).lower())
         first, last = check_range(state.reader, state.snapshot_id, since, until)
         return state.engine.changes(state.reader, self.name, first, last)
 

@@ -6,7 +6,7 @@ DuckLake takes such a commit for failed, though the server has applied it, and r
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lakeconf.catalog.reader import CatalogReader
@@ -15,6 +15,15 @@ from lakeconf.connection import Connection
 from lakeconf.errors import CatalogError, CommitError, FileMissingError, LakeconfError
 from lakeconf.sql import literal
 
+# Settings of DuckDB with which a lake is read and committed.
+SETTINGS: Mapping[str, str | int | float] = {
+    # DuckDB answers filters in the past from the statistics of today, which is wrong once files were rewritten.
+    "disabled_optimizers": "statistics_propagation",
+    # Retries of a commit that another one overtook: ten are too few for eight writers. Pauses grow to six seconds.
+    "ducklake_max_retry_count": 100,
+    "ducklake_retry_wait_ms": 50,
+    "ducklake_retry_backoff": 1.05,
+}
 _WRITTEN = """
     SELECT table_id, path, path_is_relative FROM ducklake_data_file WHERE begin_snapshot = ?
     UNION ALL SELECT table_id, path, path_is_relative FROM ducklake_delete_file
@@ -76,6 +85,18 @@ class AttachedCatalog:
     def check_written(self, snapshot_id: int) -> None:
         with self.reconnect() as connection:
             check_written(CatalogReader(connection, self.alias, self.reader.metadata_schema), snapshot_id)
+
+
+@contextlib.contextmanager
+def without_retries(writer: Connection) -> Iterator[None]:
+    """Keeps DuckLake from trying again by itself when another commit came first."""
+    setting = "ducklake_max_retry_count"
+    ((retries,),) = writer.rows(f"SELECT system.main.current_setting('{setting}')")
+    writer.execute(f"SET {setting} = 0")
+    try:
+        yield
+    finally:
+        writer.execute(f"SET {setting} = {retries}")
 
 
 def find_commit(reader: CatalogReader, token: str, begun: int) -> int | None:

@@ -162,7 +162,7 @@ class Table(TableReads):
             info = writes.target(self._state, self.name, transaction).info
             condition = to_duckdb_sql(parse(where, info.columns))
             delete = f"DELETE FROM {writes.quoted(self._state, info)} WHERE {condition}"
-            relies_on, read = writes.reliance(info), writes.written_for(transaction, info)
+            relies_on, read = writes.reliance_at_commit(self._state, info), writes.written_for(transaction, info)
             transaction.add(Change((delete,), full_name(info), relies_on=relies_on, deletes=True, written_for=read))
         return self._state.snapshot_id
 

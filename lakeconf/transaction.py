@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -13,60 +14,21 @@ from dataclasses import dataclass, field
 from lakeconf import __version__, audits, commits
 from lakeconf.audits import Audit
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.table import TableInfo
+from lakeconf.change import Change, Target
 from lakeconf.commits import CommitKey, ModelRun
 from lakeconf.committer import Commit, Phase
-from lakeconf.conflicts import Reliance, check_columns, check_conflicts, check_delete_files, run_counted
+from lakeconf.conflicts import Base, check_columns, check_conflicts, check_delete_files, run_counted
 from lakeconf.connection import Connection
-from lakeconf.engines.base import Engine, Staged
+from lakeconf.engines.base import Engine
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard import LakeGuard
 from lakeconf.locks import Held, pauses
 from lakeconf.logs import EventLogger
-from lakeconf.settle import AttachedCatalog
+from lakeconf.settle import AttachedCatalog, without_retries
 from lakeconf.sql import literal
 
+__all__ = ["Change", "LakeState", "Target", "Transaction"]
 _log = EventLogger("commit")
-
-
-@dataclass(frozen=True)
-class Change:
-    """A step of a commit.
-
-    Attributes:
-        statements: SQL, run in order inside the commit's transaction.
-        table: The table's full name.
-        staged: Rows that the step commits; removed where it does not.
-        relies_on: What nobody may have changed since the read snapshot; None for a plain append.
-        key: What it may be done once for: a step whose key has been committed is left out.
-        defines: True where the statements make a table or change its columns.
-        deletes: True where rows go.
-        written_for: The table as the rows were written for it; None where this transaction makes or changes it.
-        counts: How many rows each statement must change; empty if that cannot be known before.
-    """
-
-    statements: tuple[str, ...]
-    table: str
-    staged: Staged | None = None
-    relies_on: Reliance | None = None
-    key: CommitKey | None = None
-    defines: bool = False
-    deletes: bool = False
-    written_for: TableInfo | None = None
-    counts: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Target:
-    """A table as a transaction will leave it.
-
-    Attributes:
-        info: The table; its columns are those that rows are written with.
-        types: Its columns and their types, in DuckDB's names.
-    """
-
-    info: TableInfo
-    types: Mapping[str, str]
 
 
 @dataclass
@@ -82,6 +44,8 @@ class LakeState:
         reconnect: Opens another instance, to ask for the fate of a commit whose reply was lost.
         barrier: The statement that waits for commits under way; see `settle.AttachedCatalog`.
         snapshot_id: The snapshot that reads see.
+        base: What conflict checks compare with.
+        guard: Held by the thread that uses the writer, or a setting of the DuckDB instance.
         read_only: Why nothing can be written; None where it can.
         pinned: True where the snapshot stays what it is.
         transaction: The open transaction, which collects what tables write.
@@ -95,9 +59,18 @@ class LakeState:
     reconnect: Callable[[], Connection]
     barrier: str | None
     snapshot_id: int
+    base: Base
+    guard: threading.RLock = field(default_factory=threading.RLock)
     read_only: str | None = None
     pinned: bool = False
     transaction: Transaction | None = None
+
+    def commit(self, transaction: Transaction) -> None:
+        """Commits a transaction, and moves reads to its snapshot."""
+        with self.guard:
+            self.snapshot_id = max(self.snapshot_id, transaction.commit())
+            if transaction.made is not None:
+                self.base.own.add(transaction.made)
 
 
 @dataclass
@@ -114,6 +87,7 @@ class Transaction:
         audits: What must hold on the new state.
         targets: Tables that were made or changed in this transaction, by their full name in lower case.
         runs: The runs of models that it is.
+        made: The snapshot that it has made; None where it has made none.
     """
 
     state: LakeState
@@ -125,12 +99,16 @@ class Transaction:
     audits: list[Audit] = field(default_factory=list)
     targets: dict[str, Target] = field(default_factory=dict)
     runs: list[ModelRun] = field(default_factory=list)
+    made: int | None = None
     _started: float = field(default_factory=time.monotonic)
     _repeated: set[CommitKey] = field(default_factory=set)
     _staged: int = 0
     _attempt: Commit = field(init=False)
+    _base: Base = field(init=False)
 
     def __post_init__(self) -> None:
+        # Other threads may refresh the lake, or commit with it, before this transaction ends.
+        self._base = self.state.base.copy()
         self._attempt = self._new_attempt()
 
     def add(self, change: Change) -> None:
@@ -152,6 +130,7 @@ class Transaction:
             LakeconfError: A statement is refused.
         """
         writer = self.state.writer
+        self.state.guard.acquire()
         writer.execute("BEGIN")
         try:
             earlier = (statement for change in self.changes if change.defines for statement in change.statements)
@@ -160,6 +139,7 @@ class Transaction:
             return [(name, type_name, null == "YES") for name, type_name, null, *_ in writer.rows(f"DESCRIBE {quoted}")]
         finally:
             self._roll_back()
+            self.state.guard.release()
 
     def commit(self) -> int:
         """Commits what was collected.
@@ -177,7 +157,8 @@ class Transaction:
         if not self.changes and not self.runs:
             return self.state.snapshot_id
         try:
-            return self._commit_under_locks()
+            with self.state.guard:
+                return self._commit_under_locks()
         finally:
             # What the phase says decides, whatever was raised: signals come at any moment.
             if self._attempt.phase is Phase.COMMITTED:
@@ -207,7 +188,8 @@ class Transaction:
         locks = self._locks()
         locks.__enter__()
         try:
-            return self._commit_with_patience()
+            with without_retries(self.state.writer) if self._is_checked() else contextlib.nullcontext():
+                return self._commit_with_patience()
         finally:
             # A lock that was lost says nothing about the commit, whose outcome is known by now.
             try:
@@ -220,12 +202,19 @@ class Transaction:
         for _ in pauses():
             self._attempt = self._new_attempt()
             try:
-                return self._attempt.run(self._work)
+                snapshot_id = self._attempt.run(self._work)
             except LakeconfError as error:
-                if not self._attempt.lost_race(error, conflicts=False):
+                if not self._attempt.lost_race(error, conflicts=True):
                     raise
                 last = error
+            else:
+                self.made = self._attempt.made
+                return snapshot_id
         raise CommitError(f"other writers were always faster: {last}", hint="try again later")
+
+    def _is_checked(self) -> bool:
+        """True where the commit rests on checks, which DuckLake's own retries would leave out."""
+        return bool(self.audits or self.runs) or any(change.relies_on or change.key for change in self.changes)
 
     def _new_attempt(self) -> Commit:
         state, token = self.state, self.token
@@ -243,7 +232,7 @@ class Transaction:
             return max(done.values())
         commits.check_runs(writer, alias, self.runs)
         relied_on = [change.relies_on for change in changes if change.relies_on]
-        check_conflicts(self.state.reader, relied_on, self.state.snapshot_id, begun)
+        check_conflicts(self.state.reader, relied_on, self._base, begun)
         check_columns(self.state.reader, [change.written_for for change in changes if change.written_for], begun)
         check_delete_files(self.state.reader, [change.relies_on for change in changes if change.deletes])
         self._carry_out(changes)

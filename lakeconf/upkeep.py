@@ -180,7 +180,8 @@ def run(state: LakeState, sql: str, parameters: Sequence[object]) -> list[tuple[
     check_writable(state)
     for _ in pauses():
         try:
-            return state.writer.rows(sql, parameters)
+            with state.guard:
+                return state.writer.rows(sql, parameters)
         except CatalogLockedError:
             continue
     raise CommitError("the catalog stayed locked by another writer", hint="try again later")

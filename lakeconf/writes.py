@@ -58,7 +58,7 @@ class Writing:
                 new = self._transaction.changes[len(self._changes) :]
                 self._transaction.changes[len(self._changes) :] = [replace(change, key=self._key) for change in new]
             if self._own:
-                self._state.snapshot_id = max(self._state.snapshot_id, self._transaction.commit())
+                self._state.commit(self._transaction)
 
 
 def quoted(state: LakeState, info: TableInfo) -> str:
@@ -160,7 +160,11 @@ def replace_rows(
     """Adds the change that puts staged rows in the place of those that satisfy a condition, or of all."""
     delete = f"DELETE FROM {quoted(state, wanted.info)}" + (f" WHERE {condition}" if condition else "")
     statements = (delete, *insert(state, wanted.info, staged))
-    name, relies_on, read = full_name(wanted.info), reliance(wanted.info), written_for(transaction, wanted.info)
+    name, relies_on, read = (
+        full_name(wanted.info),
+        reliance_at_commit(state, wanted.info),
+        written_for(transaction, wanted.info),
+    )
     transaction.add(Change(statements, name, staged, relies_on=relies_on, deletes=True, written_for=read))
 
 
@@ -262,6 +266,15 @@ def committed_keys(state: LakeState, name: str, prefix: str) -> list[str]:
 def reliance(info: TableInfo, *, on_rows: bool = True) -> Reliance | None:
     """What a change that has read a table relies on; None for one that the transaction itself makes."""
     return None if info.table_id == NO_ID else Reliance(info.table_id, full_name(info), on_rows)
+
+
+def reliance_at_commit(state: LakeState, info: TableInfo) -> Reliance | None:
+    """What a change relies on whose rows DuckDB finds when it commits.
+
+    Rows that others have added since do not matter to it, unless the caller has read the table before, or collects a
+    transaction: then the change may follow from what was read.
+    """
+    return reliance(info, on_rows=state.transaction is not None or state.base.has_read(full_name(info)))
 
 
 def written_for(transaction: Transaction, info: TableInfo) -> TableInfo | None:

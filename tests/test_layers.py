@@ -11,12 +11,13 @@ BASE = {"errors", "logs", "secret", "sql", "versions"}
 CATALOG = BASE | {"connection", "catalog"}
 STORE = BASE | {"attach_options", "connection", "backends", "migration", "store"}
 GUARD = {"locks", "file_locks", "server_locks", "places", "marker", "guard"}
-COMMIT = CATALOG | GUARD | {"engines", "commits", "conflicts", "audits", "settle", "committer", "transaction"}
+COMMIT = CATALOG | GUARD | {"engines", "commits", "conflicts", "audits", "settle", "committer", "change", "transaction"}
 WRITES = COMMIT | {"definition", "writes"}
 LAKE = (
     WRITES
     | STORE
     | {
+        "shared_connection",
         "config",
         "contents",
         "reads",
@@ -57,7 +58,9 @@ LAYERS: dict[str, set[str]] = {
     "conflicts": CATALOG,
     "audits": CATALOG,
     "settle": CATALOG,
+    "shared_connection": {"connection"},
     "committer": BASE | {"locks"},
+    "change": CATALOG | {"engines", "commits", "conflicts"},
     "transaction": COMMIT,
     "definition": CATALOG | {"engines"},
     "writes": WRITES,

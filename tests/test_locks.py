@@ -56,6 +56,7 @@ def test_two_overwrites_of_an_empty_table_at_once(store: Store) -> None:
 
         def overwrite(value: int, name: str = name, start: Barrier = start) -> str:
             with store.open() as lake:
+                assert len(lake.table(name).scan().collect()) == 0
                 start.wait()
                 try:
                     lake.table(name).overwrite(pa.table({"n": [value]}))

@@ -1,0 +1,192 @@
+"""No write undoes what others have committed since it was read, and two writers do not both pass one audit."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import pyarrow as pa
+import pytest
+from commit_hooks import at_commit
+
+import lakeconf
+from lakeconf.connection import Connection
+from lakeconf.errors import AuditError, CommitConflictError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from servers import PostgresServer
+
+    from lakeconf import Lake, Store
+
+UNIQUE = "SELECT id FROM t GROUP BY id HAVING count(*) > 1"
+NOBODY = pa.table({"id": pa.array([], pa.int64())})
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """A store with a table `t` of one row and an empty table `other`."""
+    metadata: dict[str, Any] = {"type": request.param, "uri": str(tmp_path / "catalog")}
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        place = {"type": "postgres", "host": server.host, "port": server.port, "database": server.create_database()}
+        metadata = {**place, "user": server.user, "password": server.password}
+    backends = {"metadata_backend": metadata, "storage_backend": {"type": "local", "path": str(tmp_path / "data")}}
+    store = lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+    with store.open() as lake:
+        lake.create_table("t", like={"id": "BIGINT"}).append(one(1))
+        lake.create_table("other", like={"id": "BIGINT"})
+    return store
+
+
+def one(number: int) -> pa.Table:
+    return pa.table({"id": pa.array([number], pa.int64())})
+
+
+def ids(lake: Lake, table: str = "t") -> list[int]:
+    return sorted(lake.table(table).scan().collect("pyarrow").to_native()["id"].to_pylist())
+
+
+def changed(lake: Lake) -> pa.Table:
+    return lake.table("t").scan().with_columns(nw.col("id") * 10).collect("pyarrow").to_native()
+
+
+def test_own_commits_do_not_hide_those_of_others(store: Store) -> None:
+    with store.open() as lake, store.open() as rival:
+        for own in (one(5), NOBODY):
+            frame = changed(lake)
+            rival.table("t").append(one(2))
+            lake.table("other").append(own)
+            with pytest.raises(CommitConflictError, match="of another writer"):
+                lake.table("t").overwrite(frame)
+            lake.refresh()
+        assert ids(lake) == [1, 2, 2]
+        lake.table("t").append(one(3))
+        lake.table("t").overwrite(changed(lake))
+        assert ids(lake) == [10, 20, 20, 30]
+
+
+def test_commits_that_have_expired_may_have_changed_everything(store: Store) -> None:
+    with store.open() as lake, store.open() as rival:
+        frame = changed(lake)
+        rival.table("t").append(one(2))
+        rival.table("other").append(one(2))
+        expire(store, 4)
+        with pytest.raises(CommitConflictError, match=r"(?s)not all snapshots between 3 and 5 are left.*refresh"):
+            lake.table("t").overwrite(frame)
+        lake.refresh()
+        lake.table("t").overwrite(changed(lake))
+        assert ids(lake) == [10, 20]
+
+
+def expire(store: Store, version: int) -> None:
+    """Expires a snapshot, as another tool would."""
+    with store.connect() as connection:
+        connection.execute(f"CALL ducklake_expire_snapshots('dev', versions => [{version}])")
+
+
+def test_a_refresh_does_not_move_a_transaction_that_has_begun(store: Store) -> None:
+    with store.open() as lake, store.open() as rival:
+
+        def overwrite() -> None:
+            with lake.transaction() as tx:
+                tx.table("t").overwrite(changed(tx))
+                rival.table("t").append(one(2))
+                lake.refresh()
+
+        with pytest.raises(CommitConflictError):
+            overwrite()
+        assert ids(rival) == [1, 2]
+
+
+def test_two_appends_of_one_key_do_not_both_pass_an_audit(store: Store) -> None:
+    start = Barrier(2)
+
+    def append(_: int) -> str:
+        with store.open() as lake:
+            try:
+                with lake.transaction() as tx:
+                    tx.table("t").append(one(7))
+                    tx.audit("unique", UNIQUE)
+                    start.wait()
+            except AuditError:
+                return "refused"
+            return "committed"
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(append, range(2))) == ["committed", "refused"]
+    with store.open() as lake:
+        assert ids(lake) == [1, 7]
+
+
+def test_a_commit_between_the_checks_and_the_commit_is_seen(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a lost lock lets through, and writers that take none."""
+    with store.open() as lake, store.open() as rival, store.connect() as foreign:
+
+        def audited() -> None:
+            with lake.transaction() as tx:
+                tx.table("t").append(one(2))
+                tx.audit("unique", UNIQUE)
+
+        with monkeypatch.context() as patch:
+            at_commit(patch, before=lambda: foreign.execute("INSERT INTO dev.t VALUES (2)"))
+            with pytest.raises(AuditError, match="unique"):
+                audited()
+        lake.refresh()
+        frame = changed(lake)
+        with monkeypatch.context() as patch:
+            at_commit(patch, before=lambda: foreign.execute("INSERT INTO dev.t VALUES (3)"))
+            with pytest.raises(CommitConflictError, match="of another writer"):
+                lake.table("t").overwrite(frame)
+        lake.refresh()
+        assert ids(lake) == [1, 2, 3]
+        setting = Connection(foreign).rows("SELECT current_setting('ducklake_max_retry_count')")
+        assert rival._state.writer.rows("SELECT current_setting('ducklake_max_retry_count')") == [(100,)]
+        assert setting != [(0,)]
+
+
+def test_an_overwrite_and_a_delete_that_nothing_was_read_for_need_no_refresh(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store.open() as lake, store.connect() as foreign:
+        numbers = iter(range(100, 200))
+
+        def busy() -> None:
+            foreign.execute(f"INSERT INTO dev.t VALUES ({next(numbers)})")
+
+        table = lake.table("t")
+        for write in (
+            lambda: table.delete("id = 1"),
+            lambda: table.update({"id": 7}, where="id = 100"),
+            lambda: table.overwrite(one(8), where="id = 8"),
+        ):
+            busy()
+            with monkeypatch.context() as patch:
+                at_commit(patch, before=busy)
+                write()
+        assert ids(lake) == [7, 8, 101, 102, 103, 104, 105]
+        busy()
+        with pytest.raises(CommitConflictError):
+            table.delete("id = 8")
+        lake.refresh()
+        table.delete("id = 8")
+        busy()
+        table.overwrite(one(9))
+        assert ids(lake) == [9]
+
+
+def test_commits_that_others_overtake_are_tried_again_whole(store: Store) -> None:
+    def append(number: int) -> None:
+        with store.open() as lake:
+            for step in range(4):
+                with lake.transaction() as tx:
+                    tx.table("t").append(one(10 * number + step))
+                    tx.audit("unique", UNIQUE)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(append, (1, 2, 3)))
+    with store.open() as lake:
+        assert ids(lake) == [1, *(10 * number + step for number in (1, 2, 3) for step in range(4))]

@@ -1,0 +1,82 @@
+"""Several threads use one open lake: each gets its own results, and every write is there once."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import lakeconf
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from servers import PostgresServer
+
+    from lakeconf import Lake, Store
+
+THREADS, ROUNDS = 4, 3
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    metadata: dict[str, Any] = {"type": request.param, "uri": str(tmp_path / "catalog")}
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        place = {"type": "postgres", "host": server.host, "port": server.port, "database": server.create_database()}
+        metadata = {**place, "user": server.user, "password": server.password}
+    backends = {"metadata_backend": metadata, "storage_backend": {"type": "local", "path": str(tmp_path / "data")}}
+    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+
+
+def ids(lake: Lake, table: str) -> list[int]:
+    return sorted(lake.table(table).scan().collect("pyarrow").to_native()["id"].to_pylist())
+
+
+def work(lake: Lake, number: int) -> list[int]:
+    """Appends to a table of all threads, and changes and reads one of its own; gives what it has read there."""
+    mine = f"own_{number}"
+    lake.create_table(mine, like={"id": "BIGINT", "text": "VARCHAR"})
+    for step in range(ROUNDS):
+        lake.table("everybody").append(pa.table({"id": [number * ROUNDS + step]}))
+        with lake.transaction() as tx:
+            tx.table(mine).append(pa.table({"id": [step, step + 100], "text": [str(number)] * 2}))
+        lake.table(mine).delete(f"id = {step + 100}")
+        found = lake.sql(f"SELECT DISTINCT text FROM {mine}").collect("pyarrow").to_native()["text"].to_pylist()
+        assert found == [str(number)]
+        assert lake.table(mine).schema == {"id": "BIGINT", "text": "VARCHAR"}
+    return ids(lake, mine)
+
+
+def test_threads_write_and_read_with_one_lake(store: Store) -> None:
+    with store.open() as lake:
+        lake.create_table("everybody", like={"id": "BIGINT"})
+        with ThreadPoolExecutor(THREADS) as pool:
+            found = list(pool.map(lambda number: work(lake, number), range(THREADS)))
+        assert found == [list(range(ROUNDS))] * THREADS
+        assert ids(lake, "everybody") == list(range(THREADS * ROUNDS))
+        snapshots = [snapshot.snapshot_id for snapshot in lake.snapshots()]
+        assert lake.snapshot_id == snapshots[-1] == 1 + THREADS * (1 + 3 * ROUNDS)
+
+
+def test_two_streams_write_with_one_lake(spark: SparkSession, tmp_path: Path) -> None:
+    backends = {
+        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")},
+        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
+    }
+    with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open(spark) as lake:
+        queries = []
+        for name in ("first", "second"):
+            lake.create_table(name, like={"id": "BIGINT"})
+            for part in range(3):
+                spark.range(part * 10, part * 10 + 10, 1, 1).write.parquet(f"{tmp_path}/source/{name}/{part}")
+            source = spark.readStream.schema("id LONG").option("maxFilesPerTrigger", 1)
+            writer = source.parquet(f"{tmp_path}/source/{name}/*").writeStream.foreachBatch(lake.stream_sink(name))
+            checkpoint = f"{tmp_path}/checkpoint/{name}"
+            queries.append(writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start())
+        for query in queries:
+            query.awaitTermination()
+        assert (ids(lake, "first"), ids(lake, "second")) == (list(range(30)), list(range(30)))
