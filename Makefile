@@ -11,7 +11,7 @@ endif
 export UV_HTTP_TIMEOUT ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove test-latest check bench docs lock clean
+.PHONY: help setup demo test prove test-latest test-spark-oldest check bench docs lock clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,16 @@ test-latest: setup ## Run the tests of the hooks into other tools with the newes
 	@$(BIN)/uv pip install --python .venv-latest/bin/python --upgrade --no-config --override .venv-latest/newest \
 		--editable '.[polars,sqlmesh,dbt,dlt,dagster,bundled,spark,dev]'
 	@.venv-latest/bin/python -m pytest tests/integrations tests/test_exports.py tests/test_parity.py
+
+SPARK_TESTS := tests/spark tests/differential tests/commit tests/test_merge.py tests/test_spark_storage.py tests/test_verify.py
+
+test-spark-oldest: setup ## Run the tests of Spark with the oldest Spark that the package allows (every night, say)
+	@$(PYTHON) -m venv --clear .venv-spark-oldest
+	@oldest=$$(sed -n 's/.*"pyspark>=\([0-9.]*\),.*/\1/p' pyproject.toml); \
+		sed "s/^pyspark==.*/pyspark==$$oldest/" requirements.lock > .venv-spark-oldest/requirements
+	@$(BIN)/uv pip install --python .venv-spark-oldest/bin/python --requirements .venv-spark-oldest/requirements
+	@$(BIN)/uv pip install --python .venv-spark-oldest/bin/python --no-deps --editable .
+	@.venv-spark-oldest/bin/python -m pytest $(SPARK_TESTS)
 
 check: setup ## Check formatting, lint and types
 	@$(BIN)/ruff format --check .

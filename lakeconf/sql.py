@@ -7,13 +7,21 @@ The renderings differ in one thing: what stands where a secret value is needed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from string import ascii_lowercase, ascii_uppercase
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
 from lakeconf.errors import LakeconfError
 from lakeconf.secret import MASK, HiddenText, Secret, shown
 
+_ASCII_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+
 Value: TypeAlias = "str | int | float | bool | Secret | Sequence[Value] | Mapping[str, Value]"
+
+
+def folded(name: str) -> str:
+    """A name in the form by which DuckDB compares names: of its letters, only those of ASCII are lowered."""
+    return name.translate(_ASCII_LOWER)
 
 
 def identifier(name: str) -> str:

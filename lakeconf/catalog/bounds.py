@@ -45,8 +45,13 @@ def bounds_of(column: Column, low: str, high: str) -> Bounds | None:
     if column.type in _TIMESTAMPS:
         return _naive(column, low, high)
     if column.type == "float64":
-        wide = "{0}(TRY_CAST({1} AS DOUBLE), CAST(TRY_CAST({1} AS FLOAT) AS DOUBLE))"
-        return Bounds(_unless_nan(wide.format("least", low)), _unless_nan(wide.format("greatest", high)))
+        # A DECIMAL that was promoted becomes a DOUBLE by a division, which rounds otherwise than reading its text.
+        near = "nextafter(nextafter(TRY_CAST({1} AS DOUBLE), {2}), {2})"
+        wide = "{0}(" + near + ", CAST(TRY_CAST({1} AS FLOAT) AS DOUBLE))"
+        lowest, greatest = (f"CAST('{sign}inf' AS DOUBLE)" for sign in ("-", ""))
+        return Bounds(
+            _unless_nan(wide.format("least", low, lowest)), _unless_nan(wide.format("greatest", high, greatest))
+        )
     target = duckdb_type(column.type)
     if column.type not in _CAST | {"float32"} and not column.type.startswith("decimal("):
         return None

@@ -8,7 +8,7 @@ from lakeconf.catalog.changes import ChangesPlan, plan_changes
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import has_variant, moved_rows, until_stable
 from lakeconf.errors import UnsupportedError
-from lakeconf.sql import identifier, literal
+from lakeconf.sql import folded, identifier, literal
 
 if TYPE_CHECKING:
     import pyarrow
@@ -87,7 +87,7 @@ def _refuse_inlined(reader: CatalogReader, plan: ChangesPlan) -> None:
     table = plan.inserted.table
     flush = f"move them to a file: CALL ducklake_flush_inlined_data({literal(reader.alias)})"
     for column in plan.inserted.columns:
-        if column.name.lower() == "filename":
+        if folded(column.name) == "filename":
             raise UnsupportedError(
                 f"the table {table.schema_name}.{table.name} has inlined rows, and its column {column.name!r} hides "
                 "the name by which DuckDB finds them",

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from lakeconf.catalog.data_file import DataFile, NameMapping, load_data_files, load_name_mappings
+from lakeconf.catalog.named import columns_named
 from lakeconf.catalog.predicate import Predicate
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.statistics import Survivors, surviving_files
 from lakeconf.catalog.table import Column, TableInfo, find_table
 from lakeconf.catalog.where import Where, parse
-from lakeconf.errors import CatalogError, SchemaError, UnsupportedError, nearest
+from lakeconf.errors import CatalogError, UnsupportedError
 from lakeconf.logs import EventLogger
-from lakeconf.sql import identifier, literal
+from lakeconf.sql import folded, identifier, literal
 
 if TYPE_CHECKING:
     import pyarrow
@@ -86,7 +87,7 @@ def plan_scan(
     time_zone = reader.time_zone
     with reader.transaction() as transaction:
         table = find_table(transaction, table_name, snapshot_id)
-        wanted = table.columns if columns is None else _select(table, columns)
+        wanted = table.columns if columns is None else columns_named(table, columns)
         predicate = where if where is None or isinstance(where, Predicate) else parse(where, table.columns)
         survivors: Survivors | None = None
         if predicate is not None:
@@ -167,7 +168,7 @@ def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
         UnsupportedError: Columns of the table hide the names by which inlined rows are found, or an inlined row has
             a VARIANT.
     """
-    names = {column.name.lower() for column in plan.table.columns}
+    names = {folded(column.name) for column in plan.table.columns}
     variants = [column.name for column in plan.columns if has_variant(column)]
     if variants and plan.inlined_row_count:
         raise UnsupportedError(
@@ -240,15 +241,3 @@ def _visible_inlined(selected: str, table: str) -> str:
         f"SELECT {selected} FROM {identifier(table)} "  # noqa: S608
         "WHERE begin_snapshot <= $1 AND (end_snapshot IS NULL OR end_snapshot > $1)"
     )
-
-
-def _select(table: TableInfo, names: Sequence[str]) -> tuple[Column, ...]:
-    by_name = {column.name.lower(): column for column in table.columns}
-    for name in names:
-        if name.lower() not in by_name:
-            near = nearest(name.lower(), by_name)
-            raise SchemaError(
-                f"the table {table.schema_name}.{table.name} has no column {name!r}",
-                hint=f"did you mean {by_name[near].name!r}?" if near else f"it has {', '.join(sorted(by_name))}",
-            )
-    return tuple(by_name[name.lower()] for name in names)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.snapshot import require
 from lakeconf.errors import TableNotFoundError, UnsupportedError, nearest
-from lakeconf.sql import identifier
+from lakeconf.sql import folded, identifier
 
 DEFAULT_SCHEMA = "main"
 
@@ -57,7 +57,7 @@ class Column:
         field_id: `ducklake_column.column_id`, which is the Parquet field id; never reused within a table.
         name: Its name at this snapshot. The element of a list is called `element`, a map's parts `key` and `value`.
         type: DuckLake's name of the type: `int32`, `decimal(10,2)`, `varchar`, `struct`, `list`, `map`, ….
-        nullable: False only for a top-level column that is NOT NULL.
+        nullable: False only for a top-level column that is NOT NULL: of nested ones the catalog may say it wrongly.
         initial_default: What files that lack the column hold for it, as text in the catalog; None is NULL.
         children: Fields of a struct, the element of a list, key and value of a map.
         name_is_unique: True where no other column beside it ever had this name (compared case-insensitively) and
@@ -66,6 +66,7 @@ class Column:
         former_types: The other types that the column had in earlier snapshots, oldest first.
         later_types: The other types that it has in later snapshots: a file that was compacted after a promotion
             holds them even where it is read at an earlier snapshot.
+        since: The snapshot that added it.
     """
 
     field_id: int
@@ -77,6 +78,7 @@ class Column:
     name_is_unique: bool = True
     former_types: tuple[str, ...] = ()
     later_types: tuple[str, ...] = ()
+    since: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,9 @@ def find_table(transaction: MetadataTransaction, name: str, snapshot_id: int) ->
     require(transaction, snapshot_id)
     schema_name, table_name = split_name(name)
     where = " AND lower(s.schema_name) = lower($2) AND lower(t.table_name) = lower($3)"
-    rows = transaction.rows(_TABLES + where, [snapshot_id, schema_name, table_name])
+    # `lower` changes more letters than DuckDB does when it compares names.
+    found = transaction.rows(_TABLES + where, [snapshot_id, schema_name, table_name])
+    rows = [row for row in found if (folded(row[1]), folded(row[2])) == (folded(schema_name), folded(table_name))]
     if not rows:
         _refuse_missing(transaction, (schema_name, table_name), snapshot_id)
     return _table(transaction, rows[0], snapshot_id)
@@ -264,28 +268,25 @@ def _columns(rows: Sequence[tuple[Any, ...]], snapshot_id: int) -> tuple[Column,
     children: dict[int | None, list[_Version]] = defaultdict(list)
     for version in (_Version(*row) for row in rows):
         history[version.field_id].append(version)
-        name_owners[version.parent, version.name.lower()].add(version.field_id)
+        name_owners[version.parent, folded(version.name)].add(version.field_id)
         if version.visible_at(snapshot_id):
             children[version.parent].append(version)
 
     def column(now: _Version, *, parent_is_unique: bool) -> Column:
         versions = history[now.field_id]
-        unique = (
-            parent_is_unique
-            and len({version.name for version in versions}) == 1
-            and len(name_owners[now.parent, now.name.lower()]) == 1
-        )
+        owners = name_owners[now.parent, folded(now.name)]
+        unique = parent_is_unique and len({version.name for version in versions}) == len(owners) == 1
         return Column(
             field_id=now.field_id,
             name=now.name,
             type=now.type,
-            # The catalog says NOT NULL of nested fields that were added or renamed, wrongly.
             nullable=now.parent is not None or bool(now.nulls_allowed),
             initial_default=now.initial_default,
             children=below(now.field_id, parent_is_unique=unique),
             name_is_unique=unique,
             former_types=_other_types(now, [version for version in versions if version.begin < now.begin]),
             later_types=_other_types(now, [version for version in versions if version.begin > now.begin]),
+            since=versions[0].begin,
         )
 
     def below(parent: int | None, *, parent_is_unique: bool) -> tuple[Column, ...]:

@@ -29,7 +29,7 @@ from lakeconf.catalog.predicate import (
 )
 from lakeconf.catalog.table import Column
 from lakeconf.errors import PredicateError, nearest
-from lakeconf.sql import identifier
+from lakeconf.sql import folded, identifier
 
 Where: TypeAlias = "str | nw.Expr"
 
@@ -87,7 +87,7 @@ def _sql_of(where: nw.Expr, columns: Sequence[Column]) -> str:
 
 class _Reader:
     def __init__(self, columns: Iterable[Column]) -> None:
-        self._columns = {column.name.lower(): column for column in columns}
+        self._columns = {folded(column.name): column for column in columns}
 
     def predicate(self, node: exp.Expr) -> Predicate:
         """The predicate that a boolean expression stands for."""
@@ -176,9 +176,9 @@ class _Reader:
                 f"{_shown(node)}: a field inside a column cannot be used in a `where`, nor a table be named",
                 hint="write the column alone, or filter after the scan",
             )
-        column = self._columns.get(node.name.lower())
+        column = self._columns.get(folded(node.name))
         if column is None:
-            near = nearest(node.name.lower(), self._columns)
+            near = nearest(folded(node.name), self._columns)
             known = ", ".join(column.name for column in self._columns.values())
             hint = f"did you mean {self._columns[near].name!r}?" if near else f"the columns are {known}"
             raise PredicateError(f"the table has no column {node.name!r}", hint=hint)

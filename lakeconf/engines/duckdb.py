@@ -20,7 +20,7 @@ from lakeconf.engines.feed import changes_sql
 from lakeconf.engines.fingerprint import TableCheck
 from lakeconf.engines.selection import full_name, not_null_violation, selected
 from lakeconf.errors import SchemaError, UnsupportedError, required
-from lakeconf.sql import identifier
+from lakeconf.sql import folded, identifier
 
 
 class DuckDBEngine:
@@ -172,9 +172,9 @@ class DuckDBEngine:
 
 def _casts(relation: duckdb.DuckDBPyRelation, types: Mapping[str, str]) -> str:
     """The columns of a relation by these names and in these types."""
-    names = {name.lower(): name for name in relation.columns}
+    names = {folded(name): name for name in relation.columns}
     return ", ".join(
-        f"CAST({identifier(names[name.lower()])} AS {type_name}) AS {identifier(name)}"
+        f"CAST({identifier(names[folded(name)])} AS {type_name}) AS {identifier(name)}"
         for name, type_name in types.items()
     )
 

@@ -13,7 +13,7 @@ from lakeconf.catalog.snapshot import by_timestamp, snapshots
 from lakeconf.catalog.table import TableInfo
 from lakeconf.engines.selection import full_name
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError, UnsupportedError
-from lakeconf.sql import literal
+from lakeconf.sql import folded, literal
 
 _ADDED = ("snapshot_id", "rowid", "change_type")
 _ALL = 2**63 - 1
@@ -69,7 +69,7 @@ def refuse_hidden(info: TableInfo) -> None:
     Raises:
         UnsupportedError: It has one.
     """
-    hidden = [column.name for column in info.columns if column.name.lower() in _ADDED]
+    hidden = [column.name for column in info.columns if folded(column.name) in _ADDED]
     if hidden:
         # DuckLake shows the table's value in place of its own, without a word.
         raise UnsupportedError(

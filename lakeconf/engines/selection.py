@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
+from lakeconf.catalog.named import columns_named
 from lakeconf.catalog.table import Column, TableInfo, split_name
 from lakeconf.errors import LakeconfError, SchemaError, nearest
+from lakeconf.sql import folded
 
 _INTEGERS = {
     "tinyint": (True, 8),
@@ -58,15 +60,9 @@ def selected(table: TableInfo, columns: Sequence[str] | None) -> tuple[Column, .
         columns: Names; None for all.
 
     Raises:
-        SchemaError: The table has no such column.
+        SchemaError: The table has no such column, or a name is given twice.
     """
-    if columns is None:
-        return table.columns
-    by_name = {column.name.lower(): column for column in table.columns}
-    missing = [name for name in columns if name.lower() not in by_name]
-    if missing:
-        raise SchemaError(f"{full_name(table)} has no column {missing[0]!r}", hint=_hint(missing[0], by_name))
-    return tuple(by_name[name.lower()] for name in columns)
+    return table.columns if columns is None else columns_named(table, columns)
 
 
 def full_name(table: TableInfo) -> str:
@@ -112,18 +108,18 @@ def check_fit(table: str, frame: Mapping[str, str], wanted: Mapping[str, str]) -
     Raises:
         SchemaError: A column is missing, is one too many, or would lose something.
     """
-    given = {name.lower(): (name, type_name) for name, type_name in frame.items()}
-    known = {name.lower(): name for name in wanted}
-    extra = [name for name in frame if name.lower() not in known]
+    given = {folded(name): (name, type_name) for name, type_name in frame.items()}
+    known = {folded(name): name for name in wanted}
+    extra = [name for name in frame if folded(name) not in known]
     if extra:
         raise SchemaError(f"the frame has a column {extra[0]!r} that {table} has not", hint=_hint(extra[0], known))
     for name, type_name in wanted.items():
-        if name.lower() not in given:
+        if folded(name) not in given:
             raise SchemaError(
                 f"the frame lacks the column {name!r} ({type_name}) of {table}",
                 hint="add it, with NULL where it has no value",
             )
-        _check_type(table, name, given[name.lower()][1], type_name)
+        _check_type(table, name, given[folded(name)][1], type_name)
 
 
 def _check_type(table: str, name: str, given: str, wanted: str) -> None:
@@ -187,5 +183,5 @@ def _digits(decimal: DuckDBPyType) -> tuple[int, int]:
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
-    near = nearest(name.lower(), known)
+    near = nearest(folded(name), known)
     return f"did you mean {near!r}?" if near else f"the columns are {', '.join(known)}"

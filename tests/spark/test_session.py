@@ -10,7 +10,9 @@ from catalog_lake import lake
 from spark_rows import scan
 
 from lakeconf.catalog.scan import plan_scan
+from lakeconf.engines.spark import bitmap
 from lakeconf.engines.spark.scan import read
+from lakeconf.engines.spark.session import private_session
 from lakeconf.errors import SparkError
 
 if TYPE_CHECKING:
@@ -179,3 +181,20 @@ def test_spark_connect_is_refused_by_name(rich: Lake) -> None:
 
 def test_the_frame_carries_no_trace_of_how_it_was_read(spark: SparkSession, rich: Lake) -> None:
     assert [field.metadata for field in scan(spark, rich, "t").schema] == [{}] * 16
+
+
+def test_settings_of_the_whole_application(spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new session begins with them, whatever the user's session says now."""
+    monkeypatch.setattr(bitmap, "_MOST_POSITIONS", -1)
+    files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(100) r(i)", "DELETE FROM lake.t WHERE a < 10")
+    given = {"spark.sql.retainGroupColumns": "false", "spark.sql.groupByOrdinal": "false"}
+    started = spark.sparkContext._jsc.sc().conf()
+    for key, value in given.items():
+        started.set(key, value)
+    try:
+        private = private_session(spark)
+        assert not {key for key in given if private.conf.get(key) == given[key]}
+        assert scan(spark, files, "t").count() == 90
+    finally:
+        for key in given:
+            started.remove(key)

@@ -19,6 +19,7 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 
 from lakeconf.catalog.data_file import DataFile, DeleteFile
 from lakeconf.connection import Connection, connect
+from lakeconf.engines.spark.guards import UNKNOWN_FILE_SQL
 from lakeconf.engines.spark.relation import Relation, check_local
 from lakeconf.sql import literal
 
@@ -26,6 +27,8 @@ SNAPSHOT_COLUMN = "_ducklake_internal_snapshot_id"
 # More would make the plan large and its making slow; then the rows are joined.
 _MOST_POSITIONS, _MOST_ROWS, _MOST_FILES = 5_000_000, 1 << 26, 500
 _TRIES = 1000
+# No mark is negative.
+_EMPTY, _BASE_BITS = -1, 32
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -50,12 +53,18 @@ def bitmap_condition(
     if opened.marks is None or places is None:
         return None
     factor, shift, size = places
-    bases, begins, end = {}, [0] * size, 0
+    # A slot has the mark of its file in the upper half, and where the bits of the file begin in the lower half.
+    bases, slots, end = {}, [_EMPTY] * size, 0
     for file in files:
-        bases[file.path] = begins[(opened.marks[file.path] * factor >> shift) & (size - 1)] = end
+        mark = opened.marks[file.path]
+        bases[file.path] = end
+        slots[(mark * factor >> shift) & (size - 1)] = mark << _BASE_BITS | end
         end += -(-file.record_count // 64) * 64
     place = F.expr(f"cast(shiftright({opened.mark_sql} * {factor}L, {shift}) & {size - 1} AS int)")
-    row = F.get(_longs(private, struct.pack(f"<{size}q", *begins)), place) + F.col("_metadata.row_index")
+    slot = F.get(_longs(private, struct.pack(f"<{size}q", *slots)), place)
+    is_known = _shifted(slot, F.lit(_BASE_BITS)) == F.expr(opened.mark_sql)
+    base = F.when(is_known, slot.bitwiseAND(F.lit((1 << _BASE_BITS) - 1))).otherwise(F.expr(UNKNOWN_FILE_SQL))
+    row = base + F.col("_metadata.row_index")
     word = F.get(_longs(private, _bits(files, bases, end, snapshot_id)), _shifted(row, F.lit(6)).cast("int"))
     return _shifted(word, row.bitwiseAND(F.lit(63)).cast("int")).bitwiseAND(F.lit(1)) != F.lit(1)
 

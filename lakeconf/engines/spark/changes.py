@@ -16,6 +16,7 @@ from lakeconf.catalog.data_file import DeleteFile
 from lakeconf.engines import base
 from lakeconf.engines.spark import scan
 from lakeconf.engines.spark.constants import FILENAME
+from lakeconf.engines.spark.guards import join_known
 from lakeconf.engines.spark.inlined import inlined_frame
 from lakeconf.engines.spark.projection import SNAPSHOT
 from lakeconf.engines.spark.reading import quoted
@@ -171,5 +172,5 @@ def _in_files(private: SparkSession, owners: Mapping[DeleteFile, tuple[str, int]
         }
     )
     found = opened.frame.selectExpr(f"pos AS {_POSITION}", _STORED.name, "_metadata.file_path AS name")
-    joined = found.join(F.broadcast(private.createDataFrame(table)), "name")
+    joined = join_known(found, private.createDataFrame(table), "name", "begin")
     return joined.select(FILENAME, _POSITION, F.coalesce(_STORED.name, "begin").alias(_DELETED))

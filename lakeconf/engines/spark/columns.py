@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from lakeconf.catalog.data_file import NameMapping
 from lakeconf.catalog.table import Column
 from lakeconf.engines.spark.footers import Stored
+from lakeconf.engines.spark.types import decimal_digits
+from lakeconf.sql import folded
 
+FLOATS = frozenset(("float32", "float64"))
 _NESTED = ("struct", "list", "map")
-# Types whose Spark form is not what a file stores, so that Spark's reader cannot be given their default.
+# Types whose Spark form is not what a file stores, and those for which Spark's reader cannot be given a default.
 _CONVERTED = frozenset(("int128", "uint128", "uuid", "time", "timetz", "timestamp_ns", "interval", "variant"))
+_WITHOUT_DEFAULT = frozenset((*_CONVERTED, "timestamp_ms", "uint64", "blob", "geometry", "struct", "list", "map"))
+_DIGITS_OF_A_LONG = 18
 # How DuckLake stores the types for which Parquet has none of their own.
 _STORED_AS = {"timestamp_s": "timestamp", "int128": "float64", "uint128": "float64"}
 
@@ -42,10 +47,18 @@ IN_PATH = Found("", None, "path")
 def read_name(column: Column) -> str:
     """The name under which a column is asked for by field id.
 
-    Spark matches columns by field id, but filters row groups by name. So a name that means another column in some
-    file is replaced by one that is in no file; nothing can then be filtered by it.
+    Spark matches columns by field id, but filters row groups by name. A name that means another column in some file
+    is replaced by one that is in no file, so that Spark filters nothing by it. So is the name of a float: Parquet's
+    statistics and dictionaries tell -0.0 from 0.0. And so is a name that Spark or lakeconf uses itself.
     """
-    return column.name if column.name_is_unique else f"__lakeconf_{column.field_id}_{column.name}"
+    if column.name_is_unique and column.type not in FLOATS and not is_reserved(column.name):
+        return column.name
+    return f"__lakeconf_{column.field_id}_{column.name}"
+
+
+def is_reserved(name: str) -> bool:
+    """True for a name that Spark's reader or a scan uses for itself: a column of that name would hide it."""
+    return name.lower() == "_metadata" or name.lower().startswith("__lakeconf")
 
 
 def assumed(column: Column) -> Found:
@@ -54,13 +67,29 @@ def assumed(column: Column) -> Found:
     return Found(read_name(column), column.field_id, _STORED_AS.get(column.type, column.type), children)
 
 
-def needs_footer(column: Column) -> bool:
-    """True where `assumed` may be wrong, or Spark's reader cannot fill in what is missing."""
+def needs_footer(column: Column, *, keeps_structs: bool) -> bool:
+    """True where `assumed` may be wrong, or Spark's reader cannot fill in what is missing.
+
+    Args:
+        column: The column, or a field inside a nested one.
+        keeps_structs: False where Spark's reader returns NULL for a struct if the file lacks all requested fields of
+            it, whether the struct is NULL or not. Spark may request fewer fields than the plan.
+    """
     if column.former_types or column.later_types:
         return True
-    if column.initial_default is not None and column.type in _CONVERTED:
+    if column.initial_default is not None and not _can_have_default(column):
         return True
-    return any(child.initial_default is not None or needs_footer(child) for child in column.children)
+    if not keeps_structs and column.type == "struct" and any(child.since > column.since for child in column.children):
+        return True
+    return any(
+        child.initial_default is not None or needs_footer(child, keeps_structs=keeps_structs)
+        for child in column.children
+    )
+
+
+def _can_have_default(column: Column) -> bool:
+    digits = decimal_digits(column.type)
+    return column.type not in _WITHOUT_DEFAULT and (digits is None or digits[0] <= _DIGITS_OF_A_LONG)
 
 
 def by_field_id(column: Column, fields: Sequence[Stored]) -> Found | None:
@@ -105,7 +134,7 @@ def _mapped(column: Column, mapping: NameMapping, stored: Stored) -> Found:
 
 def _named(name: str, fields: Sequence[Stored]) -> Stored | None:
     exact = [field for field in fields if field.name == name]
-    return next(iter(exact or [field for field in fields if field.name.lower() == name.lower()]), None)
+    return next(iter(exact or [field for field in fields if folded(field.name) == folded(name)]), None)
 
 
 def _witness(children: Sequence[Found | None], stored: Stored) -> Found | None:

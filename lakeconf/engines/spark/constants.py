@@ -7,15 +7,16 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column
 from lakeconf.connection import connect
-from lakeconf.engines.spark.types import duckdb_type
+from lakeconf.engines.spark.guards import join_known
+from lakeconf.engines.spark.types import duckdb_type, spark_type
 from lakeconf.errors import StorageError
-from lakeconf.sql import identifier
+from lakeconf.sql import folded, identifier
 
 # The column by which a frame is joined: what `_metadata.file_path` says.
 FILE = "__lakeconf_file"
@@ -60,7 +61,11 @@ def with_constants(
             **{name: pa.array(values, pa.string()) for name, values in texts.items()},
         }
     )
-    return frame.join(F.broadcast(private.createDataFrame(_cast(table, in_path))), FILE)
+    # Without a schema Spark takes a TIMESTAMP for one with a zone.
+    types: dict[str, DataType] = {FILE: StringType(), FILENAME: StringType()}
+    types |= {path_value(column): spark_type(column) for column in in_path}
+    schema = StructType([StructField(name, types.get(name, LongType())) for name in table.column_names])
+    return join_known(frame, private.createDataFrame(_cast(table, in_path), schema), FILE, INDEX)
 
 
 def _cast(table: pa.Table, in_path: Sequence[Column]) -> pa.Table:
@@ -82,8 +87,23 @@ def path_text(plan: ScanPlan, file: DataFile, column: Column) -> str | None:
     """What the path of a file says of a hive partition column; None for NULL."""
     assert file.mapping_id is not None  # noqa: S101 - only a mapping says that a value is in the path
     mapping = next(m for m in plan.name_mappings[file.mapping_id] if m.field_id == column.field_id)
-    for part in reversed(file.path.split("/")[:-1]):
-        key, found, value = part.partition("=")
-        if found and unquote(key).lower() == mapping.source_name.lower():
-            return None if value == _NULL_IN_PATH else unquote(value)
-    raise StorageError(f"the path of {file.path} does not say what {column.name!r} is: no folder {column.name}=…")
+    values = _values(file.path, exact=mapping.source_name)
+    if not values:
+        raise StorageError(f"the path of {file.path} does not say what {column.name!r} is: no folder {column.name}=…")
+    # As DuckDB: the first folder counts, and these are NULL.
+    if values[0].upper() == "NULL" or values[0] == _NULL_IN_PATH:
+        return None
+    if not values[0] and column.type not in ("varchar", "json"):
+        return None
+    try:
+        return unquote(values[0], errors="strict")
+    except UnicodeDecodeError:
+        raise StorageError(f"the value of {column.name!r} in the path of {file.path} is not UTF-8") from None
+
+
+def _values(path: str, *, exact: str) -> list[str]:
+    """What the folders of a path give a key, as it is written there; folders with the key in another case come last."""
+    folders = [part.split("=") for part in path.split("/")[:-1]]
+    pairs = [(unquote(folder[0]), folder[1]) for folder in folders if len(folder) == 2]
+    same = [value for key, value in pairs if key == exact]
+    return same + [value for key, value in pairs if key != exact and folded(key) == folded(exact)]

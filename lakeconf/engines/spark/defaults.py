@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
+
+import pyarrow as pa
 
 from lakeconf.catalog.table import Column
 from lakeconf.connection import connect
@@ -23,8 +24,35 @@ def default_sql(column: Column) -> str:
     stored, given = duckdb_type(column, for_spark=False), duckdb_type(column, for_spark=True)
     with connect() as duckdb:
         duckdb.execute("SET TimeZone = 'UTC'")
-        ((value,),) = duckdb.rows(f"SELECT CAST(CAST(? AS {stored}) AS {given})", [column.initial_default])
-    return f"CAST({_literal(value)} AS {spark_type(column).simpleString()})"
+        found = duckdb.arrow(f"SELECT CAST(CAST(? AS {stored}) AS {given}) AS value", [column.initial_default])
+    value = found.column("value").combine_chunks()
+    if pa.types.is_date(value.type):
+        return f"DATE '{_day(value.cast(pa.int32())[0].as_py())}'"
+    if pa.types.is_timestamp(value.type):
+        kind = "TIMESTAMP_NTZ" if value.type.tz is None else "TIMESTAMP_LTZ"
+        zone = "" if value.type.tz is None else "+00:00"
+        return f"{kind} '{_moment(value.cast(pa.int64())[0].as_py())}{zone}'"
+    return f"CAST({_literal(value[0].as_py())} AS {spark_type(column).simpleString()})"
+
+
+def _moment(micros: int) -> str:
+    """A number of microseconds since 1970 as Spark writes a timestamp; Python's own ends with the year 9999."""
+    days, rest = divmod(micros, 86_400_000_000)
+    seconds, fraction = divmod(rest, 1_000_000)
+    return f"{_day(days)} {seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:06}"
+
+
+def _day(days: int) -> str:
+    """A number of days since 1970 as Spark writes a date. https://howardhinnant.github.io/date_algorithms.html."""
+    era, day = divmod(days + 719_468, 146_097)
+    year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153
+    day -= (153 * month + 2) // 5 - 1
+    month += 3 if month < 10 else -9
+    year += 400 * era + (month <= 2)
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04}-{month:02}-{day:02}"
 
 
 def _literal(value: Any) -> str:
@@ -39,10 +67,4 @@ def _literal(value: Any) -> str:
         return f"{value!r}D" if math.isfinite(value) else f"CAST('{value}' AS DOUBLE)"
     if isinstance(value, Decimal):
         return f"{value:f}BD"
-    if isinstance(value, datetime):
-        zoned = value.tzinfo is not None
-        text = (value.astimezone(timezone.utc) if zoned else value).replace(tzinfo=None).isoformat(" ")
-        return f"TIMESTAMP_LTZ '{text}+00:00'" if zoned else f"TIMESTAMP_NTZ '{text}'"
-    if isinstance(value, date):
-        return f"DATE '{value.isoformat()}'"
     return str(value)

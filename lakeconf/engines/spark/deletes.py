@@ -13,17 +13,36 @@ from pyspark.sql.types import LongType, StructField, StructType
 from lakeconf.catalog.data_file import DataFile, DeleteFile
 from lakeconf.engines.spark import worker
 from lakeconf.engines.spark.bitmap import SNAPSHOT_COLUMN
+from lakeconf.engines.spark.guards import UNKNOWN_FILE_SQL, join_known
 from lakeconf.engines.spark.relation import Relation, relation
 
 # A row of a file is one long: a number that tells the file from the others, and the row's position in the file.
-ROW = "__lakeconf_row"
+ROW, MARK = "__lakeconf_row", "__lakeconf_mark"
 POSITION_BITS = 32
 # Positions come in words of 32, so that neighbouring rows look in one place.
 _WORD_BITS, _MASK = 5, 31
-_WORD, _BITS = "__lakeconf_word", "__lakeconf_bits"
+_WORD, _BITS, _KNOWN = "__lakeconf_word", "__lakeconf_bits", "__lakeconf_known"
 # Up to so many positions one task groups them, and every executor gets them all.
 _BY_ONE_TASK, _BROADCAST = 2_000_000, 20_000_000
 _FEW_FILES = 100
+
+
+def with_marked_rows(private: SparkSession, frame: DataFrame, marks: Mapping[str, int]) -> DataFrame:
+    """Makes `ROW` of a position and the mark of its file; a row of an unknown file fails the job.
+
+    Args:
+        private: The session of the scan.
+        frame: Rows with `MARK`, and with the position in `ROW`.
+        marks: The mark of each file that the frame may hold.
+    """
+    row = f"shiftleft({MARK}, {POSITION_BITS}) + {ROW}"
+    if len(marks) <= _FEW_FILES:
+        known = ", ".join(f"{mark}L" for mark in marks.values())
+        return frame.withColumn(ROW, F.expr(f"CASE WHEN {MARK} IN ({known}) THEN {row} ELSE {UNKNOWN_FILE_SQL} END"))
+    table = pa.table({MARK: pa.array(list(marks.values()), pa.int64())}).append_column(
+        _KNOWN, pa.array([1] * len(marks), pa.int64())
+    )
+    return join_known(frame, private.createDataFrame(table), MARK, _KNOWN).withColumn(ROW, F.expr(row))
 
 
 def without_deleted(
@@ -84,7 +103,7 @@ def _in_parquet(private: SparkSession, bases: Mapping[DeleteFile, int], snapshot
     if opened.marks is not None and len(bases) <= _FEW_FILES:
         # A join with so small a table takes longer to set up than to do without.
         cases = " ".join(f"WHEN {opened.marks[file.path]} THEN {base}L" for file, base in bases.items())
-        return frame.selectExpr(f"CASE {opened.mark_sql} {cases} END + pos AS row")
+        return frame.selectExpr(f"CASE {opened.mark_sql} {cases} ELSE {UNKNOWN_FILE_SQL} END + pos AS row")
     positions = frame.selectExpr("pos", "_metadata.file_path AS name")
     return _with_base(private, positions, opened, bases).selectExpr("base + pos AS row")
 
@@ -104,4 +123,4 @@ def _with_base(private: SparkSession, frame: DataFrame, opened: Relation, bases:
             "base": pa.array(list(bases.values()), pa.int64()),
         }
     )
-    return frame.join(F.broadcast(private.createDataFrame(table)), "name")
+    return join_known(frame, private.createDataFrame(table), "name", "base")

@@ -23,6 +23,7 @@ from lakeconf.engines.feed import changes_sql, refuse_hidden
 from lakeconf.engines.fingerprint import TableCheck
 from lakeconf.engines.manifest import announce, manifest_path, staging_folder
 from lakeconf.engines.selection import selected
+from lakeconf.engines.spark.accelerators import refuse_accelerators
 from lakeconf.engines.spark.changes import read_changes
 from lakeconf.engines.spark.check import check
 from lakeconf.engines.spark.files import read_files
@@ -50,12 +51,14 @@ class SparkEngine:
 
     Raises:
         SparkError: The session lacks a setting, or has it otherwise.
+        UnsupportedError: An engine replaces Spark's Parquet reader.
     """
 
     name = "spark"
 
     def __init__(self, spark: SparkSession, location: str, settings: Mapping[str, str | Secret], lake_id: str) -> None:
         check_session(spark, location, settings)
+        refuse_accelerators(spark)
         self._lake_id = lake_id
         self._spark = spark
         self._location = location

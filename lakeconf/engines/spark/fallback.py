@@ -19,6 +19,7 @@ from lakeconf.engines.spark import worker
 from lakeconf.engines.spark.columns import IN_PATH, Found
 from lakeconf.engines.spark.constants import path_text
 from lakeconf.engines.spark.groups import Group
+from lakeconf.engines.spark.guards import join_known
 from lakeconf.engines.spark.projection import (
     ROW_ID,
     SNAPSHOT,
@@ -92,12 +93,12 @@ def _contents(
         }
     )
     found = opened.frame.select(F.col("_metadata.file_path").alias("file"), F.col("content").alias(name))
-    return found.join(F.broadcast(private.createDataFrame(lookup)), "file").drop("file")
+    return join_known(found, private.createDataFrame(lookup), "file", "owner").drop("file")
 
 
 def _task(plan: ScanPlan, group: Group, file: DataFile, virtual: Sequence[str]) -> worker.Task:
     if file.encryption_key is None:
-        source = "read_parquet(?, file_row_number = true)"
+        source = "read_parquet(?)"
         columns = [_column(plan, file, column, at) for column, at in zip(plan.columns, group.places, strict=True)]
         row_id, snapshot = group.internal
     else:
@@ -105,7 +106,7 @@ def _task(plan: ScanPlan, group: Group, file: DataFile, virtual: Sequence[str]) 
         columns = [identifier(column.name) for column in plan.columns]
         row_id, snapshot = ROW_ID[1], SNAPSHOT[1]
     casts = [exact_cast(sql, column) for sql, column in zip(columns, plan.columns, strict=True)]
-    added = [row_id_sql(file, row_id), snapshot_sql(file, snapshot), literal(file.path), "file_row_number"]
+    added = [row_id_sql(file, row_id), snapshot_sql(file, snapshot), literal(file.path), worker.POSITION]
     names = [*(column.name for column in plan.columns), *virtual]
     selected = [f"{sql} AS {identifier(name)}" for sql, name in zip([*casts, *added], names, strict=False)]
     deletes = file.delete_file

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -40,7 +41,7 @@ def read_files(spark: SparkSession, paths: Sequence[str], types: Mapping[str, st
         try:
             frame = private.read.option("mergeSchema", "true").parquet(*spark_paths(paths))
             found = duckdb_schema(frame)
-        except (LakeconfError, PySparkException):
+        except (LakeconfError, PySparkException, Py4JJavaError):
             return None
         return rebind(frame.select(*map(quoted, types)), spark) if _plain(found) == _plain(types) else None
 

@@ -37,6 +37,8 @@ class Stored:
 
 # Footers never change: a file of a lake is written once. Keyed by path and size; the oldest go first.
 _cache: OrderedDict[tuple[str, int], Stored] = OrderedDict()
+# A moment in milliseconds; DuckLake itself writes microseconds.
+MILLISECONDS = "timestamptz_ms"
 _LOGICAL = {
     ("BOOLEAN", ""): "boolean",
     ("INT32", ""): "int32",
@@ -55,7 +57,7 @@ _LOGICAL = {
     ("INT64", "TIMESTAMP(MILLIS,false)"): "timestamp_ms",
     ("INT64", "TIMESTAMP(NANOS,false)"): "timestamp_ns",
     ("INT64", "TIMESTAMP(MICROS,true)"): "timestamptz",
-    ("INT64", "TIMESTAMP(MILLIS,true)"): "timestamptz",
+    ("INT64", "TIMESTAMP(MILLIS,true)"): MILLISECONDS,
     ("FIXED_LEN_BYTE_ARRAY", "UUID"): "uuid",
     ("FIXED_LEN_BYTE_ARRAY", "INTERVAL"): "interval",
     **{("INT32", f"INTEGER({bits},true)"): f"int{bits}" for bits in (8, 16, 32)},

@@ -11,15 +11,15 @@ from pyspark.sql.types import StructType
 
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.scan import ScanPlan
-from lakeconf.engines.spark.columns import IN_PATH, Found, assumed, by_field_id, by_name, needs_footer
-from lakeconf.engines.spark.footers import Stored, footers
+from lakeconf.engines.spark.columns import IN_PATH, Found, assumed, by_field_id, by_name, is_reserved, needs_footer
+from lakeconf.engines.spark.footers import MILLISECONDS, Stored, footers
 from lakeconf.engines.spark.projection import ROW_ID, SNAPSHOT
 from lakeconf.engines.spark.reading import reading
 from lakeconf.engines.spark.relation import relation
-from lakeconf.engines.spark.types import all_types
+from lakeconf.errors import UnsupportedError
 
-# They write no bounds where there is a NaN; others write the bounds of the rest, though NaN is greater than all.
-_HONEST_WRITERS = ("DuckDB", "parquet-mr")
+# Since this version Spark keeps a struct that is not NULL where the file lacks all requested fields of it.
+_KEEPS_STRUCTS = (4, 1)
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Group:
         by_duckdb: True where Spark's reader cannot read them.
         has_deletes: True where rows of them are deleted.
         snapshot_filter: As `DataFile.snapshot_filter`.
-        has_honest_bounds: False where the files' statistics may leave NaN out, so that no filter may rely on them.
+        can_filter: False where Spark would filter row groups wrongly.
         internal: The names of the columns with row ids and snapshots; None for what a file lacks or nobody looked for.
         files: The files.
     """
@@ -44,17 +44,17 @@ class Group:
     by_duckdb: bool
     has_deletes: bool
     snapshot_filter: int | None
-    has_honest_bounds: bool = True
+    can_filter: bool = True
     internal: tuple[str | None, str | None] = (None, None)
     files: tuple[DataFile, ...] = ()
 
 
 def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:
     """The files of a plan in groups; looks into footers only where the catalog does not say what it needs to know."""
-    look = any(needs_footer(column) for column in plan.columns)
+    keeps_structs = tuple(map(int, private.version.split(".")[:2])) >= _KEEPS_STRUCTS
+    look = any(needs_footer(column, keeps_structs=keeps_structs) for column in plan.columns)
     opened = [file for file in plan.files if file.encryption_key is None and (look or file.mapping_id is not None)]
     contents = _contents(private, opened)
-    has_floats = any(all_types(column) & {"float32", "float64"} for column in plan.columns)
     usual = tuple(assumed(column) for column in plan.columns)
     found: defaultdict[Group, list[DataFile]] = defaultdict(list)
     for file in plan.files:
@@ -68,7 +68,7 @@ def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:
             by_duckdb=file.encryption_key is not None or not _is_readable(plan, places),
             has_deletes=file.delete_file is not None or bool(file.inlined_deletes),
             snapshot_filter=file.snapshot_filter,
-            has_honest_bounds=content is None or not has_floats or content.name.startswith(_HONEST_WRITERS),
+            can_filter=not any(place is not None and _has_milliseconds(place) for place in places),
             internal=(_name_of(ROW_ID, fields), _name_of(SNAPSHOT, fields)),
         )
         found[key].append(file)
@@ -87,6 +87,12 @@ def _contents(private: SparkSession, files: Sequence[DataFile]) -> dict[str, Sto
 
 def _places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> tuple[Found | None, ...]:
     if file.mapping_id is None:
+        if fields and all(field.field_id is None for field in fields):
+            raise UnsupportedError(
+                f"the file {file.path} has no field ids, and the catalog has no names for its columns: a lake older "
+                "than DuckLake 0.2 has such files",
+                hint="read the table with DuckDB, and write it to a new table",
+            )
         return tuple(by_field_id(column, fields) for column in plan.columns)
     mappings = plan.name_mappings[file.mapping_id]
     return tuple(by_name(column, mappings, fields) for column in plan.columns)
@@ -98,6 +104,16 @@ def _name_of(internal: tuple[int, str], fields: Sequence[Stored] | None) -> str 
 
 def _is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:
     return all(
-        place is None or place == IN_PATH or reading(column, place) is not None
+        place is None or place == IN_PATH or (not _is_hidden(place) and reading(column, place) is not None)
         for column, place in zip(plan.columns, places, strict=True)
     )
+
+
+def _is_hidden(place: Found) -> bool:
+    """True where the column must be read by a name that Spark's reader or a scan uses for itself."""
+    return place.field_id is None and is_reserved(place.name)
+
+
+def _has_milliseconds(place: Found) -> bool:
+    """True where moments are stored in milliseconds: Spark rounds the value of a filter down to compare it."""
+    return place.type == MILLISECONDS or any(at is not None and _has_milliseconds(at) for at in place.children)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _THROUGH_S3A = ("s3", "s3n", "s3a", "r2", "gs", "gcs")
 _AWS = ("", "s3.amazonaws.com")
 # What Hadoop takes for a pattern.
+_DETOUR = re.compile(r"/\.{0,2}/|/\.{1,2}$")
 _PATTERN = re.compile(r"[\[\]{}*?\\]")
 
 
@@ -32,8 +34,17 @@ def spark_uri(uri: str) -> str:
     """
     scheme, found, rest = uri.partition("://")
     if not found:
-        return f"file://{uri}" if uri.startswith("/") else uri
+        return f"file://{_plain(uri)}" if uri.startswith("/") else uri
     return f"s3a://{rest}" if scheme in _THROUGH_S3A else uri
+
+
+def _plain(path: str) -> str:
+    """An absolute path of this machine without `//`, `/./` and `/../`, as Hadoop has it."""
+    if not _DETOUR.search(path):
+        return path
+    # Hadoop would drop `folder/..` even where the folder is a link to another place.
+    plain = os.path.realpath(path) if "/../" in f"{path}/" else os.path.normpath(path)
+    return "/" + plain.strip("/") + ("/" if path.endswith("/") else "")
 
 
 def spark_paths(paths: Iterable[str]) -> list[str]:

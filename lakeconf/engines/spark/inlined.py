@@ -36,6 +36,12 @@ def inlined_frame(
                 f"the column {column.name!r} holds TIMETZ in the catalog, whose offsets are lost on the way to Spark",
                 hint="move the rows to a file, CALL ducklake_flush_inlined_data(…), or leave the column out",
             )
+    hidden = [sql for _, sql in virtual if sql.isidentifier() and sql not in rows.column_names]
+    if hidden:
+        raise UnsupportedError(
+            "the catalog holds rows of the table, and a column called 'rowid' or 'snapshot_id' hides their ids",
+            hint="move the rows to a file: CALL ducklake_flush_inlined_data(…)",
+        )
     wanted = [f"{exact_cast(identifier(column.name), column)} AS {identifier(column.name)}" for column in columns]
     added = [f"{sql} AS {identifier(field.name)}" for field, sql in virtual]
     schema = StructType([*spark_schema(columns).fields, *(field for field, _ in virtual)])

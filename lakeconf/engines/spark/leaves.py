@@ -14,11 +14,14 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import BinaryType, DataType, DoubleType, LongType, TimestampType, VariantType
 
 from lakeconf.catalog.table import Column as DuckLakeColumn
+from lakeconf.engines.spark.footers import MILLISECONDS
 from lakeconf.engines.spark.types import decimal_digits, leaf_type
 
 Convert = Callable[[Column], Column]
 
 _SECOND = 1_000_000
+# DuckDB's number for `infinity`, in any unit.
+_INFINITY = (1 << 63) - 1
 
 
 def _whole(value: Column, divisor: int) -> Column:
@@ -67,6 +70,13 @@ def timestamp_from_nanos(value: Column) -> Column:
     )
     exact = F.timestamp_micros(_whole(value, 1000)).cast("timestamp_ntz")
     return F.when(value % F.lit(1000) == 0, exact).when(value.isNotNull(), refusal.cast("timestamp_ntz"))
+
+
+def timestamp_from_millis(value: Column) -> Column:
+    """A timestamp without zone; infinity is what it is in microseconds."""
+    first, last = (F.timestamp_micros(F.lit(end)) for end in (-_INFINITY, _INFINITY))
+    moment = F.when(value == _INFINITY, last).when(value == -_INFINITY, first).otherwise(F.timestamp_millis(value))
+    return moment.cast("timestamp_ntz")
 
 
 def decimal_from_double(value: Column) -> Column:
@@ -124,6 +134,7 @@ _STORED: dict[str, tuple[DataType, Convert]] = {
     "uuid": (BinaryType(), uuid_from_bytes),
     "time": (LongType(), time_from_micros),
     "timetz": (LongType(), zoned_time_from_micros),
+    "timestamp_ms": (LongType(), timestamp_from_millis),
     "timestamp_ns": (LongType(), timestamp_from_nanos),
     "interval": (BinaryType(), interval_from_bytes),
     "variant": (VariantType(), null_from_variant_null),
@@ -132,6 +143,7 @@ _STORED: dict[str, tuple[DataType, Convert]] = {
 _WHOLE = re.compile(r"u?int(8|16|32|64)|boolean")
 _NAIVE = frozenset(("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "INT96"))
 _TEXT = frozenset(("varchar", "json"))
+_ZONED = frozenset(("timestamptz", MILLISECONDS))
 
 
 def leaf_reading(stored: str, column: DuckLakeColumn) -> tuple[DataType, Convert | None] | None:
@@ -151,14 +163,15 @@ def leaf_reading(stored: str, column: DuckLakeColumn) -> tuple[DataType, Convert
     if stored in _STORED:
         read, convert = _STORED[stored]
         return (read, convert) if column.type == stored or {column.type, stored} <= _NAIVE else None
-    if stored == column.type or {column.type, stored} <= _NAIVE or {column.type, stored} <= _TEXT:
+    kinds = {column.type, stored}
+    if stored == column.type or any(kinds <= alike for alike in (_NAIVE, _TEXT, _ZONED)):
         return target, None
-    if not _casts_alike(stored, column.type):
+    if not casts_alike(stored, column.type):
         return None
     return leaf_type(stored, column.name), lambda value: value.cast(target)
 
 
-def _casts_alike(stored: str, wanted: str) -> bool:
+def casts_alike(stored: str, wanted: str) -> bool:
     """True where Spark's cast gives what DuckDB's gives."""
     if _WHOLE.fullmatch(stored):
         numeric = _WHOLE.fullmatch(wanted) or wanted in ("int128", "uint128", "float32", "float64")

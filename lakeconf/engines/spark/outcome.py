@@ -19,14 +19,14 @@ from lakeconf.engines.spark.reading import quoted
 from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
 from lakeconf.engines.spark.types import spark_type
 from lakeconf.engines.spark.write import is_registered, parquet_files, remove_folder, translated, writing_session
-from lakeconf.sql import identifier, literal
+from lakeconf.sql import folded, identifier, literal
 
 
 def conformed(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
     """A frame with these columns of a table only, in the types that the table's scan has."""
     rebound = rebind(frame, writing_session(frame.sparkSession))
-    by_name = {name.lower(): name for name in frame.columns}
-    values = [_cast(F.col(quoted(by_name[column.name.lower()])), column) for column in columns]
+    by_name = {folded(name): name for name in frame.columns}
+    values = [_cast(F.col(quoted(by_name[folded(column.name)])), column) for column in columns]
     return rebind(rebound.select(*values), frame.sparkSession)
 
 

@@ -6,7 +6,9 @@ depend on settings of the session and keep the filter from the Parquet reader.
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from collections.abc import Sequence
+from datetime import date, datetime, timezone
+from decimal import Decimal
 from functools import reduce
 from operator import and_, eq, ge, gt, le, lt, ne, or_
 
@@ -17,8 +19,13 @@ from lakeconf.catalog.predicate import And, In, IsNull, Not, Or, Predicate, Star
 from lakeconf.catalog.table import Column
 from lakeconf.engines.spark.reading import quoted
 from lakeconf.engines.spark.types import spark_type
+from lakeconf.errors import UnsupportedError
 
 _OPERATORS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+_EPOCH = datetime(1970, 1, 1)
+# The first day of the calendar that Java and Spark share, and the first moment at which all zones have standard time.
+_GREGORIAN = (date(1582, 10, 15) - _EPOCH.date()).days
+_STANDARD_TIME = (date(1901, 1, 1) - _EPOCH.date()).days * 86_400 * 1_000_000
 
 
 def to_spark(predicate: Predicate) -> SparkColumn:
@@ -33,16 +40,46 @@ def to_spark(predicate: Predicate) -> SparkColumn:
     if isinstance(predicate, StartsWith):
         return column.startswith(predicate.prefix)
     if isinstance(predicate, In):
-        return column.isin([_literal(predicate.column, value) for value in predicate.values])
-    found: SparkColumn = _OPERATORS[predicate.operator](column, _literal(predicate.column, predicate.value))
+        column, values = _sides(predicate.column, predicate.values)
+        return column.isin(values)
+    column, (value,) = _sides(predicate.column, (predicate.value,))
+    found: SparkColumn = _OPERATORS[predicate.operator](column, value)
     return found
+
+
+def _sides(column: Column, values: Sequence[Value]) -> tuple[SparkColumn, list[SparkColumn]]:
+    """A column and what it is compared with, in one type."""
+    name = F.col(quoted(column.name))
+    days = [(value - _EPOCH.date()).days for value in values if column.type == "date" and isinstance(value, date)]
+    micros = [_micros(value) for value in values if column.type == "timestamptz" and isinstance(value, datetime)]
+    # Numbers, as no filter on them reaches Parquet: Spark hands it dates in Java's calendar, which has days of its own
+    # before 1582, and moments in Java's zone, which has local times of its own before 1900.
+    if any(day < _GREGORIAN for day in days):
+        return F.unix_date(name), list(map(F.lit, days))
+    if any(micro < _STANDARD_TIME for micro in micros):
+        return F.unix_micros(name), list(map(F.lit, micros))
+    return name, [_literal(column, value) for value in values]
+
+
+def _micros(value: datetime) -> int:
+    moment = value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
+    delta = moment - _EPOCH.replace(tzinfo=timezone.utc)
+    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
 
 
 def _literal(column: Column, value: Value) -> SparkColumn:
     if isinstance(value, datetime):
         if column.type == "timestamptz":
-            moment = value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
-            delta = moment - datetime(1970, 1, 1, tzinfo=timezone.utc)
-            return F.timestamp_micros(F.lit((delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds))
+            return F.timestamp_micros(F.lit(_micros(value)))
         return F.lit(value.isoformat(sep=" ")).cast("timestamp_ntz")
+    if isinstance(value, date):
+        # Not as a date of Python, which would go through Java's calendar.
+        return F.lit(value.isoformat()).cast("date")
+    if isinstance(value, int) and not isinstance(value, bool) and not -(1 << 63) <= value < 1 << 63:
+        if abs(value) >= 10**38:
+            raise UnsupportedError(
+                f"the column {column.name!r} cannot be compared with {value} on Spark, whose numbers have 38 digits",
+                hint="read the table with DuckDB",
+            )
+        return F.lit(Decimal(value)).cast(spark_type(column))
     return F.lit(value).cast(spark_type(column))

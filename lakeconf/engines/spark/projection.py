@@ -8,6 +8,7 @@ from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.table import Column
 from lakeconf.engines.spark.columns import Found
 from lakeconf.engines.spark.types import duckdb_type
+from lakeconf.engines.spark.worker import POSITION
 from lakeconf.sql import identifier, literal
 
 # The field ids and DuckLake's names of the columns that it adds to files of several snapshots.
@@ -38,12 +39,12 @@ def by_id_source(columns: Sequence[Column]) -> str:
         for field_id, name, type_, default in fields
     )
     config = "encryption_config = {footer_key_value: from_base64(?)}"
-    return f"read_parquet(?, {config}, file_row_number = true, schema = MAP {{{entries}}})"
+    return f"read_parquet(?, {config}, schema = MAP {{{entries}}})"
 
 
 def row_id_sql(file: DataFile, stored: str | None) -> str:
     """The row id, where `stored` is the column that has it for some rows or None."""
-    position = "NULL" if file.row_id_start is None else f"file_row_number + {file.row_id_start}"
+    position = "NULL" if file.row_id_start is None else f"{POSITION} + {file.row_id_start}"
     return f"CAST({_either(stored, position)} AS BIGINT)"
 
 

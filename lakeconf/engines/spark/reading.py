@@ -10,9 +10,9 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructField, StructType
 
 from lakeconf.catalog.table import Column
-from lakeconf.engines.spark.columns import Found
+from lakeconf.engines.spark.columns import FLOATS, Found
 from lakeconf.engines.spark.defaults import default_sql
-from lakeconf.engines.spark.leaves import Convert, leaf_reading
+from lakeconf.engines.spark.leaves import Convert, casts_alike, leaf_reading
 from lakeconf.engines.spark.types import spark_type
 
 FIELD_ID = "parquet.field.id"
@@ -46,14 +46,40 @@ def requested(found: Found, type_: DataType, *, default: str | None = None) -> S
     return StructField(found.name, type_, metadata=metadata)
 
 
-def reading(column: Column, found: Found) -> Reading | None:
-    """How a column is read; None where Spark cannot do what DuckDB does."""
+def reading(column: Column, found: Found, *, can_filter: bool = True) -> Reading | None:
+    """How a column is read; None where Spark cannot do what DuckDB does.
+
+    Args:
+        column: The column, or a field inside a nested one.
+        found: Where the files have it.
+        can_filter: False in the element of a list or map, which Spark never filters row groups by.
+    """
     if column.type in ("struct", "list", "map"):
         if found.type != column.type:
             return None
-        return {"struct": _struct, "list": _list, "map": _map}[column.type](column, found)
+        if column.type == "struct":
+            return _struct(column, found, can_filter=can_filter)
+        return {"list": _list, "map": _map}[column.type](column, found)
     leaf = leaf_reading(found.type, column)
-    return None if leaf is None else Reading(*leaf)
+    if leaf is None:
+        return None
+    asked, convert = leaf
+    if can_filter and found.field_id is None and found.type in FLOATS:
+        return Reading(asked, _unfiltered(asked, convert))
+    return Reading(asked, convert)
+
+
+def _unfiltered(asked: DataType, convert: Convert | None) -> Convert:
+    """The same float through a product that changes nothing, so that no filter on it reaches the statistics in files.
+
+    Those tell -0.0 from 0.0. Where a file is read by field id, `read_name` does the same without a computation.
+    """
+
+    def product(value: SparkColumn) -> SparkColumn:
+        same = value * F.lit(1.0).cast(asked)
+        return same if convert is None else convert(same)
+
+    return product
 
 
 def missing(column: Column) -> SparkColumn:
@@ -68,9 +94,9 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _struct(column: Column, found: Found) -> Reading | None:
+def _struct(column: Column, found: Found, *, can_filter: bool) -> Reading | None:
     places = list(zip(column.children, found.children, strict=True))
-    inner = [None if at is None else reading(child, at) for child, at in places]
+    inner = [None if at is None else reading(child, at, can_filter=can_filter) for child, at in places]
     if any(how is None and at is not None for how, at in zip(inner, found.children, strict=True)):
         return None
     fields = [requested(at, how.type) for at, how in zip(found.children, inner, strict=True) if at and how]
@@ -138,9 +164,13 @@ def _map(column: Column, found: Found) -> Reading | None:
         return None
     key, item = inner
     key_convert, item_convert = key.convert, item.convert
+    whole = found.children[0] is not None and casts_alike(found.children[0].type, column.children[0].type)
 
     def convert(value: SparkColumn) -> SparkColumn:
-        if key_convert is not None:
+        if key_convert is not None and whole:
+            # Unlike `transform_keys`, a cast accepts keys that become equal, as DuckDB does.
+            value = value.cast(MapType(spark_type(column.children[0]), item.type))
+        elif key_convert is not None:
             value = F.transform_keys(value, lambda k, _: key_convert(k))
         if item_convert is not None:
             value = F.transform_values(value, lambda _, v: item_convert(v))
@@ -153,7 +183,7 @@ def _places(column: Column, found: Found) -> list[Reading] | None:
     """How the element of a list, or key and value of a map, are read."""
     inner = []
     for child, at in zip(column.children, found.children, strict=False):
-        how = None if at is None else reading(child, at)
+        how = None if at is None else reading(child, at, can_filter=False)
         if how is None:
             return None
         inner.append(how)

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from lakeconf.engines.spark.file_index import with_fixed_files
 from lakeconf.engines.spark.hadoop import spark_paths, spark_uri
 from lakeconf.errors import StorageError, UnsupportedError
 
@@ -92,6 +93,7 @@ def relation(
         location: Any = frame._jdf.queryExecution().analyzed().relation().location()  # noqa: SLF001
         statuses = location.allFiles()
         listed = _listed(private, location, statuses)
+        frame = with_fixed_files(private, frame)
     except (PySparkException, Py4JJavaError) as error:
         _refuse_missing(private, files)
         raise StorageError(f"Spark cannot open the files of the table: {error}") from error

@@ -18,7 +18,7 @@ from lakeconf.catalog.table import Column
 from lakeconf.engines.base import ROW_ID
 from lakeconf.engines.spark import projection
 from lakeconf.engines.spark.bitmap import bitmap_condition
-from lakeconf.engines.spark.columns import IN_PATH, Found
+from lakeconf.engines.spark.columns import IN_PATH, Found, is_reserved
 from lakeconf.engines.spark.constants import (
     BEGIN,
     FILE,
@@ -29,14 +29,16 @@ from lakeconf.engines.spark.constants import (
     with_constants,
 )
 from lakeconf.engines.spark.defaults import default_sql
-from lakeconf.engines.spark.deletes import POSITION_BITS, ROW, without_deleted
+from lakeconf.engines.spark.deletes import MARK, POSITION_BITS, ROW, with_marked_rows, without_deleted
 from lakeconf.engines.spark.fallback import fallback_frame
 from lakeconf.engines.spark.groups import Group, groups
+from lakeconf.engines.spark.guards import check_types
 from lakeconf.engines.spark.inlined import inlined_frame
 from lakeconf.engines.spark.reading import FIELD_ID, Reading, missing, quoted, reading, requested
 from lakeconf.engines.spark.relation import Relation, relation
 from lakeconf.engines.spark.session import active_session_kept, private_session, rebind, without_pushdown
 from lakeconf.engines.spark.types import spark_schema
+from lakeconf.errors import UnsupportedError
 
 # Columns that a scan adds beside ROW_ID when it is asked for row ids; the last two are NULL for inlined rows.
 SNAPSHOT_ID = "__lakeconf_snapshot_id"
@@ -70,6 +72,12 @@ def read(spark: SparkSession, plan: ScanPlan, inlined: pa.Table | None, *, row_i
         UnsupportedError: A column or a file cannot be read exactly.
         SparkError: The session has no JVM of its own (Spark Connect).
     """
+    reserved = [column.name for column in plan.columns if row_ids and is_reserved(column.name)]
+    if reserved:
+        raise UnsupportedError(
+            f"the column {reserved[0]!r} has a name that lakeconf uses for the ids of rows",
+            hint="rename the column, or use DuckDB: store.open()",
+        )
     private = private_session(spark)
     virtual = _VIRTUAL if row_ids else ()
     schema = StructType([*spark_schema(plan.columns).fields, *(field for field, _ in virtual)])
@@ -79,6 +87,7 @@ def read(spark: SparkSession, plan: ScanPlan, inlined: pa.Table | None, *, row_i
             parts.append(inlined_frame(private, plan.columns, inlined, virtual))
         if not parts:
             parts.append(private.createDataFrame([], schema))
+        check_types(private, parts, schema)
         return rebind(reduce(DataFrame.unionAll, parts), spark)
 
 
@@ -91,7 +100,7 @@ def _frame(private: SparkSession, plan: ScanPlan, group: Group, *, row_ids: bool
     fields = _schema(plan.columns, group, readings)
     if has_internal:
         fields += [_STORED_ROW_ID, _STORED_SNAPSHOT]
-    reader = private if group.has_honest_bounds else without_pushdown(private)
+    reader = private if group.can_filter else without_pushdown(private)
     opened = relation(reader, group.files, StructType(fields))
     frame = _with_positions(private, plan, group, opened, row_ids=row_ids)
     if has_internal and group.snapshot_filter is not None:
@@ -147,7 +156,8 @@ def _with_positions(
     # Spark offers `_metadata` only as long as no join lies below.
     added = {}
     if is_joined and not by_path:
-        added[ROW] = F.expr(f"shiftleft({opened.mark_sql}, {POSITION_BITS}) + _metadata.row_index")
+        added[MARK] = F.expr(opened.mark_sql).cast("long")
+        added[ROW] = F.col("_metadata.row_index")
     if row_ids or by_path:
         added[FILE_ROW_NUMBER] = F.col("_metadata.row_index")
     if row_ids or by_path or in_path:
@@ -158,6 +168,8 @@ def _with_positions(
         frame = with_constants(private, frame, plan, group.files, opened.names, in_path)
     if by_path:
         frame = frame.withColumn(ROW, F.expr(f"shiftleft({INDEX}, {POSITION_BITS}) + {FILE_ROW_NUMBER}"))
+    elif is_joined and opened.marks is not None:
+        frame = with_marked_rows(private, frame, opened.marks)
     return without_deleted(private, frame, group.files, opened.marks, plan.snapshot_id) if is_joined else frame
 
 

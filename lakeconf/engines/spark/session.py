@@ -27,6 +27,7 @@ _SETTINGS = {
     # Spark skips files and folders whose names begin so; this matches none. Before Spark 4.3 it is not a setting.
     "spark.sql.files.ignoredPathSegmentRegex": "(?!)",
     "spark.sql.legacy.parquet.nanosAsLong": "true",
+    "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": "false",
     "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
     "spark.sql.parquet.binaryAsString": "false",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
@@ -41,6 +42,7 @@ _SETTINGS = {
     "spark.sql.parquet.int96TimestampConversion": "false",
     "spark.sql.parquet.mergeSchema": "false",
     "spark.sql.parquet.recordLevelFilter.enabled": "false",
+    "spark.sql.retainGroupColumns": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.sources.useV1SourceList": "parquet",
@@ -83,7 +85,12 @@ def private_session(spark: SparkSession) -> SparkSession:
     for key, value in {**_kept(spark), **_SETTINGS}.items():
         settings.setProperty(key, value)
     private = spark._jsparkSession.newSession()  # noqa: SLF001
-    private.sessionState().conf().setConf(settings)
+    configuration = private.sessionState().conf()
+    # A new session begins with what the application was started with.
+    for key in _keys(configuration.getAllConfs()):
+        if key.startswith("spark.sql.") and key not in _SPEED:
+            configuration.unsetConf(key)
+    configuration.setConf(settings)
     return SparkSession(spark.sparkContext, private)
 
 
@@ -96,13 +103,16 @@ def without_pushdown(private: SparkSession) -> SparkSession:
 
 def _kept(spark: SparkSession) -> dict[str, str]:
     """The user's settings that hold for the private session too."""
-    # One call for all of them; to fetch them one by one takes longer than the rest of a scan.
-    lines = str(spark._jsparkSession.conf().getAll().mkString("\n")).split("\n")  # noqa: SLF001
-    keys = {line.partition(" -> ")[0] for line in lines}
+    keys = _keys(spark._jsparkSession.conf().getAll())  # noqa: SLF001
     # What does not begin with `spark.` Spark hands to Hadoop: credentials of a file system, for example.
     if any(not key.startswith("spark.") for key in keys):
         return {key: text for key, text in spark.conf.getAll.items() if key in _SPEED or not key.startswith("spark.")}
     return {key: str(spark.conf.get(key)) for key in keys & _SPEED}
+
+
+def _keys(settings: Any) -> set[str]:
+    """The keys of a Scala map; in one call, as one for each takes longer than the rest of a scan."""
+    return {line.partition(" -> ")[0] for line in str(settings.mkString("\n")).split("\n")}
 
 
 @contextlib.contextmanager

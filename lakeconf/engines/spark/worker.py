@@ -18,6 +18,8 @@ from pyspark import cloudpickle
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call, unused-ignore]
 # What `summing` calls the rows in its query.
 ROWS = "lakeconf_rows"
+# The position of a row in its file, 0-based.
+POSITION = "__lakeconf_position"
 _PUFFIN_MAGIC = b"\xd1\xd3\x39\x64"
 _SERIAL_COOKIE, _SERIAL_COOKIE_NO_RUNS = 12347, 12346
 
@@ -29,7 +31,8 @@ class Task:
     Attributes:
         path: Its path, for errors.
         select: The SQL of the columns, over `source`.
-        source: What stands in FROM; its `?` are the local file and, of an encrypted file, the key.
+        source: What stands in FROM; its `?` are the local file and, of an encrypted file, the key. The columns above
+            are of it and `POSITION`.
         conditions: What stands in WHERE beside the deleted positions.
         time_zone: The zone in which naive timestamps become zoned ones.
         snapshot_id: Deletes of later snapshots are not applied.
@@ -84,7 +87,8 @@ def read_file(task: Task, content: Any, deletes: Any) -> Iterator[pa.RecordBatch
         import duckdb
     except ImportError:
         raise RuntimeError(
-            f"lakeconf: DuckDB must read {task.path}, and the package duckdb is not installed on Spark's executors"
+            f"lakeconf: DuckDB must read {task.path} inside Spark's executors, and their Python {sys.executable} has "
+            "no package duckdb; install it there, or read the table with DuckDB: store.open()"
         ) from None
     with duckdb.connect() as connection, tempfile.NamedTemporaryFile(suffix=".parquet") as local:
         local.write(content)
@@ -93,15 +97,25 @@ def read_file(task: Task, content: Any, deletes: Any) -> Iterator[pa.RecordBatch
             connection.execute(f"SET TimeZone = '{task.time_zone}'")
             positions = [*task.deleted, *_positions(connection, task, deletes)]
             connection.register("deleted", pa.table({"position": pa.array(positions, pa.int64())}))
-            conditions = [*task.conditions, "file_row_number NOT IN (SELECT position FROM deleted)"]
-            sql = f"SELECT {task.select} FROM {task.source} WHERE {' AND '.join(conditions)}"
+            conditions = [*task.conditions, f"{POSITION} NOT IN (SELECT position FROM deleted)"]
             parameters = [local.name] if task.key is None else [local.name, task.key]
+            source = _numbered(connection, task.source, parameters)
+            sql = f"SELECT {task.select} FROM {source} WHERE {' AND '.join(conditions)}"
             yield from connection.execute(sql, parameters).to_arrow_table().to_batches()
         except duckdb.Error as error:
             text = str(error)
             for secret in filter(None, (task.key, task.delete_key)):
                 text = text.replace(secret, "***")
             raise RuntimeError(f"lakeconf: DuckDB cannot read {task.path}: {text}") from None
+
+
+def _numbered(connection: Any, source: str, parameters: Sequence[str]) -> str:
+    """The source with the position of each row in the file, which DuckDB does not give beside a column of its name."""
+    connection.execute(f"SELECT * FROM {source} LIMIT 0", parameters)
+    names = {name.lower() for name, *_ in connection.description}
+    # Both count the rows of the file in its order.
+    position = "row_number() OVER () - 1" if "file_row_number" in names else "file_row_number"
+    return f"(SELECT *, {position} AS {POSITION} FROM {source})"
 
 
 def _positions(connection: Any, task: Task, deletes: Any) -> Sequence[int]:
@@ -140,7 +154,10 @@ def summing(query: str, time_zone: str) -> Callable[[Iterator[pa.RecordBatch]], 
         try:
             import duckdb
         except ImportError:
-            raise RuntimeError("lakeconf: the package duckdb is not installed on Spark's executors") from None
+            raise RuntimeError(
+                f"lakeconf: verify needs the package duckdb inside Spark's executors, and their Python "
+                f"{sys.executable} has none; install it there"
+            ) from None
         with duckdb.connect() as connection:
             connection.execute(f"SET TimeZone = '{time_zone}'")
             for batch in batches:

@@ -24,7 +24,7 @@ from lakeconf.engines.spark.reading import FIELD_ID, quoted
 from lakeconf.engines.spark.session import rebind
 from lakeconf.engines.spark.types import spark_type
 from lakeconf.errors import SchemaError, SparkError, StorageError
-from lakeconf.sql import identifier, literal
+from lakeconf.sql import folded, identifier, literal
 
 # What the public registration of files takes from Spark as it is; see ducklake_add_data_files.
 _REGISTERED = {
@@ -81,8 +81,8 @@ def stage_files(
     folder = staging_folder(table, token)
     # The frame is analysed already, as its session has it; what is added here is analysed with the private settings.
     rebound = rebind(frame, writing_session(frame.sparkSession))
-    by_name = {name.lower(): name for name in frame.columns}
-    columns = [_value(rebound, by_name[column.name.lower()], column, full_name(table)) for column in table.columns]
+    by_name = {folded(name): name for name in frame.columns}
+    columns = [_value(rebound, by_name[folded(column.name)], column, full_name(table)) for column in table.columns]
     written = rebound.select(*columns)
     # What Spark takes for a row where it knows nothing of the values.
     row_width = int(written._jdf.schema().defaultSize())  # noqa: SLF001
@@ -121,7 +121,7 @@ def duckdb_schema(frame: DataFrame) -> dict[str, str]:
     Raises:
         SchemaError: DuckDB has no such type.
     """
-    names = [name.lower() for name in frame.columns]
+    names = [folded(name) for name in frame.columns]
     for name in names:
         if names.count(name) > 1:
             raise SchemaError(f"the frame has two columns {name!r}", hint="rename one of them")

@@ -1,0 +1,55 @@
+"""Engines that replace Spark's Parquet reader: refused, because nobody has tested that they read the same rows."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from lakeconf.errors import UnsupportedError
+
+# What the classes of each engine are called; class names come from `spark.plugins` and `spark.sql.extensions`.
+_CLASSES = {
+    "RAPIDS": r"com\.nvidia\.spark\.",
+    "Gluten": r"\bgluten(project)?\.",
+    "Comet": r"\bcomet\.|CometPlugin|CometSparkSessionExtensions",
+    "Blaze": r"\bblaze\.|BlazeSparkSessionExtension",
+    "Auron": r"\bauron\.|AuronSparkSessionExtension",
+}
+_CLASS_KEYS = ("spark.plugins", "spark.sql.extensions")
+# Settings that turn an engine on where no class is named, and their values then.
+_SWITCHES = {
+    "spark.databricks.photon.enabled": ("Photon", "true"),
+    "spark.databricks.clusterUsageTags.runtimeEngine": ("Photon", "photon"),
+}
+
+
+def refuse_accelerators(spark: SparkSession) -> None:
+    """Checks that Spark's own Parquet reader reads.
+
+    Args:
+        spark: The user's session.
+
+    Raises:
+        UnsupportedError: The session is set up with an engine that replaces the reader.
+    """
+    context: Any = spark.sparkContext
+    configuration = context.getConf()
+    for key in _CLASS_KEYS:
+        classes = str(configuration.get(key, ""))
+        for engine, pattern in _CLASSES.items():
+            if re.search(pattern, classes):
+                raise _refusal(engine, f"{key}={classes}")
+    for key, (engine, value) in _SWITCHES.items():
+        found = str(spark.conf.get(key, "") or configuration.get(key, ""))
+        if found.lower() == value:
+            raise _refusal(engine, f"{key}={found}")
+
+
+def _refusal(engine: str, setting: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"the Spark session uses {engine} ({setting}), which replaces Spark's Parquet reader; lakeconf is not tested "
+        "with it and cannot promise the right rows",
+        hint="start the session without it, or read and write with DuckDB: store.open()",
+    )

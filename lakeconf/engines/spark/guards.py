@@ -1,0 +1,49 @@
+"""Checks that stop a scan where Spark reads something other than what was planned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import StructType
+
+from lakeconf.errors import UnsupportedError
+
+_UNKNOWN = "lakeconf: Spark reads a file that is not in the plan of this scan; call scan() again for a new frame"
+# The SQL of a number that there is never: it fails the job.
+UNKNOWN_FILE_SQL = f"CAST(raise_error('{_UNKNOWN}') AS BIGINT)"
+
+
+def join_known(frame: DataFrame, known: DataFrame, key: str, number: str) -> DataFrame:
+    """Adds to each row what is known of its file; a row of an unknown file fails the job.
+
+    Args:
+        frame: Rows with the column `key`.
+        known: A small frame with one row for each value of `key`.
+        key: The column that tells the file.
+        number: A column of `known` that is never NULL.
+    """
+    joined = frame.join(F.broadcast(known), key, "left")
+    return joined.where(F.col(number).isNotNull() | F.raise_error(F.lit(_UNKNOWN)).cast("boolean"))
+
+
+def check_types(private: SparkSession, parts: Sequence[DataFrame], schema: StructType) -> None:
+    """Checks that all parts of a union have the names and types of the plan: a union would change its other parts.
+
+    Args:
+        private: The session of the scan.
+        parts: The parts.
+        schema: What each of them must have, apart from what is known of NULLs.
+
+    Raises:
+        UnsupportedError: A part differs.
+    """
+    planned = str(private._jsparkSession.parseDataType(schema.json()).catalogString())  # noqa: SLF001
+    for part in parts:
+        found = str(part._jdf.schema().catalogString())  # noqa: SLF001
+        if found != planned:
+            raise UnsupportedError(
+                f"Spark would read files of the table as {found}, but the table is {planned}",
+                hint="read the table with DuckDB, and report this as a bug of lakeconf",
+            )

@@ -1,0 +1,273 @@
+"""Each table has one difficult thing alone: in richer tables a scan looks into footers, which hides mistakes."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from catalog_lake import Lake
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from spark_rows import assert_alike, scan
+
+from lakeconf.catalog.scan import plan_scan
+from lakeconf.connection import connect, load_extension
+from lakeconf.engines.spark.engine import SparkEngine
+from lakeconf.errors import QueryError, SchemaError, UnsupportedError
+from lakeconf.sql import literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(lake: Lake, select: str, *, table: str = "t", options: str = "", path: str = "elsewhere.parquet") -> None:
+    """Add a file that DuckLake did not write, which is read by name."""
+    place = lake.folder / path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    lake.run(f"COPY ({select}) TO '{place}' (FORMAT parquet)")
+    lake.run(f"CALL ducklake_add_data_files('lake', '{table}', '{place}'{options})")
+
+
+def filtered(spark: SparkSession, lake: Lake, where: str, table: str = "t") -> int:
+    """How many rows Spark finds; checks that DuckDB finds as many."""
+    engine = SparkEngine(spark, str(lake.folder), {})
+    count = engine.scan(lake.reader, table, lake.newest, None, where).to_native().count()
+    ((expected,),) = lake.rows(f"SELECT count(*) FROM (SELECT * FROM lake.{table} LIMIT 100000000) WHERE {where}")
+    assert count == expected, where
+    return count
+
+
+@pytest.mark.parametrize("name", ["_metadata", "_METADATA", "__lakeconf_row", "__lakeconf_file", "__lakeconf_1_a"])
+def test_names_that_spark_or_a_scan_uses(spark: SparkSession, files: Lake, name: str) -> None:
+    for table, by_name in (("written", False), ("registered", True)):
+        files.run(f'CREATE TABLE lake.{table} (a INTEGER, "{name}" STRUCT(row_index BIGINT, file_path VARCHAR))')
+        rows = f"""SELECT i::INTEGER AS a, {{'row_index': 99 - i, 'file_path': 'x'}} AS "{name}" FROM range(100) r(i)"""
+        if by_name:
+            register(files, rows, table=table, path=f"{table}.parquet")
+        else:
+            files.run(f"INSERT INTO lake.{table} {rows}")
+        files.run(f"DELETE FROM lake.{table} WHERE a < 10")
+        assert_alike(spark, files, table, newest=1, row_ids=False)
+        with pytest.raises(UnsupportedError, match="ids of rows"):
+            scan(spark, files, table, row_ids=True)
+
+
+@pytest.mark.parametrize("change", ["drop all", "add to a nested struct"])
+def test_structs_of_which_a_file_lacks_every_wanted_field(spark: SparkSession, files: Lake, change: str) -> None:
+    if change == "drop all":
+        files.run("CREATE TABLE lake.t (s STRUCT(x INTEGER))")
+        files.run("INSERT INTO lake.t VALUES ({'x': 1}), (NULL), ({'x': NULL})")
+        files.run("ALTER TABLE lake.t ADD COLUMN s.y INTEGER", "ALTER TABLE lake.t DROP COLUMN s.x")
+    else:
+        files.run("CREATE TABLE lake.t (s STRUCT(r STRUCT(x INTEGER)))")
+        files.run("INSERT INTO lake.t VALUES ({'r': {'x': 1}}), (NULL), ({'r': NULL}), ({'r': {'x': NULL}})")
+        files.run("ALTER TABLE lake.t ADD COLUMN s.r.y INTEGER")
+    spark.conf.set("spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing", "true")
+    try:
+        assert_alike(spark, files, "t", newest=1)
+        field = "s.y" if change == "drop all" else "s.r.y"
+        parent = field.rpartition(".")[0]
+        found = scan(spark, files, "t").where(f"{parent} IS NOT NULL").select(field).count()
+        assert found == files.rows(f"SELECT count(*) FROM lake.t WHERE {parent} IS NOT NULL")[0][0]
+    finally:
+        spark.conf.unset("spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing")
+
+
+def test_old_dates_and_moments_in_a_condition(spark: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.d (d DATE)", "CREATE TABLE lake.m (m TIMESTAMPTZ)")
+    files.run("INSERT INTO lake.d SELECT DATE '1582-09-25' + i::INTEGER FROM range(40) r(i)")
+    files.run(
+        "INSERT INTO lake.m SELECT TIMESTAMPTZ '1582-09-25 00:00:00+00' + to_days(i::INTEGER) FROM range(40) r(i)"
+    )
+    for day in ("1582-10-04", "1582-10-05", "1582-10-10", "1582-10-14", "1582-10-15", "1582-10-20"):
+        for operator in ("=", "<", ">=", "!="):
+            filtered(spark, files, f"d {operator} DATE '{day}'", "d")
+            filtered(spark, files, f"m {operator} TIMESTAMPTZ '{day} 00:00:00+00'", "m")
+    assert filtered(spark, files, "d IN (DATE '1582-10-10', DATE '1582-10-20')", "d") == 2
+    assert filtered(spark, files, "d BETWEEN DATE '0001-01-01' AND DATE '1582-10-10'", "d") == 16
+
+
+def test_moments_in_milliseconds(spark: SparkSession, files: Lake) -> None:
+    """Spark rounds the value of a filter down to milliseconds before it looks at statistics."""
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MILLIS")
+    try:
+        moments = spark.sql("SELECT timestamp '2026-01-01 00:00:00.001Z' AS m FROM range(10)")
+        moments.coalesce(1).write.parquet(str(files.folder / "millis"))
+    finally:
+        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    files.run("CREATE TABLE lake.t (m TIMESTAMPTZ)")
+    files.run(f"CALL ducklake_add_data_files('lake', 't', '{files.folder}/millis/*.parquet')")
+    assert_alike(spark, files, "t", newest=1)
+    assert filtered(spark, files, "m < TIMESTAMPTZ '2026-01-01 00:00:00.001001+00'") == 10
+    assert filtered(spark, files, "m = TIMESTAMPTZ '2026-01-01 00:00:00.001+00'") == 10
+
+
+@pytest.mark.parametrize("type_name", ["FLOAT", "DOUBLE"])
+@pytest.mark.parametrize("by_name", [False, True], ids=["written", "registered"])
+def test_two_zeros(spark: SparkSession, files: Lake, type_name: str, by_name: bool) -> None:
+    files.run(f"CREATE TABLE lake.t (f {type_name}, s STRUCT(f {type_name}))")
+    rows = f"SELECT '-0.0'::{type_name} AS f, {{'f': '-0.0'::{type_name}}} AS s FROM range(500)"
+    if by_name:
+        register(files, rows)
+    else:
+        files.run(f"INSERT INTO lake.t {rows}")
+    for where in ("f = 0", "f >= 0", "f IN (0, 1)"):
+        assert filtered(spark, files, where) == 500
+    frame = scan(spark, files, "t")
+    for name in ("f", "s.f"):
+        for condition in (F.col(name) == 0.0, F.col(name).isin(0.0, 1.0), F.col(name) >= 0.0):
+            assert frame.where(condition).count() == 500
+    assert_alike(spark, files, "t", newest=1)
+
+
+def test_a_decimal_that_became_a_double(spark: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (d DECIMAL(38, 10))")
+    files.run("INSERT INTO lake.t VALUES (1234567890123456789.5432109876), (9007199254740993.0000000001), (0.1)")
+    files.run("ALTER TABLE lake.t ALTER d TYPE DOUBLE")
+    values = [value for (value,) in files.rows("SELECT d FROM lake.t")]
+    for value in values:
+        assert filtered(spark, files, f"d = '{value!r}'::DOUBLE") >= 1
+    for number in range(40):
+        files.run(f"CREATE OR REPLACE TABLE lake.u (d DECIMAL(28, {number % 11}))")
+        text = f"{(number * 7919 + 1) * 9007199254740993 % 10**17}.{number * 104729 % 10 ** (number % 11):d}"
+        files.run(f"INSERT INTO lake.u VALUES ({text})", "ALTER TABLE lake.u ALTER d TYPE DOUBLE")
+        ((value,),) = files.rows("SELECT d FROM lake.u")
+        plan = plan_scan(files.reader, "u", files.newest, None, f"d = {value!r}::DOUBLE")
+        assert len(plan.files) == 1, text
+
+
+DEFAULTS = {
+    "BLOB": "'\\xAA\\x00b'",
+    "DECIMAL(38,10)": "-1234567890123456789.5",
+    "DECIMAL(19,0)": "1234567890123456789",
+    "UBIGINT": "18446744073709551615",
+    "BOOLEAN": "true",
+    "FLOAT": "0.1",
+    "VARCHAR": "'it''s \\\"\\\\n ü'",
+    "DATE": "'0044-03-15 (BC)'",
+    "TIMESTAMP": "'0044-03-15 (BC) 12:34:56.123456'",
+    "TIMESTAMPTZ": "'0044-03-15 (BC) 12:34:56.123456+00'",
+    "TIMESTAMP_MS": "'2024-01-01 12:34:56.123'",
+}
+ENDLESS = ("DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_S", "TIMESTAMP_MS")
+
+
+def test_a_default_of_each_type(spark: SparkSession, files: Lake) -> None:
+    cases = [*DEFAULTS.items(), *((kind, f"'{sign}infinity'") for kind in ENDLESS for sign in ("", "-"))]
+    for number, (type_name, default) in enumerate(cases):
+        files.run(f"CREATE TABLE lake.t{number} (i INTEGER)", f"INSERT INTO lake.t{number} VALUES (1)")
+        files.run(f"ALTER TABLE lake.t{number} ADD COLUMN c {type_name} DEFAULT {default}")
+        assert_alike(spark, files, f"t{number}", newest=1, row_ids=False)
+
+
+def test_infinity_in_files(spark: SparkSession, files: Lake) -> None:
+    for type_name in ENDLESS:
+        files.run(f"CREATE TABLE lake.{type_name} (c {type_name})")
+        files.run(f"INSERT INTO lake.{type_name} VALUES ('infinity'), ('-infinity'), ('0044-03-15 (BC)'), (NULL)")
+        assert_alike(spark, files, type_name, newest=1, row_ids=False)
+
+
+def test_values_in_paths(spark: SparkSession, files: Lake) -> None:
+    folders = [
+        "p=NULL",
+        "p=null",
+        "p=",
+        "p=1",
+        "p=1/p=2",
+        "p=1/P=2",
+        "P=1/p=2",
+        "p=%4EULL",
+        "p=a%2Fb",
+        "p=%20",
+        "p=3/p=a=b",
+    ]
+    folders.append("p=2026-01-01 12%3A34%3A56")
+    for type_name in ("VARCHAR", "JSON", "INTEGER", "TIMESTAMP", "TIMESTAMPTZ", "DATE"):
+        files.run(f"CREATE TABLE lake.{type_name} (a INTEGER, p {type_name})")
+        for number, folder in enumerate(folders):
+            place = files.folder / type_name / str(number) / folder
+            place.mkdir(parents=True)
+            files.run(f"COPY (SELECT {number} AS a) TO '{place}/f.parquet' (FORMAT parquet)")
+            added = f"'lake', '{type_name}', '{place}/f.parquet', hive_partitioning => true"
+            # Not every text is a value of the type.
+            with contextlib.suppress(QueryError):
+                files.run(f"CALL ducklake_add_data_files({added})")
+        assert_alike(spark, files, type_name, newest=1)
+
+
+def test_a_file_without_field_ids(spark: SparkSession, files: Lake) -> None:
+    """As lakes before DuckLake 0.2 have; once a column was promoted, all its values were NULL."""
+    files.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
+    ((path,),) = files.rows("SELECT data_file FROM ducklake_list_files('lake', 't')")
+    files.run(f"CREATE TEMP TABLE rows AS FROM '{path}'", f"COPY rows TO '{path}' (FORMAT parquet)")
+    size = Path(path).stat().st_size
+    files.run(f"UPDATE __ducklake_metadata_lake.ducklake_data_file SET file_size_bytes = {size}, footer_size = NULL")
+    with pytest.raises(Exception, match="field Ids"):
+        scan(spark, files, "t").collect()
+    files.run("ALTER TABLE lake.t ALTER a TYPE BIGINT")
+    with pytest.raises(UnsupportedError, match="has no field ids"):
+        scan(spark, files, "t")
+
+
+def test_names_that_differ_in_letters_beyond_ascii(spark: SparkSession, files: Lake) -> None:
+    files.run('CREATE TABLE lake.t ("Ä" INTEGER, "ä" INTEGER, A INTEGER)', "INSERT INTO lake.t VALUES (1, 2, 3)")
+    files.run('CREATE TABLE lake."Ü" AS SELECT 1 AS a', 'CREATE TABLE lake."ü" AS SELECT 2 AS a')
+    for columns, row in ((["Ä"], (1,)), (["ä"], (2,)), (["a", "ä", "Ä"], (3, 2, 1))):
+        assert tuple(scan(spark, files, "t", columns=columns).first()) == row
+    assert [scan(spark, files, name).first()[0] for name in ("Ü", "ü")] == [1, 2]
+    assert filtered(spark, files, '"ä" = 2 AND "Ä" = 1') == 1
+    register(files, 'SELECT 4 AS "Ä", 5 AS "ä", 6 AS "A"')
+    assert_alike(spark, files, "t", newest=1)
+    with pytest.raises(SchemaError, match="asked for twice"):
+        scan(spark, files, "t", columns=["a", "A"])
+
+
+def test_large_numbers_in_a_condition(spark: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (u UBIGINT, h HUGEINT, d DECIMAL(38, 0))")
+    files.run(f"INSERT INTO lake.t VALUES (18446744073709551615, 1{'0' * 30}, {'9' * 38}), (1, 1, 1)")
+    assert filtered(spark, files, "u = 18446744073709551615") == 1
+    assert filtered(spark, files, "u IN (18446744073709551614, 18446744073709551615)") == 1
+    assert filtered(spark, files, f"d = {'9' * 38}") == 1
+    assert filtered(spark, files, "h > 9223372036854775808") == 1
+    with pytest.raises(UnsupportedError, match="38 digits"):
+        filtered(spark, files, f"h < 1{'0' * 38}")
+
+
+def test_a_column_that_hides_the_number_of_a_row(spark: SparkSession, files: Lake) -> None:
+    """DuckDB reads a file that was promoted to text; the numbers of its rows have the name of a column."""
+    for name in ("file_row_number", "FILE_ROW_NUMBER"):
+        files.run(f"CREATE TABLE lake.{name}s (h HUGEINT, {name} INTEGER)")
+        register(files, f"SELECT i::HUGEINT AS h, (99 - i)::INTEGER AS {name} FROM range(100) r(i)", table=f"{name}s")
+        files.run(f"DELETE FROM lake.{name}s WHERE h < 10")
+        assert_alike(spark, files, f"{name}s", newest=1)
+
+
+def test_keys_of_a_map_that_become_equal(spark: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (m MAP(BIGINT, INTEGER))")
+    files.run("INSERT INTO lake.t VALUES (MAP {9007199254740993: 1, 9007199254740992: 2}), (NULL), (MAP {})")
+    files.run("ALTER TABLE lake.t ALTER m TYPE MAP(DOUBLE, INTEGER)")
+    assert_alike(spark, files, "t", newest=1)
+
+
+@pytest.mark.parametrize("detour", ["//", "/./", "/sub/../", "/link/../"])
+def test_detours_in_local_paths(spark: SparkSession, tmp_path: Path, detour: str) -> None:
+    """`link/..` is the folder above the one that the link leads to, which Hadoop would not know."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "elsewhere" / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "inner")
+    with connect() as connection:
+        load_extension(connection, "ducklake")
+        place = literal(f"{tmp_path}{detour}data")
+        catalog = literal(f"ducklake:{tmp_path}/catalog.duckdb")
+        connection.execute(f"ATTACH {catalog} AS lake (DATA_PATH {place}, DATA_INLINING_ROW_LIMIT 0)")
+        found = Lake("duckdb", connection, tmp_path)
+        found.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(10) r(i)", "DELETE FROM lake.t WHERE a < 3")
+        assert_alike(spark, found, "t", newest=1)
+
+
+def test_rows_in_the_catalog_whose_ids_are_hidden(spark: SparkSession, usual: Lake) -> None:
+    usual.run("CREATE TABLE lake.t (rowid INTEGER)", "INSERT INTO lake.t VALUES (7)")
+    assert_alike(spark, usual, "t", newest=1, row_ids=False)
+    with pytest.raises(UnsupportedError, match="hides their ids"):
+        scan(spark, usual, "t", row_ids=True)

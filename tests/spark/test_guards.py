@@ -1,0 +1,145 @@
+"""A frame whose files change, or that Spark would read otherwise than planned, gives the same rows or an error."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from spark_rows import scan
+
+from lakeconf.engines.spark import bitmap, deletes, relation
+from lakeconf.engines.spark.guards import check_types
+from lakeconf.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from catalog_lake import Lake
+    from pyspark.sql import DataFrame, SparkSession
+
+WAYS = ["bits", "a join", "a join with many files", "a join by path"]
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How deleted rows are found."""
+    if request.param != "bits":
+        monkeypatch.setattr(bitmap, "_MOST_POSITIONS", -1)
+    if request.param == "a join with many files":
+        monkeypatch.setattr(deletes, "_FEW_FILES", 0)
+    if request.param == "a join by path":
+        monkeypatch.setattr(relation, "_marks", lambda _: (None, ""))
+    return str(request.param)
+
+
+def with_deletes(lake: Lake) -> list[str]:
+    """Two files that are alike in size, with other deleted rows in each; their paths."""
+    lake.run("CREATE TABLE lake.t (a INTEGER)")
+    lake.run(*(f"INSERT INTO lake.t SELECT i FROM range({start}, {start + 100}) r(i)" for start in (1000, 2000)))
+    lake.run("DELETE FROM lake.t WHERE a < 1010", "DELETE FROM lake.t WHERE a >= 2050")
+    return [path for (path,) in lake.rows("SELECT data_file FROM ducklake_list_files('lake', 't') ORDER BY ALL")]
+
+
+def expected(lake: Lake) -> list[tuple[int, ...]]:
+    return sorted(lake.rows("SELECT a FROM lake.t"))
+
+
+def refresh(spark: SparkSession, frame: DataFrame, lake: Lake) -> None:
+    frame.createOrReplaceTempView("refreshed")
+    spark.sql("REFRESH TABLE refreshed")
+    spark.catalog.refreshTable("refreshed")
+    spark.catalog.refreshByPath(str(lake.folder / "data"))
+
+
+def test_files_whose_times_change(spark: SparkSession, files: Lake, way: str) -> None:
+    assert way
+    paths = with_deletes(files)
+    frame, with_ids = scan(spark, files, "t"), scan(spark, files, "t", row_ids=True)
+    assert len({Path(path).stat().st_size for path in paths}) == 1
+    # The first gets the time that the second had, as a restored backup may give it.
+    second = Path(paths[1]).stat().st_mtime
+    os.utime(paths[1], (second + 1000, second + 1000))
+    os.utime(paths[0], (second, second))
+    refresh(spark, frame, files)
+    assert sorted(map(tuple, frame.collect())) == expected(files)
+    assert sorted(map(tuple, spark.table("refreshed").collect())) == expected(files)
+    refresh(spark, with_ids, files)
+    assert sorted(map(tuple, with_ids.select("a").collect())) == expected(files)
+    assert sorted(map(tuple, scan(spark, files, "t").collect())) == expected(files)
+
+
+def test_a_file_that_is_missing_after_a_refresh(spark: SparkSession, files: Lake) -> None:
+    """Spark drops missing files from its list when it is told to refresh, and then reads fewer rows."""
+    paths = with_deletes(files)
+    frame = scan(spark, files, "t")
+    os.unlink(paths[0])
+    refresh(spark, frame, files)
+    with pytest.raises(Exception, match=r"FILE_NOT_EXIST|does not exist|FileNotFound"):
+        frame.collect()
+
+
+def test_a_row_of_an_unknown_file(spark: SparkSession, files: Lake, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if Spark read a file under another name, size or time than it listed."""
+    with_deletes(files)
+    if way == "a join by path":
+        listed = relation._listed
+
+        def renamed(*arguments: object) -> dict[str, object]:
+            return {
+                key: relation._Listed(file.name + "2", file.size, file.time, file.position)
+                for key, file in listed(*arguments).items()
+            }
+
+        monkeypatch.setattr(relation, "_listed", renamed)
+    else:
+        marks = relation._marks
+
+        def other(found: object) -> tuple[dict[str, int] | None, str]:
+            known, sql = marks(found)
+            return known, f"({sql} + 1)"
+
+        monkeypatch.setattr(relation, "_marks", other)
+    frame = scan(spark, files, "t")
+    for action in (DataFrameActions.rows, DataFrameActions.count, DataFrameActions.filtered):
+        with pytest.raises(Exception, match="not in the plan of this scan"):
+            action(frame)
+
+
+def test_a_delete_file_that_nobody_knows(spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_deletes(files)
+    monkeypatch.setattr(bitmap, "_MOST_POSITIONS", -1)
+    opened = deletes.relation
+
+    def other(*arguments: object, **named: object) -> relation.Relation:
+        found = opened(*arguments, **named)
+        return relation.Relation(
+            found.frame, found.names, found.statuses, found.positions, found.marks, f"({found.mark_sql} + 1)"
+        )
+
+    monkeypatch.setattr(deletes, "relation", other)
+    with pytest.raises(Exception, match="not in the plan of this scan"):
+        scan(spark, files, "t").collect()
+
+
+class DataFrameActions:
+    @staticmethod
+    def rows(frame: DataFrame) -> object:
+        return frame.collect()
+
+    @staticmethod
+    def count(frame: DataFrame) -> object:
+        return frame.count()
+
+    @staticmethod
+    def filtered(frame: DataFrame) -> object:
+        return frame.where("a > 1500").select(F.max("a")).collect()
+
+
+def test_a_part_of_another_type(spark: SparkSession) -> None:
+    planned = spark.range(1).selectExpr("id", "current_timestamp() AS moment")
+    same = spark.range(1).selectExpr("CAST(NULL AS BIGINT) AS id", "current_timestamp() AS moment")
+    check_types(spark, [planned, same], planned.schema)
+    for other in ("id", "timestamp_ntz '2026-01-01 00:00:00' AS moment"), ("id", "current_timestamp() AS Moment"):
+        with pytest.raises(UnsupportedError, match="but the table is"):
+            check_types(spark, [planned, spark.range(1).selectExpr(*other)], planned.schema)
