@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
@@ -78,7 +78,7 @@ class Column:
     name_is_unique: bool = True
     former_types: tuple[str, ...] = ()
     later_types: tuple[str, ...] = ()
-    since: int = 0
+    since: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
