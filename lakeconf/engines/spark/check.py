@@ -12,6 +12,7 @@ from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.engines.fingerprint import ColumnCheck, Fingerprint, TableCheck, fingerprint_sql, fingerprints
 from lakeconf.engines.spark import worker
 from lakeconf.engines.spark.reading import quoted
+from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
 from lakeconf.engines.spark.types import all_types, exact_cast
 from lakeconf.sql import identifier
 
@@ -51,9 +52,13 @@ def _by_spark(frame: DataFrame, table: TableInfo, time_zone: str) -> tuple[int, 
         fields += [StructField(f"values{index}", LongType()), StructField(f"hash{index}", DecimalType(38, 0))]
     values = [_spark_value(column).alias(f"c{index}") for index, column in enumerate(table.columns)]
     query = fingerprint_sql(len(table.columns), worker.ROWS)
-    parts = frame.select(*values).mapInArrow(worker.summing(query, time_zone), StructType(fields))
     sums = [F.coalesce(F.sum(F.col(field.name)), F.lit(0)) for field in fields]
-    return fingerprints(parts.agg(*sums).collect()[0])
+    spark = frame.sparkSession
+    # The user's session may not tell names apart by their case.
+    with active_session_kept(spark):
+        chosen = rebind(rebind(frame, private_session(spark)).select(*values), spark)
+        parts = chosen.mapInArrow(worker.summing(query, time_zone), StructType(fields))
+        return fingerprints(parts.agg(*sums).collect()[0])
 
 
 def _has_text(column: Column) -> bool:

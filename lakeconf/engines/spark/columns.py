@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakeconf.catalog.data_file import NameMapping
 from lakeconf.catalog.table import Column
@@ -92,21 +92,27 @@ def _can_have_default(column: Column) -> bool:
     return column.type not in _WITHOUT_DEFAULT and (digits is None or digits[0] <= _DIGITS_OF_A_LONG)
 
 
-def by_field_id(column: Column, fields: Sequence[Stored]) -> Found | None:
-    """Where a column is among the fields of a file, or of a struct in it; None where the file lacks it."""
+def by_field_id(column: Column, fields: Sequence[Stored], *, as_stored: bool = False) -> Found | None:
+    """Where a column is among the fields of a file, or of a struct in it; None where the file lacks it.
+
+    Args:
+        column: The column.
+        fields: The fields.
+        as_stored: True for the name that it has in the file; False for the name that Spark is asked for.
+    """
     stored = next((field for field in fields if field.field_id == column.field_id), None)
     if stored is None:
         return None
     if column.type == "struct":
-        children = tuple(by_field_id(child, stored.children) for child in column.children)
+        children = tuple(by_field_id(child, stored.children, as_stored=as_stored) for child in column.children)
     else:
         # Parquet says which is the element of a list, and which are key and value of a map, by their place.
-        children = tuple(_in_place(child, at) for child, at in zip(column.children, stored.children, strict=False))
-    return Found(read_name(column), column.field_id, stored.type, children, _witness(children, stored))
-
-
-def _in_place(column: Column, stored: Stored) -> Found | None:
-    return by_field_id(column, [Stored(stored.name, column.field_id, stored.type, stored.children)])
+        children = tuple(
+            by_field_id(child, [replace(at, field_id=child.field_id)], as_stored=as_stored)
+            for child, at in zip(column.children, stored.children, strict=False)
+        )
+    name = stored.name if as_stored else read_name(column)
+    return Found(name, column.field_id, stored.type, children, _witness(children, stored))
 
 
 def by_name(column: Column, mappings: Sequence[NameMapping], fields: Sequence[Stored]) -> Found | None:

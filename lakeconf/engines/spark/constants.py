@@ -72,8 +72,10 @@ def _cast(table: pa.Table, in_path: Sequence[Column]) -> pa.Table:
     """The table with the texts of the paths in the types of their columns, cast by DuckDB."""
     if not in_path:
         return table
+    # DuckDB takes the text for a JSON as it is, valid or not.
     casts = ", ".join(
-        f"CAST(CAST({identifier(path_value(column))} AS {duckdb_type(column, for_spark=False)}) "
+        f"CAST(CAST({identifier(path_value(column))} AS "
+        f"{'VARCHAR' if column.type == 'json' else duckdb_type(column, for_spark=False)}) "
         f"AS {duckdb_type(column, for_spark=True)}) AS {identifier(path_value(column))}"
         for column in in_path
     )

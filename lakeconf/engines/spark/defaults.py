@@ -24,15 +24,19 @@ def default_sql(column: Column) -> str:
     stored, given = duckdb_type(column, for_spark=False), duckdb_type(column, for_spark=True)
     with connect() as duckdb:
         duckdb.execute("SET TimeZone = 'UTC'")
-        found = duckdb.arrow(f"SELECT CAST(CAST(? AS {stored}) AS {given}) AS value", [column.initial_default])
-    value = found.column("value").combine_chunks()
-    if pa.types.is_date(value.type):
-        return f"DATE '{_day(value.cast(pa.int32())[0].as_py())}'"
-    if pa.types.is_timestamp(value.type):
-        kind = "TIMESTAMP_NTZ" if value.type.tz is None else "TIMESTAMP_LTZ"
-        zone = "" if value.type.tz is None else "+00:00"
-        return f"{kind} '{_moment(value.cast(pa.int64())[0].as_py())}{zone}'"
-    return f"CAST({_literal(value[0].as_py())} AS {spark_type(column).simpleString()})"
+        # Of a TIMESTAMP_S or TIMESTAMP_MS only the text of infinity becomes a TIMESTAMP.
+        value = f"coalesce(TRY_CAST(v AS {given}), CAST(CAST(v AS VARCHAR) AS {given}))"
+        found = duckdb.arrow(
+            f"SELECT {value} AS value FROM (SELECT CAST(? AS {stored}) AS v)", [column.initial_default]
+        )
+    values = found.column("value").combine_chunks()
+    if pa.types.is_date(values.type):
+        return f"DATE '{_day(values.cast(pa.int32())[0].as_py())}'"
+    if pa.types.is_timestamp(values.type):
+        kind = "TIMESTAMP_NTZ" if values.type.tz is None else "TIMESTAMP_LTZ"
+        zone = "" if values.type.tz is None else "+00:00"
+        return f"{kind} '{_moment(values.cast(pa.int64())[0].as_py())}{zone}'"
+    return f"CAST({_literal(values[0].as_py())} AS {spark_type(column).simpleString()})"
 
 
 def _moment(micros: int) -> str:

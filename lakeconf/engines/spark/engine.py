@@ -33,7 +33,7 @@ from lakeconf.engines.spark.predicate import to_spark
 from lakeconf.engines.spark.query import query
 from lakeconf.engines.spark.reading import quoted
 from lakeconf.engines.spark.scan import read
-from lakeconf.engines.spark.session import from_arrow
+from lakeconf.engines.spark.session import active_session_kept, from_arrow, private_session, rebind
 from lakeconf.engines.spark.views import register
 from lakeconf.engines.spark.write import duckdb_schema, remove_folder, stage_files
 from lakeconf.errors import SparkError, UnsupportedError
@@ -101,9 +101,13 @@ class SparkEngine:
         # The columns of the condition are read as well, and left out after it.
         names = list(dict.fromkeys(column.name for column in (*wanted, *columns_of(predicate))))
         planned = plan_with_inlined_rows(reader, table, snapshot_id, names, predicate)
-        frame = read(self._spark, *planned, row_ids=row_ids).where(to_spark(predicate))
         virtual = [ROW_ID] if row_ids else []
-        return nw.from_native(frame.select(*virtual, *(quoted(column.name) for column in wanted)))
+        # The user's session may not tell names apart by their case.
+        private = private_session(self._spark)
+        with active_session_kept(self._spark):
+            frame = rebind(read(self._spark, *planned, row_ids=row_ids), private).where(to_spark(predicate))
+            frame = frame.select(*virtual, *(quoted(column.name) for column in wanted))
+        return nw.from_native(rebind(frame, self._spark))
 
     def changes(self, reader: CatalogReader, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         refuse_hidden(load_table(reader, table, until))

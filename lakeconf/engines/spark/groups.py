@@ -61,11 +61,14 @@ def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:
         content = contents.get(file.path)
         fields = None if content is None else content.children
         places = usual if fields is None else _places(plan, file, fields)
+        by_duckdb = file.encryption_key is not None or not _is_readable(plan, places)
+        if by_duckdb and fields is not None:
+            places = _places(plan, file, fields, as_stored=True)
         key = Group(
             places=places,
             is_mapped=file.mapping_id is not None,
             is_assumed=fields is None,
-            by_duckdb=file.encryption_key is not None or not _is_readable(plan, places),
+            by_duckdb=by_duckdb,
             has_deletes=file.delete_file is not None or bool(file.inlined_deletes),
             snapshot_filter=file.snapshot_filter,
             can_filter=not any(place is not None and _has_milliseconds(place) for place in places),
@@ -85,7 +88,9 @@ def _contents(private: SparkSession, files: Sequence[DataFile]) -> dict[str, Sto
     return {file.path: stored for file, stored in zip(ordered, known, strict=True)}
 
 
-def _places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> tuple[Found | None, ...]:
+def _places(
+    plan: ScanPlan, file: DataFile, fields: Sequence[Stored], *, as_stored: bool = False
+) -> tuple[Found | None, ...]:
     if file.mapping_id is None:
         if fields and all(field.field_id is None for field in fields):
             raise UnsupportedError(
@@ -93,7 +98,7 @@ def _places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> tuple[F
                 "than DuckLake 0.2 has such files",
                 hint="read the table with DuckDB, and write it to a new table",
             )
-        return tuple(by_field_id(column, fields) for column in plan.columns)
+        return tuple(by_field_id(column, fields, as_stored=as_stored) for column in plan.columns)
     mappings = plan.name_mappings[file.mapping_id]
     return tuple(by_name(column, mappings, fields) for column in plan.columns)
 
