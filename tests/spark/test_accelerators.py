@@ -42,7 +42,7 @@ def test_an_engine_that_replaces_the_reader(
     key, value = SETTINGS[engine]
     with_setting(spark, monkeypatch, key, f"{HARMLESS[0]},{value}" if "runtime" not in key else value)
     with pytest.raises(UnsupportedError, match=f"uses {engine.split()[0]} ") as caught:
-        SparkEngine(spark, str(tmp_path), {})
+        SparkEngine(spark, str(tmp_path), {}, "")
     assert value in str(caught.value)
     assert "read and write with DuckDB" in str(caught.value)
 

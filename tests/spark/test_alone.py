@@ -31,7 +31,7 @@ def register(lake: Lake, select: str, *, table: str = "t", options: str = "", pa
 
 def filtered(spark: SparkSession, lake: Lake, where: str, table: str = "t") -> int:
     """How many rows Spark finds; checks that DuckDB finds as many."""
-    engine = SparkEngine(spark, str(lake.folder), {})
+    engine = SparkEngine(spark, str(lake.folder), {}, "")
     count = engine.scan(lake.reader, table, lake.newest, None, where).to_native().count()
     ((expected,),) = lake.rows(f"SELECT count(*) FROM (SELECT * FROM lake.{table} LIMIT 100000000) WHERE {where}")
     assert count == expected, where
@@ -142,7 +142,7 @@ DEFAULTS = {
     "DECIMAL(38,10)": "'-1234567890123456789.5'",
     "DECIMAL(19,0)": "1234567890123456789",
     "UBIGINT": "18446744073709551615",
-    "BOOLEAN": "true",
+    "BOOLEAN": "'true'",
     "FLOAT": "0.1",
     "VARCHAR": "'it''s \\\"\\\\n ü'",
     "DATE": "'0044-03-15 (BC)'",
@@ -225,7 +225,7 @@ def test_names_that_differ_in_letters_beyond_ascii(spark: SparkSession, files: L
         assert tuple(scan(spark, files, "t", columns=columns).first()) == row
     assert [scan(spark, files, name).first()[0] for name in ("Ü", "ü")] == [1, 2]
     assert filtered(spark, files, '"ä" = 2 AND "Ä" = 1') == 1
-    checked = SparkEngine(spark, str(files.folder), {}).check(files.reader, "t", files.newest)
+    checked = SparkEngine(spark, str(files.folder), {}, "").check(files.reader, "t", files.newest)
     assert all(column.equal for column in checked.columns)
     register(files, 'SELECT 4 AS "Ä", 5 AS "ä", 6 AS "A"')
     assert_alike(spark, files, "t", newest=1)
