@@ -24,6 +24,12 @@ ATTACH_OPTIONS: Mapping[str, type] = {
 }
 
 
+def reads_only(attach_options: Mapping[str, object]) -> bool:
+    """True if these options attach a lake for reading only."""
+    pinned = {"snapshot_version", "snapshot_time"} & attach_options.keys()
+    return bool(attach_options.get("read_only") or pinned)
+
+
 def attach_option_problem(key: str, value: object) -> str | None:
     """What is wrong with an option of ATTACH.
 

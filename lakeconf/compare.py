@@ -63,6 +63,7 @@ def compare(one: Store, other: Store, table: str, on: Sequence[str] = (), *, sam
         TableNotFoundError: One of the stores has no such table.
         SchemaError: One has not the columns of the key, or they have no columns in common.
     """
+    one, other = one.for_reading(), other.for_reading()
     second = Store(
         other.name,
         other.metadata_backend,

@@ -138,16 +138,17 @@ def _catalog(examination: Examination) -> str:
     file = store.metadata_backend.file()
     if file is not None and not file.exists():
         examination.has_catalog = False
-        return f"none yet: the first open makes {file}"
+        return f"none yet: the first write creates {file}"
     if file is not None:
         store.metadata_backend.prepare(read_only=True)
     (attach,) = [statement for statement in store.statements if isinstance(statement, Attach)]
-    options = {key: value for key, value in attach.options.items() if key != "automatic_migration"}
+    changing = {"automatic_migration", *(store.metadata_backend.write_defaults.keys() - store.attach_options.keys())}
+    options = {key: value for key, value in attach.options.items() if key not in changing}
     try:
         examination.connection.run(attach._replace(options={**options, "create_if_not_exists": False}))
     except CatalogMissingError:
         examination.has_catalog = False
-        return "none yet: the first open makes it"
+        return "none yet: the first write creates it"
     return f"{_place(store)}, attached as {store.alias}"
 
 

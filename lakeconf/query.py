@@ -41,11 +41,7 @@ def query(store: Store, statement: str, limit: int | None = None) -> tuple[Seque
     Raises:
         QueryError: It is no query, it calls a function that may change something, or DuckDB refuses it.
     """
-    options = {**store.attach_options, "read_only": True}
-    reading = Store(
-        store.name, store.metadata_backend, store.storage_backend, alias=store.alias, attach_options=options
-    )
-    with reading.open_connection() as connection, translated_errors():
+    with store.for_reading().open_connection() as connection, translated_errors():
         found = connection.native.extract_statements(statement)
         if [one.type for one in found] != [duckdb.StatementType.SELECT]:
             raise QueryError("this is not one query", hint="write SELECT … or FROM …; tables are changed by jobs")

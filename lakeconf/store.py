@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from lakeconf.attach_options import attach_option_problem
+from lakeconf.attach_options import attach_option_problem, reads_only
 from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
 from lakeconf.backends.secrecy import guard_options
 from lakeconf.connection import Connection, connect, load_extension
-from lakeconf.errors import CatalogError, CatalogVersionError, LakeconfError
+from lakeconf.errors import CatalogError, CatalogMissingError, CatalogVersionError, LakeconfError
 from lakeconf.migration import check_merged_files
 from lakeconf.secret import Secret, Settings, masked
 from lakeconf.secret import hidden as hide
@@ -85,9 +85,7 @@ class Store:
     @property
     def read_only(self) -> bool:
         """True where the lake is attached for reading only."""
-        return bool(self.attach_options.get("read_only")) or any(
-            key in self.attach_options for key in ("snapshot_version", "snapshot_time")
-        )
+        return reads_only(self.attach_options)
 
     @property
     def extensions(self) -> tuple[str, ...]:
@@ -148,14 +146,32 @@ class Store:
         """
         self.attach_to(Connection(connection, self.secrets))
 
+    def for_reading(self, *, read_only: bool = True) -> Store:
+        """The same store, attached so that no lake is created or migrated.
+
+        Args:
+            read_only: False where DuckLake must accept dry runs of upkeep, which it refuses on a read-only lake.
+        """
+        options = {key: value for key, value in self.attach_options.items() if key != _MIGRATION}
+        options |= {"create_if_not_exists": False} | ({"read_only": True} if read_only else {})
+        return Store(self.name, self.metadata_backend, self.storage_backend, alias=self.alias, attach_options=options)
+
     def attach_to(self, connection: Connection) -> None:
         """Attaches the lake to a connection of lakeconf's own; otherwise as `attach`."""
         self._check_free(connection)
-        self.metadata_backend.prepare(read_only=self.read_only)
-        if self.storage_backend is not None:
-            self.storage_backend.prepare(read_only=self.read_only)
-        for statement in self.statements:
-            self._run(connection, statement)
+        try:
+            creates_nothing = self.read_only or self.attach_options.get("create_if_not_exists") is False
+            self.metadata_backend.prepare(read_only=creates_nothing)
+            if self.storage_backend is not None:
+                self.storage_backend.prepare(read_only=creates_nothing)
+            for statement in self.statements:
+                self._run(connection, statement)
+        except CatalogMissingError as error:
+            file = self.metadata_backend.file()
+            raise CatalogMissingError(
+                f"store {self.name!r} has no lake yet{f' in {file}' if file else ''}; the first write creates it",
+                hint=f"if there should be one, check where the store looks for it: lakeconf doctor {self.name}",
+            ) from error
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Opens an instance of DuckDB in memory with the lake attached and in use.
@@ -175,23 +191,25 @@ class Store:
             raise
         return connection
 
-    def open(self, engine: Any = None) -> Lake:
+    def open(self, engine: Any = None, *, read_only: bool = False) -> Lake:
         """Opens the lake.
 
         Args:
             engine: None for DuckDB; a SparkSession for Spark.
+            read_only: Create, migrate and change nothing; a lake that does not exist yet is an error.
 
         Returns:
             The lake, pinned at its latest snapshot; a context manager.
 
         Raises:
             ConnectionFailed: The catalog cannot be reached.
+            CatalogMissingError: There is no lake yet, and the store or `read_only` does not permit to create it.
             CatalogError: What answers is no lake, or of a version that lakeconf does not read.
             SparkError: The session cannot reach the storage backend.
         """
         from lakeconf.lake import Lake
 
-        return Lake.open(self, engine)
+        return Lake.open(self.for_reading() if read_only else self, engine)
 
     def spark_conf(self, *, packages: bool = True) -> Settings:
         """The settings with which a Spark session reaches the store's files.

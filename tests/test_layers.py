@@ -42,7 +42,7 @@ LAYERS: dict[str, set[str]] = {
     "versions": set(),
     "attach_options": BASE,
     "connection": BASE,
-    "backends": BASE,
+    "backends": BASE | {"attach_options"},
     "migration": BASE | {"connection", "backends"},
     "store": STORE,
     "config": STORE,

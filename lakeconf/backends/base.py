@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -19,6 +19,7 @@ from pydantic import (
 )
 from typing_extensions import Self
 
+from lakeconf.attach_options import reads_only
 from lakeconf.backends.secrecy import guard_parameters, holds_credentials
 from lakeconf.logs import escaped
 from lakeconf.secret import Secret
@@ -217,6 +218,9 @@ class StorageBackend(Backend):
 class MetadataBackend(Backend):
     """Where the catalog is."""
 
+    # Options of ATTACH that are set for writing only, where the store does not set them otherwise.
+    write_defaults: ClassVar[Mapping[str, Value]] = {}
+
     def refusal(self, storage: StorageBackend | None) -> str | None:
         """Why this backend does not compose with `storage`.
 
@@ -255,7 +259,10 @@ class MetadataBackend(Backend):
         Returns:
             The statements between the loading of extensions and `USE`.
         """
-        attach_options = {**self.attach_defaults, **attach_options}
+        defaults = (
+            self.attach_defaults if reads_only(attach_options) else {**self.attach_defaults, **self.write_defaults}
+        )
+        attach_options = {**defaults, **attach_options}
         options = dict(self.ducklake_options(names))
         if storage is not None:
             options["data_path"] = storage.location

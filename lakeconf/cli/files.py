@@ -20,7 +20,7 @@ _HEADER = ("file", "rows", "size", "snapshot", "deleted rows", "partition")
 @config_option
 def command(table: str, store: str | None, source: str | None, format_name: str) -> None:
     """List the data files of TABLE, with what is deleted from each."""
-    with init(source).get_store(store).open() as lake:
+    with init(source).get_store(store).open(read_only=True) as lake:
         found = lake.table(table).files()
         inlined = lake.table(table).explain().inlined_rows
     if format_name == "json":

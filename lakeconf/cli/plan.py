@@ -31,7 +31,7 @@ def command(
     """Say what `lakeconf run` would do for each MODEL, or for all, and why; nothing is changed."""
     config = init(source)
     pipeline = declared_pipeline(config)
-    with opened(config, pipeline, models, store, "duckdb") as (lake, others):
+    with opened(config, pipeline, models, store, "duckdb", read_only=True) as (lake, others):
         steps = plan(
             pipeline, lake, models, since=since, until=until, rebuild=rebuild, redo_late=redo_late, others=others
         )

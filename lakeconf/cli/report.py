@@ -24,7 +24,7 @@ def command(store: str | None, output: Path, source: str | None) -> None:
     It shows how the lake has grown, its tables and files, what is deleted, and what `lakeconf maintain` would do.
     """
     found = init(source).get_store(store)
-    with found.open() as lake:
+    with found.for_reading(read_only=False).open() as lake:
         page = report(lake, f"The lake of {found.name}")
     try:
         output.write_text(page, encoding="utf-8")

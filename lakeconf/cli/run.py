@@ -51,7 +51,7 @@ def command(
     """
     config = init(source)
     pipeline = declared_pipeline(config)
-    with opened(config, pipeline, models, store, engine) as (lake, others):
+    with opened(config, pipeline, models, store, engine, read_only=dry_run) as (lake, others):
         asked: dict[str, Any] = {
             "since": since, "until": until, "rebuild": rebuild, "redo_late": redo_late, "others": others
         }  # fmt: skip

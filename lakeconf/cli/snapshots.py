@@ -18,7 +18,7 @@ from lakeconf.config.model import init
 @config_option
 def command(store: str | None, limit: int, source: str | None, format_name: str) -> None:
     """List the newest snapshots of the lake of STORE, the newest last: when, what, who and why."""
-    with init(source).get_store(store).open() as lake:
+    with init(source).get_store(store).open(read_only=True) as lake:
         found = lake.snapshots()[-limit:]
     if format_name == "json":
         show_json([plain(dataclasses.asdict(snapshot)) for snapshot in found])

@@ -20,7 +20,7 @@ _HEADER = ("table", "rows", "files", "size", "delete files", "deleted rows", "ro
 @config_option
 def command(store: str | None, source: str | None, format_name: str) -> None:
     """List the tables of the lake of STORE, with their files; no data file is read."""
-    with init(source).get_store(store).open() as lake:
+    with init(source).get_store(store).open(read_only=True) as lake:
         found: list[dict[str, Any]] = [
             {
                 "table": one.table,

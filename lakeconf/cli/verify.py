@@ -45,7 +45,7 @@ def command(
     """
     found = init(source).get_store(store)
     # Spark ends with this process.
-    with found.open(spark_session(found, settings=_QUIET)) as lake:
+    with found.open(spark_session(found, settings=_QUIET), read_only=True) as lake:
         verification = verify(lake if version is None else lake.at(version=version), table)
     if format_name == "json":
         show_json({"equal": verification.equal, **dataclasses.asdict(verification)})

@@ -74,7 +74,7 @@ def scan_polars(
     """
     if not isinstance(store, Store):
         store = (config if isinstance(config, Config) else init(config)).get_store(store)
-    with store.open() as lake:
+    with store.open(read_only=True) as lake:
         pinned = lake.snapshot_id if version is None else version
         found = (lake if version is None else lake.at(version=version)).table(table)
         _check_types(table, found.schema)
@@ -108,7 +108,7 @@ class _Source:
             filters = [_expression(tree) for tree in trees]
         # What a filter needs is not always among the columns that are wanted.
         needed = columns and list(dict.fromkeys([*columns, *(name for f in filters for name in f.meta.root_names())]))
-        with translated_errors(self.store.secrets), self.store.open() as lake:
+        with translated_errors(self.store.secrets), self.store.open(read_only=True) as lake:
             relation = lake.at(version=self.version).table(self.table).scan(needed, self.where).to_native()
             if n_rows is not None:
                 relation = relation.limit(n_rows)  # which is before the filter, as Polars wants it

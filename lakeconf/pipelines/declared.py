@@ -6,22 +6,26 @@ import contextlib
 import hashlib
 import importlib.util
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from lakeconf.backends.metadata.sqlite import SQLiteMetadata
+from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.config.codes import Code
 from lakeconf.config.file import MAX_BYTES
 from lakeconf.config.model import Config
 from lakeconf.engines.spark.start import spark_session
-from lakeconf.errors import ConfigError, PipelineError, Problem, nearest
+from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Problem, nearest
 from lakeconf.lake import Lake
 from lakeconf.logs import escaped
 from lakeconf.pipelines.kinds import KINDS, Kind, Seed
 from lakeconf.pipelines.model import Model, Query
 from lakeconf.pipelines.pipeline import Pipeline, check
+from lakeconf.store import Store
 
 
 class _Declaration(BaseModel):
@@ -87,7 +91,13 @@ def pipeline_problems(config: Config) -> list[Problem]:
 
 @contextlib.contextmanager
 def opened(
-    config: Config, pipeline: Pipeline, models: Sequence[str], store: str | None, engine: str
+    config: Config,
+    pipeline: Pipeline,
+    models: Sequence[str],
+    store: str | None,
+    engine: str,
+    *,
+    read_only: bool = False,
 ) -> Iterator[tuple[Lake, Mapping[str, Lake]]]:
     """Opens the store of a pipeline, and those that the models to be run read from.
 
@@ -97,6 +107,7 @@ def opened(
         models: Those to be run, as `Pipeline.chosen` takes them.
         store: The store that the models' tables are in; the default one where None.
         engine: `duckdb` or `spark`.
+        read_only: Create and change nothing. A store that has no lake yet is an empty lake then.
 
     Yields:
         Its lake, and the others by their stores' names.
@@ -109,8 +120,21 @@ def opened(
         stores = {name: config.get_store(name) for name in sorted(read)}
         if engine == "spark":
             session = spark_session(main, *stores.values())
-        lake = stack.enter_context(main.open(session))
-        yield lake, {name: stack.enter_context(one.open(session)) for name, one in stores.items()}
+        lakes = [
+            _opened_for_reading(one, session, stack) if read_only else stack.enter_context(one.open(session))
+            for one in (main, *stores.values())
+        ]
+        yield lakes[0], dict(zip(stores, lakes[1:], strict=True))
+
+
+def _opened_for_reading(store: Store, session: Any, stack: contextlib.ExitStack) -> Lake:
+    try:
+        return stack.enter_context(store.open(session, read_only=True))
+    except CatalogMissingError:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lakeconf-"))
+        catalog = SQLiteMetadata(uri=str(Path(folder, "catalog.sqlite")))
+        empty = Store(store.name, catalog, LocalStorage(path=str(Path(folder, "data"))), alias=store.alias)
+        return stack.enter_context(empty.open(session))
 
 
 def _section(config: Config) -> Mapping[str, Any]:

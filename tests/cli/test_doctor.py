@@ -92,7 +92,7 @@ def test_a_lake_that_is_not_there_is_not_made(project: Path, capsys: pytest.Capt
     assert (found["store"], found["ok"]) == ("dev", True)
     assert [step["name"] for step in found["steps"]] == list(STEPS)
     catalog = found["steps"][2]
-    assert catalog["found"] == f"none yet: the first open makes {project / 'catalog.sqlite'}"
+    assert catalog["found"] == f"none yet: the first write creates {project / 'catalog.sqlite'}"
     assert sorted(project.rglob("*")) == before
 
 
@@ -100,7 +100,7 @@ def test_a_store_on_servers(postgres_server: PostgresServer, s3_server: S3Server
     config = on_servers(postgres_server, s3_server)
     steps = diagnosed(config)
     assert statuses(steps)[:7] == ["ok", "ok", "ok", "skipped", "ok", "ok", "skipped"]
-    assert steps["catalog"].found == "none yet: the first open makes it"
+    assert steps["catalog"].found == "none yet: the first write creates it"
     lakeconf.init({"stores": {"dev": config}}).get_store("dev").open().close()
     steps = diagnosed(config)
     assert statuses(steps)[:7] == ["ok"] * 7

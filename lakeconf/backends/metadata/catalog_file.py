@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from lakeconf.backends.base import MetadataBackend, Text
-from lakeconf.errors import CatalogError, StorageError
+from lakeconf.errors import CatalogError, CatalogMissingError, StorageError
 
 _HEADERS = {"SQLite": (0, b"SQLite format 3\x00"), "DuckDB": (8, b"DUCK")}
 # Closing a file drops every POSIX lock that this process holds on it, also those of a database that has it open
@@ -44,7 +44,7 @@ class CatalogFile(MetadataBackend):
         if exists and path not in _LOOKED_INTO:
             self.look_into(path)
         if not exists and read_only:
-            raise CatalogError(f"the catalog {path} does not exist, and a read-only store does not make it")
+            raise CatalogMissingError(f"the catalog {path} does not exist")
         if not exists:
             make_folder(path.parent)
         _LOOKED_INTO.add(path)

@@ -17,6 +17,8 @@ class SQLiteMetadata(CatalogFile):
     """A catalog in an SQLite file: several processes of one machine may use it, one writing at a time."""
 
     kind: ClassVar[str] = "SQLite"
+    # A connection that only reads cannot change the journal mode: SQLite refuses the attempt.
+    write_defaults: ClassVar[Mapping[str, Value]] = {"meta_journal_mode": "WAL"}
     type: Literal["sqlite"] = "sqlite"
 
     @property
@@ -26,7 +28,7 @@ class SQLiteMetadata(CatalogFile):
     @property
     def attach_defaults(self) -> Mapping[str, Value]:
         # Milliseconds for which SQLite waits while somebody else commits, before it says that the database is locked.
-        return {**super().attach_defaults, "meta_busy_timeout": 30_000, "meta_journal_mode": "WAL"}
+        return {**super().attach_defaults, "meta_busy_timeout": 30_000}
 
     def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - the file says it all
         return {"metadata_path": f"sqlite:{self.uri}"}
@@ -38,7 +40,12 @@ class SQLiteMetadata(CatalogFile):
         try:
             with closing(sqlite3.connect(f"file:{_escaped(str(path))}?mode=ro", uri=True)) as connection:
                 tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        except sqlite3.OperationalError:
+        except sqlite3.OperationalError as error:
+            if "readonly" in str(error):
+                raise CatalogError(
+                    f"the catalog {path} has a write-ahead log, which SQLite cannot read in a folder that is read-only",
+                    hint=f"on a writable copy run: sqlite3 {path.name} 'PRAGMA journal_mode = DELETE'",
+                ) from error
             return  # locked, or not to be opened for reading alone: ATTACH will say what it is
         except sqlite3.DatabaseError as error:
             raise CatalogError(f"the catalog {path} is damaged: {error}") from error
