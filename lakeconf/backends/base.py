@@ -227,8 +227,7 @@ class MetadataBackend(Backend):
         Args:
             storage: The storage backend; None where the store has none.
 
-        Returns:
-            One sentence, or None where the two compose.
+        Returns: One sentence, or None where the two compose.
         """
         return "needs a storage_backend: say where the Parquet files are" if storage is None else None
 
@@ -259,10 +258,8 @@ class MetadataBackend(Backend):
         Returns:
             The statements between the loading of extensions and `USE`.
         """
-        defaults = (
-            self.attach_defaults if reads_only(attach_options) else {**self.attach_defaults, **self.write_defaults}
-        )
-        attach_options = {**defaults, **attach_options}
+        write_defaults = {} if reads_only(attach_options) else self.write_defaults
+        attach_options = {**self.attach_defaults, **write_defaults, **attach_options}
         options = dict(self.ducklake_options(names))
         if storage is not None:
             options["data_path"] = storage.location
