@@ -93,6 +93,7 @@ def spark(
         | hadoop_aws_settings
         | {
             "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",  # the default of Spark 4, and no secret would be found in it
             "spark.eventLog.dir": spark_event_log.as_uri(),
             "spark.sql.warehouse.dir": tmp_path_factory.mktemp("spark-warehouse").as_uri(),
         }

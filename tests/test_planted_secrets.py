@@ -207,8 +207,9 @@ def describe(heap: Heap, config: Config, capsys: pytest.CaptureFixture[str], mon
         heap.add(f"{store.name}: pickle", pickle.dumps(store.metadata_backend), pickle.dumps(store.storage_backend))
     heap.add("config", config)
     monkeypatch.chdir(config.path.parent)  # type: ignore[union-attr]
-    for command in (["stores"], ["validate"], ["stores", "--json"], *(["preview-sql", name] for name in config.stores)):
-        run_command(command)
+    formats = (["stores", "--format", "json"], ["validate", "--format", "json"], ["explain", "stores.dev"])
+    for command in (["stores"], ["validate"], *formats, *(["preview-sql", name] for name in config.stores)):
+        assert run_command(command) == 0
         output = capsys.readouterr()
         heap.add(f"lakeconf {command}", output.out, output.err)
 
@@ -255,6 +256,9 @@ def test_no_planted_secret_is_shown_anywhere(
         configure_session(spark, store.storage_backend.hadoop_settings())
         live(heap, store, engine)
     fail(heap, config, postgres_proxy, monkeypatch)
+    # A positive control: what an application puts into a plan can be read in the event log.
+    control = f"control-{secrets.token_urlsafe(24)}"
+    spark.range(1).selectExpr(f"'{control}' AS text").collect()
     heap.add("Spark's settings", *spark.sparkContext.getConf().getAll(), spark.conf.getAll)
     heap.add("log", caplog.text)
     output = capfd.readouterr()
@@ -262,6 +266,8 @@ def test_no_planted_secret_is_shown_anywhere(
     texts = {where: text.encode() for where, text in heap.said.items()}
     for folder in (tmp_path, spark_event_log):
         texts |= {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    logs = {path: text for path, text in texts.items() if path.startswith(str(spark_event_log))}
+    assert shown({"control": control}, logs)
     assert any("fs.s3a" in text or "raw" in text for text in heap.said.values())
     assert shown(planted, texts) == []
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
@@ -56,11 +57,21 @@ def test_a_text_remembers_its_variable() -> None:
     assert (text, text.variable) == ("value", "X")
 
 
-@given(st.text(min_size=1).filter(lambda value: value not in "*'"), st.text(), st.text())
-def test_scrubbing_leaves_no_trace_of_a_secret(value: str, before: str, after: str) -> None:
-    escaped = value.replace("'", "''")
-    scrubbed = scrub(f"{before}{value}|{escaped}{after}", [Secret(value)])
-    assert value not in scrubbed or value in "***"
+FORMS: list[Callable[[str], str]] = [
+    str,
+    lambda value: value.replace("'", "''"),
+    lambda value: json.dumps(value)[1:-1],
+    lambda value: repr(value)[1:-1],
+    lambda value: quote(value, safe=""),
+    quote_plus,
+]
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=1), st.sampled_from(FORMS))
+def test_scrubbing_leaves_no_form_of_a_secret(value: str, form: Callable[[str], str]) -> None:
+    # Nothing around it can be a part of it, so what is left of it would be seen.
+    before, after = ("\u2460", "\u2461") if not {"\u2460", "\u2461"} & set(value) else ("\u2462", "\u2463")
+    assert scrub(f"{before}{form(value)}{after}", [Secret(value)]) == f"{before}***{after}"
 
 
 def test_the_longer_of_two_secrets_is_scrubbed_whole() -> None:

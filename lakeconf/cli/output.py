@@ -19,7 +19,7 @@ from lakeconf.logs import escaped
 # A colour is written with a mark that untrusted text cannot know, so that the colours in such text are escaped.
 _MARK = secrets.token_hex(8)
 _STYLE = re.compile(f"\x1b\\[([0-9;]*)m{_MARK}")
-# CI systems run such text in a log as commands: GitHub at the start of a line, it and Azure, TeamCity anywhere.
+# CI systems run such text in a log as commands: some at the start of a line, others anywhere.
 _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#(?:\[|vso\[|teamcity\[))")
 
 

@@ -42,6 +42,8 @@ class Code(Enum):
     LITERAL_SECRET = ("LC060", "A secret that stands in the file")
     WITHOUT_TLS = ("LC061", "Credentials that go without TLS")
     WITHOUT_DEFAULT = ("LC062", "Several stores, and no default")
+    CATALOG_WITHOUT_TLS = ("LC063", "A catalog's server that may be reached without TLS")
+    BARE_DOLLAR = ("LC064", "A variable without braces")
 
     def __init__(self, code: str, title: str) -> None:
         self.code = code

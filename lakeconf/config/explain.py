@@ -22,6 +22,6 @@ def explanation(code: str) -> str:
     if found is None:
         near = nearest(code.upper(), known)
         raise LakeconfError(
-            f"there is no code {code!r}", hint=f"did you mean {near}?" if near else "they are LC001 to LC062"
+            f"there is no code {code!r}", hint=f"did you mean {near}?" if near else "they are LC001 to LC064"
         )
     return resources.files("lakeconf.config").joinpath("explanations", f"{found.code}.md").read_text("utf-8")

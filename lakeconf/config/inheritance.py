@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from lakeconf.config.codes import Code
@@ -40,6 +40,15 @@ class Branch(NamedTuple):
 
     entries: Mapping[str, Leaf | Branch]
     place: Path
+
+
+def leaves(branch: Branch) -> Iterator[Leaf]:
+    """All values of a table, at every depth."""
+    for entry in branch.entries.values():
+        if isinstance(entry, Branch):
+            yield from leaves(entry)
+        else:
+            yield entry
 
 
 class Inheritance:

@@ -110,8 +110,8 @@ class Config:
         self._readings: dict[str, Reading] = {}
         self._read_before: dict[str, Reading] = {}
         self._hidden = HiddenValues(self._tables)
-        self._inheritance = Inheritance(source, self._tables)
-        self._shared = SharedSecrets(self._inheritance, self._read)
+        self.inheritance = Inheritance(source, self._tables)
+        self._shared = SharedSecrets(self.inheritance, self._read)
         self.path: Path | None = source.path
         self.names = tuple(self._tables)
         self.stores: Mapping[str, Store] = LazyStores(self.names, self.get_store)
@@ -225,14 +225,14 @@ class Config:
         except ConfigError:
             default = None
         secrets = self.secrets
-        outlines = (outline_of(self._inheritance, name, is_default=name == default) for name in self.names)
+        outlines = (outline_of(self.inheritance, name, is_default=name == default) for name in self.names)
         return [Outline._make(hidden(tuple(one), secrets)) for one in outlines]
 
     def _read(self, name: str) -> Reading:
         known = self._read_before.get(name)
         environment = self._environment or {}
         if known is None or any(environment.get(variable) != value for variable, value in known.variables.items()):
-            known = self._read_before[name] = read_store(self._inheritance, name, self._environment, self.secrets)
+            known = self._read_before[name] = read_store(self.inheritance, name, self._environment, self.secrets)
         return known
 
     def _shared_secrets(self, name: str, reading: Reading) -> Iterator[Problem]:

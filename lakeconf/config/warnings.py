@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,10 +12,11 @@ from urllib.parse import urlsplit
 from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.codes import Code
 from lakeconf.config.file import Table
-from lakeconf.config.inheritance import Path
+from lakeconf.config.inheritance import Path, leaves
 from lakeconf.config.model import Config, init
 from lakeconf.config.reading import Reading
 from lakeconf.errors import ConfigError, Problem
+from lakeconf.secret import masked
 
 
 def warnings(source: Config | str | os.PathLike[str] | Table | None = None, *stores: str) -> list[Problem]:
@@ -36,7 +38,12 @@ def warnings(source: Config | str | os.PathLike[str] | Table | None = None, *sto
     found = list(_of_config(config))
     for name in stores or config.names:
         reading = config.reading(name)
-        found += [*_literal_secrets(config, name, reading), *_without_tls(config, reading)]
+        found += [
+            *_literal_secrets(config, name, reading),
+            *_without_tls(config, reading),
+            *_without_sslmode(config, reading),
+        ]
+        found += _bare_dollars(config, name)
     unique = {(one.code, one.key): one for one in found}
     return sorted(unique.values(), key=lambda one: (one.line or 0, one.column or 0))
 
@@ -76,6 +83,37 @@ def _without_tls(config: Config, reading: Reading) -> Iterator[Problem]:
         yield config.problem(
             Code.WITHOUT_TLS, message, place, hint="leave use_ssl out, or use a server on this machine"
         )
+
+
+def _without_sslmode(config: Config, reading: Reading) -> Iterator[Problem]:
+    """Libpq uses TLS if the server offers it, unless sslmode says more: whoever is between them can prevent it."""
+    backend = reading.values.get("metadata_backend")
+    if reading.store is None or not isinstance(backend, Mapping) or backend.get("type") != "postgres":
+        return
+    host = str(backend.get("host") or "")
+    hosts = [one.strip() for one in host.split(",") if one.strip()]
+    parameters = {key.lower(): value for key, value in (backend.get("secret_parameters") or {}).items()}
+    if str(parameters.get("sslmode")) in ("require", "verify-ca", "verify-full"):
+        return
+    # A path is that of a socket on this machine.
+    if hosts and not all(one.startswith("/") or _is_loopback(one if ":" not in one else f"[{one}]") for one in hosts):
+        place = reading.origins["metadata_backend", "host"]
+        known = host if place.variable is None else f"${{{place.variable}}}"
+        message = f"the password and the catalog may go to {masked(known, config.secrets)} without TLS"
+        hint = 'write secret_parameters = { sslmode = "verify-full", sslrootcert = "system" }'
+        yield config.problem(Code.CATALOG_WITHOUT_TLS, message, place.place, hint=hint)
+
+
+def _bare_dollars(config: Config, store: str) -> Iterator[Problem]:
+    try:
+        found = list(leaves(config.inheritance.tree(store)))
+    except ConfigError:
+        return
+    for leaf in found:
+        if type(leaf.value) is str and (name := re.fullmatch(r"\$([A-Za-z_]\w*)", leaf.value, re.ASCII)):
+            message = "a variable is written with braces; without them the text stays as it is"
+            hint = f'write "${{{name[1]}}}", or "$${name[1]}" if the dollar is meant'
+            yield config.problem(Code.BARE_DOLLAR, message, leaf.place, hint=hint)
 
 
 def _is_loopback(endpoint: str) -> bool:

@@ -68,7 +68,7 @@ def test_github(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     )
     code, output = validated(folder, SUSPICIOUS, capsys, "--format", "github")
     assert code == 0
-    assert [line.partition(" ")[0] for line in output.splitlines()] == ["::warning"] * 3
+    assert [line.partition(" ")[0] for line in output.splitlines()] == ["::warning"] * 4
 
 
 def test_what_github_takes_for_an_end_is_escaped(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,11 +122,12 @@ def test_warnings_fail_where_they_are_asked_to(folder: Path, capsys: pytest.Capt
     code, output = validated(folder, SUSPICIOUS, capsys)
     assert code == 0
     assert re.findall(r"^warning: lakeconf.toml:(\d+):1: (\S+):.*\[(LC\d+)\]$", output, re.MULTILINE) == [
+        ("3", "stores.prod.metadata_backend.host", "LC063"),
         ("6", "stores.prod.metadata_backend.password", "LC060"),
         ("12", "stores.prod.storage_backend.use_ssl", "LC061"),
         ("14", "stores.prod.storage_backend.secret", "LC060"),
     ]
-    assert output.endswith("3 warnings found\nno problem found\n")
+    assert output.endswith("4 warnings found\nno problem found\n")
     assert validated(folder, SUSPICIOUS, capsys, "--strict")[0] == 1
 
 
@@ -217,3 +218,41 @@ def test_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert set(step["steps"][1]["with"]) <= set(yaml.safe_load((REPOSITORY / "action.yml").read_text())["inputs"])
     assert hook["repos"][0]["hooks"] == [{"id": "lakeconf-validate"}]
+
+
+@pytest.mark.parametrize(
+    ("host", "parameters", "is_told"),
+    [
+        ("db.example.com", "", True),
+        ("db.example.com", 'sslmode = "prefer"', True),
+        ("db.example.com", 'SSLMODE = "require"', False),
+        ("db.example.com", 'sslmode = "verify-full"', False),
+        ("localhost,db.example.com", "", True),
+        ("localhost", "", False),
+        ("::1", "", False),
+        ("/var/run/postgresql", "", False),
+        ("${HOST}", "", True),
+    ],
+)
+def test_a_catalog_that_may_go_without_tls(
+    host: str,
+    parameters: str,
+    is_told: bool,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOST", "planted.example.com")
+    text = SUSPICIOUS.replace('"db.example.com"', f'"{host}"\nsecret_parameters = {{ {parameters} }}')
+    assert ("LC063" in validated(folder, text, capsys)[1]) is is_told
+    # The host of a stranger's file is not known.
+    untrusted = validated(folder, text, capsys, "--untrusted")[1]
+    assert ("LC063" in untrusted) is (is_told and "$" not in host)
+
+
+def test_a_variable_without_braces(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = SUSPICIOUS.replace('"acme"', '"$BUCKET"').replace('"hunter2-planted"', '"$PGPASSWORD"')
+    output = validated(folder, text, capsys)[1]
+    assert output.count("[LC064]") == 2
+    assert 'hint: write "${BUCKET}", or "$$BUCKET" if the dollar is meant' in output
+    assert "LC064" not in validated(folder, text.replace('"$', '"$$'), capsys)[1]
