@@ -10,7 +10,6 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import Column, TableInfo, find_table, joined_name
 from lakeconf.connection import Connection
 from lakeconf.errors import (
-    CatalogError,
     CommitConflictError,
     SnapshotNotFoundError,
     TableNotFoundError,
@@ -197,38 +196,6 @@ def changes_since(reader: CatalogReader, table_id: int, since: int, until: int) 
         for version, made in found
         if version == made_in or any(table == table_id for _, table in changed_tables(made))
     ]
-
-
-def check_delete_files(reader: CatalogReader, deleted_from: Iterable[Reliance | None]) -> None:
-    """Makes sure that every data file of some tables has at most one delete file.
-
-    DuckLake lets two deletes on one file both commit, which brings deleted rows back; locks prevent it, but a lock can
-    be lost, and writers other than lakeconf take none.
-
-    Args:
-        reader: The lake.
-        deleted_from: The tables; None for one that the commit has made.
-
-    Raises:
-        CatalogError: Rows that were deleted are seen again; says what to do.
-    """
-    tables = {relied.table_id: relied.table for relied in deleted_from if relied is not None}
-    if not tables:
-        return
-    ids = ", ".join(map(str, sorted(tables)))
-    with reader.transaction() as transaction:
-        doubled = transaction.rows(
-            "SELECT table_id, data_file_id FROM ducklake_delete_file "
-            f"WHERE end_snapshot IS NULL AND table_id IN ({ids}) "
-            "GROUP BY table_id, data_file_id HAVING count(*) > 1"
-        )
-    if doubled:
-        table_id, data_file_id = doubled[0]
-        raise CatalogError(
-            f"another writer deleted from {tables[table_id]} at the same moment, past lakeconf's lock: the data file "
-            f"{data_file_id} has two delete files now, and deleted rows of it are seen again",
-            hint="both commits are in the lake: read the table at the snapshot before, and overwrite it from there",
-        )
 
 
 def changed_tables(made: str | None) -> list[tuple[str, int]]:

@@ -17,8 +17,9 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.change import Change, Target
 from lakeconf.commits import CommitKey, ModelRun
 from lakeconf.committer import Commit, Phase
-from lakeconf.conflicts import Base, check_columns, check_conflicts, check_delete_files, run_counted
+from lakeconf.conflicts import Base, check_columns, check_conflicts, run_counted
 from lakeconf.connection import Connection
+from lakeconf.delete_files import check_delete_files
 from lakeconf.engines.base import Engine
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard import LakeGuard

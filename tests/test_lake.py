@@ -310,12 +310,16 @@ def test_two_writers_that_conflict(store: Store, tmp_path: Path, engine: Any) ->
     with store.open(engine) as first, store.open(engine) as second:
         first.create_table("raw.events", like=EVENTS)
         second.refresh()
+        assert rows(second.table("raw.events").scan()) == []
         first.table("raw.events").append(EVENTS)
         on_disk = files(tmp_path)
         with pytest.raises(CommitConflictError, match="read at snapshot 1, and snapshot 2 of another writer"):
             second.table("raw.events").overwrite(EVENTS)
         assert files(tmp_path) == on_disk
         second.table("raw.events").append(EVENTS)
+        with pytest.raises(CommitConflictError, match="read at snapshot 1, and snapshot 2 of another writer"):
+            second.table("raw.events").overwrite(EVENTS)
+        second.refresh()
         second.table("raw.events").overwrite(EVENTS)
         assert len(rows(second.table("raw.events").scan())) == 3
 

@@ -11,7 +11,11 @@ BASE = {"errors", "logs", "secret", "sql", "versions"}
 CATALOG = BASE | {"connection", "catalog"}
 STORE = BASE | {"attach_options", "connection", "backends", "migration", "store"}
 GUARD = {"locks", "file_locks", "server_locks", "places", "marker", "guard"}
-COMMIT = CATALOG | GUARD | {"engines", "commits", "conflicts", "audits", "settle", "committer", "change", "transaction"}
+COMMIT = (
+    CATALOG
+    | GUARD
+    | {"engines", "commits", "conflicts", "delete_files", "audits", "settle", "committer", "change", "transaction"}
+)
 WRITES = COMMIT | {"definition", "writes"}
 LAKE = (
     WRITES
@@ -58,6 +62,7 @@ LAYERS: dict[str, set[str]] = {
     "conflicts": CATALOG,
     "audits": CATALOG,
     "settle": CATALOG,
+    "delete_files": CATALOG | {"conflicts"},
     "shared_connection": {"connection"},
     "committer": BASE | {"locks"},
     "change": CATALOG | {"engines", "commits", "conflicts"},

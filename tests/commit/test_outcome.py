@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from commit_hooks import at_commit
+from commit_hooks import at_commit, on_postgres, store_of
 
-import lakeconf
 from lakeconf import committer
 from lakeconf.errors import CommitUnknownError
 
@@ -50,17 +49,6 @@ def direct(tmp_path: Path, postgres_server: PostgresServer, database: str) -> St
 def hurt(tmp_path: Path, postgres_server: PostgresServer, database: str, postgres_proxy: FaultProxy) -> Store:
     """The store through the proxy."""
     return store_of(tmp_path, on_postgres(postgres_server, database, postgres_proxy.port))
-
-
-def on_postgres(server: PostgresServer, database: str, port: int) -> dict[str, Any]:
-    place = {"type": "postgres", "host": server.host, "port": port, "database": database}
-    return {**place, "user": server.user, "password": server.password}
-
-
-def store_of(folder: Path, catalog: dict[str, Any], **attach_options: Any) -> Store:
-    backends = {"metadata_backend": catalog, "storage_backend": {"type": "local", "path": str(folder / "data")}}
-    options = {"attach_options": attach_options} if attach_options else {}
-    return lakeconf.init({"stores": {"dev": backends | options}}).get_store("dev")
 
 
 def ids(lake: Lake) -> list[int]:

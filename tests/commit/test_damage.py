@@ -1,0 +1,83 @@
+"""Damage that DuckLake lets happen is found before a commit makes it worse, and the repair that is named repairs it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from commit_hooks import at_commit, on_postgres, store_of
+
+from lakeconf.errors import CatalogError, CommitError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from servers import FaultProxy, PostgresServer
+
+    from lakeconf import Lake
+
+HUNDRED = pa.table({"id": pa.array(range(100), pa.int64())})
+
+
+def ids(lake: Lake, table: str = "t") -> list[int]:
+    return sorted(lake.table(table).scan().collect("pyarrow").to_native()["id"].to_pylist())
+
+
+def doubled(tmp_path: Path, server: PostgresServer) -> Any:
+    """A store whose table `t` has a data file with two delete files."""
+    store = store_of(tmp_path, on_postgres(server, server.create_database(), server.port))
+    with store.open() as lake:
+        lake.create_table("t", like=HUNDRED).append(HUNDRED)
+        lake.table("t").append(pa.table({"id": [100, 101]}))
+    with store.connect() as one, one.cursor() as other:
+        one.execute("CALL ducklake_set_option('dev', 'data_inlining_row_limit', 0)")
+        one.execute("DELETE FROM dev.t WHERE id = 1")
+        for connection, row in ((one, 2), (other, 3)):
+            connection.execute("BEGIN")
+            connection.execute(f"DELETE FROM dev.t WHERE id = {row}")
+        one.execute("COMMIT")
+        other.execute("COMMIT")
+        assert len(one.execute("SELECT id FROM dev.t").fetchall()) == 198
+    return store
+
+
+def test_a_table_with_doubled_delete_files_is_refused_and_can_be_rebuilt(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    store = doubled(tmp_path, postgres_server)
+    with store.open() as lake:
+        before = lake.snapshot_id
+        for write in (
+            lambda: lake.table("t").delete("id = 50"),
+            lambda: lake.table("t").overwrite(HUNDRED),
+            lambda: lake.table("t").update({"id": 500}, where="id = 51"),
+        ):
+            with pytest.raises(CatalogError, match=r"two delete files.*nothing was written") as caught:
+                write()
+        assert lake.refresh() == before
+    repair = re.search(r"CREATE TABLE .*;", str(caught.value.hint), re.DOTALL)
+    assert repair is not None
+    with store.connect() as connection:
+        connection.execute(repair[0])
+        connection.execute("DROP TABLE dev.t; ALTER TABLE dev.t_rebuilt RENAME TO t")
+    with store.open() as lake:
+        assert ids(lake) == [0, *range(4, 102)]
+        lake.table("t").delete("id = 50")
+        assert ids(lake) == [0, *range(4, 50), *range(51, 102)]
+
+
+def test_a_merged_delete_file_that_ducklake_has_removed_is_never_taken_for_a_success(
+    tmp_path: Path, postgres_server: PostgresServer, postgres_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = postgres_server.create_database()
+    store = store_of(tmp_path, on_postgres(postgres_server, database, postgres_proxy.port))
+    with store.open() as lake:
+        table = lake.create_table("t", like=HUNDRED)
+        table.append(HUNDRED)
+        table.delete("id = 1")
+        at_commit(monkeypatch, before=lambda: postgres_proxy.reset_on(b"COMMIT", forward=True))
+        with pytest.raises(CommitError, match=r"snapshot 4 was committed.*removed .*-delete\.parquet"):
+            table.delete("id = 2")
+        assert postgres_proxy.fired == 1
