@@ -9,21 +9,23 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 
 from lakeconf.backends.base import StoreNames
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection import Connection, connect, load_extension
+from lakeconf.doctor_lake import Skip, Warn, examine_clock, examine_marker, examine_timeout
+from lakeconf.doctor_probe import make_folders, read_and_remove
 from lakeconf.engines.spark.java import ensure_java
-from lakeconf.errors import CatalogMissingError, LakeconfError
+from lakeconf.errors import CatalogError, CatalogMissingError, LakeconfError
+from lakeconf.marker import LakeMarker
+from lakeconf.places import places, reader_of
 from lakeconf.secret import scrub
 from lakeconf.sql import Attach, CreateSecret, LoadExtension, Use, literal
 from lakeconf.store import Store
 
 OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
-# Beyond the second, S3 refuses every request: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
-_CLOCK_WARNING, _CLOCK_LIMIT = timedelta(minutes=1), timedelta(minutes=15)
 
 
 @dataclass(frozen=True)
@@ -66,14 +68,6 @@ class Examination:
         return StoreNames(self.store.name, self.store.alias)
 
 
-class _Skip(Exception):  # noqa: N818 - no error
-    """A step that has nothing to do; says why."""
-
-
-class _Warn(Exception):  # noqa: N818 - no error
-    """A step that found something to look at; says what, and what to do."""
-
-
 def diagnose(store: Store) -> list[Step]:
     """Tries everything that a job with this store needs, and leaves the lake as it is.
 
@@ -91,6 +85,28 @@ def diagnose(store: Store) -> list[Step]:
         return [_carry_out(examination, *step) for step in _STEPS]
 
 
+def repair_marker(store: Store) -> None:
+    """Creates the marker below the data path of a lake that exists and has none.
+
+    Args:
+        store: The store.
+
+    Raises:
+        CatalogError: There is no lake; or the data path is another lake's, or has files that this lake does not know.
+        LakeconfError: The store is read-only.
+    """
+    if store.read_only:
+        raise LakeconfError(f"the store {store.name!r} is read-only: the marker cannot be created")
+    with connect(store.secrets) as connection:
+        examination = Examination(store, connection)
+        for prepare in (_extensions, _secrets, _catalog):
+            prepare(examination)
+        if not examination.has_catalog:
+            raise CatalogError(f"stores.{store.name} has no lake yet", hint="the first write creates the marker")
+        reader = reader_of(store, connection)
+        LakeMarker(reader, partial(places, store, reader)).repair()
+
+
 def _carry_out(examination: Examination, name: str, needs: tuple[str, ...], run: Callable[[Examination], str]) -> Step:
     missing = [need for need in needs if need in examination.failed]
     if missing:
@@ -100,9 +116,9 @@ def _carry_out(examination: Examination, name: str, needs: tuple[str, ...], run:
     hint = None
     try:
         status, found = OK, run(examination)
-    except _Skip as skip:
+    except Skip as skip:
         status, found = SKIPPED, str(skip)
-    except _Warn as warning:
+    except Warn as warning:
         status, (found, hint) = WARNING, warning.args
     except LakeconfError as error:
         examination.failed.add(name)
@@ -179,14 +195,14 @@ def _readable(examination: Examination) -> str:
 
 def _writable(examination: Examination) -> str:
     if examination.store.read_only:
-        raise _Skip("the store is read-only")
+        raise Skip("the store is read-only")
     location, connection = _location(examination), examination.connection
     folder = f"{location}lakeconf-doctor-{uuid.uuid4().hex}/"
     probe = literal(f"{folder}probe.parquet")
-    made = [] if "://" in location else _make_folder(Path(folder))
+    made = [] if "://" in location else make_folders(Path(folder))
     try:
         connection.execute(f"COPY (SELECT 42 AS probe) TO {probe} (FORMAT parquet)")
-        _read_and_remove(connection, folder, probe)
+        read_and_remove(connection, folder, probe)
     finally:
         for path in reversed(made):
             with contextlib.suppress(OSError):
@@ -194,53 +210,28 @@ def _writable(examination: Examination) -> str:
     return "a file was put, read back and removed"
 
 
-def _read_and_remove(connection: Connection, folder: str, probe: str) -> None:
-    try:
-        connection.rows(f"SELECT probe FROM read_parquet({probe})")
-        # DuckDB has no statement that removes a file; a lake that knows none of its files has this.
-        connection.execute(f"ATTACH 'ducklake::memory:' AS __lakeconf_doctor (DATA_PATH {literal(folder)})")
-        removed = connection.rows("CALL ducklake_delete_orphaned_files('__lakeconf_doctor', cleanup_all => true)")
-    except LakeconfError as error:
-        raise LakeconfError(
-            f"{folder}probe.parquet was put, but not read back and removed: {error.message}",
-            hint=f"remove it; {error.hint or 'check what the credentials permit'}",
-        ) from error
-    if len(removed) != 1:
-        raise LakeconfError(f"{folder}probe.parquet was put, and could not be removed", hint="remove it")
-
-
-def _make_folder(folder: Path) -> list[Path]:
-    """Makes a folder and those above it; gives those that were not there."""
-    missing = [path for path in (*reversed(folder.parents), folder) if not path.exists()]
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise LakeconfError(
-            f"the folder {folder.parent} cannot be written: {error.strerror}", hint="check its owner and its rights"
-        ) from error
-    return missing
-
-
 def _clock(examination: Examination) -> str:
-    if examination.store.metadata_backend.lock_sql(0) is None:
-        raise _Skip("the metadata backend has no clock that can be asked")
+    return _examined(examination, examine_clock)
+
+
+def _server(examination: Examination) -> str:
+    return _examined(examination, examine_timeout)
+
+
+def _marker(examination: Examination) -> str:
+    _location(examination)
+    return _examined(examination, examine_marker)
+
+
+def _examined(examination: Examination, examine: Callable[[Store, Connection], str]) -> str:
     if not examination.has_catalog:
-        raise _Skip("there is no catalog yet")
-    database = f"__ducklake_metadata_{examination.store.alias}"
-    query = "SELECT epoch(now) FROM postgres_query(?, 'SELECT clock_timestamp() AS now')"
-    ((server,),) = examination.connection.rows(query, [database])
-    difference = timedelta(seconds=abs(datetime.now(timezone.utc).timestamp() - float(server)))
-    found = f"this machine and the catalog's server differ by {difference.total_seconds():.0f} s"
-    if difference > _CLOCK_LIMIT:
-        raise LakeconfError(found, hint="set the clock: object storage refuses what is signed at another time")
-    if difference > _CLOCK_WARNING:
-        raise _Warn(found, "set the clock")
-    return found
+        raise Skip("there is no catalog yet")
+    return examine(examination.store, examination.connection)
 
 
 def _spark(examination: Examination) -> str:
     if importlib.util.find_spec("pyspark") is None:
-        raise _Skip("pyspark is not installed: pip install 'lakeconf[spark]'")
+        raise Skip("pyspark is not installed: pip install 'lakeconf[spark]'")
     java = ensure_java()
     conf = examination.store.spark_conf()
     packages = [package for package in conf.get("spark.jars.packages", "").split(",") if package]
@@ -250,7 +241,7 @@ def _spark(examination: Examination) -> str:
         found += f"; sets {', '.join(keys)}"
     absent = [package for package in packages if not _in_repository(package)]
     if absent:
-        raise _Warn(
+        raise Warn(
             f"{found}; Spark must fetch {', '.join(absent)}",
             "where Spark reaches no repository, put them into the local one: mvn dependency:get -Dartifact=…",
         )
@@ -270,14 +261,13 @@ def _in_repository(package: str) -> bool:
 
 def _reader(examination: Examination) -> CatalogReader:
     if not examination.has_catalog:
-        raise _Skip("there is no catalog yet")
-    schema = examination.store.metadata_backend.ducklake_options(examination.names).get("metadata_schema")
-    return CatalogReader(examination.connection, examination.store.alias, None if schema is None else str(schema))
+        raise Skip("there is no catalog yet")
+    return reader_of(examination.store, examination.connection)
 
 
 def _location(examination: Examination) -> str:
     if examination.store.storage_backend is None:
-        raise _Skip("the metadata backend keeps the files")
+        raise Skip("the metadata backend keeps the files")
     return examination.store.storage_backend.location
 
 
@@ -290,5 +280,7 @@ _STEPS: tuple[tuple[str, tuple[str, ...], Callable[[Examination], str]], ...] = 
     ("data path readable", ("secrets",), _readable),
     ("data path writable", ("secrets", "data path readable"), _writable),
     ("clock", ("catalog",), _clock),
+    ("server", ("catalog",), _server),
+    ("marker", ("catalog", "data path readable"), _marker),
     ("spark", (), _spark),
 )

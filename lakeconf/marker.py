@@ -40,6 +40,10 @@ class LakeMarker:
         """The path or URI of the marker."""
         return self.reader.data_path + MARKER
 
+    def exists(self) -> bool:
+        """True if there is a marker, whatever it says."""
+        return self._read() is not None
+
     def before_write(self) -> None:
         """Refuses a write below a data path of another lake, and creates the marker of a new lake.
 

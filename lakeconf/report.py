@@ -10,14 +10,13 @@ from string import Template
 from typing import Any
 
 from lakeconf.contents import LakeSize
-from lakeconf.errors import MissingDependencyError
+from lakeconf.errors import LakeconfError, MissingDependencyError
 from lakeconf.lake import Lake
 from lakeconf.maintain import maintain
 from lakeconf.sizes import TableSize, table_sizes
 
 # Readable on white and on near black.
 _BLUE, _ORANGE = "#3d7dd8", "#e08a2e"
-_SMALL = 16 * 2**20
 _SHOWN = 20
 
 
@@ -49,7 +48,7 @@ def report(lake: Lake, title: str) -> str:
         title=html.escape(title),
         plotly=get_plotlyjs(),
         tiles=_tiles(tables, growth),
-        upkeep=html.escape(_upkeep(lake, tables)),
+        upkeep=html.escape(_upkeep(lake)),
         table=_table(
             ("table", "rows", "files", "size", "deleted rows", "rows in the catalog"),
             (
@@ -142,19 +141,14 @@ def _tiles(tables: Sequence[TableSize], growth: Sequence[LakeSize]) -> str:
     return "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in values.items())
 
 
-def _upkeep(lake: Lake, tables: Sequence[TableSize]) -> str:
-    planned = maintain(
-        lake, expire_older_than=timedelta(days=30), cleanup_older_than=timedelta(days=2), keep=1, dry_run=True
-    )
-    small = [sum(file.bytes < _SMALL for file in one.files) for one in tables]
-    merged = sum(count for count in small if count > 1)
-    deletes = sum(one.delete_files for one in tables)
-    inlined = sum(one.inlined_rows for one in tables)
-    lines = [
-        f"compact   {merged:,} files below {_size(_SMALL)} in tables that have several, {deletes:,} with deletes",
-        f"flush     {inlined:,} rows that the catalog holds",
-    ]
-    return "\n".join([*lines, str(planned)])
+def _upkeep(lake: Lake) -> str:
+    try:
+        planned = maintain(
+            lake, expire_older_than=timedelta(days=30), cleanup_older_than=timedelta(days=2), dry_run=True
+        )
+    except LakeconfError as error:
+        return str(error)  # a page about a lake that cannot be maintained is worth as much
+    return str(planned)
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any
 
 from lakeconf.catalog.snapshot import latest, snapshots
-from lakeconf.cleanup import Cleanup
+from lakeconf.cleanup import Cleanup, Removal
+from lakeconf.compaction import TableCompaction, plan_compaction
 from lakeconf.contents import LakeSize, growth
 from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
 from lakeconf.locks import pauses
@@ -138,13 +139,23 @@ class LakeUpkeep:
                 files that are not the lake's. Nothing was removed.
             CommitError: Writers were at work all the time; nothing was removed.
         """
-        limit = _moment(older_than, force=force)
-        check_writable(self._state)
-        cleanup = Cleanup(self._state.reader, self._state.lock.marker, partial(run, self._state))
         if dry_run:
-            return cleanup.plan(limit).paths
+            return self.plan_cleanup(older_than=older_than, force=force).paths
+        limit = _moment(older_than, force=force)
         with self._state.lock.removing():
-            return cleanup.remove(limit).paths
+            return self._cleanup().remove(limit).paths
+
+    def plan_cleanup(self, *, older_than: datetime | timedelta, force: bool = False) -> Removal:
+        """The files that `cleanup` would remove, and whether it searches for those of killed writers; see there."""
+        return self._cleanup().plan(_moment(older_than, force=force))
+
+    def plan_compaction(self) -> list[TableCompaction]:
+        """The tables that `compact` would change, as the catalog says; no data file is read."""
+        return plan_compaction(self._state.reader)
+
+    def _cleanup(self) -> Cleanup:
+        check_writable(self._state)
+        return Cleanup(self._state.reader, self._state.lock.marker, partial(run, self._state))
 
     def _expired(self, limit: datetime, keep: int) -> list[int]:
         return [found.snapshot_id for found in snapshots(self._state.reader)[:-keep] if found.time < limit]

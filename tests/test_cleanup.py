@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import lakeconf
+from lakeconf.cli.commands import run
 from lakeconf.engines.manifest import announce
 from lakeconf.errors import CatalogError
 from lakeconf.marker import MARKER
@@ -327,3 +328,30 @@ def test_ages_decide_what_is_expired_and_removed(store: Store, tmp_path: Path) -
         assert lake.cleanup(older_than=2 * day) == []
         assert lake.cleanup(older_than=day) == [str(orphan)]
         assert len(lake.table("raw.t").scan().collect()) == 10
+
+
+def test_doctor_creates_the_marker_of_a_lake_that_has_none(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", "dev", "--repair"]) == 1
+    assert "has no lake yet" in capsys.readouterr().err
+    store = lakeconf.init(project).get_store("dev")
+    fill(store)
+    marker = project / "data" / MARKER
+    content = marker.read_text()
+    marker.unlink()
+    with store.open() as lake:
+        lake.table("raw.t").append(ROWS)
+        with pytest.raises(CatalogError, match="lakeconf doctor STORE --repair"):
+            cleaned(lake)
+    assert run(["doctor", "dev"]) == 0
+    assert f"! marker              {marker} does not exist" in capsys.readouterr().out
+    assert not marker.exists()
+    assert run(["doctor", "dev", "--repair"]) == 0
+    assert f"✓ marker              {marker} names this catalog" in capsys.readouterr().out
+    assert marker.read_text() == content
+    with store.open() as lake:
+        assert len(cleaned(lake)) == 1
+    other = content.replace(json.loads(content)["lake"], "11111111-1111-1111-1111-111111111111")
+    marker.write_text(other)
+    assert run(["doctor", "dev", "--repair"]) == 1
+    assert "belongs to another lake" in capsys.readouterr().err
+    assert marker.read_text() == other

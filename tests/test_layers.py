@@ -31,6 +31,7 @@ LAKE = (
         "table",
         "stream",
         "cleanup",
+        "compaction",
         "upkeep",
         "model_runs",
         "lake",
@@ -78,7 +79,8 @@ LAYERS: dict[str, set[str]] = {
     "stream": {"errors", "table"},
     "cleanup": CATALOG | {"engines", "marker"},
     "model_runs": WRITES,
-    "upkeep": CATALOG | {"locks", "transaction", "cleanup", "contents"},
+    "compaction": CATALOG,
+    "upkeep": CATALOG | {"locks", "transaction", "cleanup", "compaction", "contents"},
     "lake": LAKE,
     "pipelines": LAKE,
     "integrations": LAKE,
@@ -90,7 +92,9 @@ LAYERS: dict[str, set[str]] = {
     "maintain": LAKE,
     "sizes": LAKE,
     "report": LAKE | {"maintain", "sizes"},
-    "doctor": LAKE,
+    "doctor_lake": LAKE,
+    "doctor_probe": CATALOG,
+    "doctor": LAKE | {"doctor_lake", "doctor_probe"},
     "cli": LAKE
     | {
         "pipelines",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import pty
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -88,21 +90,99 @@ def test_a_running_writer_keeps_what_it_has_staged(lake: Lake, project: Path, mo
 
 
 def test_maintain(lake: Lake, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (orphan := project / "data/raw/t/ducklake-01234567-89ab-7cde-8f01-23456789abcd.parquet").write_text("rows")
     rows, files = ids(lake), stored(project)
     lake.close()
-    planned = ["maintain", "dev", "--expire-days", "0", "--cleanup-days", "0", "--force"]
-    assert run([*planned, "--dry-run"]) == 0
-    assert capsys.readouterr().out == (
-        "expire    11 snapshots would be forgotten (versions 0 to 10)\nclean up  0 files would be removed\n"
+    command = ["maintain", "dev", "--expire-days", "0", "--cleanup-days", "0", "--force"]
+    assert run([*command, "--dry-run"]) == 0
+    plan = capsys.readouterr().out
+    assert plan == (
+        "compact   raw.t: merge 10 small files\n"
+        "expire    11 snapshots would be expired (versions 0 to 10)\n"
+        "clean up  1 file would be removed, and those that this run gives up\n"
+        f"          {orphan}\n"
     )
+    # The same without a terminal and without --yes: exit code 2, the plan, and what to do.
+    assert run(command) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, "pass --yes" in shown.err) == (plan, True)
+    assert run([*command, "--format", "json"]) == 2
+    shown = capsys.readouterr()
+    planned = json.loads(shown.out)
+    assert planned["dry_run"] is True
+    assert planned["compaction"] == [{"table": "raw.t", "flushed_rows": 0, "rewritten_files": 0, "merged_files": 10}]
     assert stored(project) == files
-    assert run([*planned, "--format", "json"]) == 0
+    assert run([*command, "--yes", "--format", "json"]) == 0
     done: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert done["compacted"]["files_after"] < done["compacted"]["files_before"] == 10
-    assert len(done["removed"]) == 10
+    assert len(done["removed"]) == 11
     with lakeconf.init(project).get_store("dev").open() as reopened:
         assert ids(reopened) == rows
         assert len(reopened.snapshots()) == 1
+    assert run(["maintain", "dev"]) == 0
+    assert capsys.readouterr().out == (
+        "compact   nothing to merge, rewrite or flush\n"
+        "expire    0 snapshots would be expired\nclean up  0 files would be removed\n"
+    )
+
+
+def test_ages_of_less_than_a_day_need_force(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    lake.close()
+    for age in ("--expire-days", "--cleanup-days"):
+        assert run(["maintain", "dev", age, "0.9", "--dry-run"]) == 1
+        assert "less than a day" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_maintain_asks_on_a_terminal(
+    answer: str, lake: Lake, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake.close()
+    files = stored(project)
+    master, slave = pty.openpty()
+    os.write(master, f"{answer}\n".encode())
+    with os.fdopen(slave, "r") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert run(["maintain", "dev"]) == (0 if answer == "y" else 1)
+    os.close(master)
+    assert "Carry this out on dev?" in capsys.readouterr().err
+    assert (stored(project) == files) == (answer == "n")
+
+
+def test_the_plan_of_a_compaction_is_what_it_does(lake: Lake) -> None:
+    writer = lake._state.writer
+    lake.create_table("raw.parts", {"id": "BIGINT", "k": "BIGINT"}, partitioned_by=["k"])
+    lake.create_table("raw.held", {"id": "BIGINT"})
+    lake.create_table("raw.one", {"id": "BIGINT"}).append(pa.table({"id": pa.array([1], pa.int64())}))
+    for number in range(3):
+        keys = pa.array(range(number + 1), pa.int64())
+        lake.table("raw.parts").append(pa.table({"id": keys, "k": keys}))
+    writer.execute("CALL dev.set_option('data_inlining_row_limit', 10, table_name => 'held', schema => 'raw')")
+    writer.execute("INSERT INTO dev.raw.held VALUES (1), (2)")
+    lake.refresh()
+    lake.table("raw.t").delete("id BETWEEN 0 AND 9 AND id <> 5")
+    writer.execute("CALL dev.set_option('rewrite_delete_threshold', 0.5)")
+    assert [str(one) for one in lake.plan_compaction()] == [
+        "raw.held: write 2 rows of the catalog to files",
+        "raw.parts: merge 5 small files",
+        "raw.t: rewrite 1 file with deleted rows, merge 9 small files",
+    ]
+    writer.execute("CALL dev.set_option('target_file_size', '1B')")
+    assert [str(one) for one in lake.plan_compaction()] == [
+        "raw.held: write 2 rows of the catalog to files",
+        "raw.t: rewrite 1 file with deleted rows",
+    ]
+    writer.execute("CALL dev.set_option('target_file_size', '1MB')")
+    before = ids(lake)
+    lake.compact()
+    assert lake.plan_compaction() == []
+    assert {name: len(lake.table(name).files()) for name in lake.tables()} == {
+        "raw.held": 1,
+        "raw.one": 1,
+        "raw.parts": 3,
+        "raw.t": 1,
+    }
+    assert ids(lake) == before
 
 
 def test_upkeep_of_a_pinned_lake_is_refused(lake: Lake) -> None:

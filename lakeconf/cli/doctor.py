@@ -9,23 +9,26 @@ import click
 from lakeconf.cli.options import config_option
 from lakeconf.cli.output import show, show_json, style
 from lakeconf.config.model import init
-from lakeconf.doctor import FAILED, Step, diagnose
+from lakeconf.doctor import FAILED, Step, diagnose, repair_marker
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", "bright_black")}
 
 
 @click.command("doctor", short_help="Try a store step by step, and say what fails and why.")
 @click.argument("store", required=False)
+@click.option("--repair", is_flag=True, help="Create the marker below the data path if the lake has none.")
 @click.option("--json", "as_json", is_flag=True, help="For a program.")
 @config_option
 @click.pass_context
-def command(context: click.Context, store: str | None, source: str | None, as_json: bool) -> None:  # noqa: FBT001 - click's
+def command(context: click.Context, store: str | None, source: str | None, *, as_json: bool, repair: bool) -> None:
     """Try STORE step by step: extensions, secrets, catalog, version, data path, clock, Spark's settings.
 
-    Nothing is made but a small file below the data path, which is read and removed again. The exit code is 0 where no
-    step failed, 1 where one did, 2 for a wrong call.
+    A small file is written below the data path, read and removed again; nothing else changes without --repair. The
+    exit code is 0 if no step failed, 1 if one did, 2 for a wrong call.
     """
     found = init(source).get_store(store)
+    if repair:
+        repair_marker(found)
     steps = diagnose(found)
     healthy = not any(step.status == FAILED for step in steps)
     if as_json:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import timedelta
+from functools import partial
 
 import click
 
+from lakeconf.cli.confirm import confirm, yes_option
 from lakeconf.cli.options import config_option, format_option
 from lakeconf.cli.output import show_json, show_lines
 from lakeconf.config.model import init
 from lakeconf.maintain import maintain
 
 
-@click.command("maintain", short_help="Compact a lake, and forget old snapshots.")
+@click.command("maintain", short_help="Compact a lake, expire old snapshots, remove unneeded files.")
 @click.argument("store", required=False)
 @click.option(
-    "--expire-days", type=click.FloatRange(min=0), default=30, show_default=True, help="Forget older snapshots."
+    "--expire-days", type=click.FloatRange(min=0), default=30, show_default=True, help="Expire older snapshots."
 )
 @click.option(
     "--cleanup-days",
@@ -27,7 +29,8 @@ from lakeconf.maintain import maintain
 )
 @click.option("--keep", type=click.IntRange(min=1), default=1, show_default=True, help="Newest snapshots that stay.")
 @click.option("--force", is_flag=True, help="Accept ages of less than a day: nobody else uses the lake.")
-@click.option("--dry-run", is_flag=True, help="Change nothing, and say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+@yes_option
 @format_option
 @config_option
 def command(
@@ -35,25 +38,38 @@ def command(
     expire_days: float,
     cleanup_days: float,
     keep: int,
-    force: bool,  # noqa: FBT001 - click's flag
-    dry_run: bool,  # noqa: FBT001 - click's flag
     source: str | None,
     format_name: str,
+    *,
+    force: bool,
+    dry_run: bool,
+    yes: bool,
 ) -> None:
-    """Keep the lake of STORE in order: merge small files, forget old snapshots, remove the files nobody needs.
+    """Keep the lake of STORE in order: merge small files, expire old snapshots, remove the files nobody needs.
 
-    DuckDB does it with DuckLake's own functions; rows, row ids and the history that stays are as they were.
+    The plan is shown first, with the tables to compact and the files to remove. DuckDB carries it out with DuckLake's
+    own functions; rows, row ids and the history that stays do not change.
     """
-    with init(source).get_store(store).open() as lake:
-        done = maintain(
+    found = init(source).get_store(store)
+    with found.open() as lake:
+        do = partial(
+            maintain,
             lake,
             expire_older_than=timedelta(days=expire_days),
             cleanup_older_than=timedelta(days=cleanup_days),
             keep=keep,
-            dry_run=dry_run,
             force=force,
         )
-    if format_name == "json":
-        show_json(dataclasses.asdict(done))
-    else:
-        show_lines(str(done))
+        plan = do(dry_run=True)
+        if format_name == "text":
+            show_lines(str(plan))
+        done = plan
+        try:
+            if plan.changes and not dry_run:
+                confirm(f"Carry this out on {found.name}?", yes=yes)
+                done = do()
+        finally:
+            if format_name == "json":
+                show_json(dataclasses.asdict(done))
+    if done is not plan and format_name == "text":
+        show_lines(f"done:\n{done}")

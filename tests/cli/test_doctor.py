@@ -26,6 +26,8 @@ STEPS = (
     "data path readable",
     "data path writable",
     "clock",
+    "server",
+    "marker",
     "spark",
 )
 
@@ -81,7 +83,7 @@ def test_a_store_on_this_machine(project: Path, capsys: pytest.CaptureFixture[st
     lines = capsys.readouterr().out.splitlines()
     assert [line[:20].strip("✓-! ") for line in lines if "hint:" not in line] == list(STEPS)
     assert "✓ version             DuckLake 1.0, 1 snapshot" in lines
-    assert "- clock               the metadata backend has no clock that can be asked" in lines
+    assert "- clock               the metadata backend has no server that can be asked" in lines
     assert sorted(project.rglob("*")) == before
 
 
@@ -188,7 +190,7 @@ def test_a_clock_that_is_wrong(
         def now(cls, tz: Any = None) -> Any:
             return super().now(tz) + dt.timedelta(hours=hours)
 
-    monkeypatch.setattr(doctor, "datetime", Wrong)
+    monkeypatch.setattr("lakeconf.doctor_lake.datetime", Wrong)
     assert diagnosed(config)["clock"].status == status
 
 
@@ -225,3 +227,16 @@ def test_the_exit_code_and_a_store_that_is_not_there(project: Path, capsys: pyte
     assert "✗ catalog" in capsys.readouterr().out
     assert run(["doctor", "dve"]) == 1
     assert "did you mean" in capsys.readouterr().err
+
+
+def test_a_server_that_ends_idle_transactions(postgres_server: PostgresServer, s3_server: S3Server) -> None:
+    config = on_servers(postgres_server, s3_server)
+    lakeconf.init({"stores": {"dev": config}}).get_store("dev").open().close()
+    assert diagnosed(config)["server"].status == "ok"
+    database = config["metadata_backend"]["database"]
+    postgres_server.sql(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '5s'")
+    step = diagnosed(config)["server"]
+    assert (step.status, step.found) == (
+        "warning",
+        "the server ends transactions that are idle for 5 s: a long commit would fail",
+    )
