@@ -11,6 +11,7 @@ import narwhals as nw
 
 from lakeconf.catalog.table import Column
 from lakeconf.engines.base import ROW_ID
+from lakeconf.sql import folded
 
 # Columns of the join beside those of the frame and the table.
 ACTION, IN_SOURCE = "__lakeconf_action", "__lakeconf_in_source"
@@ -102,8 +103,8 @@ def value(column: Column, given: Sequence[Column], clauses: Clauses) -> nw.Expr:
     for clause in clauses.matched:
         new: object = theirs if column in given else ours
         if isinstance(clause, Update) and clause.values is not None:
-            by_name = {name.lower(): given_value for name, given_value in clause.values.items()}
-            new = by_name.get(column.name.lower(), ours)
+            by_name = {folded(name): given_value for name, given_value in clause.values.items()}
+            new = by_name.get(folded(column.name), ours)
         cases.append((matched if clause.when is None else matched & clause.when, new))
     default = theirs if column in given else ours
     return default if all(case is default for _, case in cases) else _first(cases, default)

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection import Connection
 from lakeconf.errors import CatalogError, CommitConflictError, UnknownNameError
-from lakeconf.sql import identifier, literal
+from lakeconf.placeholders import escaped_json
+from lakeconf.sql import folded, identifier, literal
 
 INTERNAL_SCHEMA = "lakeconf"
 TABLE = f"{INTERNAL_SCHEMA}.commits"
@@ -75,7 +76,7 @@ class CommitKey:
         if table_uuid is not None:
             return table_uuid == self.table_uuid
         return any(
-            table.lower() == name.table.lower()
+            folded(table) == folded(name.table)
             and name.begin <= snapshot_id
             and (name.end or snapshot_id + 1) > snapshot_id
             for name in self.names
@@ -244,7 +245,7 @@ def _text(value: str | None) -> str:
 def _run_values(run: ModelRun) -> str:
     interval = ["NULL", "NULL"] if run.interval is None else [literal(moment.isoformat(" ")) for moment in run.interval]
     late = {f"{_LATE}{table}": snapshot_id for table, snapshot_id in run.late_since.items()}
-    texts = (json.dumps({**run.inputs, **late}), json.dumps(list(run.files)))
+    texts = (json.dumps({**run.inputs, **late}), escaped_json(json.dumps(list(run.files))))
     return ", ".join([*map(literal, (run.model, run.definition, run.run)), *interval, *map(literal, texts)])
 
 

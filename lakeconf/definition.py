@@ -11,8 +11,9 @@ from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.native_types import columns_of
 from lakeconf.catalog.table import Column, PartitionField, TableInfo
-from lakeconf.engines.selection import fits
+from lakeconf.engines.selection import check_names, fits, has_null
 from lakeconf.errors import SchemaError, nearest
+from lakeconf.placeholders import check_placeholders
 from lakeconf.sql import identifier, literal
 
 _TRANSFORM = re.compile(r"(?P<name>year|month|day|hour)\((?P<column>.+)\)|bucket\((?P<count>\d+),\s*(?P<bucketed>.+)\)")
@@ -52,6 +53,7 @@ class Definition:
         Raises:
             SchemaError: A type, a key or a column does not exist.
         """
+        check_names(self.columns)
         listed = ", ".join(f"{identifier(name)} {_checked_type(name, text)}" for name, text in self.columns.items())
         made = [f"CREATE SCHEMA IF NOT EXISTS {quoted_schema}", f"CREATE TABLE {quoted} ({listed})"]
         keys = [_partition_key(key, self.columns) for key in self.partitioned_by]
@@ -101,6 +103,7 @@ class Evolution:
         for name in self.defaults:
             if name not in self.add:
                 raise SchemaError(f"a default is given for {name!r}, which is not added")
+        check_names([_parts(name)[-1] for name in self.add] + [*self.rename.values()])
         alter = f"ALTER TABLE {quoted}"
         added = []
         for name, text in self.add.items():
@@ -180,6 +183,7 @@ def evolution_for(frame: Mapping[str, str], types: Mapping[str, str]) -> Evoluti
 
 def constant(value: object, type_name: str) -> str:
     """A value of Python in SQL, with a type of DuckDB's."""
+    check_placeholders(str(value), "the value")
     return "NULL" if value is None else f"CAST({literal(str(value))} AS {type_name})"
 
 
@@ -205,12 +209,14 @@ def type_sql(name: str, text: str) -> str:
         SchemaError: It is no type of DuckDB's.
     """
     try:
-        found = str(duckdb.sqltype(text.strip()))
+        found = duckdb.sqltype(text.strip())
         # `sqltype` ignores what follows a column's type: a default, or another column.
         duckdb.extract_statements(f"SELECT CAST(NULL AS {text}\n)")
     except duckdb.Error as error:
         raise SchemaError(f"the column {name!r} is of type {text!r}, which DuckDB does not know: {error}") from error
-    return found
+    if has_null(found):
+        raise SchemaError(f"the column {name!r} has only NULLs, so its type is not known", hint="cast the column")
+    return str(found)
 
 
 def _last_id(column: Column) -> int:

@@ -25,6 +25,7 @@ from lakeconf.errors import LakeconfError, required
 from lakeconf.guard import guard_of
 from lakeconf.logs import EventLogger
 from lakeconf.model_runs import LakeModelRuns
+from lakeconf.placeholders import check_placeholders
 from lakeconf.places import reader_of
 from lakeconf.settle import SETTINGS
 from lakeconf.shared_connection import SharedConnection
@@ -202,6 +203,8 @@ class Lake(LakeUpkeep, LakeModelRuns):
         """
         if self._state.transaction is not None:
             raise LakeconfError("a transaction is open already: write to its lake")
+        check_placeholders(message, "the commit message")
+        check_placeholders(author, "the author")
         state = replace(self._state, pinned=True, base=self._state.base.copy())
         transaction = state.transaction = Transaction(state, message, author, extra or {})
         with state.lock.writing():

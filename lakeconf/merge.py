@@ -10,7 +10,7 @@ import narwhals as nw
 
 from lakeconf import writes
 from lakeconf.catalog.predicate import to_duckdb_sql
-from lakeconf.catalog.table import Column, load_table
+from lakeconf.catalog.table import Column, TableInfo, load_table
 from lakeconf.catalog.where import Where, parse
 from lakeconf.clauses import (
     ACTION,
@@ -28,9 +28,9 @@ from lakeconf.clauses import (
 )
 from lakeconf.definition import NO_ID, constant
 from lakeconf.engines.base import ROW_ID, Staged
-from lakeconf.engines.selection import check_fit, full_name, selected
+from lakeconf.engines.selection import RESERVED, check_fit, full_name, selected
 from lakeconf.errors import LakeconfError, SchemaError, UnsupportedError
-from lakeconf.sql import identifier
+from lakeconf.sql import folded, identifier
 from lakeconf.staged_rows import check_matches, check_required
 from lakeconf.transaction import Change, LakeState, Target, Transaction
 
@@ -74,6 +74,7 @@ def merge_rows(state: LakeState, target: Target, transaction: Transaction, adopt
     if clauses.deletes_matches and writes.has_rows(transaction, info):
         writes.delete_matches(state, target, transaction, adopted, selected(info, clauses.on))
         return
+    _check_names(info)
     joined = _joined(state, target, transaction, adopted, given, clauses)
     frame = joined.with_columns(action(clauses).alias(ACTION)).filter(nw.col(ACTION) != NOTHING)
     values = [value(column, given, clauses).alias(column.name) for column in info.columns]
@@ -128,8 +129,8 @@ def _check_frame(state: LakeState, target: Target, adopted: Any, clauses: Clause
         raise SchemaError("a merge needs columns to match by", hint='merge(frame, on="id")')
     info, types = target.info, target.types
     found = state.engine.schema(adopted)
-    names = {name.lower() for name in found}
-    given = tuple(column for column in info.columns if clauses.not_matched or column.name.lower() in names)
+    names = {folded(name) for name in found}
+    given = tuple(column for column in info.columns if clauses.not_matched or folded(column.name) in names)
     check_fit(full_name(info), found, {column.name: types[column.name] for column in given})
     for key in selected(info, clauses.on):
         if key not in given:
@@ -185,6 +186,7 @@ def _rows(state: LakeState, target: Target, transaction: Transaction, where: Whe
             f"a column of {full_name(info)} is called rowid and hides DuckLake's own, by which rows are told apart",
             hint="rename the column: table.evolve(rename={'rowid': …})",
         )
+    _check_names(info)
     name = full_name(info)
     read = {column.name for column in load_table(state.reader, _quoted_name(target), state.snapshot_id).columns}
     rows = state.engine.scan_rows(state.reader, _quoted_name(target), state.snapshot_id, where)
@@ -192,6 +194,18 @@ def _rows(state: LakeState, target: Target, transaction: Transaction, where: Whe
     if len(read) + len(new) != len(info.columns):
         raise LakeconfError(f"columns of {name} were renamed or dropped in this transaction", hint="commit it first")
     return rows.with_columns(nw.lit(None).alias(column) for column in new) if new else rows
+
+
+def _check_names(info: TableInfo) -> None:
+    """Refuses columns that narwhals cannot name in an expression, or that lakeconf's own would hide."""
+    for column in info.columns:
+        reserved = column.name.lower().startswith(RESERVED)
+        if reserved or any(character in column.name for character in '."`'):
+            raise UnsupportedError(
+                f"a merge or a computed update cannot use the column name {column.name!r} of {full_name(info)}",
+                hint="rename the column: table.evolve(rename={…: …}); append, overwrite, delete and an update with "
+                "constants work as it is",
+            )
 
 
 def _quoted_name(target: Target) -> str:

@@ -15,6 +15,7 @@ from lakeconf.commits import ModelRun
 from lakeconf.conflicts import changes_since
 from lakeconf.connection import translated_errors
 from lakeconf.errors import LakeconfError
+from lakeconf.placeholders import check_placeholders
 from lakeconf.sql import identifier, literal
 from lakeconf.transaction import Change, LakeState
 from lakeconf.writes import Writing
@@ -121,6 +122,7 @@ class LakeModelRuns:
             f"CREATE OR REPLACE VIEW {quoted}.{identifier(view)} AS {sql}",
         )
         with Writing(self._state, f"create view {schema}.{view}") as transaction:
+            check_placeholders(statements[1], f"the view {schema}.{view}")
             transaction.add(Change(statements, f"{schema}.{view}", defines=True))
 
     def commit_info(self, snapshot_id: int) -> dict[str, Any]:

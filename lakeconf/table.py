@@ -11,6 +11,7 @@ from lakeconf.definition import Evolution
 from lakeconf.engines.selection import full_name
 from lakeconf.errors import SchemaError
 from lakeconf.merge import Clauses, Delete, Insert, Update, merge_rows, update_rows
+from lakeconf.partitioning import check_recurring, partition_keys
 from lakeconf.reads import TableReads
 from lakeconf.staged_rows import check_condition
 from lakeconf.transaction import Change
@@ -125,13 +126,13 @@ class Table(TableReads):
             return done
         with Writing(self._state, key=key) as transaction:
             target = writes.target(self._state, self.name, transaction)
-            keys = writes.partition_keys(target.info)
+            keys = partition_keys(target.info)
             if not keys:
                 raise SchemaError(
                     f"{full_name(target.info)} is not partitioned", hint="say which rows go: overwrite(frame, where=…)"
                 )
             if not recurring:
-                writes.check_recurring(target.info)
+                check_recurring(target.info)
             staged = writes.stage(self._state, self._state.engine.adopt(frame), target, transaction)
             # A row's key is compared as one value, so that NULL is a partition like any other.
             row = "{" + ", ".join(f"'key{index}': {key}" for index, key in enumerate(keys)) + "}"

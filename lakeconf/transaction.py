@@ -25,6 +25,7 @@ from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard import LakeGuard
 from lakeconf.locks import Held, pauses
 from lakeconf.logs import EventLogger
+from lakeconf.placeholders import escaped_json
 from lakeconf.settle import AttachedCatalog, without_retries
 from lakeconf.sql import literal
 
@@ -268,7 +269,7 @@ class Transaction:
             "rows": sum(rows.row_count or 0 for rows in staged),
             "seconds": round(time.monotonic() - self._started, 3),
         }
-        return json.dumps(info | ({"extra": dict(self.extra)} if self.extra else {}))
+        return escaped_json(json.dumps(info | ({"extra": dict(self.extra)} if self.extra else {})))
 
     def _tidy(self, changes: list[Change], *, committed: bool) -> None:
         for change in changes:

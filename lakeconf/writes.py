@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -18,6 +17,7 @@ from lakeconf.engines.base import Staged
 from lakeconf.engines.selection import check_fit, full_name
 from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError, SchemaError
 from lakeconf.logs import EventLogger
+from lakeconf.placeholders import check_placeholders
 from lakeconf.sql import identifier, literal
 from lakeconf.transaction import Change, LakeState, Target, Transaction
 
@@ -94,6 +94,8 @@ def create(state: LakeState, name: str, definition: Definition) -> None:
     quoted_schema = f"{identifier(state.alias)}.{identifier(schema)}"
     full = f"{quoted_schema}.{identifier(table)}"
     statements = definition.statements(quoted_schema, full)
+    for statement in statements:
+        check_placeholders(statement, f"the definition of {schema}.{table}")
     with Writing(state, f"create table {schema}.{table}") as transaction:
         if state.transaction is not None:
             described = _described(transaction, statements, full)
@@ -114,6 +116,8 @@ def evolve(state: LakeState, name: str, evolution: Evolution, transaction: Trans
     statements = evolution.statements(full, before.types)
     if not statements:
         return
+    for statement in statements:
+        check_placeholders(statement, f"the change of {full_name(before.info)}")
     described = _described(transaction, statements, full)
     info = replace(before.info, columns=described_columns(described, before.info.columns))
     transaction.targets[_key(name)] = Target(info, {column: text for column, text, _ in described})
@@ -196,42 +200,6 @@ def delete_matches(
     transaction.add(Change((delete,), name, staged, relies_on=relies_on, deletes=True, written_for=read))
 
 
-def check_recurring(info: TableInfo) -> None:
-    """Refuses partition keys that recur, such as the month of every year: a partition is not what it seems.
-
-    Raises:
-        SchemaError: There is such a key.
-    """
-    larger = {"month": ("year",), "day": ("year", "month"), "hour": ("year", "month", "day")}
-    keys = {(part.field_id, part.transform) for part in info.partition_fields}
-    names = {column.field_id: column.name for column in info.columns}
-    for field_id, transform in sorted(keys):
-        lacking = [part for part in larger.get(transform, ()) if (field_id, part) not in keys]
-        if lacking and (field_id, "identity") not in keys:
-            name = names[field_id]
-            wanted = ", ".join(f'"{part}({name})"' for part in (*larger[transform], transform))
-            raise SchemaError(
-                f"{transform}({name}) recurs: a partition of {full_name(info)} has rows of every {lacking[-1]}, "
-                "and all of them would be replaced",
-                hint=f"use overwrite(frame, where=…), partition the table by [{wanted}], or pass recurring=True",
-            )
-
-
-def partition_keys(info: TableInfo) -> list[str]:
-    """The keys of a table's partitioning, as DuckDB computes them."""
-    names = {column.field_id: identifier(column.name) for column in info.columns}
-    keys = []
-    for part in info.partition_fields:
-        column, bucket = names[part.field_id], re.fullmatch(r"bucket\((\d+)\)", part.transform)
-        if bucket:
-            keys.append(f"(murmur3_32({column}) & 2147483647) % {bucket[1]}")
-        elif part.transform == "identity":
-            keys.append(column)
-        else:
-            keys.append(f"{part.transform}({column})")
-    return keys
-
-
 def commit_key(state: LakeState, name: str, key: str | None) -> CommitKey | None:
     """The key of a write to a table; None where it has none.
 
@@ -240,6 +208,7 @@ def commit_key(state: LakeState, name: str, key: str | None) -> CommitKey | None
     """
     if key is None:
         return None
+    check_placeholders(key, "the idempotency key")
     pending = state.transaction.targets.get(_key(name)) if state.transaction else None
     info = pending.info if pending else load_table(state.reader, name, state.snapshot_id)
     uuid, names = commits.names_of(state.reader, info.table_id) if info.table_id != NO_ID else (None, ())

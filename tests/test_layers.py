@@ -7,7 +7,7 @@ import graphlib
 import pytest
 from source_tree import Import, all_imports, imports_of
 
-BASE = {"errors", "logs", "secret", "sql", "versions"}
+BASE = {"errors", "placeholders", "logs", "secret", "sql", "versions"}
 CATALOG = BASE | {"connection", "catalog"}
 STORE = BASE | {"attach_options", "connection", "backends", "migration", "store"}
 GUARD = {"locks", "file_locks", "server_locks", "places", "marker", "guard"}
@@ -26,6 +26,7 @@ LAKE = (
         "contents",
         "reads",
         "staged_rows",
+        "partitioning",
         "clauses",
         "merge",
         "table",
@@ -45,6 +46,7 @@ LAYERS: dict[str, set[str]] = {
     "secret": {"errors"},
     "sql": {"errors", "secret"},
     "versions": set(),
+    "placeholders": {"errors"},
     "attach_options": BASE,
     "connection": BASE,
     "backends": BASE | {"attach_options"},
@@ -71,11 +73,12 @@ LAYERS: dict[str, set[str]] = {
     "definition": CATALOG | {"engines"},
     "writes": WRITES,
     "staged_rows": COMMIT,
+    "partitioning": CATALOG | {"engines"},
     "clauses": CATALOG | {"engines"},
     "merge": WRITES | {"staged_rows", "clauses"},
     "contents": CATALOG | {"conflicts"},
     "reads": CATALOG | {"engines", "transaction", "contents"},
-    "table": WRITES | {"reads", "staged_rows", "merge"},
+    "table": WRITES | {"reads", "partitioning", "staged_rows", "merge"},
     "stream": {"errors", "table"},
     "cleanup": CATALOG | {"engines", "marker"},
     "model_runs": WRITES,

@@ -15,12 +15,14 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import Column, TableInfo, load_table
 from lakeconf.catalog.where import Where, parse
 from lakeconf.connection import Connection, translated_errors
+from lakeconf.engines.arrow_frames import exact_units, frame_type, with_null_types
 from lakeconf.engines.base import ROW_ID, Staged
+from lakeconf.engines.exact import exact_casts, refused_values
 from lakeconf.engines.feed import changes_sql
 from lakeconf.engines.fingerprint import TableCheck
 from lakeconf.engines.selection import full_name, not_null_violation, selected
 from lakeconf.errors import SchemaError, UnsupportedError, required
-from lakeconf.sql import folded, identifier
+from lakeconf.sql import identifier
 
 
 class DuckDBEngine:
@@ -88,10 +90,11 @@ class DuckDBEngine:
         with translated_errors():
             if isinstance(native, duckdb.DuckDBPyRelation):
                 return native if self._is_ours(native) else self._reader.native.from_arrow(_Stream(native))
-            return self._reader.native.from_arrow(arrow(native))
+            table = exact_units(arrow(native))
+            return with_null_types(self._reader.native.from_arrow(table), table)
 
     def schema(self, adopted: duckdb.DuckDBPyRelation) -> dict[str, str]:
-        return dict(zip(adopted.columns, map(str, adopted.types), strict=True))
+        return dict(zip(adopted.columns, map(frame_type, adopted.types), strict=True))
 
     def stage(
         self,
@@ -128,7 +131,7 @@ class DuckDBEngine:
         token: str,
     ) -> Staged:
         staged = f"memory.main.{identifier(f'lakeconf_{token}')}"
-        with translated_errors():
+        with refused_values(), translated_errors():
             # Made by the relation's own connection, since no other can run it, and read by the one that commits.
             made = f"CREATE TABLE {staged} AS SELECT {_casts(adopted, types)} FROM lakeconf_rows"
             adopted.query("lakeconf_rows", made)
@@ -172,11 +175,7 @@ class DuckDBEngine:
 
 def _casts(relation: duckdb.DuckDBPyRelation, types: Mapping[str, str]) -> str:
     """The columns of a relation by these names and in these types."""
-    names = {folded(name): name for name in relation.columns}
-    return ", ".join(
-        f"CAST({identifier(names[folded(name)])} AS {type_name}) AS {identifier(name)}"
-        for name, type_name in types.items()
-    )
+    return exact_casts(dict(zip(relation.columns, map(str, relation.types), strict=True)), types)
 
 
 def native_frame(frame: object) -> Any:

@@ -12,6 +12,8 @@ from lakeconf.catalog.table import Column, TableInfo, split_name
 from lakeconf.errors import LakeconfError, SchemaError, nearest
 from lakeconf.sql import folded
 
+# Columns that merges put beside those of the frame and the table.
+RESERVED = "__lakeconf_"
 _INTEGERS = {
     "tinyint": (True, 8),
     "smallint": (True, 16),
@@ -152,6 +154,26 @@ def fits(given: DuckDBPyType, wanted: DuckDBPyType) -> bool:
         theirs, ours = _parts(given), _parts(wanted)
         return all(fits(theirs[name], ours[name]) for name in ours)
     return given.id in _WIDENINGS.get(wanted.id, ())
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuses names of columns that lakeconf needs for itself.
+
+    Raises:
+        SchemaError: There is one.
+    """
+    for name in names:
+        if name.lower().startswith(RESERVED):
+            raise SchemaError(f"a column cannot be called {name!r}: lakeconf needs names that start with {RESERVED!r}")
+
+
+def has_null(found: DuckDBPyType) -> bool:
+    """True for the type of NULL alone, at any depth."""
+    return found.id == "null" or any(isinstance(part, DuckDBPyType) and has_null(part) for _, part in _children(found))
+
+
+def _children(found: DuckDBPyType) -> Sequence[tuple[str, object]]:
+    return found.children if found.id in ("struct", "list", "map", "array") else ()
 
 
 def _parts(nested: DuckDBPyType) -> dict[str, DuckDBPyType]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import NullType
 
 from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.connection import Connection
@@ -15,11 +16,19 @@ from lakeconf.engines.manifest import staging_folder
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_paths, spark_uri
 from lakeconf.engines.spark.jobs import run_job
 from lakeconf.engines.spark.parquet_options import parquet_options
+from lakeconf.engines.spark.placeholders import without_placeholders
 from lakeconf.engines.spark.reading import quoted
 from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
 from lakeconf.engines.spark.types import spark_type
-from lakeconf.engines.spark.write import is_registered, parquet_files, remove_folder, translated, writing_session
-from lakeconf.sql import folded, identifier, literal
+from lakeconf.engines.spark.write import (
+    is_registered,
+    parquet_files,
+    remove_folder,
+    staged_source,
+    translated,
+    writing_session,
+)
+from lakeconf.sql import folded
 
 
 def conformed(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
@@ -57,16 +66,14 @@ def stage_rows(
     options = parquet_options(writer, table, int(frame._jdf.schema().defaultSize()))  # noqa: SLF001
     folder = staging_folder(table, token)
     try:
-        rows = rebind(frame, writing_session(frame.sparkSession))
+        rows = _checked(rebind(frame, writing_session(frame.sparkSession)))
         job = rows.write.options(**options).mode("error")
         run_job(spark, lambda: job.parquet(spark_uri(folder)), token)
         files = [catalog_uri(path, location) for path in parquet_files(spark, folder)]
+        source = staged_source(writer, files, types)
     except BaseException as error:
         remove_folder(spark, folder)
         raise translated(error) from error
-    values = ", ".join(f"CAST({identifier(name)} AS {kind}) AS {identifier(name)}" for name, kind in types.items())
-    listed = ", ".join(map(literal, files))
-    source = f"SELECT {values} FROM read_parquet([{listed}], hive_partitioning = false)"
     return Staged(source, files=tuple(files), folder=folder, keeps_files=False)
 
 
@@ -76,6 +83,16 @@ def staged_frame(spark: SparkSession, staged: Staged, condition: str, columns: S
     with active_session_kept(spark):
         read = private.read.parquet(*spark_paths(staged.files)).where(condition)
         return rebind(read.select(*map(quoted, columns)), spark)
+
+
+def _checked(rows: DataFrame) -> DataFrame:
+    """The rows, none of which has a text that DuckLake would replace, and no column without a type."""
+    columns = []
+    for field in rows.schema.fields:
+        column = F.col(quoted(field.name))
+        column = column.cast("string") if isinstance(field.dataType, NullType) else column
+        columns.append(without_placeholders(column, field.dataType, field.name).alias(field.name))
+    return rows.select(*columns)
 
 
 def _cast(value: SparkColumn, column: Column) -> SparkColumn:

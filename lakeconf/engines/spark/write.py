@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -10,16 +10,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
 
 from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.connection import Connection
 from lakeconf.engines.base import Staged
+from lakeconf.engines.exact import REFUSED, exact_casts, refusal, refused_values, rounded_columns
 from lakeconf.engines.manifest import staging_folder
 from lakeconf.engines.selection import full_name, not_null_violation
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
 from lakeconf.engines.spark.jobs import run_job
 from lakeconf.engines.spark.parquet_options import parquet_options
+from lakeconf.engines.spark.placeholders import without_placeholders
 from lakeconf.engines.spark.reading import FIELD_ID, quoted
 from lakeconf.engines.spark.session import rebind
 from lakeconf.engines.spark.types import spark_type
@@ -100,13 +102,33 @@ def stage_files(
         remove_folder(spark, folder)
         empty = ", ".join(f"CAST(NULL AS {type_name}) AS {identifier(name)}" for name, type_name in types.items())
         return Staged(f"SELECT {empty} LIMIT 0", folder=folder, row_count=0, keeps_files=False)
-    listed = ", ".join(map(literal, filled))
-    values = ", ".join(f"CAST({identifier(name)} AS {kind}) AS {identifier(name)}" for name, kind in types.items())
-    source = f"SELECT {values} FROM read_parquet([{listed}], hive_partitioning = false)"
+    source = staged_source(writer, filled, types)
     # DuckLake's compaction ends in an internal error where the files of a partition lie in several folders.
     if table.partition_fields or not all(map(is_registered, table.columns)):
         return Staged(source, folder=folder, row_count=count, keeps_files=False)
     return Staged(source, files=tuple(filled), folder=folder, row_count=count)
+
+
+def staged_source(writer: Connection, paths: Sequence[str], types: Mapping[str, str]) -> str:
+    """The query that reads staged files in a table's types.
+
+    Args:
+        writer: The connection that will commit.
+        paths: The files, at least one.
+        types: The columns, and the types that they get, in DuckDB's names.
+
+    Raises:
+        SchemaError: A type would round a value.
+    """
+    listed = ", ".join(map(literal, paths))
+    files = f"read_parquet([{listed}], hive_partitioning = false)"
+    found = {name: text for name, text, *_ in writer.rows(f"DESCRIBE SELECT * FROM {files}")}
+    source = f"SELECT {exact_casts(found, types)} FROM {files}"
+    rounded = rounded_columns(found, types)
+    if rounded:
+        with refused_values():
+            writer.rows(f"SELECT {', '.join(f'count({identifier(name)})' for name in rounded)} FROM ({source})")
+    return source
 
 
 def remove_folder(spark: SparkSession, folder: str) -> None:
@@ -168,6 +190,10 @@ def _value(frame: DataFrame, name: str, column: Column, table: str) -> SparkColu
     found = F.col(quoted(name))
     if is_registered(column):
         found = found.cast(_stored(column))
+    elif isinstance(frame.schema[name].dataType, NullType):
+        # Parquet has no type for it; DuckDB casts from text to every type.
+        found = found.cast("string")
+    found = without_placeholders(found, frame.select(found).schema[0].dataType, column.name)
     if not column.nullable:
         message = f"{_NULL_FOUND} {not_null_violation(column.name, table).message}"
         found = F.coalesce(found, F.raise_error(F.lit(message)).cast(frame.select(found).schema[0].dataType))
@@ -238,6 +264,8 @@ def translated(error: BaseException) -> BaseException:
     if _NULL_FOUND in text:
         found = text.partition(_NULL_FOUND)[2].splitlines()[0].strip()
         return SchemaError(found, hint=not_null_violation("", "").hint)
+    if REFUSED in text:
+        return refusal(text)
     if "No space left" in text or "AccessDenied" in text or "Permission denied" in text or "Mkdirs failed" in text:
         return StorageError(f"Spark cannot write the files: {text.splitlines()[0]}")
     return SparkError(f"the Spark job that writes the rows failed: {_reason(text)}")

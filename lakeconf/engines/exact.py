@@ -1,0 +1,120 @@
+"""Casts of a frame's columns to a table's types, which refuse a value that they would change."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+import duckdb
+from duckdb.sqltypes import DuckDBPyType
+
+from lakeconf.errors import LakeconfError, SchemaError
+from lakeconf.placeholders import PATTERN
+from lakeconf.sql import folded, identifier, literal
+
+# Begins the message of an error that a cast raises inside a query.
+REFUSED = "LAKECONF_REFUSED"
+_TIMES = ("time", "time with time zone", "interval")
+# Casts that round in silence, or that are too wide to be sure.
+_ROUNDED = {
+    *(("decimal", wanted) for wanted in ("ubigint", "hugeint", "uhugeint")),
+    *(("timestamp", wanted) for wanted in ("timestamp_s", "timestamp_ms")),
+}
+_TEXTS = ("varchar", "blob", "variant")
+
+
+def exact_casts(found: Mapping[str, str], types: Mapping[str, str]) -> str:
+    """The columns of a frame by these names and in these types, for SELECT.
+
+    Args:
+        found: The frame's columns and their types, in DuckDB's names.
+        types: The columns that are wanted, and their types.
+    """
+    names = {folded(name): name for name in found}
+    casts = []
+    for name, wanted in types.items():
+        given = names[folded(name)]
+        casts.append(f"{_cast(name, identifier(given), found[given], wanted)} AS {identifier(name)}")
+    return ", ".join(casts)
+
+
+def rounded_columns(found: Mapping[str, str], types: Mapping[str, str]) -> list[str]:
+    """The columns whose casts may refuse a value because the table's type would round it."""
+    names = {folded(name): text for name, text in found.items()}
+    return [name for name, wanted in types.items() if _rounds(identifier(name), names[folded(name)], wanted)]
+
+
+@contextlib.contextmanager
+def refused_values() -> Iterator[None]:
+    """Turns the error of a value that a cast refuses into one that says which column it is in.
+
+    Raises:
+        SchemaError: A cast has refused a value.
+    """
+    try:
+        yield
+    except LakeconfError as error:
+        if REFUSED not in error.message:
+            raise
+        raise refusal(error.message) from error
+
+
+def refusal(text: str) -> SchemaError:
+    """The error of a refused value, from the text of the engine's error."""
+    reason = text.partition(REFUSED)[2].splitlines()[0].strip()
+    return SchemaError(reason, hint="change the values, or the column's type")
+
+
+def has_text(found: DuckDBPyType) -> bool:
+    """True if values of the type hold text at any depth."""
+    if found.id in _TEXTS:
+        return True
+    return any(map(has_text, _parts(found).values()))
+
+
+def placeholder_message(name: str) -> str:
+    """Why a value with one of DuckLake's own words is refused."""
+    return (
+        f"{REFUSED} the column {name!r} has a value with a word in braces that DuckLake would replace in its "
+        "statistics, such as SNAPSHOT_ID"
+    )
+
+
+def _cast(name: str, column: str, given: str, wanted: str) -> str:
+    cast = f"CAST({column} AS {wanted})"
+    rounds = _rounds(column, given, wanted)
+    cases = ""
+    if rounds:
+        message = f"{REFUSED} the column {name!r} has values that its type {wanted} would round"
+        cases += f" WHEN {rounds} THEN error({literal(message)})"
+    if has_text(duckdb.sqltype(wanted)):
+        text = f"CAST({column} AS VARCHAR)"
+        holds = f"contains({text}, '{{') AND regexp_matches({text}, {literal(PATTERN)})"
+        cases += f" WHEN {holds} THEN error({literal(placeholder_message(name))})"
+    return f"CASE{cases} ELSE {cast} END" if cases else cast
+
+
+def _rounds(column: str, given: str, wanted: str) -> str | None:
+    """The condition under which a cast would lose something; None where it never does."""
+    pairs = _leaves(duckdb.sqltype(given), duckdb.sqltype(wanted))
+    conditions = []
+    if pairs & _ROUNDED:
+        conditions.append(f"CAST(CAST({column} AS {wanted}) AS {given}) IS DISTINCT FROM {column}")
+    if any(pair == ("varchar", time) for pair in pairs for time in _TIMES):
+        conditions.append(f"regexp_matches(CAST({column} AS VARCHAR), '\\.\\d{{6}}\\d*[1-9]')")
+    return " OR ".join(conditions) or None
+
+
+def _leaves(given: DuckDBPyType, wanted: DuckDBPyType) -> set[tuple[str, str]]:
+    """The types that are cast to each other, at any depth."""
+    theirs, ours = _parts(given), _parts(wanted)
+    pairs: set[tuple[str, str]] = {(given.id, wanted.id)} if theirs.keys() != ours.keys() or not ours else set()
+    for name in theirs.keys() & ours.keys():
+        pairs |= _leaves(theirs[name], ours[name])
+    return pairs
+
+
+def _parts(nested: DuckDBPyType) -> dict[str, DuckDBPyType]:
+    if nested.id not in ("struct", "list", "map", "array"):
+        return {}
+    return {folded(name): part for name, part in nested.children if isinstance(part, DuckDBPyType)}

@@ -1,0 +1,210 @@
+"""Values are stored as they are, or refused with the column's name: none is rounded, replaced or lost."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import pyarrow as pa
+import pytest
+
+import lakeconf
+from lakeconf.errors import SchemaError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lakeconf import Lake, Store
+
+PLACEHOLDERS = [
+    *("AUTHOR", "COMMIT_EXTRA_INFO", "COMMIT_MESSAGE", "DATA_PATH", "METADATA_CATALOG", "METADATA_PATH"),
+    *("METADATA_CATALOG_NAME_IDENTIFIER", "METADATA_CATALOG_NAME_LITERAL", "METADATA_SCHEMA_ESCAPED"),
+    *("METADATA_SCHEMA_NAME_LITERAL", "NEXT_CATALOG_ID", "NEXT_FILE_ID", "SCHEMA_VERSION", "SNAPSHOT_ID"),
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    backends = {
+        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
+        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
+    }
+    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+
+
+@pytest.fixture(params=["on_duckdb", "on_spark"])
+def lake(store: Store, request: pytest.FixtureRequest) -> Iterator[Lake]:
+    with store.open(request.getfixturevalue("spark") if request.param == "on_spark" else None) as lake:
+        yield lake
+
+
+def rows(lake: Lake, query: str) -> list[tuple[Any, ...]]:
+    native: Any = lake.sql(query).to_native()
+    return sorted(native.fetchall(), key=repr)
+
+
+# The type of the table's column, a column that fits, and one that would be rounded.
+ROUNDED: dict[str, tuple[str, pa.Array, pa.Array]] = {
+    "decimal": (
+        "HUGEINT",
+        pa.array([Decimal("2.00")], pa.decimal128(9, 2)),
+        pa.array([Decimal("1.50")], pa.decimal128(9, 2)),
+    ),
+    "seconds": (
+        "TIMESTAMP_S",
+        pa.array([2_000_000], pa.timestamp("us")),
+        pa.array([2_600_000], pa.timestamp("us")),
+    ),
+    "milliseconds": (
+        "TIMESTAMP_MS",
+        pa.array([2_000], pa.timestamp("us")),
+        pa.array([2_600], pa.timestamp("us")),
+    ),
+    "time as text": ("TIME", pa.array(["12:00:00.123456"]), pa.array(["12:00:00.1234567"])),
+    "interval as text": ("INTERVAL", pa.array(["00:00:01.5"]), pa.array(["00:00:01.0000005"])),
+}
+
+
+def test_a_value_that_the_type_would_round(lake: Lake) -> None:
+    lake.create_table("t", {"id": "BIGINT", **{name: kind for name, (kind, *_) in ROUNDED.items()}})
+    fits = {"id": pa.array([1], pa.int64()), **{name: good for name, (_, good, _) in ROUNDED.items()}}
+    lake.table("t").append(pa.table(fits))
+    stored = rows(lake, "FROM t")
+    assert stored[0][1:4] == (2, dt.datetime(1970, 1, 1, 0, 0, 2), dt.datetime(1970, 1, 1, 0, 0, 0, 2000))
+    before = lake.snapshot_id
+    for name, (_, _, bad) in ROUNDED.items():
+        frame = pa.table(fits | {name: bad})
+        for write in (
+            lambda table, frame=frame: table.append(frame),
+            lambda table, frame=frame: table.merge(frame, on="id"),
+        ):
+            with pytest.raises(SchemaError, match=f"'{name}' has values that its type .* would round"):
+                write(lake.table("t"))
+    assert (lake.refresh(), rows(lake, "FROM t")) == (before, stored)
+
+
+def test_units_that_arrow_has_and_duckdb_has_not(lake: Lake) -> None:
+    lake.create_table("t", {"at": "TIMESTAMPTZ"})
+    lake.table("t").append(pa.table({"at": pa.array([1_000], pa.timestamp("ns", "UTC"))}))
+    with pytest.raises(SchemaError, match="would lose data"):
+        lake.table("t").append(pa.table({"at": pa.array([1_001], pa.timestamp("ns", "UTC"))}))
+    assert rows(lake, 'SELECT epoch_us("at") FROM t') == [(1,)]
+
+
+def test_columns_of_null_alone(lake: Lake) -> None:
+    types = {"id": "BIGINT", "s": "VARCHAR", "d": "DATE", "l": "VARCHAR[]", "st": "STRUCT(a DATE)", "u": "UUID"}
+    lake.create_table("t", types)
+    nothing = {name: pa.nulls(1) for name in types if name != "id"}
+    frame = pa.table({"id": pa.array([1], pa.int64()), **nothing})
+    lake.table("t").append(frame)
+    lake.table("t").merge(frame, on="id")
+    lake.table("t").overwrite(frame)
+    assert rows(lake, "FROM t") == [(1, None, None, None, None, None)]
+    with pytest.raises(SchemaError, match=r"more.* has only NULLs"):
+        lake.table("t").append(frame.append_column("more", pa.nulls(1)), evolve=True)
+    with pytest.raises(SchemaError, match="'s' has only NULLs"):
+        lake.create_table("n", frame)
+
+
+def test_lists_of_null_alone(store: Store) -> None:
+    with store.open() as lake:
+        lake.create_table("t", {"l": "VARCHAR[]", "st": "STRUCT(a DATE, b VARCHAR)"})
+        lake.table("t").append(pa.table({"l": [[None]], "st": [{"a": None, "b": "x"}]}))
+        assert rows(lake, "FROM t") == [([None], {"a": None, "b": "x"})]
+
+
+def test_text_that_ducklake_would_replace(lake: Lake) -> None:
+    """As a bound of a file it would lose rows, `b` here; and it may be a bound after any upkeep."""
+    lake.create_table("t", {"s": "VARCHAR", "l": "VARCHAR[]", "st": "STRUCT(a BLOB)", "m": "MAP(VARCHAR, VARCHAR)"})
+
+    def frame(**bad: Any) -> pa.Table:
+        good: dict[str, Any] = {"s": "{b}", "l": ["{", "SNAPSHOT_ID}"], "st": {"a": b"{x}"}, "m": {"AUTHOR": "1"}}
+        values = {name: [value, bad.get(name, value)] for name, value in good.items()}
+        values["m"] = [list(value.items()) for value in values["m"]]
+        kinds = {"st": pa.struct({"a": pa.binary()}), "m": pa.map_(pa.string(), pa.string())}
+        return pa.table({name: pa.array(column, kinds.get(name)) for name, column in values.items()})
+
+    lake.table("t").append(frame())
+    before = lake.snapshot_id
+    poison = "a{SNAPSHOT_ID}"
+    for bad in (
+        {"s": poison},
+        {"l": [None, poison]},
+        {"st": {"a": poison.encode()}},
+        {"m": {poison: ""}},
+        {"m": {"k": poison}},
+    ):
+        (name,) = bad
+        with pytest.raises(SchemaError, match=f"'{name}' has a value with a word in braces"):
+            lake.table("t").append(frame(**bad))
+    with pytest.raises(SchemaError, match="'s' has a value with a word in braces"):
+        lake.table("t").merge(frame(s=poison), on="s", matched=None)
+    with pytest.raises(SchemaError, match="'s' has a value with a word in braces"):
+        lake.table("t").update({"s": nw.lit(poison)}, "s IS NOT NULL")
+    with pytest.raises(SchemaError, match=r"the value has the text \{SNAPSHOT_ID\}"):
+        lake.table("t").update({"s": poison}, "s IS NOT NULL")
+    assert lake.refresh() == before
+    assert len(rows(lake, "FROM t WHERE s = '{b}'")) == 2
+
+
+@pytest.mark.parametrize("word", PLACEHOLDERS)
+def test_texts_of_commits_and_definitions(store: Store, word: str) -> None:
+    text = f"a{{{word}}}"
+    with store.open() as lake:
+        lake.create_table("t", {"id": "BIGINT"})
+        before = lake.snapshot_id
+        for refused in (
+            lambda: lake.create_table("u", {"id": "BIGINT"}, comment=text),
+            lambda: lake.create_table("u", {"id": "BIGINT"}, column_comments={"id": text}),
+            lambda: lake.create_table("u", {text: "BIGINT"}),
+            lambda: lake.create_table(f'"{text}"', {"id": "BIGINT"}),
+            lambda: lake.table("t").evolve(add={"s": "VARCHAR"}, defaults={"s": text}),
+            lambda: lake.table("t").append(pa.table({"id": [1]}), idempotency_key=text),
+            lambda: lake.create_view("v", f"SELECT '{text}'"),
+            lambda: lake.transaction(text).__enter__(),
+            lambda: lake.transaction(author=text).__enter__(),
+        ):
+            with pytest.raises(SchemaError, match=rf"\{{{word}\}}, which DuckLake would replace"):
+                refused()
+        assert lake.refresh() == before
+        with lake.transaction(extra={text: {"a": text}}) as tx:
+            tx.table("t").append(pa.table({"id": [1]}))
+        assert lake.commit_info(lake.snapshot_id)["extra"] == {text: {"a": text}}
+
+
+@pytest.mark.parametrize("name", ["a.b", 'a"', "a`b", "a b", "Ä", "'", "a;b", "target_id"])
+def test_odd_names_of_columns(lake: Lake, name: str) -> None:
+    """What narwhals cannot name in an expression is refused; the rest works."""
+    frame = pa.table({"id": pa.array([1, 2], pa.int64()), name: pa.array([1, 2], pa.int64())})
+    lake.create_table("t", frame)
+    lake.table("t").append(frame)
+    lake.table("t").update({name: 5}, "id = 1")
+    assert rows(lake, "FROM t") == [(1, 5), (2, 2)]
+    if set(name) & set('."`'):
+        for refused in (
+            lambda: lake.table("t").merge(frame, on="id"),
+            lambda: lake.table("t").merge(frame, on=name),
+            lambda: lake.table("t").update({name: nw.col("id") + 1}, "id = 1"),
+        ):
+            with pytest.raises(UnsupportedError, match="cannot use the column name"):
+                refused()
+    else:
+        lake.table("t").merge(frame, on="id")
+        assert rows(lake, "FROM t") == [(1, 1), (2, 2)]
+    lake.table("t").overwrite(frame)
+    assert rows(lake, "FROM t") == [(1, 1), (2, 2)]
+
+
+def test_names_that_lakeconf_needs(store: Store) -> None:
+    with store.open() as lake:
+        with pytest.raises(SchemaError, match="lakeconf needs names that start with '__lakeconf_'"):
+            lake.create_table("t", {"__LAKECONF_x": "BIGINT"})
+        lake.create_table("t", {"id": "BIGINT"})
+        for change in ({"add": {"__lakeconf_action": "BIGINT"}}, {"rename": {"id": "__lakeconf_row_id"}}):
+            with pytest.raises(SchemaError, match="lakeconf needs names"):
+                lake.table("t").evolve(**change)  # type: ignore[arg-type]
+        with pytest.raises(SchemaError, match="lakeconf needs names"):
+            lake.table("t").append(pa.table({"id": [1], "__lakeconf_row_id": [1]}), evolve=True)
