@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -89,7 +91,7 @@ class DuckDBEngine:
         native = native_frame(frame)
         with translated_errors():
             if isinstance(native, duckdb.DuckDBPyRelation):
-                return native if self._is_ours(native) else self._reader.native.from_arrow(_Stream(native))
+                return native if self._is_ours(native) else self._copied(native)
             table = exact_units(arrow(native))
             return with_null_types(self._reader.native.from_arrow(table), table)
 
@@ -163,6 +165,19 @@ class DuckDBEngine:
         with translated_errors():
             return nw.from_native(self._reader.native.sql(query))
 
+    def _copied(self, relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+        """A relation of another connection as one of ours.
+
+        It is a copy: a query may read it twice, and a stream of another connection silently gives other rows then.
+        """
+        if importlib.util.find_spec("pyarrow") is not None:
+            return self._reader.native.from_arrow(relation.to_arrow_table())
+        # Without pyarrow the copy lives as long as the connection.
+        name = f"memory.main.{identifier(f'lakeconf_frame_{uuid.uuid4().hex}')}"
+        stream = self._reader.native.from_arrow(_Stream(relation))
+        stream.query("lakeconf_rows", f"CREATE TABLE {name} AS FROM lakeconf_rows")
+        return self._reader.native.sql(f"FROM {name}")
+
     def _is_ours(self, relation: duckdb.DuckDBPyRelation) -> bool:
         try:
             self._reader.native.from_query("SELECT 1 AS one LIMIT 0").join(
@@ -202,9 +217,9 @@ def arrow(native: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Stream:
-    """The rows of another connection as an Arrow stream: DuckDB takes no relation of another connection itself.
+    """The rows of another connection as an Arrow stream, to be read once: DuckDB takes no such relation itself.
 
-    Unlike `to_arrow_table`, the stream needs no pyarrow and holds no copy of all rows.
+    Unlike `to_arrow_table`, the stream needs no pyarrow.
     """
 
     relation: duckdb.DuckDBPyRelation
