@@ -1,12 +1,18 @@
-"""A process that writes to a lake and kills itself, or is killed, on its way; run as a script."""
+"""Processes that write to a lake and kill themselves, or are killed, on their way; run as a script.
+
+A writer is a process of its own, or the fork of a prepared one, which has loaded its modules already.
+"""
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
+import traceback
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
@@ -16,12 +22,18 @@ from lakeconf import transaction, writes
 from lakeconf.connection import Connection
 
 if TYPE_CHECKING:
-    from lakeconf import Lake
+    from collections.abc import Iterable
+
+    from lakeconf import Lake, Store
 
 TABLE = "raw.t"
+Rows = list[tuple[int, int]]
 ROWS = 50
 # What a process does to the table, by name; `number` makes the rows of each its own.
 OPERATIONS = ("append", "keyed", "overwrite", "merge", "delete", "evolve", "two_tables")
+
+# Points inside COMMIT: the byte of the catalog's files that is never written, the very first or one of the middle.
+FIRST_BYTES = {"at the first byte of the commit": 1, "in the middle of the commit": 700}
 
 
 def start(config: dict[str, Any], spark: dict[str, str] | None, **task: Any) -> subprocess.Popen[str]:
@@ -35,28 +47,76 @@ def start(config: dict[str, Any], spark: dict[str, str] | None, **task: Any) -> 
     return process
 
 
-def frame(number: int) -> pa.Table:
+class PreparedWriters:
+    """A process that has loaded all modules and forks a writer for each task."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "fork"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __enter__(self) -> PreparedWriters:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def write(self, config: dict[str, Any], operation: str, number: int, point: str) -> tuple[Rows, str, int]:
+        """Forks a writer that dies at a point.
+
+        Returns:
+            The rows that it has read at its start, its last word, and its exit code: negative for a signal.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        task = {"config": config, "operation": operation, "number": number, "point": point}
+        self._process.stdin.write(json.dumps(task) + "\n")
+        self._process.stdin.flush()
+        rows: Rows = []
+        word = ""
+        while True:
+            name, *values = json.loads(self._process.stdout.readline())
+            if name == "exit":
+                return rows, word, values[0]
+            if name == "rows":
+                rows = [(key, write) for key, write in values[0]]
+            word = name
+
+
+def frame(number: int, ids: Iterable[int] | None = None) -> pa.Table:
     """Rows that say which write they are of."""
-    ids = range(number * ROWS, (number + 1) * ROWS)
-    return pa.table({"id": pa.array(ids, pa.int64()), "write": pa.array([number] * ROWS, pa.int64())})
+    keys = list(range(number * ROWS, (number + 1) * ROWS) if ids is None else ids)
+    return pa.table({"id": pa.array(keys, pa.int64()), "write": pa.array([number] * len(keys), pa.int64())})
+
+
+def ids_of(operation: str, number: int) -> list[int]:
+    """The keys that an operation writes or deletes; the table begins with the rows of the writes 0 and 1."""
+    if operation == "overwrite":
+        return list(range(ROWS + 25, 2 * ROWS))
+    if operation == "merge":
+        return [*range(ROWS, ROWS + 25), *range(number * ROWS, number * ROWS + 25)]
+    if operation == "delete":
+        return [number % ROWS, ROWS + number % ROWS]
+    return list(range(number * ROWS, (number + 1) * ROWS))
 
 
 def write(lake: Lake, operation: str, number: int) -> None:
     """Carries out one operation."""
     table = lake.table(TABLE)
-    rows = frame(number)
+    ids = ids_of(operation, number)
+    rows = frame(number, ids)
     for name in list(table.schema)[2:]:
-        rows = rows.append_column(name, pa.nulls(ROWS, pa.int64()))
+        rows = rows.append_column(name, pa.nulls(len(ids), pa.int64()))
     if operation == "append":
         table.append(rows)
     elif operation == "keyed":
         table.append(rows, idempotency_key=str(number))
     elif operation == "overwrite":
-        table.overwrite(rows, where=f"id >= {number * ROWS} AND id < {(number + 1) * ROWS}")
+        table.overwrite(rows, where=f"id >= {ids[0]} AND id <= {ids[-1]}")
     elif operation == "merge":
-        table.merge(rows.set_column(0, "id", frame(number - 1)["id"]), on="id")
+        table.merge(rows, on="id")
     elif operation == "delete":
-        table.delete(f"id >= {(number - 2) * ROWS + 10} AND id < {(number - 1) * ROWS + 10}")
+        table.delete(f"id IN ({', '.join(map(str, ids))})")
     elif operation == "evolve":
         table.append(rows.append_column(f"c{number}", pa.nulls(ROWS, pa.int64())), evolve=True)
     else:
@@ -86,6 +146,14 @@ def kill() -> NoReturn:
     raise AssertionError  # never reached
 
 
+def die_at_byte(position: int) -> None:
+    """Arms the process: the system kills it, in the middle of a write, when a file grows beyond a position."""
+    # Python ignores the signal unless it is told otherwise.
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (position, position))
+
+
 def kill_at(point: str) -> None:
     """Arms the process: it dies when it first comes to a point of a write."""
     execute, target, tidy = Connection.execute, writes.target, transaction.Transaction._tidy
@@ -95,8 +163,11 @@ def kill_at(point: str) -> None:
             kill()
         if point == "before the commit" and sql == "COMMIT":
             kill()
+        if point in FIRST_BYTES and sql == "COMMIT":
+            say(json.dumps(["committing"]))
+            die_at_byte(FIRST_BYTES[point])
         done = execute(self, sql, parameters)
-        if point == "in the commit" and sql.startswith(("INSERT", "CALL ducklake_add", "UPDATE", "DELETE")):
+        if point == "in the statements" and sql.startswith(("INSERT", "CALL ducklake_add", "UPDATE", "DELETE")):
             kill()
         if point == "after the commit" and sql == "COMMIT":
             kill()
@@ -112,6 +183,40 @@ def kill_at(point: str) -> None:
 
     Connection.execute, writes.target = executing, targeting  # type: ignore[method-assign, assignment]
     transaction.Transaction._tidy = tidying  # type: ignore[method-assign]
+
+
+def fork_writers() -> None:
+    """Forks a writer for each line of the input, and says how it ended."""
+    for name in ("lakeconf.lake", "lakeconf.engines.duckdb", "narwhals", "pandas", "pytz", "sqlite3"):
+        importlib.import_module(name)
+    for line in sys.stdin:
+        task = json.loads(line)
+        # Opens nothing: DuckDB starts threads, which a fork would lose.
+        store = lakeconf.init(task["config"]).get_store("dev")
+        writer = os.fork()
+        if writer == 0:
+            try:
+                write_and_die(store, task)
+            except BaseException:  # noqa: BLE001 - the parent must not go on in two processes
+                traceback.print_exc()
+            os._exit(1)
+        _, status = os.waitpid(writer, 0)
+        say(json.dumps(["exit", os.waitstatus_to_exitcode(status)]))
+
+
+def write_and_die(store: Store, task: dict[str, Any]) -> None:
+    """A forked writer: says what the table holds, and writes."""
+    with store.open() as lake:
+        say(json.dumps(["rows", read(lake)]))
+        kill_at(task["point"])
+        write(lake, task["operation"], task["number"])
+        say(json.dumps(["done"]))
+
+
+def read(lake: Lake) -> Rows:
+    """What plain DuckDB reads."""
+    found = lake.sql(f"SELECT id, write FROM {TABLE}").collect("pyarrow")
+    return sorted((int(row[0]), int(row[1])) for row in found.iter_rows())
 
 
 def main() -> None:
@@ -130,4 +235,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    fork_writers() if sys.argv[1:] == ["fork"] else main()

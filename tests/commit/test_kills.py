@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import writing_process
 from spark_session import spark_settings
-from writing_process import OPERATIONS, ROWS, TABLE, frame, start
+from writing_process import FIRST_BYTES, OPERATIONS, TABLE, PreparedWriters, Rows, frame, ids_of, read, start
 
 import lakeconf
 
@@ -20,39 +20,44 @@ if TYPE_CHECKING:
     from lakeconf import Lake, Store
 
 PROVE = bool(os.environ.get("LAKECONF_PROVE"))
-POINTS = ("prepare", "begin", "in the commit", "before the commit", "after the commit", "settle")
-COMMITTED = ("after the commit", "settle")
+# By point: whether the writer has committed when it dies.
+POINTS = {
+    "prepare": False,
+    "begin": False,
+    "in the statements": False,
+    "before the commit": False,
+    "at the first byte of the commit": False,
+    "in the middle of the commit": False,
+    "after the commit": True,
+    "settle": True,
+}
 # A writer that is killed from outside dies within this time of its start; the longest write here takes less.
-LONGEST_SECONDS = {"on_duckdb": 0.3, "on_spark": 6.0}
-Rows = list[tuple[int, int]]
+LONGEST_SECONDS = 0.3
 
 
 @pytest.fixture(params=["sqlite", "duckdb"])
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    return stores(tmp_path, request.param)
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> dict[str, Any]:
+    return stores(tmp_path, "sqlite")
+
+
+def stores(folder: Path, kind: str) -> dict[str, Any]:
     backends = {
-        "metadata_backend": {"type": request.param, "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
+        "metadata_backend": {"type": kind, "uri": str(folder / "catalog")},
+        "storage_backend": {"type": "local", "path": str(folder / "data")},
     }
     return {"stores": {"dev": backends}}
 
 
 def after(rows: Rows, operation: str, number: int) -> Rows:
     """What the table holds after an operation."""
-    new = list(zip(*(column.to_pylist() for column in frame(number).columns), strict=True))
-    first = number * ROWS
-    if operation == "overwrite":
-        return sorted([row for row in rows if not first <= row[0] < first + ROWS] + new)
-    if operation == "merge":
-        keys = frame(number - 1)["id"].to_pylist()
-        return sorted([row for row in rows if row[0] not in set(keys)] + [(key, number) for key in keys])
-    if operation == "delete":
-        return [row for row in rows if not first - 2 * ROWS + 10 <= row[0] < first - ROWS + 10]
-    return sorted(rows + new)
-
-
-def read(lake: Lake) -> Rows:
-    frame = lake.sql(f"SELECT id, write FROM {TABLE}").collect("pyarrow")
-    return sorted((int(row[0]), int(row[1])) for row in frame.iter_rows())
+    ids = ids_of(operation, number)
+    kept = [row for row in rows if row[0] not in ids]
+    return kept if operation == "delete" else sorted(kept + [(key, number) for key in ids])
 
 
 def known_files(lake: Lake) -> set[str]:
@@ -89,44 +94,78 @@ def check(store: Store, tmp_path: Path, allowed: list[Rows]) -> Rows:
     return rows
 
 
-def kill_writers(config: dict[str, Any], tmp_path: Path, engine: str, kills: int) -> None:
-    spark = None if engine == "on_duckdb" else {**spark_settings(), "spark.master": "local[2]"}
+def kill_forks(config: dict[str, Any], tmp_path: Path, pairs: list[tuple[str, str]]) -> None:
+    """Kills a writer at each point of an operation; each says first what its predecessor has left."""
     store = lakeconf.init(config).get_store("dev")
     with store.open() as lake:
         lake.create_table(TABLE, frame(0))
-        lake.table(TABLE).append(frame(1))
+        for number in range(2):
+            lake.table(TABLE).append(frame(number))
         rows = read(lake)
-    chance = random.Random(kills)  # noqa: S311 - the same kills every time
-    for number in range(2, 2 + kills):
-        operation = OPERATIONS[number % len(OPERATIONS)] if kills < 20 else chance.choice(OPERATIONS)
-        point = chance.choice([*POINTS, None, None])
-        expected = after(rows, operation, number)
-        writer = start(config, spark, operation=operation, number=number, point=point)
-        if point is None:
-            try:
-                writer.wait(timeout=chance.uniform(0, LONGEST_SECONDS[engine]))
-            except subprocess.TimeoutExpired:
-                writer.kill()
+    with PreparedWriters() as writers:
+        for number, (operation, point) in enumerate(pairs, start=2):
+            found, word, code = writers.write(config, operation, number, point)
+            assert found == rows, (operation, point)
+            # Inside COMMIT, the system refuses to let a file grow; everywhere else the writer kills itself.
+            inside = point in FIRST_BYTES
+            assert (word, code) == (("committing", -25) if inside else ("rows", -9)), (operation, point)
+            rows = after(rows, operation, number) if POINTS[point] else rows
+            if operation == "keyed":
+                with store.open() as lake:
+                    writing_process.write(lake, operation, number)
+                rows = after(rows, operation, number) if not POINTS[point] else rows
+            if len(pairs) == number - 1 or pairs[number - 1][0] != operation:
+                rows = check(store, tmp_path, [rows])
+
+
+def every_pair() -> list[tuple[str, str]]:
+    return [(operation, point) for operation in OPERATIONS for point in POINTS]
+
+
+def each_once() -> list[tuple[str, str]]:
+    """As few pairs as have each operation and each point."""
+    count = max(len(OPERATIONS), len(POINTS))
+    points = list(POINTS)
+    return [(OPERATIONS[index % len(OPERATIONS)], points[index % len(POINTS)]) for index in range(count)]
+
+
+def test_writers_that_die_at_every_point(config: dict[str, Any], tmp_path: Path) -> None:
+    is_sqlite = config["stores"]["dev"]["metadata_backend"]["type"] == "sqlite"
+    kill_forks(config, tmp_path, every_pair() if is_sqlite or PROVE else each_once())
+
+
+def test_spark_writers_that_die(sqlite: dict[str, Any], tmp_path: Path) -> None:
+    """A process with a JVM of its own for each; under make prove every pair of an operation and a point."""
+    settings = {**spark_settings(), "spark.master": "local[2]"}
+    store = lakeconf.init(sqlite).get_store("dev")
+    with store.open() as lake:
+        lake.create_table(TABLE, frame(0))
+        for number in range(2):
+            lake.table(TABLE).append(frame(number))
+        rows = read(lake)
+    pairs = every_pair() if PROVE else [("overwrite", "in the middle of the commit"), ("two_tables", "settle")]
+    for number, (operation, point) in enumerate(pairs, start=2):
+        writer = start(sqlite, settings, operation=operation, number=number, point=point)
         writer.communicate()
-        if point is not None:
-            assert writer.returncode == -9
-            allowed = [expected] if point in COMMITTED else [rows]
-        else:
-            allowed = [rows, expected]
-        rows = check(store, tmp_path, allowed)
-        if operation == "keyed":
-            with store.open() as lake:
-                writing_process.write(lake, operation, number)
-            rows = check(store, tmp_path, [expected])
+        assert writer.returncode == (-25 if point in FIRST_BYTES else -9), (operation, point)
+        rows = check(store, tmp_path, [after(rows, operation, number) if POINTS[point] else rows])
 
 
-def test_writers_that_are_killed(config: dict[str, Any], tmp_path: Path) -> None:
-    kill_writers(config, tmp_path, "on_duckdb", 100 if PROVE else 5)
-
-
-def test_spark_writers_that_are_killed(tmp_path: Path) -> None:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    kill_writers({"stores": {"dev": backends}}, tmp_path, "on_spark", 30 if PROVE else 2)
+def test_writers_that_are_killed_from_outside(config: dict[str, Any], tmp_path: Path) -> None:
+    """They die wherever they are."""
+    store = lakeconf.init(config).get_store("dev")
+    with store.open() as lake:
+        lake.create_table(TABLE, frame(0))
+        for number in range(2):
+            lake.table(TABLE).append(frame(number))
+        rows = read(lake)
+    chance = random.Random(0)  # noqa: S311 - the same kills every time
+    for number in range(2, 42 if PROVE else 4):
+        operation = chance.choice(OPERATIONS)
+        writer = start(config, None, operation=operation, number=number, point=None)
+        try:
+            writer.wait(timeout=chance.uniform(0, LONGEST_SECONDS))
+        except subprocess.TimeoutExpired:
+            writer.kill()
+        writer.communicate()
+        rows = check(store, tmp_path, [rows, after(rows, operation, number)])

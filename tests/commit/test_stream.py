@@ -111,7 +111,7 @@ def test_a_query_that_fails_goes_on_from_its_checkpoint(
     assert ids(lake) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("point", ["in the commit", "settle"] if PROVE else ["settle"])
+@pytest.mark.parametrize("point", ["in the statements", "settle"] if PROVE else ["settle"])
 def test_a_query_that_is_killed_goes_on_from_its_checkpoint(
     lake: Lake, spark: SparkSession, tmp_path: Path, config: dict[str, Any], point: str
 ) -> None:
