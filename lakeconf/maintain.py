@@ -52,7 +52,8 @@ class Maintenance:
         lines.append(f"expire    {_count(self.expired, 'snapshot')} {verb}expired{_range(self.expired)}")
         more = ", and those that this run gives up" if self.more_removed else ""
         lines.append(f"clean up  {_count(self.removed, 'file')} {verb}removed{more}")
-        lines += [f"          {escaped(path)}" for path in self.removed]
+        if self.dry_run:
+            lines += [f"          {escaped(path)}" for path in self.removed]
         if self.skipped is not None:
             lines.append(f"          files of killed writers are not searched for: {self.skipped}")
         return "\n".join(lines)

@@ -43,7 +43,7 @@ def main() -> None:
         run("run", "--engine", engine)
     look(store)
     # Every night, say; the defaults keep 30 days of snapshots.
-    run("maintain", "lake", "--expire-days", "0", "--keep", "2", "--cleanup-days", "0", "--force")
+    run("maintain", "lake", "--expire-days", "0", "--keep", "2", "--cleanup-days", "0", "--force", "--yes")
 
 
 def look(store: lakeconf.Store) -> None:

@@ -1,0 +1,272 @@
+"""The lock of a lake: writers share it, and what removes snapshots or files holds it alone."""
+
+from __future__ import annotations
+
+import datetime as dt
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import lakeconf
+from lakeconf import locks
+from lakeconf.errors import CommitError, StorageError
+from lakeconf.guard import locks_of
+
+if TYPE_CHECKING:
+    from servers import PostgresServer
+
+    from lakeconf import Lake, Store
+
+NOW = dt.timedelta(0)
+ROWS = pa.table({"n": pa.array([1], pa.int64())})
+
+
+def file_store(folder: Path) -> Store:
+    backends = {
+        "metadata_backend": {"type": "sqlite", "uri": str(folder / "catalog.sqlite")},
+        "storage_backend": {"type": "local", "path": str(folder / "data")},
+    }
+    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+
+
+def server_store(server: PostgresServer, folder: Path) -> Store:
+    backends = {
+        "metadata_backend": {
+            "type": "postgres",
+            "host": server.host,
+            "port": server.port,
+            "database": server.create_database(),
+            "user": server.user,
+            "password": server.password,
+            "metadata_schema": "lake",
+        },
+        "storage_backend": {"type": "local", "path": str(folder / "data")},
+    }
+    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+
+
+def held(path: Path) -> str:
+    """How somebody else holds a lock file."""
+    with path.open() as file:
+        for kind, name in ((fcntl.LOCK_EX, "not at all"), (fcntl.LOCK_SH, "shared")):
+            try:
+                fcntl.flock(file, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            return name
+    return "alone"
+
+
+def during(lake: Lake, monkeypatch: pytest.MonkeyPatch, statement: str, look: Any) -> list[Any]:
+    """What is seen whenever the writing connection runs a statement that holds a text."""
+    seen: list[Any] = []
+    connection = type(lake._state.writer)
+    for name in ("execute", "rows"):
+        original = getattr(connection, name)
+
+        def spied(self: Any, sql: str, *rest: Any, original: Any = original) -> Any:
+            if statement in sql:
+                seen.append(look())
+            return original(self, sql, *rest)
+
+        monkeypatch.setattr(connection, name, spied)
+    return seen
+
+
+def test_what_writers_and_maintenance_hold_on_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables, lake_lock = (tmp_path / f"catalog.sqlite.lakeconf-{name}" for name in ("lock", "writers"))
+    with file_store(tmp_path).open() as lake:
+        table = lake.create_table("raw.t", ROWS)
+        table.overwrite(ROWS)
+        look = lambda: (held(tables), held(lake_lock))  # noqa: E731
+        assert look() == ("not at all", "not at all")
+        for statement, do, expected in (
+            ("COMMIT", lambda: table.append(ROWS), ("not at all", "shared")),
+            ("CREATE TABLE memory", lambda: table.append(ROWS), ("not at all", "shared")),
+            ("COMMIT", lambda: table.overwrite(ROWS), ("alone", "shared")),
+            ("COMMIT", lambda: table.delete("n = 2"), ("alone", "shared")),
+            (
+                "ducklake_expire_snapshots",
+                lambda: lake.expire_snapshots(older_than=NOW, force=True),
+                ("not at all", "alone"),
+            ),
+            ("ducklake_cleanup", lambda: lake.cleanup(older_than=NOW, force=True), ("not at all", "alone")),
+        ):
+            with monkeypatch.context() as patch:
+                seen = during(lake, patch, statement, look)
+                do()
+            if statement != "CREATE TABLE memory":
+                assert seen, statement
+            assert set(seen) <= {expected}, statement
+        with lake.transaction() as transaction:
+            transaction.table("raw.t").append(ROWS)
+            assert held(lake_lock) == "shared"
+        assert look() == ("not at all", "not at all")
+        with pytest.raises(ZeroDivisionError), lake.transaction():
+            raise ZeroDivisionError
+        assert look() == ("not at all", "not at all")
+
+
+def test_what_writers_and_maintenance_hold_on_postgres(
+    postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = server_store(postgres_server, tmp_path)
+    database = store.metadata_backend.database  # type: ignore[attr-defined]
+    query = "SELECT string_agg(mode, ' ' ORDER BY mode) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+    look = lambda: postgres_server.sql(query, database).strip()  # noqa: E731
+    shared, alone = "ShareLock", "ExclusiveLock"
+    with store.open() as lake:
+        table = lake.create_table("raw.t", ROWS)
+        table.overwrite(ROWS)
+        assert look() == ""
+        for statement, do, expected in (
+            ("COMMIT", lambda: table.append(ROWS), shared),
+            ("COMMIT", lambda: table.overwrite(ROWS), f"{alone} {shared}"),
+            ("ducklake_expire_snapshots", lambda: lake.expire_snapshots(older_than=NOW, force=True), alone),
+            ("ducklake_cleanup", lambda: lake.cleanup(older_than=NOW, force=True), alone),
+        ):
+            with monkeypatch.context() as patch:
+                seen = during(lake, patch, statement, look)
+                do()
+            assert seen, statement
+            assert set(seen) == {expected}, statement
+        assert look() == ""
+
+
+@pytest.mark.parametrize("kind", ["files", "postgres"])
+def test_a_lock_that_is_not_free_names_its_holder(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = (
+        file_store(tmp_path) if kind == "files" else server_store(request.getfixturevalue("postgres_server"), tmp_path)
+    )
+    monkeypatch.setattr(locks, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr("lakeconf.server_locks._ATTEMPT_SECONDS", 0.2)
+    with store.open() as lake, store.open() as other:
+        table = lake.create_table("raw.t", ROWS)
+        other.refresh()
+        before = lake.snapshot_id
+        with other._state.lock.writing():
+            table.append(ROWS)
+            with pytest.raises(CommitError, match=f"is held by .*process {os.getpid()}"):
+                lake.expire_snapshots(older_than=NOW, force=True)
+        with (
+            other._state.lock.removing(),
+            pytest.raises(CommitError, match=f"not free .* is held by .*process {os.getpid()}"),
+        ):
+            table.append(ROWS)
+        with other._state.lock(["raw.t"]), pytest.raises(CommitError, match=f"held by .*process {os.getpid()}"):
+            table.overwrite(ROWS)
+        assert lake.refresh() == before + 1
+        table.append(ROWS)
+        assert len(lake.expire_snapshots(older_than=NOW, force=True)) == before + 2
+
+
+def test_a_lock_that_is_lost_before_the_commit(
+    postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = server_store(postgres_server, tmp_path)
+    kill = (
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+        "WHERE application_name LIKE 'lakeconf on %' AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
+    )
+    with store.open() as lake:
+        table = lake.create_table("raw.t", ROWS)
+        before = lake.snapshot_id
+        with monkeypatch.context() as patch:
+            during(lake, patch, "ducklake_set_commit_message", lambda: postgres_server.sql(kill))
+            with pytest.raises(CommitError, match="held the lock was lost, so that nothing was written"):
+                table.append(ROWS)
+        assert lake.refresh() == before
+        # After COMMIT was sent the loss has no effect.
+        with monkeypatch.context() as patch:
+            assert during(lake, patch, "COMMIT", lambda: postgres_server.sql(kill)) == []
+            table.append(ROWS)
+        assert lake.refresh() == before + 1
+        table.append(ROWS)
+        assert len(table.scan().collect()) == 2
+
+
+@pytest.mark.parametrize("what", ["link", "folder", "pipe"])
+def test_a_lock_file_that_somebody_has_planted(what: str, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    lock = tmp_path / "catalog.sqlite.lakeconf-writers"
+    if what == "link":
+        lock.symlink_to(target)
+    elif what == "folder":
+        lock.mkdir()
+    else:
+        os.mkfifo(lock)
+    with file_store(tmp_path).open() as lake:
+        with pytest.raises(StorageError, match=r"lakeconf-writers is (a symbolic link|not a regular file)"):
+            lake.create_table("raw.t", ROWS)
+        lock.rmdir() if what == "folder" else lock.unlink()
+        lake.create_table("raw.t", ROWS)
+    assert not target.exists()
+
+
+def test_the_lock_files_have_the_permissions_of_the_catalog(tmp_path: Path) -> None:
+    store = file_store(tmp_path)
+    store.connect().close()
+    catalog = tmp_path / "catalog.sqlite"
+    old = os.umask(0o077)
+    try:
+        for mode in (0o664, 0o600):
+            catalog.chmod(mode)
+            with store.open() as lake:
+                lake.create_table(f"raw.t{mode}", ROWS).overwrite(ROWS)
+            for lock in tmp_path.glob("*.lakeconf-*"):
+                assert lock.stat().st_mode & 0o777 == mode
+                lock.unlink()
+    finally:
+        os.umask(old)
+
+
+FORK = """
+import os, sys, signal
+from pathlib import Path
+from lakeconf.file_locks import FileLocks
+with FileLocks(Path(sys.argv[1])).exclusive():
+    child = os.fork()
+    if child == 0:
+        print(os.getpid(), flush=True)
+        signal.pause()
+    if sys.argv[2] == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("ends", ["killed", "released"])
+def test_a_process_that_is_forked_holds_no_lock(ends: str, tmp_path: Path) -> None:
+    catalog = tmp_path / "catalog.sqlite"
+    catalog.touch()
+    # A file takes what is printed: a pipe would be open in the child too.
+    with (
+        (tmp_path / "out").open("w+") as out,
+        subprocess.Popen([sys.executable, "-c", FORK, str(catalog), ends], stdout=out) as process,
+    ):
+        process.wait()
+    store = file_store(tmp_path)
+    found = locks_of(store)
+    assert found is not None
+    try:
+        with found.exclusive():
+            assert held(tmp_path / "catalog.sqlite.lakeconf-writers") == "alone"
+    finally:
+        for line in (tmp_path / "out").read_text().split():
+            os.kill(int(line), signal.SIGKILL)
+
+
+def test_a_killed_writer_holds_no_lock(tmp_path: Path) -> None:
+    catalog = tmp_path / "catalog.sqlite"
+    catalog.touch()
+    hold = FORK.replace("child = os.fork()", "child = 1").replace("SIGKILL)", "SIGKILL)")
+    subprocess.run([sys.executable, "-c", hold, str(catalog), "killed"], check=False)
+    assert held(tmp_path / "catalog.sqlite.lakeconf-writers") == "not at all"
