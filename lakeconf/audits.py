@@ -9,7 +9,10 @@ from typing import Any, TypeAlias
 import duckdb
 import narwhals as nw
 
-from lakeconf.connection import Connection, fetched, translated_errors
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.stored_queries import prepare_query
+from lakeconf.connection import Connection, fetched
+from lakeconf.duckdb_errors import translated_errors
 from lakeconf.errors import AuditError, LakeconfError
 
 SAMPLE_ROWS = 5
@@ -33,13 +36,20 @@ class Audit:
     source: str | None = None
 
 
-def run(audit: Audit, writer: Connection) -> None:
+def run(audit: Audit, writer: Connection, reader: CatalogReader) -> None:
     """Runs an audit inside the transaction that it judges.
+
+    Args:
+        audit: The audit.
+        writer: The connection whose transaction is open.
+        reader: The lake, to check the views and macros that the audit reaches.
 
     Raises:
         AuditError: Rows break it, or it fails itself.
     """
     try:
+        if isinstance(audit.check, str):
+            prepare_query(reader, audit.check, writer)
         broken = _broken(audit, writer)
         ((count,),) = fetched(broken.select(nw.len()))
         names = broken.collect_schema().names()
@@ -73,14 +83,15 @@ def is_query(sql: str) -> bool:
 
 
 def _broken(audit: Audit, writer: Connection) -> nw.LazyFrame[Any]:
-    with translated_errors():
-        if isinstance(audit.check, str):
-            if not is_query(audit.check):
-                raise AuditError(
-                    f"the audit {audit.name!r} is not one query", hint="write one SELECT: its rows break the condition"
-                )
-            return nw.from_native(writer.native.sql(audit.check))
-        found = audit.check(nw.from_native(writer.native.sql(f"FROM {audit.source}")))
+    if isinstance(audit.check, str):
+        if not is_query(audit.check):
+            raise AuditError(
+                f"the audit {audit.name!r} is not one query", hint="write one SELECT: its rows break the condition"
+            )
+        return nw.from_native(writer.relation(audit.check))
+    rows = nw.from_native(writer.relation(f"FROM {audit.source}"))
+    with writer.errors():
+        found = audit.check(rows)
     if not isinstance(found, nw.LazyFrame):
         raise AuditError(
             f"the audit {audit.name!r} gave a {type(found).__name__}",

@@ -75,6 +75,7 @@ def compare(one: Store, other: Store, table: str, on: Sequence[str] = (), *, sam
     try:
         if one.name != other.name:
             second.attach_to(connection)
+            connection.prefer_builtins(one.alias)
         aliases = (one.alias, one.alias if one.name == other.name else second.alias)
         types = [
             _types(connection, alias, table, store.name) for alias, store in zip(aliases, (one, other), strict=True)
@@ -149,11 +150,12 @@ def _quoted(alias: str, table: str) -> str:
 
 def _types(connection: Connection, alias: str, table: str, store: str) -> dict[str, str]:
     schema, _, name = table.rpartition(".")
+    # Not duckdb_columns(), which binds every view of the lake.
     found = connection.rows(
-        "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = ? AND schema_name = ? "
-        "AND table_name = ? ORDER BY column_index",
+        "SELECT 1 FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = ?",
         [alias, schema or "main", name],
     )
     if not found:
         raise TableNotFoundError(f"there is no table {table} in the store {store!r}", hint=f"lakeconf tables {store}")
-    return dict(found)
+    described = connection.rows(f"DESCRIBE {_quoted(alias, table)}")
+    return {column: type_name for column, type_name, *_ in described}

@@ -1,111 +1,21 @@
-"""Opens DuckDB, finds its extensions, runs statements; the one place that meets an error of duckdb."""
+"""Opens DuckDB, finds its extensions and runs statements: the only way from lakeconf to DuckDB."""
 
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeconf.errors import (
-    CatalogError,
-    CatalogLockedError,
-    CatalogMissingError,
-    CatalogVersionError,
-    CommitConflictError,
-    CommitError,
-    ConnectionFailed,
-    FileMissingError,
-    LakeconfError,
-    QueryError,
-    SchemaError,
-    StorageError,
-    UnknownNameError,
-)
-from lakeconf.secret import Secret, scrub
-from lakeconf.sql import LoadExtension, Statement, bind, literal
-from lakeconf.versions import MIGRATE, refused_version
+from lakeconf.duckdb_errors import translated_errors
+from lakeconf.errors import ConnectionFailed, LakeconfError
+from lakeconf.secret import Secret
+from lakeconf.sql import LoadExtension, Statement, bind, identifier, literal
 
 if TYPE_CHECKING:
     import duckdb
     import narwhals as nw
     import pyarrow
-
-# Ordered: the first pattern that the message matches decides.
-_BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
-    (r"^(Catalog|Binder) Error: .* does not exist", UnknownNameError, None),
-    (r"creating a new DuckLake is explicitly disabled", CatalogMissingError, None),
-    (
-        r"DATA_PATH parameter .* does not match",
-        CatalogError,
-        "give the path that the lake was made with, or set attach_options.override_data_path = true",
-    ),
-    (r"catalog version|AUTOMATIC_MIGRATION|DuckLake Extension .* requires", CatalogError, None),
-    (
-        r"exists, but it is not a valid DuckDB database|file is not a database|not an error",
-        CatalogError,
-        "the file is not a catalog of this type: check `type` and `uri` of the metadata backend",
-    ),
-    (
-        r"readonly database|database or disk is full|disk I/O error",
-        CatalogError,
-        "the catalog's file or its folder cannot be written: check their rights, and the space on the disk",
-    ),
-    # What names a file comes before what is looked for in whole sentences: a file may be called anything.
-    (
-        r"certificate.* for HTTP",
-        StorageError,
-        "of a private authority, name its certificate: `ca_cert_file` of the storage backend",
-    ),
-    (
-        r"ExpiredToken|token (included in the request )?(is|has) expired",
-        StorageError,
-        "the credentials have expired: get new ones, and open the lake again",
-    ),
-    (
-        r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken",
-        StorageError,
-        "check key_id, secret and session_token of the storage backend",
-    ),
-    (r"NoSuchBucket", StorageError, "make the bucket, or check `bucket`, `region` and `endpoint`"),
-    (r"HTTP (code )?404", FileMissingError, None),
-    (r"HTTP (code )?403", StorageError, "the credentials of the storage backend do not permit this on the bucket"),
-    (r"HTTP (code )?(503|429|500)", StorageError, "the storage server is overloaded or ill: try again later"),
-    (r"error for HTTP [A-Z]+ to", StorageError, "is the storage server up? Check `endpoint` and `use_ssl`"),
-    (r"No space left|File too large", StorageError, "the disk is full: make room, and do it again"),
-    (
-        r"Unique file handle conflict",
-        ConnectionFailed,
-        "this process has the catalog's file open already: close that lake first, or use SQLite or Postgres",
-    ),
-    (r"database is locked", CatalogLockedError, "another process is writing; try again"),
-    (r"Could not set lock on file", ConnectionFailed, "another process is writing; try again"),
-    (r"password authentication failed", ConnectionFailed, "check `user` and `password` of the metadata backend"),
-    (r"FATAL: +database .* does not exist", ConnectionFailed, "make the database, or check `database`"),
-    (
-        r"Unable to connect to Postgres|could not connect|connection to server|Connection refused"
-        r"|server closed the connection|SSL (error|connection)|Could not establish connection"
-        r"|terminating connection|could not receive data|could not send data",
-        ConnectionFailed,
-        "is the server up? Check `host` and `port` of the metadata backend",
-    ),
-    (r"[Cc]onflict|has been altered by another|attempting to .* another transaction", CommitConflictError, None),
-    (r"Failed to (attach|probe|initialize|load|migrate) DuckLake", CatalogError, None),
-    (r"Failed to commit", CommitError, None),
-    (r"HTTP|No such file|No files found|Permission denied|Cannot open file|Cannot write to", StorageError, None),
-)
-_BY_CLASS: dict[str, type[LakeconfError]] = {
-    "HTTPException": StorageError,
-    "IOException": StorageError,
-    "PermissionException": StorageError,
-    "ConnectionException": ConnectionFailed,
-    "TransactionException": CommitError,
-    "ConstraintException": SchemaError,
-    "ConversionException": SchemaError,
-    "TypeMismatchException": SchemaError,
-    "OutOfRangeException": SchemaError,
-}
 
 
 class Connection:
@@ -121,6 +31,7 @@ class Connection:
     def __init__(self, native: duckdb.DuckDBPyConnection, secrets: Iterable[Secret] = ()) -> None:
         self._native = native
         self.secrets = tuple(secrets)
+        self._database: str | None = None
 
     @property
     def native(self) -> duckdb.DuckDBPyConnection:
@@ -140,24 +51,31 @@ class Connection:
         Raises:
             LakeconfError: DuckDB refuses; the class says why.
         """
-        with translated_errors(self.secrets):
+        with self.errors():
             return self.native.execute(sql, parameters)
 
     def rows(self, sql: str, parameters: Sequence[object] | None = None) -> list[tuple[Any, ...]]:
         """Runs SQL and gives its rows."""
-        with translated_errors(self.secrets):
+        with self.errors():
             return self.native.execute(sql, parameters).fetchall()
+
+    def named_rows(self, sql: str, limit: int | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Runs SQL and gives the names of its columns and its rows, at most `limit` of them."""
+        with self.errors():
+            result = self.native.execute(sql)
+            names = [column[0] for column in result.description or ()]
+            return names, result.fetchall() if limit is None else result.fetchmany(limit)
 
     def records(self, sql: str, parameters: Sequence[object] | None = None) -> list[dict[str, Any]]:
         """Runs SQL and returns each row as a mapping of column names to values."""
-        with translated_errors(self.secrets):
+        with self.errors():
             found = self.native.execute(sql, parameters)
             names = [name for name, *_ in found.description]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
     def arrow(self, sql: str, parameters: Sequence[object] | None = None) -> pyarrow.Table:
         """Runs SQL and gives its rows as an Arrow table."""
-        with translated_errors(self.secrets):
+        with self.errors():
             return self.native.execute(sql, parameters).to_arrow_table()
 
     def run(self, statement: Statement) -> None:
@@ -168,20 +86,98 @@ class Connection:
         sql, parameters = bind(statement)
         self.execute(sql, parameters or None)
 
+    @property
+    def database(self) -> str:
+        """The default database for tables."""
+        if self._database is None:
+            ((database,),) = self.rows("SELECT current_database()")
+            return str(database)
+        return self._database
+
+    def prefer_builtins(self, database: str, schemas: Iterable[str] = ()) -> None:
+        """Makes a database the default for tables, but looks for functions in DuckDB itself first.
+
+        After `USE` alone, a macro of the lake that is called `count` or `ducklake_current_snapshot` would replace the
+        function of that name, also in lakeconf's own statements.
+
+        Args:
+            database: The name that a lake is attached as.
+            schemas: Its schemas besides `main` that queries name without the database: `schema.table`.
+        """
+        self._database = database
+        self.execute(search_path_sql(database, schemas))
+
+    def relation(self, sql: str) -> duckdb.DuckDBPyRelation:
+        """Binds a query without running it.
+
+        Args:
+            sql: One query.
+
+        Returns:
+            A lazy relation, which lives as long as the connection.
+        """
+        with self.errors():
+            return self.native.sql(sql)
+
+    def check_syntax(self, sql: str) -> None:
+        """Parses SQL and does nothing else.
+
+        Raises:
+            QueryError: It is not SQL.
+        """
+        with self.errors():
+            self.native.extract_statements(sql)
+
+    def register(self, name: str, frame: object) -> None:
+        """Makes a frame or a relation a temporary view, which lives as long as the connection."""
+        with self.errors():
+            self.native.register(name, frame)
+
+    def from_arrow(self, table: object) -> duckdb.DuckDBPyRelation:
+        """A relation of an Arrow table."""
+        with self.errors():
+            return self.native.from_arrow(table)
+
+    def owns(self, relation: duckdb.DuckDBPyRelation) -> bool:
+        """True if a relation was made on this connection, so that it can be joined with others of it."""
+        import duckdb
+
+        try:
+            one = self.native.from_query("SELECT 1 AS one LIMIT 0")
+            one.join(relation.limit(0).set_alias("theirs"), "true")
+        except duckdb.Error:
+            return False
+        return True
+
+    def errors(self) -> contextlib.AbstractContextManager[None]:
+        """Turns errors of duckdb inside a `with` block into lakeconf's, without the secrets of this connection."""
+        return translated_errors(self.secrets)
+
     def cursor(self) -> Connection:
         """Another connection to the same instance; it does not inherit `USE`."""
-        with translated_errors(self.secrets):
+        with self.errors():
             return Connection(self._native.cursor(), self.secrets)
+
+    def detach_native(self) -> duckdb.DuckDBPyConnection:
+        """The connection of duckdb itself, for a caller who takes over; nothing else of lakeconf uses it."""
+        return self._native
 
     def close(self) -> None:
         """Closes the connection."""
-        self._native.close()
+        self.native.close()
 
     def __enter__(self) -> Connection:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def search_path_sql(database: str, schemas: Iterable[str] = ()) -> str:
+    """The statement behind `Connection.prefer_builtins`."""
+    found = dict.fromkeys(["main", *schemas])
+    path = ["system.main", *(f"{identifier(database)}.{identifier(schema)}" for schema in found)]
+    return f"SET search_path = {literal(','.join(path))}"
 
 
 def connect(secrets: Iterable[Secret] = ()) -> Connection:
@@ -258,38 +254,3 @@ def _extension_wheel(name: str) -> Path | None:
         if path.is_file():
             return path
     return None
-
-
-@contextlib.contextmanager
-def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
-    """Turns every error of duckdb into one of lakeconf's, with `secrets` scrubbed.
-
-    Raises:
-        LakeconfError: In place of `duckdb.Error`, which is its cause and is scrubbed as well.
-    """
-    import duckdb
-
-    try:
-        yield
-    except duckdb.Error as error:
-        error.args = (_scrubbed(str(error), secrets),)
-        raise _translate(error) from error
-
-
-def _scrubbed(text: str, secrets: Iterable[Secret]) -> str:
-    # A connection string in an error holds the password in clear, whoever wrote it.
-    text = re.sub(r"(password\s*=\s*)('[^']*'|\S+)", r"\1***", scrub(text, secrets))
-    return re.sub(r"(://[^\s:/@]*:)[^\s@/]+@", r"\1***@", text)
-
-
-def _translate(error: Exception) -> LakeconfError:
-    text = str(error)
-    version = refused_version(text)
-    if version is not None:
-        refused = CatalogVersionError(version)
-        refused.can_migrate = version.endswith(MIGRATE)
-        return refused
-    for pattern, error_class, hint in _BY_MESSAGE:
-        if re.search(pattern, text):
-            return error_class(text, hint=hint)
-    return _BY_CLASS.get(type(error).__name__, QueryError)(text)

@@ -15,7 +15,8 @@ LakeconfError
 ├── SchemaError              a frame, a column or a type does not fit the table
 ├── PredicateError           a `where` that cannot be understood or that rows do not satisfy
 ├── QueryError               DuckDB refuses a statement
-│   └── UnknownNameError     a table, view, function or other name does not exist
+│   ├── UnknownNameError     a table, view, function or other name does not exist
+│   └── UnsafeQueryError     the query, or a view or macro of the lake that it reaches, may do more than read the lake
 ├── UnsupportedError         lakeconf refuses rather than return wrong rows; says what to run instead
 ├── SparkError               Java, the session or one of its settings does not fit
 ├── PipelineError            a model is declared wrongly, or fails
@@ -203,6 +204,10 @@ class QueryError(LakeconfError):
 
 class UnknownNameError(QueryError):
     """A table, view, function or other name does not exist."""
+
+
+class UnsafeQueryError(QueryError):
+    """The query, or a view or macro of the lake that it reaches, may do more than read the lake; it did not run."""
 
 
 class UnsupportedError(LakeconfError):

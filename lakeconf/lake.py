@@ -14,10 +14,11 @@ import narwhals as nw
 from lakeconf.audits import Audit, Check
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import Snapshot, by_timestamp, by_version, latest, snapshots
+from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.catalog.table import joined_name, split_name, tables
 from lakeconf.commits import INTERNAL_SCHEMA
 from lakeconf.conflicts import Base
-from lakeconf.connection import translated_errors
+from lakeconf.connection import search_path_sql
 from lakeconf.definition import Definition
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.selection import named_views
@@ -52,14 +53,14 @@ class Lake(LakeUpkeep, LakeModelRuns):
     @classmethod
     def open(cls, store: Store, engine: Any = None) -> Lake:
         """Opens a store; see `Store.open`."""
-        use = f"USE {identifier(store.alias)}"
-        reading = SharedConnection(store.open_connection(), use)
-        writer = SharedConnection(reading.cursor(), use)
+        search_path = search_path_sql(store.alias)
+        reading = SharedConnection(store.open_connection(), search_path)
+        writer = SharedConnection(reading.cursor(), search_path)
         try:
             for name, value in SETTINGS.items():
                 reading.execute(f"SET {name} = {literal(value)}")
             reader = reader_of(store, reading)
-            writer.execute(use)
+            writer.prefer_builtins(store.alias)
             state = LakeState(
                 alias=store.alias,
                 reader=reader,
@@ -260,11 +261,11 @@ class Lake(LakeUpkeep, LakeModelRuns):
             A lazy frame on DuckDB, whatever the lake's engine is.
 
         Raises:
-            QueryError: DuckDB refuses it.
+            QueryError: DuckDB refuses it, or it reaches a view or macro that may do more than read the lake.
         """
         self._state.base.read.add(None)
-        with translated_errors():
-            return nw.from_native(self._state.reader.connection.native.sql(query))
+        prepare_query(self._state.reader, query)
+        return nw.from_native(self._state.reader.connection.relation(query))
 
     def register_views(self, spark: Any = None, prefix: str = "", *, tables: Sequence[str] | None = None) -> list[str]:
         """Makes tables temporary views of a Spark session, at the lake's snapshot: `spark.sql` finds them then.

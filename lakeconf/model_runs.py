@@ -10,10 +10,10 @@ import narwhals as nw
 
 from lakeconf import commits
 from lakeconf.catalog.snapshot import by_version
+from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.catalog.table import load_table, split_name
 from lakeconf.commits import ModelRun
 from lakeconf.conflicts import changes_since
-from lakeconf.connection import translated_errors
 from lakeconf.errors import LakeconfError
 from lakeconf.placeholders import check_placeholders
 from lakeconf.sql import identifier, literal
@@ -76,7 +76,9 @@ class LakeModelRuns:
         Raises:
             UnsupportedError: It has something that Spark's SQL has not.
             QueryError: The engine refuses it.
+            UnsafeQueryError: It calls an unsafe macro of the lake.
         """
+        prepare_query(self._state.reader, sql)
         return self._state.engine.query(sql, frames)
 
     def columns_of(self, frame: object) -> dict[str, str]:
@@ -99,8 +101,7 @@ class LakeModelRuns:
             QueryError: DuckDB cannot read them.
         """
         listed = ", ".join(map(literal, paths))
-        with translated_errors():
-            files = self._state.reader.connection.native.sql(f"FROM read_parquet([{listed}], union_by_name = true)")
+        files = self._state.reader.connection.relation(f"FROM read_parquet([{listed}], union_by_name = true)")
         types = dict(zip(files.columns, map(str, files.types), strict=True))
         found = self._state.engine.read_files(paths, types)
         return nw.from_native(files) if found is None else found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from lakeconf.connection import Connection, translated_errors
+from lakeconf.connection import Connection
 
 if TYPE_CHECKING:
     import duckdb
@@ -32,7 +32,7 @@ class SharedConnection(Connection):
     def native(self) -> duckdb.DuckDBPyConnection:
         """The connection of duckdb for the thread that asks."""
         if not hasattr(self._cursors, "native"):
-            with translated_errors(self.secrets):
+            with self.errors():
                 cursor = self._native.cursor()
                 cursor.execute(self._set_up)
             self._cursors.native = cursor

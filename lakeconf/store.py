@@ -179,10 +179,15 @@ class Store:
         Returns:
             duckdb's own connection; the caller closes it.
         """
-        return self.open_connection().native
+        return self._open().detach_native()
 
     def open_connection(self) -> Connection:
-        """As `connect`, but errors are lakeconf's and show no secret."""
+        """As `connect`, but errors are lakeconf's and show no secret, and no macro of the lake hides a function."""
+        connection = self._open()
+        connection.prefer_builtins(self.alias)
+        return connection
+
+    def _open(self) -> Connection:
         connection = connect(self.secrets)
         try:
             self.attach_to(connection)

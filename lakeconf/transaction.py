@@ -245,7 +245,7 @@ class Transaction:
         for change in changes:
             run_counted(writer, change.table, change.statements, change.counts)
         for audit in self.audits:
-            audits.run(audit, writer)
+            audits.run(audit, writer, self.state.reader)
         for statement in commits.statements(
             alias, self.token, [change.key for change in changes if change.key], self.runs
         ):

@@ -84,7 +84,7 @@ def planned_rows(source: Lake, plan: ScanPlan) -> list[str]:
     for_files = [_file_sql(source.connection, plan, file) for file in plan.files]
     names = ", ".join(identifier(column.name) for column in plan.columns)
     with source.connection.cursor() as cursor:
-        cursor.native.register("inlined", inlined_rows(source.reader, plan))
+        cursor.register("inlined", inlined_rows(source.reader, plan))
         sql = " UNION ALL ".join([f"SELECT {names} FROM inlined", *for_files])
         # Filtered afterwards: a filter that DuckDB pushes into a file compares a promoted FLOAT as a FLOAT.
         cursor.execute(f"CREATE OR REPLACE TEMP TABLE planned AS {sql}")

@@ -89,7 +89,7 @@ def compared(
         f"CAST({identifier(name)} AS VARCHAR)" for name in (*(column.name for column in columns), *virtual.values())
     ]
     with lake.reader.lake_cursor() as cursor:
-        cursor.native.register("by_spark", _arrow(frame))
+        cursor.register("by_spark", _arrow(frame))
         by_duckdb = Counter(cursor.rows(f"SELECT {', '.join(expected)} FROM {source}"))
         by_spark = Counter(cursor.rows(f"SELECT {', '.join(given)} FROM by_spark"))
     only = {"only Spark": by_spark - by_duckdb, "only DuckDB": by_duckdb - by_spark}

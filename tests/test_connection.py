@@ -4,7 +4,8 @@ import duckdb
 import pytest
 
 from lakeconf import connection as connection_module
-from lakeconf.connection import connect, load_extension, translated_errors
+from lakeconf.connection import connect, load_extension
+from lakeconf.duckdb_errors import translated_errors
 from lakeconf.errors import (
     CatalogError,
     CatalogLockedError,

@@ -7,7 +7,7 @@ import graphlib
 import pytest
 from source_tree import Import, all_imports, imports_of
 
-BASE = {"errors", "placeholders", "logs", "secret", "sql", "versions"}
+BASE = {"errors", "placeholders", "logs", "secret", "sql", "versions", "duckdb_errors"}
 CATALOG = BASE | {"connection", "catalog"}
 STORE = BASE | {"attach_options", "connection", "backends", "migration", "store"}
 GUARD = {"locks", "file_locks", "server_locks", "places", "marker", "guard"}
@@ -48,6 +48,7 @@ LAYERS: dict[str, set[str]] = {
     "versions": set(),
     "placeholders": {"errors"},
     "attach_options": BASE,
+    "duckdb_errors": {"errors", "secret", "versions"},
     "connection": BASE,
     "backends": BASE | {"attach_options"},
     "migration": BASE | {"connection", "backends"},
@@ -90,7 +91,7 @@ LAYERS: dict[str, set[str]] = {
     "exports": STORE | {"config"},
     "metaxy": STORE | {"config"},
     "compare": STORE,
-    "query": STORE,
+    "query": STORE | {"catalog"},
     "verify": LAKE,
     "maintain": LAKE,
     "sizes": LAKE,

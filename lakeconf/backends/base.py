@@ -222,13 +222,7 @@ class MetadataBackend(Backend):
     write_defaults: ClassVar[Mapping[str, Value]] = {}
 
     def refusal(self, storage: StorageBackend | None) -> str | None:
-        """Why this backend does not compose with `storage`.
-
-        Args:
-            storage: The storage backend; None where the store has none.
-
-        Returns: One sentence, or None where the two compose.
-        """
+        """Why this backend does not compose with `storage`, in one sentence; None where it does."""
         return "needs a storage_backend: say where the Parquet files are" if storage is None else None
 
     def default_alias(self, store: str) -> str:
@@ -277,6 +271,10 @@ class MetadataBackend(Backend):
     @abstractmethod
     def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:
         """The options of the DuckLake secret that say where the catalog is: `METADATA_PATH` and its like."""
+
+    def with_own_credentials(self) -> Self:
+        """The same backend, but with credentials of its own where it would take them from the environment."""
+        return self
 
     def lock_sql(self, key: int, *, shared: bool = False) -> str | None:  # noqa: ARG002 - for servers
         """The query that takes the lock of this number until its transaction ends, alone or together with others.

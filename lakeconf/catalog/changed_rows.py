@@ -73,8 +73,8 @@ def changed_inlined_rows(reader: CatalogReader, plan: ChangesPlan) -> pyarrow.Ta
     with reader.lake_cursor() as cursor:
         found = cursor.arrow(everything)
         # Joined afterwards: what DuckDB makes of filters on the key within the function is not to be relied on.
-        cursor.native.register("inlined_rows", found)
-        cursor.native.register("wanted_rows", wanted)
+        cursor.register("inlined_rows", found)
+        cursor.register("wanted_rows", wanted)
         rows = cursor.arrow(f"FROM inlined_rows JOIN wanted_rows USING ({ROW_ID}, {BEGIN})")
     if rows.num_rows != len(plan.inlined_rows):
         raise moved_rows(table, len(plan.inlined_rows), rows.num_rows)

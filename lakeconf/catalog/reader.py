@@ -73,7 +73,7 @@ class CatalogReader:
         )
         if not options:
             raise CatalogError(f"no DuckLake is attached as {self.alias!r}")
-        catalog, schema = options[0]
+        _, schema = options[0]
         schema = self.metadata_schema or schema
         if schema is None and self._a_secret_names_a_schema():
             # The schema that a secret gives does not show in the attached database, and the default schema of the
@@ -82,8 +82,18 @@ class CatalogReader:
                 f"the metadata schema of {self.alias!r} is not known, since a DuckLake secret may set it",
                 hint="pass metadata_schema",
             )
-        database = identifier(catalog or f"__ducklake_metadata_{self.alias}")
+        database = identifier(self.metadata_database)
         return database if schema is None else f"{database}.{identifier(schema)}"
+
+    @cached_property
+    def metadata_database(self) -> str:
+        """The name of the metadata database, which DuckLake hides."""
+        options = self.connection.rows(
+            "SELECT options['metadata_catalog'] FROM duckdb_databases() "  # noqa: S608
+            f"WHERE database_name = {literal(self.alias)} AND type = 'ducklake'"
+        )
+        named = options[0][0] if options else None
+        return named or f"__ducklake_metadata_{self.alias}"
 
     def _a_secret_names_a_schema(self) -> bool:
         found = self.connection.rows(

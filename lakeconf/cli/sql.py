@@ -31,15 +31,19 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
     help="Columns for a person, or all of the rows for a program.",
 )
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Rows of a table at most.")
+@click.option("--allow-files", is_flag=True, help="Let the query read files and URLs too, but not views of the lake.")
 @config_option
-def command(statement: str, store: str | None, source: str | None, format_name: str, limit: int) -> None:
-    """Run a QUERY of DuckDB's SQL on the lake, which is attached for reading only.
+def command(
+    statement: str, store: str | None, source: str | None, format_name: str, limit: int, *, allow_files: bool
+) -> None:
+    """Run a QUERY of DuckDB's SQL on the lake, which is attached read-only.
 
     \b
         lakeconf sql "SELECT count(*) FROM raw.events AT (VERSION => 3)"
     """
     # One row more than is shown, to say that there are more.
-    names, rows = query(init(source).get_store(store), statement, limit + 1 if format_name == "table" else None)
+    fetched = limit + 1 if format_name == "table" else None
+    names, rows = query(init(source).get_store(store), statement, fetched, allow_files=allow_files)
     if format_name == "json":
         show_json([dict(zip(names, map(plain, row), strict=True)) for row in rows])
     elif format_name == "csv":

@@ -16,7 +16,7 @@ from lakeconf.catalog.predicate import to_duckdb_sql
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import Column, TableInfo, load_table
 from lakeconf.catalog.where import Where, parse
-from lakeconf.connection import Connection, translated_errors
+from lakeconf.connection import Connection
 from lakeconf.engines.arrow_frames import exact_units, frame_type, with_null_types
 from lakeconf.engines.base import ROW_ID, Staged
 from lakeconf.engines.exact import exact_casts, refused_values
@@ -62,15 +62,13 @@ class DuckDBEngine:
 
     def changes(self, reader: CatalogReader, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         query = changes_sql(reader, plan_changes(reader, table, since, until))
-        with translated_errors():
-            return nw.from_native(self._reader.native.sql(query))
+        return nw.from_native(self._reader.relation(query))
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
-        with translated_errors():
-            for name, frame in frames.items():
-                # A temporary view: it lives as long as the connection, and so does what is made of it.
-                self._reader.native.register(name, self.adopt(frame))
-            return nw.from_native(self._reader.native.sql(sql))
+        for name, frame in frames.items():
+            # A temporary view: it lives as long as the connection, and so does what is made of it.
+            self._reader.register(name, self.adopt(frame))
+        return nw.from_native(self._reader.relation(sql))
 
     def read_files(self, paths: Sequence[str], types: Mapping[str, str]) -> nw.LazyFrame[Any] | None:  # noqa: ARG002 - the contract
         return None
@@ -89,11 +87,11 @@ class DuckDBEngine:
 
     def adopt(self, frame: object) -> duckdb.DuckDBPyRelation:
         native = native_frame(frame)
-        with translated_errors():
+        with self._reader.errors():
             if isinstance(native, duckdb.DuckDBPyRelation):
-                return native if self._is_ours(native) else self._copied(native)
+                return native if self._reader.owns(native) else self._copied(native)
             table = exact_units(arrow(native))
-            return with_null_types(self._reader.native.from_arrow(table), table)
+            return with_null_types(self._reader.from_arrow(table), table)
 
     def schema(self, adopted: duckdb.DuckDBPyRelation) -> dict[str, str]:
         return dict(zip(adopted.columns, map(frame_type, adopted.types), strict=True))
@@ -121,7 +119,7 @@ class DuckDBEngine:
     def conform(
         self, adopted: duckdb.DuckDBPyRelation, columns: Sequence[Column], types: Mapping[str, str]
     ) -> duckdb.DuckDBPyRelation:
-        with translated_errors():
+        with self._reader.errors():
             return adopted.project(_casts(adopted, {column.name: types[column.name] for column in columns}))
 
     def stage_rows(
@@ -133,7 +131,7 @@ class DuckDBEngine:
         token: str,
     ) -> Staged:
         staged = f"memory.main.{identifier(f'lakeconf_{token}')}"
-        with refused_values(), translated_errors():
+        with refused_values(), self._reader.errors():
             # Made by the relation's own connection, since no other can run it, and read by the one that commits.
             made = f"CREATE TABLE {staged} AS SELECT {_casts(adopted, types)} FROM lakeconf_rows"
             adopted.query("lakeconf_rows", made)
@@ -162,8 +160,7 @@ class DuckDBEngine:
         condition = "" if where is None else f" WHERE {to_duckdb_sql(parse(where, info.columns))}"
         name = f"{identifier(reader.alias)}.{identifier(info.schema_name)}.{identifier(info.name)}"
         query = f"SELECT {', '.join(values)} FROM {name} AT (VERSION => {snapshot_id}){condition}"
-        with translated_errors():
-            return nw.from_native(self._reader.native.sql(query))
+        return nw.from_native(self._reader.relation(query))
 
     def _copied(self, relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
         """A relation of another connection as one of ours.
@@ -171,21 +168,12 @@ class DuckDBEngine:
         It is a copy: a query may read it twice, and a stream of another connection silently gives other rows then.
         """
         if importlib.util.find_spec("pyarrow") is not None:
-            return self._reader.native.from_arrow(relation.to_arrow_table())
+            return self._reader.from_arrow(relation.to_arrow_table())
         # Without pyarrow the copy lives as long as the connection.
         name = f"memory.main.{identifier(f'lakeconf_frame_{uuid.uuid4().hex}')}"
-        stream = self._reader.native.from_arrow(_Stream(relation))
+        stream = self._reader.from_arrow(_Stream(relation))
         stream.query("lakeconf_rows", f"CREATE TABLE {name} AS FROM lakeconf_rows")
-        return self._reader.native.sql(f"FROM {name}")
-
-    def _is_ours(self, relation: duckdb.DuckDBPyRelation) -> bool:
-        try:
-            self._reader.native.from_query("SELECT 1 AS one LIMIT 0").join(
-                relation.limit(0).set_alias("theirs"), "true"
-            )
-        except duckdb.Error:
-            return False
-        return True
+        return self._reader.relation(f"FROM {name}")
 
 
 def _casts(relation: duckdb.DuckDBPyRelation, types: Mapping[str, str]) -> str:

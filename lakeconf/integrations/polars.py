@@ -14,7 +14,7 @@ import duckdb
 
 from lakeconf.catalog.where import Where
 from lakeconf.config.model import Config, init
-from lakeconf.connection import translated_errors
+from lakeconf.duckdb_errors import translated_errors
 from lakeconf.errors import LakeconfError, UnsupportedError, required
 from lakeconf.sql import identifier
 from lakeconf.store import Store

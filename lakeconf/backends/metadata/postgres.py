@@ -15,6 +15,7 @@ from lakeconf.backends.base import (
     StoreNames,
     Text,
 )
+from lakeconf.backends.metadata.libpq import default_password
 from lakeconf.secret import Secret
 from lakeconf.sql import CreateSecret, Value, identifier
 
@@ -83,6 +84,13 @@ class PostgresMetadata(MetadataBackend):
             "metadata_schema": self.metadata_schema,
             "metadata_parameters": {"TYPE": "postgres", "SECRET": self.secret_name or names.metadata_secret},
         }
+
+    def with_own_credentials(self) -> Self:
+        own = self.password is not None or {"password", "passfile"} & self.secret_parameters.keys()
+        if own or self.host is None or self.database is None or self.user is None:
+            return self
+        found = default_password(self.host, self.port or 5432, self.database, self.user)
+        return self if not found else self.model_copy(update={"password": Secret(found)})
 
     def lock_sql(self, key: int, *, shared: bool = False) -> str | None:
         # Held to the end of a transaction: a lock of the session would outlive it in a pool of connections.

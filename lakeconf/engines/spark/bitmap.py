@@ -112,8 +112,8 @@ def _bits(files: Sequence[DataFile], bases: Mapping[str, int], end: int, snapsho
     }
     inlined = [bases[f.path] + position for f in files for position in f.inlined_deletes if position < f.record_count]
     with connect() as duckdb:
-        duckdb.native.register("starts", pa.table(starts))
-        duckdb.native.register("inlined", pa.table({"row": pa.array(inlined, pa.int64())}))
+        duckdb.register("starts", pa.table(starts))
+        duckdb.register("inlined", pa.table({"row": pa.array(inlined, pa.int64())}))
         paths = starts["filename"].to_pylist()
         rows = " UNION ALL ".join(["SELECT row FROM inlined", *_sources(duckdb, paths, snapshot_id)])
         words = duckdb.arrow(

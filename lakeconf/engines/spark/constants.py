@@ -81,7 +81,7 @@ def _cast(table: pa.Table, in_path: Sequence[Column]) -> pa.Table:
     )
     with connect() as duckdb:
         duckdb.execute("SET TimeZone = 'UTC'")
-        duckdb.native.register("files", table)
+        duckdb.register("files", table)
         return duckdb.arrow(f"SELECT * REPLACE ({casts}) FROM files")
 
 

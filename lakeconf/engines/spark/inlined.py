@@ -47,7 +47,7 @@ def inlined_frame(
     schema = StructType([*spark_schema(columns).fields, *(field for field, _ in virtual)])
     try:
         with connect() as duckdb:
-            duckdb.native.register("inlined_rows", rows)
+            duckdb.register("inlined_rows", rows)
             table = duckdb.arrow(f"SELECT {', '.join(wanted + added)} FROM inlined_rows")
         return private.createDataFrame(table, schema)
     except (SchemaError, PySparkException) as error:

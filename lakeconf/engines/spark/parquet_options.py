@@ -41,8 +41,8 @@ def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dic
     Raises:
         UnsupportedError: The lake's files are encrypted, or compressed as Spark cannot.
     """
-    ((alias,),) = writer.rows("SELECT current_database()")
-    rows = writer.rows("SELECT option_name, value, scope, scope_entry FROM ducklake_options(?)", [alias])
+    query = "SELECT option_name, value, scope, scope_entry FROM ducklake_options(?)"
+    rows = writer.rows(query, [writer.database])
     order = {"GLOBAL": 0, "SCHEMA": 1, "TABLE": 2}
     entries = {"GLOBAL": None, "SCHEMA": table.schema_name, "TABLE": full_name(table)}
     ordered = sorted(rows, key=lambda row: order[row[2]])

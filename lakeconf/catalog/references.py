@@ -1,0 +1,116 @@
+"""The names that a query refers to, found by DuckDB's own parser; nothing is bound or run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from lakeconf.connection import Connection
+from lakeconf.sql import literal
+
+# DuckDB's views of the catalog, and its functions behind them: they bind every view of the lake to list its columns.
+_CATALOG_VIEW = re.compile(r"(duckdb|pg|pragma|sqlite)_")
+_CATALOG_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
+# Functions that take the name of a relation, or a whole query, as a string: what it names cannot be seen.
+_INDIRECT = frozenset({"histogram", "histogram_values", "json_execute_serialized_sql", "query", "query_table"})
+
+
+class Name(NamedTuple):
+    """The name of a table or view in a query, in lower case; parts that the query omits are empty.
+
+    Attributes:
+        database: The database.
+        schema: The schema; the database if the query gives two parts and there is no such schema.
+        name: The name itself.
+    """
+
+    database: str
+    schema: str
+    name: str
+
+    def __str__(self) -> str:
+        return ".".join(part for part in self if part)
+
+
+@dataclass(frozen=True)
+class References:
+    """The names that a query refers to, in lower case.
+
+    Attributes:
+        relations: Tables, views and common table expressions, but also files that a query names like tables.
+        functions: Scalar functions, aggregates and scalar macros, without their schema.
+        table_functions: Table functions and table macros, without their schema.
+        local: Names of common table expressions.
+        everything: True if the query may refer to more than its names show, such as every view of the lake.
+        past: True if the query reads an earlier snapshot.
+    """
+
+    relations: frozenset[Name]
+    functions: frozenset[str]
+    table_functions: frozenset[str]
+    local: frozenset[str]
+    everything: bool
+    past: bool
+
+
+def find_references(connection: Connection, sql: str) -> References | None:
+    """Finds the names in a query.
+
+    Args:
+        connection: Any connection. The query is parsed on a cursor of it, where no lake is in the search path.
+        sql: SQL.
+
+    Returns:
+        The names; None if the SQL is not exactly one SELECT statement that DuckDB can describe.
+    """
+    with connection.cursor() as cursor:
+        ((text,),) = cursor.rows(f"SELECT json_serialize_sql({literal(sql)})")
+    try:
+        parsed = json.loads(text)
+    except RecursionError:
+        return None
+    if parsed["error"] or len(parsed["statements"]) != 1:
+        return None
+    relations: set[Name] = set()
+    functions: set[str] = set()
+    table_functions: set[str] = set()
+    local: set[str] = set()
+    everything = past = False
+    for node in _nodes(parsed["statements"]):
+        kind = node.get("type")
+        if kind == "BASE_TABLE":
+            relations.add(Name(*(node[part].lower() for part in ("catalog_name", "schema_name", "table_name"))))
+        elif kind == "TABLE_FUNCTION":
+            table_functions.add(node["function"]["function_name"].lower())
+        elif kind == "SHOW_REF":
+            everything |= node["query"] is None
+        if "function_name" in node:
+            functions.add(node["function_name"].lower())
+        if "cte_map" in node:
+            local.update(entry["key"].lower() for entry in node["cte_map"]["map"])
+        past |= node.get("at_clause") is not None
+    everything |= any(_CATALOG_VIEW.match(name) or name in _INDIRECT for name in table_functions)
+    everything |= any(_CATALOG_VIEW.match(found.name) or found.schema in _CATALOG_SCHEMAS for found in relations)
+    return References(
+        relations=frozenset(relations),
+        functions=frozenset(functions - table_functions),
+        table_functions=frozenset(table_functions),
+        local=frozenset(local),
+        everything=everything,
+        past=past,
+    )
+
+
+def _nodes(parsed: Any) -> Iterator[dict[str, Any]]:
+    """Every object of a parsed query; the parser's own nesting is deep, so that this does not recurse."""
+    waiting = [parsed]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            yield node
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)

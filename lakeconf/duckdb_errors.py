@@ -1,0 +1,135 @@
+"""Turns errors of duckdb into lakeconf's, without a secret in them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator
+
+from lakeconf.errors import (
+    CatalogError,
+    CatalogLockedError,
+    CatalogMissingError,
+    CatalogVersionError,
+    CommitConflictError,
+    CommitError,
+    ConnectionFailed,
+    FileMissingError,
+    LakeconfError,
+    QueryError,
+    SchemaError,
+    StorageError,
+    UnknownNameError,
+)
+from lakeconf.secret import Secret, scrub
+from lakeconf.versions import MIGRATE, refused_version
+
+# Ordered: the first pattern that the message matches decides.
+_BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
+    (r"^(Catalog|Binder) Error: .* does not exist", UnknownNameError, None),
+    (r"creating a new DuckLake is explicitly disabled", CatalogMissingError, None),
+    (
+        r"DATA_PATH parameter .* does not match",
+        CatalogError,
+        "give the path that the lake was made with, or set attach_options.override_data_path = true",
+    ),
+    (r"catalog version|AUTOMATIC_MIGRATION|DuckLake Extension .* requires", CatalogError, None),
+    (
+        r"exists, but it is not a valid DuckDB database|file is not a database|not an error",
+        CatalogError,
+        "the file is not a catalog of this type: check `type` and `uri` of the metadata backend",
+    ),
+    (
+        r"readonly database|database or disk is full|disk I/O error",
+        CatalogError,
+        "the catalog's file or its folder cannot be written: check their rights, and the space on the disk",
+    ),
+    # What names a file comes before what is looked for in whole sentences: a file may be called anything.
+    (
+        r"certificate.* for HTTP",
+        StorageError,
+        "of a private authority, name its certificate: `ca_cert_file` of the storage backend",
+    ),
+    (
+        r"ExpiredToken|token (included in the request )?(is|has) expired",
+        StorageError,
+        "the credentials have expired: get new ones, and open the lake again",
+    ),
+    (
+        r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken",
+        StorageError,
+        "check key_id, secret and session_token of the storage backend",
+    ),
+    (r"NoSuchBucket", StorageError, "make the bucket, or check `bucket`, `region` and `endpoint`"),
+    (r"HTTP (code )?404", FileMissingError, None),
+    (r"HTTP (code )?403", StorageError, "the credentials of the storage backend do not permit this on the bucket"),
+    (r"HTTP (code )?(503|429|500)", StorageError, "the storage server is overloaded or ill: try again later"),
+    (r"error for HTTP [A-Z]+ to", StorageError, "is the storage server up? Check `endpoint` and `use_ssl`"),
+    (r"No space left|File too large", StorageError, "the disk is full: make room, and do it again"),
+    (
+        r"Unique file handle conflict",
+        ConnectionFailed,
+        "this process has the catalog's file open already: close that lake first, or use SQLite or Postgres",
+    ),
+    (r"database is locked", CatalogLockedError, "another process is writing; try again"),
+    (r"Could not set lock on file", ConnectionFailed, "another process is writing; try again"),
+    (r"password authentication failed", ConnectionFailed, "check `user` and `password` of the metadata backend"),
+    (r"FATAL: +database .* does not exist", ConnectionFailed, "make the database, or check `database`"),
+    (
+        r"Unable to connect to Postgres|could not connect|connection to server|Connection refused"
+        r"|server closed the connection|SSL (error|connection)|Could not establish connection"
+        r"|terminating connection|could not receive data|could not send data",
+        ConnectionFailed,
+        "is the server up? Check `host` and `port` of the metadata backend",
+    ),
+    (r"[Cc]onflict|has been altered by another|attempting to .* another transaction", CommitConflictError, None),
+    (r"Failed to (attach|probe|initialize|load|migrate) DuckLake", CatalogError, None),
+    (r"Failed to commit", CommitError, None),
+    (r"HTTP|No such file|No files found|Permission denied|Cannot open file|Cannot write to", StorageError, None),
+)
+_BY_CLASS: dict[str, type[LakeconfError]] = {
+    "HTTPException": StorageError,
+    "IOException": StorageError,
+    "PermissionException": StorageError,
+    "ConnectionException": ConnectionFailed,
+    "TransactionException": CommitError,
+    "ConstraintException": SchemaError,
+    "ConversionException": SchemaError,
+    "TypeMismatchException": SchemaError,
+    "OutOfRangeException": SchemaError,
+}
+
+
+@contextlib.contextmanager
+def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
+    """Turns every error of duckdb into one of lakeconf's, with `secrets` scrubbed.
+
+    Raises:
+        LakeconfError: In place of `duckdb.Error`, which is its cause and is scrubbed as well.
+    """
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        error.args = (_scrubbed(str(error), secrets),)
+        raise _translate(error) from error
+
+
+def _scrubbed(text: str, secrets: Iterable[Secret]) -> str:
+    # A connection string in an error holds the password in clear, whoever wrote it.
+    text = re.sub(r"(password\s*=\s*)('[^']*'|\S+)", r"\1***", scrub(text, secrets))
+    return re.sub(r"(://[^\s:/@]*:)[^\s@/]+@", r"\1***@", text)
+
+
+def _translate(error: Exception) -> LakeconfError:
+    text = str(error)
+    version = refused_version(text)
+    if version is not None:
+        refused = CatalogVersionError(version)
+        refused.can_migrate = version.endswith(MIGRATE)
+        return refused
+    for pattern, error_class, hint in _BY_MESSAGE:
+        if re.search(pattern, text):
+            return error_class(text, hint=hint)
+    return _BY_CLASS.get(type(error).__name__, QueryError)(text)

@@ -1,0 +1,169 @@
+"""What a lake can do to whoever reads it: its views and macros are of somebody who may be hostile."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+from password_thief import password_thief
+
+import lakeconf
+from lakeconf.backends.metadata.sqlite import SQLiteMetadata
+from lakeconf.cli.commands import run
+from lakeconf.errors import LakeconfError, QueryError, UnsafeQueryError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from password_thief import PasswordThief
+
+PASSWORD = "planted-password"
+
+
+@pytest.fixture
+def thief(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PasswordThief]:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    # DuckDB would install it by itself where it reaches its extension server.
+    monkeypatch.setattr(SQLiteMetadata, "extensions", ("sqlite_scanner", "postgres_scanner"))
+    with password_thief(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+def hostile_lake(project: Path, thief: PasswordThief) -> Path:
+    """A lake whose views and macros connect to the thief's server, in every way that one may be reached."""
+    native = lakeconf.init().get_store().connect()
+    native.execute("CREATE SCHEMA raw; CREATE TABLE raw.events AS SELECT 1 AS id; CREATE TABLE pub AS SELECT 2 AS id")
+    native.execute("CREATE VIEW trap AS SELECT 1 AS id; CREATE VIEW honest AS SELECT id + 1 AS id FROM raw.events")
+    native.execute("CREATE VIEW over_trap AS WITH pub AS (FROM trap) SELECT id FROM pub")
+    native.execute("CREATE MACRO steal() AS 1; CREATE MACRO steal_rows() AS TABLE SELECT 1 AS id")
+    native.execute("CREATE MACRO over_steal(x) AS x + steal()")
+    native.close()
+    write_catalog(
+        project, "UPDATE ducklake_view SET sql = ? WHERE view_name = 'trap'", f"SELECT 1 AS id FROM {thief.scan}"
+    )
+    set_macro(project, "steal", f"(SELECT count(*) FROM {thief.scan})")
+    set_macro(project, "steal_rows", f"SELECT 1 AS id FROM {thief.scan}")
+    return project
+
+
+def write_catalog(project: Path, sql: str, *values: str) -> None:
+    with contextlib.closing(sqlite3.connect(project / "catalog.sqlite")) as catalog, catalog:
+        assert catalog.execute(sql, values).rowcount == 1
+
+
+def set_macro(project: Path, name: str, sql: str) -> None:
+    where = "macro_id = (SELECT macro_id FROM ducklake_macro WHERE macro_name = ?)"
+    write_catalog(project, f"UPDATE ducklake_macro_impl SET sql = ? WHERE {where}", sql, name)
+
+
+REACHING = [
+    "FROM trap",
+    "FROM over_trap",
+    'SELECT * FROM "DEV"."main"."TRAP" AS t',
+    "SELECT (SELECT max(id) FROM trap)",
+    "SELECT steal()",
+    "SELECT id FROM raw.events WHERE over_steal(id) > 0",
+    "FROM steal_rows()",
+    "FROM raw.events, LATERAL (FROM steal_rows())",
+    "WITH trap AS MATERIALIZED (FROM main.trap) FROM trap",
+    "SHOW ALL TABLES",
+    "SHOW trap",
+    "DESCRIBE trap",
+    "SUMMARIZE trap",
+    "FROM (DESCRIBE trap)",
+    "FROM information_schema.columns",
+    "FROM duckdb_columns()",
+    "FROM duckdb_columns",
+    "FROM pg_attribute",
+    "FROM pragma_table_info('trap')",
+    "FROM query('FROM trap')",
+    "FROM query_table('trap')",
+    "FROM histogram('trap', 'id')",
+]
+
+
+def test_the_trap_works_where_nothing_guards_the_reader(hostile_lake: Path, thief: PasswordThief) -> None:
+    native = lakeconf.init().get_store().connect()
+    with pytest.raises(Exception, match="Unable to connect to Postgres"):
+        native.execute("FROM trap")
+    native.close()
+    assert thief.seen == ["connection", f"password {PASSWORD}"]
+
+
+def test_no_query_of_the_command_line_takes_the_password(
+    hostile_lake: Path, thief: PasswordThief, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for statement in REACHING:
+        for options in ([], ["--allow-files"]):
+            assert run(["sql", statement, *options]) == 1, statement
+        assert capsys.readouterr().err.count("error: ") == 2, statement
+        assert thief.seen == [], statement
+    assert run(["sql", "SELECT id FROM honest"]) == 0
+    assert capsys.readouterr().out.split() == ["id", "2"]
+
+
+def append_with_audit(lake: lakeconf.Lake, check: str) -> None:
+    with lake.transaction() as transaction:
+        transaction.table("pub").append(lake.table("pub").scan())
+        transaction.audit("trap", check)
+
+
+def test_no_query_of_an_open_lake_takes_the_password(hostile_lake: Path, thief: PasswordThief) -> None:
+    with lakeconf.init().get_store().open() as lake:
+        for statement in [*REACHING, "PIVOT trap ON id", "FROM trap; FROM pub", "FROM trap AT (VERSION => 3)"]:
+            with pytest.raises(UnsafeQueryError, match="of the lake calls postgres_scan"):
+                lake.sql(statement)
+            assert thief.seen == [], statement
+        for statement in REACHING[:12]:
+            with pytest.raises(LakeconfError, match="postgres_scan"):
+                append_with_audit(lake, statement)
+        assert lake.sql("SELECT id FROM honest").collect().to_native()["id"].to_pylist() == [2]
+    assert thief.seen == []
+
+
+def test_no_other_command_runs_a_view(hostile_lake: Path, thief: PasswordThief) -> None:
+    commands = ["tables", "snapshots", "files raw.events", "doctor", "report -o report.html"]
+    for command in [*commands, "diff dev dev raw.events", "diff dev dev trap"]:
+        run(command.split())
+        assert thief.seen == [], command
+
+
+def test_a_macro_of_the_lake_replaces_no_function_of_duckdb(project: Path, thief: PasswordThief) -> None:
+    store = lakeconf.init().get_store()
+    native = store.connect()
+    native.execute("CREATE TABLE pub AS SELECT 2 AS id; CREATE SCHEMA raw; CREATE TABLE raw.t AS SELECT 1 AS id")
+    for name in ["count", "max"]:
+        native.execute(f"CREATE MACRO {name}(x) AS 77")
+    native.execute('CREATE MACRO "+"(x, y) AS 78')
+    native.execute("CREATE MACRO ducklake_current_snapshot(x) AS TABLE SELECT 79 AS id")
+    native.execute("CREATE MACRO ducklake_snapshots(x) AS TABLE SELECT 79 AS id")
+    native.execute("CREATE MACRO current_setting(x) AS 'nowhere'")
+    native.close()
+    for name in ("count", "max", "+", "current_setting"):
+        set_macro(project, name, f"(SELECT count(*) FROM {thief.scan})")
+    for name in ("ducklake_current_snapshot", "ducklake_snapshots"):
+        set_macro(project, name, f"FROM {thief.scan}")
+    with store.open() as lake:
+        scanned = lake.table("pub").scan(where="id = 2")
+        assert scanned.collect().to_native().to_pylist() == [{"id": 2}]
+        lake.table("pub").append(lake.table("pub").scan())
+        assert lake.snapshot_id > 8
+        lake.compact()
+    assert run(["tables"]) == run(["snapshots"]) == 0
+    assert thief.seen == []
+
+
+def test_a_table_is_found_in_its_schema_alone(project: Path) -> None:
+    with lakeconf.init().get_store().open() as lake:
+        lake.create_table("raw.events", {"id": "INTEGER"})
+        assert lake.sql("FROM raw.events").collect().to_native().num_rows == 0
+        with pytest.raises(QueryError, match="no table events in the schema main"):
+            lake.sql("FROM events")
+        with lake.transaction() as transaction:
+            made = transaction.create_table("new.events", {"id": "INTEGER"})
+            made.append(lake.sql("SELECT 3::INTEGER AS id"))
+            transaction.audit("none", "SELECT * FROM new.events WHERE id <> 3")
