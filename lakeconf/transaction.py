@@ -158,9 +158,13 @@ class Transaction:
         """
         if not self.changes and not self.runs:
             return self.state.snapshot_id
+        began, tables = time.monotonic(), ", ".join(sorted({change.table for change in self.changes}))
+        _log.info("committing %d changes to %s (write %s)", len(self.changes), tables, self.token)
         try:
             with self.state.guard:
-                return self._commit_under_locks()
+                snapshot_id = self._commit_under_locks()
+            _log.info("committed %s as snapshot %d in %.1f s", self.token, snapshot_id, time.monotonic() - began)
+            return snapshot_id
         finally:
             # What the phase says decides, whatever was raised: signals come at any moment.
             if self._attempt.phase is Phase.COMMITTED:
