@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lakeconf.backends.secrecy import is_secret_key
+from lakeconf.backends.registry import metadata_backend, storage_backend
+from lakeconf.backends.secrecy import holds_credentials, is_secret
 from lakeconf.config.codes import Code
 from lakeconf.config.file import dotted
 from lakeconf.config.model import validate
@@ -37,10 +38,12 @@ class Imported:
     Attributes:
         text: The file.
         notes: What was left out or replaced, and what is still to be done.
+        types: The types of the backends of the store that is being imported, by their section.
     """
 
     text: str = ""
     notes: list[str] = field(default_factory=list)
+    types: dict[str, str] = field(default_factory=dict)
 
 
 def from_metaxy(path: str | os.PathLike[str]) -> Imported:
@@ -127,6 +130,7 @@ def _table(name: str, section: str, found: object, imported: Imported) -> Iterat
             imported.notes.append(f"stores.{name}: {section} is no table, and was left out")
         return
     yield f"[stores.{name}.{section}]"
+    imported.types[section] = str(found.get("type"))
     for key, value in found.items():
         yield f"{dotted((key,))} = {_value(_without_secrets(value, key, (name, section), imported))}"
     yield ""
@@ -134,16 +138,37 @@ def _table(name: str, section: str, found: object, imported: Imported) -> Iterat
 
 def _without_secrets(value: Any, key: str, place: tuple[str, ...], imported: Imported) -> Any:
     """A value in which variables stand for secrets that are written out, were it only in part or as a default."""
-    if not is_secret_key(key):
+    if not _is_secret(key, place, imported.types):
         if isinstance(value, Mapping):
             return {name: _without_secrets(item, name, (*place, key), imported) for name, item in value.items()}
-        return value
+        if not any(holds_credentials(key, text) for text in _texts(value)):
+            return value
     if isinstance(value, str) and variable_alone(value) is not None:
         return value
     words = "_".join((place[0], place[1].removesuffix("_backend"), *place[2:], key))
     variable = re.sub(r"\W", "_", words, flags=re.ASCII).upper()
     imported.notes.append(f"the secret {'.'.join((*place, key))} was not copied: export {variable}=…")
     return f"${{{variable}}}"
+
+
+def _is_secret(key: str, place: tuple[str, ...], types: Mapping[str, str]) -> bool:
+    """True unless lakeconf knows that the key may be shown: one that it does not know, as `dsn`, may hold anything."""
+    section, *below = place[1:]
+    if is_secret((section, *below, key)):
+        return True
+    if below or section not in _SECTIONS:
+        return False
+    find = metadata_backend if section == "metadata_backend" else storage_backend
+    try:
+        return key not in find(types.get(section, "")).model_fields
+    except LakeconfError:
+        return key != "type"
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, list):
+        return [text for item in value for text in _texts(item)]
+    return [value] if isinstance(value, str) else []
 
 
 def _value(value: Any) -> str:

@@ -175,3 +175,31 @@ def test_a_default_that_is_no_lake_is_said(tmp_path: Path) -> None:
     path = metaxy(tmp_path, METADATA["sqlite"], STORAGE["local"], spelling=0)
     path.write_text('store = "other"\n' + path.read_text())
     assert "the default store other is not among them" in from_metaxy(path).notes
+
+
+def test_what_lakeconf_does_not_know_is_not_copied(tmp_path: Path) -> None:
+    path = tmp_path / "metaxy.toml"
+    path.write_text("""
+[stores.dev.config.ducklake.metadata_backend]
+type = "postgres"
+uri = "postgresql://u:planted-1@h/db"
+dsn = "host=h password=planted-2"
+host = "u:planted-3@h"
+database = "lake"
+user = "lake"
+passwords = ["planted-4", "planted-5"]
+secret_parameters = { options = ["planted-6"], sslmode = "require", pool = { deep = "planted-7" } }
+
+[stores.dev.config.ducklake.storage_backend]
+type = "unheard_of"
+anything = "planted-8"
+
+[stores.dev.config.ducklake.attach_options]
+read_only = true
+meta_options = "planted-9"
+""")
+    imported = from_metaxy(path)
+    assert "planted" not in imported.text
+    assert not [note for note in imported.notes if "planted" in note]
+    assert 'sslmode = "require"' in imported.text
+    assert "read_only = true" in imported.text

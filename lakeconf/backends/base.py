@@ -157,7 +157,7 @@ class Backend(BaseModel, ABC):
             if name in self.path_fields():
                 continue  # a path may be called anything, and has no scheme
             for text in _texts_in(value):
-                if holds_credentials(text) or (name in ("host", "endpoint", "account_id") and "@" in text):
+                if holds_credentials(name, text):
                     raise ValueError(f"{name} holds a user or a password: give them by keys of their own")
         return self
 

@@ -64,9 +64,14 @@ def guard_options(options: Mapping[str, Any]) -> dict[str, Value]:
     return {key: _guarded(value, readable=not _is_secret_option(key)) for key, value in options.items()}
 
 
-def holds_credentials(text: str) -> bool:
-    """True if a text that is shown has a user or a password in it, as `scheme://user:password@host` has."""
-    return bool(_USERINFO.search(text))
+def holds_credentials(key: str, text: str) -> bool:
+    """True if a text that is shown has a user or a password in it, as `scheme://user:password@host` has.
+
+    Args:
+        key: Its key; hosts are written without a scheme.
+        text: The text.
+    """
+    return bool(_USERINFO.search(text)) or (key in ("host", "endpoint", "account_id") and "@" in text)
 
 
 def _is_secret_option(key: str) -> bool:

@@ -36,7 +36,8 @@ def command(
 ) -> None:
     """Write a lakeconf.toml with one store, by asking or from the options.
 
-    Of a secret the file holds the name of the variable: ${PGPASSWORD}.
+    Of a secret the file holds the name of the variable: ${LAKE_PG_PASSWORD}. In a git
+    repository .lakeconf/, where local catalogs and files are, is added to .gitignore.
     """
     if output.exists() and not force:
         raise click.UsageError(f"{output} is there already; --force replaces it")
@@ -52,6 +53,20 @@ def command(
     except OSError as error:
         raise click.UsageError(f"{output} cannot be written: {error.strerror}") from error
     show(f"wrote {output}; check it by: lakeconf validate")
+    if ".lakeconf/" in text and _ignore(output.resolve().parent):
+        show("added .lakeconf/ to .gitignore", to_stderr=True)
+
+
+def _ignore(folder: Path) -> bool:
+    """Keeps the local catalog and its files out of the folder's git repository; False if nothing had to be written."""
+    if not any((parent / ".git").exists() for parent in (folder, *folder.parents)):
+        return False
+    path = folder / ".gitignore"
+    text = path.read_text("utf-8") if path.is_file() else ""
+    if {".lakeconf", ".lakeconf/", "/.lakeconf", "/.lakeconf/"} & {line.strip() for line in text.splitlines()}:
+        return False
+    path.write_text(f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}.lakeconf/\n", "utf-8")
+    return True
 
 
 def _ask(metadata: str | None, storage: str | None, values: dict[tuple[str, str], str]) -> tuple[str, str]:

@@ -17,12 +17,15 @@ from lakeconf.report import report
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), default="lake.html", show_default=True, help="The file to write."
 )
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
 @config_option
-def command(store: str | None, output: Path, source: str | None) -> None:
+def command(store: str | None, output: Path, source: str | None, *, force: bool) -> None:
     """Draw a page about the lake of STORE: one HTML file, to be opened in a browser, that loads nothing.
 
     It shows how the lake has grown, its tables and files, what is deleted, and what `lakeconf maintain` would do.
     """
+    if output.exists() and not force:
+        raise click.UsageError(f"{output} exists already; --force replaces it")
     found = init(source).get_store(store)
     with found.for_reading(read_only=False).open() as lake:
         page = report(lake, f"The lake of {found.name}")

@@ -28,7 +28,7 @@ METADATA: Mapping[str, Mapping[str, str | None]] = MappingProxyType(
     {
         "sqlite": {"uri": ".lakeconf/catalog.sqlite"},
         "duckdb": {"uri": ".lakeconf/catalog.duckdb"},
-        "postgres": {"host": "${PGHOST}", "database": "lake", "user": "${PGUSER}", "password": "${PGPASSWORD}"},
+        "postgres": {"host": "${PGHOST}", "database": "lake", "user": "${PGUSER}", "password": "${LAKE_PG_PASSWORD}"},
         "motherduck": {"database": "lake"},
     }
 )
@@ -46,6 +46,9 @@ _COMMENTS = MappingProxyType(
         "storage_backend": "Where the Parquet files are.",
     }
 )
+# libpq sends PGPASSWORD to any server that asks for a password, so the variable has another name. It also does without
+# TLS if the server has none, unless it is told not to.
+_SSLMODE = 'secret_parameters = { sslmode = "${LAKE_PG_SSLMODE:-require}" }'
 # A bucket of AWS is reached with the credentials that its tools use.
 _CHAIN = 'secret_parameters = { provider = "credential_chain" }'
 
@@ -96,6 +99,8 @@ def _backend(section: str, kind: str, given: Mapping[str, str]) -> list[str]:
         text = _checked(section, name, value)
         allowed: set[type] = field_types(model, name) if name in model.model_fields else {str}
         lines.append(f"{dotted((name,))} = {json.dumps(typed(text, allowed), ensure_ascii=False)}")
+    if kind == "postgres":
+        return [*lines, _SSLMODE]
     return [*lines, _CHAIN] if kind == "s3" and not {"key_id", "secret_name"} & fields.keys() else lines
 
 

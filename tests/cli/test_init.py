@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -131,3 +132,25 @@ def test_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = blocks("getting-started.md", "python")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[{'id': 1, 'kind': 'view'}, {'id': 2, 'kind': 'buy'}]\n"
+
+
+def test_git_ignores_what_a_local_lake_holds(folder: Path) -> None:
+    assert run(["init", "--yes"]) == 0
+    assert not (folder / ".gitignore").exists()
+    git = shutil.which("git") or "git"
+    subprocess.run([git, "init", "-q"], check=True)
+    (folder / ".gitignore").write_text("build/")
+    (folder / ".lakeconf").mkdir()
+    (folder / ".lakeconf" / "catalog.sqlite").touch()
+    for _ in range(2):
+        assert run(["init", "--yes", "--force"]) == 0
+        assert (folder / ".gitignore").read_text() == "build/\n.lakeconf/\n"
+    status = subprocess.run([git, "status", "--short"], capture_output=True, text=True, check=True)
+    assert status.stdout.split() == ["??", ".gitignore", "??", "lakeconf.toml"]
+
+
+def test_postgres_is_written_with_tls_and_a_variable_of_its_own(folder: Path) -> None:
+    assert run(["init", "--metadata", "postgres", "--storage", "local"]) == 0
+    written = (folder / "lakeconf.toml").read_text()
+    assert 'password = "${LAKE_PG_PASSWORD}"' in written
+    assert 'sslmode = "${LAKE_PG_SSLMODE:-require}"' in written

@@ -78,16 +78,26 @@ def test_the_page_names_what_there_is(store: Store, project: Path, capsys: pytes
     with store.open() as lake:
         filled(lake)
         page = report(lake, "A <lake>")
-    own = page[: page.index("<script>")] + page[page.rindex("<h1>") :]
+    own = page[: page.index("<script")] + page[page.rindex("<h1>") :]
     assert "A &lt;lake&gt;" in own
     assert "<td>raw.events</td>" in own
     # A name is no markup, neither in a table nor in a figure; and no value of a row is there.
     assert "<b>&wild" not in page.replace("\\u003c", "<").replace("\\u003e", ">")
     assert "value-" not in own
     assert re.findall(r"""(?:src|href)=["']?(?:https?:)?//""", own) == []
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    (nonce,) = re.findall(r"script-src 'nonce-([^']{20,})'", policy)
+    assert policy.startswith("default-src 'none'")
+    assert "connect-src" not in policy
+    assert page.count(f'<script nonce="{nonce}"') == 4  # plotly, and three figures
     assert run(["report", "dev"]) == 0
     assert capsys.readouterr().out == "wrote lake.html\n"
     assert (project / "lake.html").stat().st_size > 1_000_000
+    (project / "lake.html").write_text("mine")
+    assert run(["report", "dev"]) == 2
+    assert "--force replaces it" in capsys.readouterr().err
+    assert (project / "lake.html").read_text() == "mine"
+    assert run(["report", "dev", "--force"]) == 0
     assert run(["report", "dev", "-o", "none/lake.html"]) == 2
     assert "cannot be written: No such file" in capsys.readouterr().err
 
@@ -119,7 +129,12 @@ def test_a_browser_draws_it(scheme: int, is_dark: bool, store: Store, tmp_path: 
         pytest.skip("there is no Chromium on this machine; CI installs one")
     with store.open() as lake:
         filled(lake)
-        (tmp_path / "lake.html").write_text(report(lake, "lake").replace("</body>", PROBE))
+        page = report(lake, "lake")
+    # A script without the page's own word is not run: neither this, nor one in a name.
+    (word,) = set(re.findall(r'<script nonce="([^"]+)"', page))
+    strange = "<script>document.body.style.backgroundColor = document.body.style.color = 'red'</script>"
+    probe = PROBE.replace("<script>", f'<script nonce="{word}">')
+    (tmp_path / "lake.html").write_text(page.replace("</body>", strange + probe))
     quiet = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-sync"]
     command = [
         browser,

@@ -18,6 +18,11 @@ from source_tree import REPOSITORY
 from lakeconf.cli.commands import run
 from lakeconf.config.codes import Code
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 BROKEN = """\
 [stores.dev.metadata_backend]
 type = "sqlite"
@@ -198,10 +203,17 @@ def test_the_hook_of_pre_commit(folder: Path, capsys: pytest.CaptureFixture[str]
 def test_the_action(text: str, strict: str, code: int, folder: Path) -> None:
     action = yaml.safe_load((REPOSITORY / "action.yml").read_text())
     install, check = action["runs"]["steps"]
-    assert "$LAKECONF_VERSION" in install["run"]
+    # No package of an index is installed by its name: whoever has the name could run code there.
+    commands = install["run"].strip().splitlines()
+    assert [command.split()[-1] for command in commands] == [
+        '"$GITHUB_ACTION_PATH/action-requirements.txt"',
+        '"$GITHUB_ACTION_PATH"',
+    ]
+    assert "--require-hashes" in commands[0]
+    assert {"--no-index", "--no-deps", "--no-build-isolation"} <= set(commands[1].split())
     (folder / "lakeconf.toml").write_text(text)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = os.environ | {"PATH": path, "CONFIG_PATH": ".", "STRICT": strict}
+    environment = os.environ | {"PATH": path, "CONFIG_PATH": ".", "STRICT": strict, "UNTRUSTED": strict}
     done = subprocess.run(
         ["/bin/bash", "-e", "-c", check["run"]], env=environment, capture_output=True, text=True, check=False
     )
@@ -256,3 +268,17 @@ def test_a_variable_without_braces(folder: Path, capsys: pytest.CaptureFixture[s
     assert output.count("[LC064]") == 2
     assert 'hint: write "${BUCKET}", or "$$BUCKET" if the dollar is meant' in output
     assert "LC064" not in validated(folder, text.replace('"$', '"$$'), capsys)[1]
+
+
+def test_the_action_pins_what_lakeconf_needs() -> None:
+    text = (REPOSITORY / "action-requirements.txt").read_text().replace("\\\n", " ")
+    pinned = [line for line in text.splitlines() if line.strip()]
+    assert all(re.match(r"[a-z0-9_-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", line) for line in pinned)
+    names = {line.partition("==")[0].replace("_", "-") for line in pinned}
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    needed = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    assert {re.split(r"[>=<;~\s]", one)[0] for one in needed} <= names
+    lock = (REPOSITORY / "requirements.lock").read_text()
+    locked = dict(re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE))
+    same = {line.split()[0].partition("==")[0]: line.split()[0].partition("==")[2] for line in pinned}
+    assert {name: version for name, version in same.items() if locked.get(name, version) != version} == {}
