@@ -1,0 +1,93 @@
+"""What two tables differ in: rows that occur several times, NULLs, keys, columns and samples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lakeconf
+from lakeconf.compare import TableDiff, compare
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakeconf import Store
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Store]:
+    """Two stores whose tables differ in one thing each."""
+    folder: Path = tmp_path_factory.mktemp("compared")
+    declared = {
+        name: {
+            "metadata_backend": {"type": "sqlite", "uri": str(folder / f"{name}.sqlite")},
+            "storage_backend": {"type": "local", "path": str(folder / name)},
+        }
+        for name in ("dev", "prod")
+    }
+    config = lakeconf.init({"stores": declared})
+    found = config.get_store("dev"), config.get_store("prod")
+    for store, tables in zip(found, (DEV, PROD), strict=True):
+        with store.open() as lake:
+            for name, query in tables.items():
+                frame = lake.sql(query)
+                lake.create_table(f"t.{name}", frame).append(frame)
+    return found
+
+
+KEYED = "SELECT * FROM (VALUES {}) AS t(id, a, b)"
+DEV = {
+    "twice": "SELECT unnest([1, 1, 2]) AS a",
+    "keyed": KEYED.format("(1, 10, 'x'), (2, 20, NULL), (3, 30, 'z'), (NULL, 40, 'n'), (5, 50, 'v')"),
+    "typed": "SELECT 1 AS a, 2 AS only_dev",
+    "many": "SELECT unnest(range(10)) AS a",
+}
+PROD = {
+    "twice": "SELECT unnest([1, 2, 2, 2]) AS a",
+    "keyed": KEYED.format("(1, 11, 'x'), (2, 20, 'y'), (NULL, 41, 'n'), (5, 50, 'v'), (6, 60, 'w')"),
+    "typed": "SELECT CAST(1 AS BIGINT) AS a, 3 AS only_prod",
+    "many": "SELECT unnest(range(100, 120)) AS a",
+}
+
+
+def diff(stores: tuple[Store, Store], name: str, on: tuple[str, ...] = (), samples: int = 5) -> TableDiff:
+    return compare(*stores, f"t.{name}", on, samples=samples)
+
+
+def test_a_row_counts_as_often_as_it_occurs(stores: tuple[Store, Store]) -> None:
+    found = diff(stores, "twice")
+    assert (found.rows, found.only, found.equal, found.is_equal) == ((3, 4), (1, 2), 2, False)
+    assert found.samples == ([{"a": 1}], [{"a": 2}, {"a": 2}])
+
+
+def test_a_null_is_a_key_and_a_value_like_any_other(stores: tuple[Store, Store]) -> None:
+    found = diff(stores, "keyed", ("id",))
+    assert (found.only, found.equal, found.columns) == ((1, 1), 1, {"a": 2, "b": 1})
+    assert [row["id"] for side in found.samples for row in side] == [3, 6]
+    assert found.sample_changes == [
+        {"id": 1, "a": [10, 11], "b": ["x", "x"]},
+        {"id": 2, "a": [20, 20], "b": [None, "y"]},
+        {"id": None, "a": [40, 41], "b": ["n", "n"]},
+    ]
+
+
+def test_columns_of_one_store_and_other_types_are_differences(stores: tuple[Store, Store]) -> None:
+    found = diff(stores, "typed")
+    assert sorted(found.schema) == [
+        ("a", "INTEGER", "BIGINT"), ("only_dev", "INTEGER", None), ("only_prod", None, "INTEGER")
+    ]  # fmt: skip
+    assert (found.only, found.equal, found.is_equal) == ((0, 0), 1, False)
+
+
+@pytest.mark.parametrize("samples", [0, 3])
+def test_no_more_rows_are_shown_than_asked_for(samples: int, stores: tuple[Store, Store]) -> None:
+    found = diff(stores, "many", samples=samples)
+    assert (found.only, [len(side) for side in found.samples]) == ((10, 20), [samples, samples])
+    assert len(diff(stores, "keyed", ("id",), samples).sample_changes) == samples
+
+
+def test_a_table_equals_itself_under_every_key(stores: tuple[Store, Store]) -> None:
+    for on in ((), ("id",), ("id", "a", "b")):
+        found = compare(stores[0], stores[0], "t.keyed", on)
+        assert (found.is_equal, found.equal, found.only) == (True, 5, (0, 0))
