@@ -131,14 +131,17 @@ def test_a_commit_between_the_checks_and_the_commit_is_seen(store: Store, monkey
                 tx.table("t").append(one(2))
                 tx.audit("unique", UNIQUE)
 
+        def insert(value: int) -> None:
+            foreign.execute(f"INSERT INTO dev.t VALUES ({value})")
+
         with monkeypatch.context() as patch:
-            at_commit(patch, before=lambda: foreign.execute("INSERT INTO dev.t VALUES (2)"))
+            at_commit(patch, before=lambda: insert(2))
             with pytest.raises(AuditError, match="unique"):
                 audited()
         lake.refresh()
         frame = changed(lake)
         with monkeypatch.context() as patch:
-            at_commit(patch, before=lambda: foreign.execute("INSERT INTO dev.t VALUES (3)"))
+            at_commit(patch, before=lambda: insert(3))
             with pytest.raises(CommitConflictError, match="of another writer"):
                 lake.table("t").overwrite(frame)
         lake.refresh()

@@ -188,7 +188,12 @@ def test_a_commit_that_the_server_still_carries_out_is_waited_for(
     with hurt.open(spark) as lake, ThreadPoolExecutor(1) as pool, direct.connect() as other:
         other.execute("BEGIN")
         other.execute(f"FROM postgres_query('__ducklake_metadata_dev', '{held}')").fetchall()
-        hold = pool.submit(lambda: (break_connection(), other.execute("ROLLBACK")))
+
+        def end() -> None:
+            break_connection()
+            other.execute("ROLLBACK")
+
+        hold = pool.submit(end)
         assert lake.table("t").append(MORE) == 2
         hold.result()
     with direct.open(spark) as lake:

@@ -32,7 +32,7 @@ def register(lake: Lake, select: str, *, table: str = "t", options: str = "", pa
 def filtered(spark: SparkSession, lake: Lake, where: str, table: str = "t") -> int:
     """How many rows Spark finds; checks that DuckDB finds as many."""
     engine = SparkEngine(spark, str(lake.folder), {}, "")
-    count = engine.scan(lake.reader, table, lake.newest, None, where).to_native().count()
+    count: int = engine.scan(lake.reader, table, lake.newest, None, where).to_native().count()
     ((expected,),) = lake.rows(f"SELECT count(*) FROM (SELECT * FROM lake.{table} LIMIT 100000000) WHERE {where}")
     assert count == expected, where
     return count
@@ -222,8 +222,8 @@ def test_names_that_differ_in_letters_beyond_ascii(spark: SparkSession, files: L
     files.run('CREATE TABLE lake.t ("Ä" INTEGER, "ä" INTEGER, A INTEGER)', "INSERT INTO lake.t VALUES (1, 2, 3)")
     files.run('CREATE TABLE lake."Ü" AS SELECT 1 AS a', 'CREATE TABLE lake."ü" AS SELECT 2 AS a')
     for columns, row in ((["Ä"], (1,)), (["ä"], (2,)), (["a", "ä", "Ä"], (3, 2, 1))):
-        assert tuple(scan(spark, files, "t", columns=columns).first()) == row
-    assert [scan(spark, files, name).first()[0] for name in ("Ü", "ü")] == [1, 2]
+        assert [tuple(found) for found in scan(spark, files, "t", columns=columns).collect()] == [row]
+    assert [scan(spark, files, name).collect()[0][0] for name in ("Ü", "ü")] == [1, 2]
     assert filtered(spark, files, '"ä" = 2 AND "Ä" = 1') == 1
     checked = SparkEngine(spark, str(files.folder), {}, "").check(files.reader, "t", files.newest)
     assert all(column.equal for column in checked.columns)

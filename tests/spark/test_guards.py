@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
@@ -85,7 +85,7 @@ def test_a_row_of_an_unknown_file(spark: SparkSession, files: Lake, way: str, mo
     if way == "a join by path":
         listed = relation._listed
 
-        def renamed(*arguments: object) -> dict[str, object]:
+        def renamed(*arguments: Any) -> dict[str, Any]:
             return {
                 key: relation._Listed(file.name + "2", file.size, file.time, file.position)
                 for key, file in listed(*arguments).items()
@@ -95,7 +95,7 @@ def test_a_row_of_an_unknown_file(spark: SparkSession, files: Lake, way: str, mo
     else:
         marks = relation._marks
 
-        def other(found: object) -> tuple[dict[str, int] | None, str]:
+        def other(found: Any) -> tuple[dict[str, int] | None, str]:
             known, sql = marks(found)
             return known, f"({sql} + 1)"
 
@@ -109,9 +109,9 @@ def test_a_row_of_an_unknown_file(spark: SparkSession, files: Lake, way: str, mo
 def test_a_delete_file_that_nobody_knows(spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     with_deletes(files)
     monkeypatch.setattr(bitmap, "_MOST_POSITIONS", -1)
-    opened = deletes.relation
+    opened = relation.relation
 
-    def other(*arguments: object, **named: object) -> relation.Relation:
+    def other(*arguments: Any, **named: Any) -> relation.Relation:
         found = opened(*arguments, **named)
         return relation.Relation(
             found.frame, found.names, found.statuses, found.positions, found.marks, f"({found.mark_sql} + 1)"
