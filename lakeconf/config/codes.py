@@ -37,6 +37,7 @@ class Code(Enum):
     FIELDS = ("LC053", "Keys of a backend that do not fit together")
     ATTACH_OPTION = ("LC054", "An attach option that does not exist or fit")
     SHARED_SECRET = ("LC055", "One secret_name for different credentials")
+    SHARED_DATA_PATH = ("LC056", "One data path for different catalogs")
 
     # Warnings.
     LITERAL_SECRET = ("LC060", "A secret that stands in the file")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from lakeconf.config.backend import type_name
 from lakeconf.config.codes import Code
+from lakeconf.config.data_paths import data_path_problems
 from lakeconf.config.file import Source, Table, check_depth, find
 from lakeconf.config.hidden import HiddenValues
 from lakeconf.config.inheritance import Inheritance
@@ -63,7 +64,8 @@ def validate(source: Config | str | os.PathLike[str] | Table | None = None, *sto
         return list(error.problems)
     names = [config.known(name) for name in stores] or config.names
     found = [problem for name in names for problem in config.reading(name).problems]
-    return in_order([*config.problems, *config.default_store_problems(), *found])
+    shared = config.data_path_problems(names)
+    return in_order([*config.problems, *config.default_store_problems(), *found, *shared])
 
 
 def untrusted(source: str | os.PathLike[str] | Table | None = None) -> Config:
@@ -248,6 +250,11 @@ class Config:
                 key=("stores", name, section, "secret_name") if place is None else place.place,
                 store=name,
             )
+
+    def data_path_problems(self, names: Collection[str]) -> Iterator[Problem]:
+        """The data paths of these stores that another catalog uses too, of those stores that can be read."""
+        stores = {name: store for name in self.names if (store := self.reading(name).store) is not None}
+        return data_path_problems(self._source, stores, names)
 
     def _structure(self) -> Iterator[Problem]:
         yield from structure_problems(self._source, self._data)

@@ -1,0 +1,97 @@
+"""Data paths of several catalogs: cleanup through one catalog would delete the files of another one below its path."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
+from lakeconf.backends.metadata.postgres import PostgresMetadata
+from lakeconf.backends.storage.object_storage import ObjectStorage
+from lakeconf.config.codes import Code
+from lakeconf.config.file import Source
+from lakeconf.errors import Problem
+from lakeconf.store import Store
+
+_LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+Place: TypeAlias = tuple[Hashable, tuple[str, ...]]
+# What tells a catalog from others, and whether the store only reads it.
+Catalog: TypeAlias = tuple[tuple[Hashable, ...], bool]
+
+
+def data_path_problems(source: Source, stores: Mapping[str, Store], names: Collection[str]) -> Iterator[Problem]:
+    """The data paths of some stores that are, or are nested with, the data path of another catalog.
+
+    Args:
+        source: The file.
+        stores: All stores that can be read, in the order of the file.
+        names: The stores to check.
+    """
+    for name, other in shared_data_paths(stores):
+        if name in names or other in names:
+            table = source.data.get("stores", {}).get(name, {})  # an override may be all that declares it
+            key = ("stores", name, *(("storage_backend",) if "storage_backend" in table else ()))
+            message = f"the data path is, or is nested with, that of the store {other!r}, which has another catalog"
+            hint = "give each catalog a data path of its own: cleanup of one would delete the files of the other"
+            yield source.problem(Code.SHARED_DATA_PATH, message, hint=hint, key=key, store=name)
+
+
+def shared_data_paths(stores: Mapping[str, Store]) -> Iterator[tuple[str, str]]:
+    """Stores whose data path is equal to that of a store with another catalog, above it or below it.
+
+    Args:
+        stores: The stores by name, in the order of the file.
+
+    Yields:
+        The name of a store and the name of an earlier one; each store at most once.
+    """
+    order = {name: index for index, name in enumerate(stores)}
+    catalogs = {name: (_catalog(store.metadata_backend), store.read_only) for name, store in stores.items()}
+    # Of the stores of one catalog the first one stands for all: there may be hundreds.
+    at: dict[Place, dict[Catalog, str]] = {}
+    for name, store in stores.items():
+        if store.storage_backend is not None:
+            at.setdefault(_place(store.storage_backend), {}).setdefault(catalogs[name], name)
+    found: dict[str, str] = {}
+    for (space, parts), names in at.items():
+        outside = [at.get((space, parts[:depth]), {}) for depth in range(len(parts) + 1)]
+        for catalog, name in names.items():
+            others = (other for group in outside for one, other in group.items() if not _same(catalog, one))
+            other = next(others, None)
+            if other is not None:
+                earlier, later = sorted((name, other), key=order.__getitem__)
+                found.setdefault(later, earlier)
+    yield from sorted(found.items(), key=lambda pair: order[pair[0]])
+
+
+def _place(storage: StorageBackend) -> Place:
+    """Where the files are: what keeps them, and the parts of the path there."""
+    location = storage.location
+    scheme, separator, path = location.partition("://")
+    if not separator:
+        return "file", Path(location).resolve().parts
+    bucket, _, prefix = path.partition("/")
+    server = (storage.s3_endpoint or "") if isinstance(storage, ObjectStorage) else scheme
+    # Every endpoint of AWS is one name space, and names of buckets have no capitals.
+    space = ("" if server.endswith(".amazonaws.com") else server.lower(), bucket.lower())
+    return space, tuple(part for part in prefix.split("/") if part)
+
+
+def _same(one: Catalog, other: Catalog) -> bool:
+    (first, first_reads), (second, second_reads) = one, other
+    # A replica of a server has another host: the catalog is the same if its database and schema are.
+    replica = (first_reads or second_reads) and len(first) == len(second) == len(("server", "database", "schema"))
+    return first == second or (replica and first[1:] == second[1:])
+
+
+def _catalog(backend: MetadataBackend) -> tuple[Hashable, ...]:
+    """What two backends of the same catalog have in common."""
+    file = backend.file()
+    if file is not None:
+        return str(file.resolve()), getattr(backend, "metadata_schema", None) or "main"
+    if isinstance(backend, PostgresMetadata) and backend.host is not None:
+        host = "localhost" if backend.host in _LOOPBACK else backend.host.lower()
+        return (host, backend.port or 5432), backend.database, backend.metadata_schema
+    # The same names for all: only what the backend itself says counts.
+    return (repr(backend.ducklake_options(StoreNames("store", "alias"))),)

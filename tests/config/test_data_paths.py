@@ -1,0 +1,116 @@
+"""Stores with different catalogs must not share or nest data paths: cleanup of one would delete files of the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeconf.config.model import init, validate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+S3 = {"type": "s3", "secret_parameters": {"provider": "credential_chain"}}
+POSTGRES = {"type": "postgres", "host": "db.example.com", "database": "lake", "user": "lake"}
+
+
+def codes(*stores: tuple[dict[str, Any], dict[str, Any]], **options: Any) -> list[str | None]:
+    """The stores with a problem; each store is given by its catalog and its data path."""
+    tables: dict[str, Any] = {
+        f"s{index}": {"metadata_backend": metadata, "storage_backend": storage}
+        for index, (metadata, storage) in enumerate(stores)
+    }
+    tables["s1"] |= options
+    found = validate({"default_store": "s0", "stores": tables})
+    assert {problem.code for problem in found} <= {"LC056"}
+    return [problem.store for problem in found]
+
+
+def sqlite(name: str) -> dict[str, Any]:
+    return {"type": "sqlite", "uri": f"/lakes/{name}.sqlite"}
+
+
+def local(path: str) -> dict[str, Any]:
+    return {"type": "local", "path": path}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "clash"),
+    [
+        ("/data", "/data", True),
+        ("/data/", "/data", True),
+        ("/data/a/../b", "/data/b", True),
+        ("/data", "/data/b", True),
+        ("/data/b/c", "/data", True),
+        ("/", "/data", True),
+        ("/data", "/data2", False),
+        ("/data/a", "/data/b", False),
+    ],
+)
+def test_folders(one: str, other: str, *, clash: bool) -> None:
+    assert codes((sqlite("a"), local(one)), (sqlite("b"), local(other))) == ["s1"] * clash
+    assert codes((sqlite("a"), local(one)), (sqlite("a"), local(other))) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "clash"),
+    [
+        ({"bucket": "acme", "prefix": "lake"}, {"bucket": "acme", "prefix": "lake/"}, True),
+        ({"bucket": "acme", "prefix": "lake"}, {"data_path": "s3://acme/lake/raw"}, True),
+        ({"bucket": "acme"}, {"bucket": "acme", "prefix": "lake"}, True),
+        ({"bucket": "acme"}, {"bucket": "ACME"}, True),
+        ({"bucket": "acme"}, {"bucket": "acme", "endpoint": "s3.eu-central-1.amazonaws.com"}, True),
+        ({"bucket": "acme", "prefix": "lake"}, {"bucket": "acme", "prefix": "lake2"}, False),
+        ({"bucket": "acme", "prefix": "lake"}, {"bucket": "acme", "prefix": "Lake"}, False),
+        ({"bucket": "acme"}, {"bucket": "acme2"}, False),
+        ({"bucket": "acme", "endpoint": "one:9000"}, {"bucket": "acme", "endpoint": "two:9000"}, False),
+    ],
+)
+def test_buckets(one: dict[str, Any], other: dict[str, Any], *, clash: bool) -> None:
+    assert codes((sqlite("a"), S3 | one), (sqlite("b"), S3 | other)) == ["s1"] * clash
+
+
+@pytest.mark.parametrize(
+    ("other", "options", "clash"),
+    [
+        ({"metadata_schema": "stagign"}, {}, True),
+        ({"database": "other"}, {}, True),
+        ({"host": "staging.example.com"}, {}, True),
+        ({"port": 6432}, {}, True),
+        ({"port": 5432}, {}, False),
+        ({"host": "DB.example.com"}, {}, False),
+        ({"user": "reader"}, {}, False),
+        ({"host": "replica.example.com"}, {"attach_options": {"read_only": True}}, False),
+        ({"host": "replica.example.com", "database": "x"}, {"attach_options": {"read_only": True}}, True),
+    ],
+)
+def test_catalogs_in_postgres(other: dict[str, Any], options: dict[str, Any], *, clash: bool) -> None:
+    storage = S3 | {"bucket": "acme"}
+    assert codes((POSTGRES, storage), (POSTGRES | other, storage), **options) == ["s1"] * clash
+
+
+def test_a_link_is_the_folder_that_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to("data")
+    (tmp_path / "a.sqlite").touch()
+    (tmp_path / "b.sqlite").symlink_to("a.sqlite")
+    catalogs = [{"type": "sqlite", "uri": str(tmp_path / f"{name}.sqlite")} for name in "abc"]
+    data, link = local(str(tmp_path / "data")), local(str(tmp_path / "link"))
+    assert codes((catalogs[0], data), (catalogs[2], link)) == ["s1"]
+    assert codes((catalogs[0], data), (catalogs[1], link)) == []
+
+
+def test_a_store_is_checked_with_those_that_are_not_named() -> None:
+    stores = {
+        name: {"metadata_backend": sqlite(name), "storage_backend": local(path)}
+        for name, path in {"a": "/data", "b": "/data/b", "c": "/other"}.items()
+    }
+    for named, found in (("a", ["b"]), ("b", ["b"]), ("c", [])):
+        assert [problem.store for problem in validate({"stores": stores}, named)] == found
+
+
+def test_the_check_is_of_validate_alone() -> None:
+    """A job with one store needs no variable of another one."""
+    stores = {name: {"metadata_backend": sqlite(name), "storage_backend": local("/data")} for name in "ab"}
+    assert init({"stores": stores}).get_store("b").name == "b"
