@@ -166,7 +166,8 @@ class Commit:
             try:
                 found = self._look_up(begun, answered=False)
             except LakeconfError as error:
-                _log.warning("commit %s succeeded, but its snapshot could not be read: %s", self.token, error.message)
+                reason = type(error).__name__
+                _log.warning("commit %s succeeded, but its snapshot could not be read: %s", self.token, reason)
         self.made = found if found is not None and found > begun else None
         return self.made or begun
 
@@ -180,7 +181,7 @@ class Commit:
             found = self._look_up(begun, answered=answered)
         except LakeconfError as unknown:
             if not isinstance(error, LakeconfError):
-                _log.error("%s", unknown)
+                _log.error("commit %s was interrupted, and its outcome is not known: its files were kept", self.token)
                 raise error from unknown
             raise unknown from error
         if found is None:
@@ -192,6 +193,7 @@ class Commit:
         if not isinstance(error, LakeconfError):
             _log.warning("commit %s was interrupted, but succeeded as snapshot %s", self.token, found)
             raise error
+        _log.warning("the reply to commit %s was lost, but it succeeded as snapshot %d", self.token, found)
         self.made = found
         self.catalog.check_written(found)
         return found

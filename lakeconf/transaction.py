@@ -201,7 +201,7 @@ class Transaction:
             try:
                 locks.__exit__(None, None, None)
             except LakeconfError as error:
-                _log.warning("a lock of commit %s could not be released: %s", self.token, error.message)
+                _log.warning("a lock of commit %s could not be released: %s", self.token, type(error).__name__)
 
     def _commit_with_patience(self) -> int:
         last: LakeconfError | None = None
@@ -212,9 +212,13 @@ class Transaction:
             except LakeconfError as error:
                 if not self._attempt.lost_race(error, conflicts=True):
                     raise
+                _log.warning("commit %s was overtaken by another writer and is tried again", self.token)
                 last = error
             else:
                 self.made = self._attempt.made
+                tables = ", ".join(sorted({change.table for change in self.changes}))
+                seconds = time.monotonic() - self._started
+                _log.info("committed %s as snapshot %d after %.1f s", tables, snapshot_id, seconds)
                 return snapshot_id
         raise CommitError(f"other writers were always faster: {last}", hint="try again later")
 
