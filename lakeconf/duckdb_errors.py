@@ -114,6 +114,11 @@ def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
     except duckdb.Error as error:
         error.args = (_scrubbed(str(error), secrets),)
         raise _translate(error) from error
+    except RuntimeError as error:
+        # What duckdb makes of a signal whose handler raises, such as that of Ctrl-C.
+        if str(error) != "Query interrupted":
+            raise
+        raise KeyboardInterrupt from error
 
 
 def _scrubbed(text: str, secrets: Iterable[Secret]) -> str:

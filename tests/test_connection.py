@@ -131,3 +131,11 @@ def test_without_a_wheel_and_without_the_server_the_error_names_the_extra(monkey
         connection.execute("SET extension_directory = '/nonexistent/lakeconf'")
         with pytest.raises(ConnectionFailed, match=r"'ducklake'(.|\n)*lakeconf\[bundled\]"):
             load_extension(connection, "ducklake")
+
+
+def test_an_interrupt_stays_an_interrupt() -> None:
+    """duckdb itself raises `RuntimeError`, which a caller's `except Exception` would take for a failed write."""
+    with pytest.raises(KeyboardInterrupt), translated_errors():
+        raise RuntimeError("Query interrupted")
+    with pytest.raises(RuntimeError, match="of another kind"), translated_errors():
+        raise RuntimeError("of another kind")
