@@ -216,9 +216,6 @@ class Transaction:
                 last = error
             else:
                 self.made = self._attempt.made
-                tables = ", ".join(sorted({change.table for change in self.changes}))
-                seconds = time.monotonic() - self._started
-                _log.info("committed %s as snapshot %d after %.1f s", tables, snapshot_id, seconds)
                 return snapshot_id
         raise CommitError(f"other writers were always faster: {last}", hint="try again later")
 
