@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,9 @@ from spark_rows import assert_alike, scan
 
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.connection import connect, load_extension
+from lakeconf.engines.spark import worker
 from lakeconf.engines.spark.engine import SparkEngine
+from lakeconf.engines.spark.files import read_files
 from lakeconf.errors import QueryError, SchemaError, UnsupportedError
 from lakeconf.sql import literal
 
@@ -286,3 +289,19 @@ def test_rows_in_the_catalog_whose_ids_are_hidden(spark: SparkSession, usual: La
     assert_alike(spark, usual, "t", newest=1, row_ids=False)
     with pytest.raises(UnsupportedError, match="hides their ids"):
         scan(spark, usual, "t", row_ids=True)
+
+
+def test_files_whose_types_do_not_go_together(spark: SparkSession, files: Lake) -> None:
+    paths = [str(files.folder / f"{number}.parquet") for number in range(2)]
+    for path, value in zip(paths, ("1", "'x'"), strict=True):
+        files.run(f"COPY (SELECT {value} AS a) TO '{path}' (FORMAT parquet)")
+    assert read_files(spark, paths, {"a": "VARCHAR"}) is None
+
+
+def test_an_executor_without_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    task = worker.Task("a.parquet", "1", "t", (), "UTC", 1, (), None, None, None)
+    with pytest.raises(RuntimeError, match=r"read a\.parquet .* no package duckdb; install it there"):
+        list(worker.read_file(task, b"", None))
+    with pytest.raises(RuntimeError, match=r"verify needs the package duckdb .* install it there"):
+        list(worker.summing("", "UTC")(iter([])))

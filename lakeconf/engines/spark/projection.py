@@ -18,7 +18,9 @@ SNAPSHOT = (2147483539, "_ducklake_internal_snapshot_id")
 
 def constant_sql(text: str | None, column: Column) -> str:
     """A value that is text in the catalog or in a path, in the column's type."""
-    return f"CAST({'NULL' if text is None else literal(text)} AS {duckdb_type(column, for_spark=False)})"
+    # DuckDB takes a JSON as it is, valid or not; a cast would check it.
+    type_ = "VARCHAR" if column.type == "json" else duckdb_type(column, for_spark=False)
+    return f"CAST({'NULL' if text is None else literal(text)} AS {type_})"
 
 
 def column_sql(column: Column, place: Found) -> str:
