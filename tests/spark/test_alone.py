@@ -172,7 +172,9 @@ def texts(spark: SparkSession, lake: Lake, table: str) -> list[tuple[str | None]
         return sorted(cursor.rows("SELECT c::VARCHAR FROM by_spark"), key=str)
 
 
-def test_infinity_in_files(spark: SparkSession, files: Lake) -> None:
+@pytest.mark.parametrize("place", ["files", "usual"])
+def test_infinity_in_files_and_in_the_catalog(spark: SparkSession, place: str, request: pytest.FixtureRequest) -> None:
+    files = request.getfixturevalue(place)
     for type_name in ("DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_MS"):
         files.run(f"CREATE TABLE lake.{type_name} (c {type_name})")
         files.run(f"INSERT INTO lake.{type_name} VALUES ('infinity'), ('-infinity'), ('0044-03-15 (BC)'), (NULL)")

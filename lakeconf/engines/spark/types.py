@@ -129,6 +129,9 @@ def duckdb_type(column: Column, *, for_spark: bool) -> str:
 def exact_cast(sql: str, column: Column) -> str:
     """The SQL by which DuckDB casts a value of a column to what Spark takes over; fails where digits would be lost."""
     cast = f"CAST({sql} AS {duckdb_type(column, for_spark=True)})"
+    if column.type in ("timestamp_s", "timestamp_ms"):
+        # Of infinity only the text becomes a TIMESTAMP.
+        return f"coalesce(TRY_CAST({sql} AS TIMESTAMP), CAST(CAST({sql} AS VARCHAR) AS TIMESTAMP))"
     if "timestamp_ns" not in all_types(column):
         return cast
     lossless = f"CAST({sql} AS VARCHAR) IS NOT DISTINCT FROM CAST({cast} AS VARCHAR)"
