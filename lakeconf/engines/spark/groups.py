@@ -108,7 +108,9 @@ def _name_of(internal: tuple[int, str], fields: Sequence[Stored] | None) -> str 
 
 
 def _is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:
-    return all(
+    # The session that runs the scan may not tell names apart by their case.
+    names = [place.name.lower() for place in places if place is not None and place != IN_PATH]
+    return len(set(names)) == len(names) and all(
         place is None or place == IN_PATH or (not _is_hidden(place) and reading(column, place) is not None)
         for column, place in zip(plan.columns, places, strict=True)
     )
