@@ -9,7 +9,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringTy
 from lakeconf.engines.exact import placeholder_message
 from lakeconf.placeholders import PATTERN
 
-_NO = F.expr("false")
+_NO = "false"
 
 
 def without_placeholders(value: Column, found: DataType, name: str) -> Column:
@@ -39,7 +39,7 @@ def _holds(value: Column, found: DataType) -> Column | None:
         parts = [_any(F.map_keys(value), found.keyType), _any(F.map_values(value), found.valueType)]
     else:
         return None
-    conditions = [F.coalesce(part, _NO) for part in parts if part is not None]
+    conditions = [F.coalesce(part, F.expr(_NO)) for part in parts if part is not None]
     if not conditions:
         return None
     holds = conditions[0]
@@ -55,6 +55,6 @@ def _any(values: Column, element: DataType) -> Column | None:
 
     def condition(value: Column) -> Column:
         found = _holds(value, element)
-        return _NO if found is None else F.coalesce(found, _NO)
+        return F.expr(_NO) if found is None else F.coalesce(found, F.expr(_NO))
 
     return F.exists(values, condition)
