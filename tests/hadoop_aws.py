@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from missing_tools import LEFT_OUT
 
 from lakeconf.backends.storage.s3a import package_settings
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _JARS = pytest.StashKey[list[str]]()
-_LINE = pytest.StashKey[str]()
 _TIMEOUT_SECONDS = 900
 _DESELECTED = (
     "tests of Spark on object storage were deselected: Maven has no hadoop-aws that fits Spark in its local "
@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     config.hook.pytest_deselected(items=needing)
     items[:] = [item for item in items if item not in needing]
-    config.stash[_LINE] = f"{len(needing)} {_DESELECTED}"
+    config.stash[LEFT_OUT] = f"{len(needing)} {_DESELECTED}"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -57,12 +57,7 @@ def pytest_configure_node(node: Any) -> None:
         config.stash[_JARS] = find_jars(config)
     node.workerinput["hadoop_aws"] = config.stash[_JARS]
     if not config.stash[_JARS]:
-        config.stash[_LINE] = f"the {_DESELECTED}"
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if line := config.stash.get(_LINE, None):
-        terminalreporter.write_line(line, yellow=True)
+        config.stash[LEFT_OUT] = f"the {_DESELECTED}"
 
 
 @pytest.fixture(scope="session")
