@@ -121,7 +121,17 @@ def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
         raise KeyboardInterrupt from error
 
 
+def _without_statement(text: str) -> str:
+    """An error of PostgreSQL without the statement, which holds encryption keys and bounds of the data."""
+    cut = re.sub(r"(\bquery \").*(\": (ERROR|FATAL|PANIC):)", r"\1…\2", text, flags=re.DOTALL)
+    if cut == text:
+        return re.sub(r"(Failed to [a-z ]*query \").*", r"\1…\"", text, flags=re.DOTALL)
+    cut = re.sub(r"\nLINE \d+: [^\n]*(\n *\^)?", "", cut)
+    return re.sub(r"\nDETAIL: [^\n]*", "", cut)
+
+
 def _scrubbed(text: str, secrets: Iterable[Secret]) -> str:
+    text = _without_statement(text)
     # A connection string in an error holds the password in clear, whoever wrote it.
     text = re.sub(r"(password\s*=\s*)('[^']*'|\S+)", r"\1***", scrub(text, secrets))
     return re.sub(r"(://[^\s:/@]*:)[^\s@/]+@", r"\1***@", text)

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import ast
+
 import duckdb
 import pytest
+from source_tree import sources
 
 from lakeconf import connection as connection_module
 from lakeconf.connection import connect, load_extension
@@ -139,3 +142,29 @@ def test_an_interrupt_stays_an_interrupt() -> None:
         raise RuntimeError("Query interrupted")
     with pytest.raises(RuntimeError, match="of another kind"), translated_errors():
         raise RuntimeError("of another kind")
+
+
+def test_the_statement_that_postgres_refuses_is_not_in_the_error() -> None:
+    refused = (
+        "Failed to commit: Failed to execute query \"INSERT INTO ducklake_data_file VALUES ('AESKEY==', 3)\": ERROR:  "
+        "permission denied for table \"ducklake_data_file\"\nLINE 1: INSERT INTO x VALUES ('AESKEY=='\n        ^\n"
+        "DETAIL:  Failing row contains (AESKEY==).\n"
+    )
+    for text in (refused, refused.replace("ERROR:", "FEHLER:")):
+        with pytest.raises(LakeconfError) as raised, translated_errors():
+            raise duckdb.Error(text)
+        assert "AESKEY" not in f"{raised.value} {raised.value.__cause__}"
+    with pytest.raises(LakeconfError, match="permission denied"), translated_errors():
+        raise duckdb.Error(refused)
+
+
+def test_nothing_reaches_duckdb_around_the_connection() -> None:
+    allowed = {"lakeconf.connection", "lakeconf.shared_connection"}
+    around = [
+        f"{name}:{node.lineno}"
+        for name, path in sources().items()
+        if name not in allowed
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in {"native", "_native"}
+    ]
+    assert around == []
