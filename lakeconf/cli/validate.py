@@ -55,7 +55,7 @@ def command(
         for line in (*github(problems, "error"), *github(suspicious, "warning")):
             show_exactly(line)
     else:
-        _show(problems, suspicious)
+        _show(problems, suspicious, strict=strict)
     context.exit(1 if problems or (strict and suspicious) else 0)
 
 
@@ -83,7 +83,7 @@ def _of_pipeline(config: Config) -> Sequence[Problem]:
     return pipeline_problems(config)
 
 
-def _show(problems: Sequence[Problem], suspicious: Sequence[Problem]) -> None:
+def _show(problems: Sequence[Problem], suspicious: Sequence[Problem], *, strict: bool) -> None:
     for problem in problems:
         show_lines(problem_text(problem))
     for problem in suspicious:
@@ -92,6 +92,8 @@ def _show(problems: Sequence[Problem], suspicious: Sequence[Problem]) -> None:
         show(style(_count(suspicious, "warning"), fg="yellow"))
     if problems:
         show(style(_count(problems, "problem"), fg="red", bold=True))
+    elif suspicious and strict:
+        show(style("warnings fail with --strict", fg="red", bold=True))
     else:
         show(style("no problem found", fg="green"))
 

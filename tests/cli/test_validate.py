@@ -282,3 +282,14 @@ def test_the_action_pins_what_lakeconf_needs() -> None:
     locked = dict(re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE))
     same = {line.split()[0].partition("==")[0]: line.split()[0].partition("==")[2] for line in pinned}
     assert {name: version for name, version in same.items() if locked.get(name, version) != version} == {}
+
+
+def test_the_last_line_agrees_with_the_exit_code_of_strict(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (project / "lakeconf.toml").read_text()
+    second = text[text.index("[stores.dev.metadata") :].replace("stores.dev", "stores.b")
+    second = second.replace("catalog.sqlite", "b.sqlite").replace('path = "data"', 'path = "b"')
+    (project / "lakeconf.toml").write_text(text.replace('default_store = "dev"', "") + second)
+    assert run(["validate", "--strict"]) == 1
+    assert capsys.readouterr().out.endswith("1 warning found\nwarnings fail with --strict\n")
+    assert run(["validate"]) == 0
+    assert capsys.readouterr().out.endswith("no problem found\n")
