@@ -68,6 +68,9 @@ class _HeldFile:
     def check(self) -> None:
         """Nothing can be lost."""
 
+    def renew(self) -> None:
+        """Nothing can be lost."""
+
 
 def _close_in_child() -> None:
     """A forked process holds no lock: it would keep that of its parent when the parent ends."""

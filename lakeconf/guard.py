@@ -73,11 +73,22 @@ class LakeGuard:
         with self._locks.exclusive():
             yield
 
+    def renew(self) -> None:
+        """Takes the locks of the writes under way again if they were lost; called before each attempt to commit.
+
+        What the lock protects until then is checked by the attempt itself: files that it registers are read again.
+
+        Raises:
+            ConnectionFailed: The catalog's server cannot be reached.
+        """
+        for held in list(self._held):
+            held.renew()
+
     def check(self) -> None:
         """Makes sure that the locks of the writes under way are still held; called right before COMMIT.
 
         Raises:
-            CommitError: One was lost, so that files may have been removed that the write needs.
+            ConnectionFailed: One was lost, so that files may have been removed that the write needs.
         """
         for held in list(self._held):
             held.check()

@@ -32,7 +32,16 @@ class Held(Protocol):
         """Makes sure that the lock is still held.
 
         Raises:
-            CommitError: It was lost, with the connection to the server that gave it.
+            ConnectionFailed: It was lost, with the connection to the server that gave it.
+        """
+        ...
+
+    def renew(self) -> None:
+        """Takes the lock again if it was lost; called before a transaction begins.
+
+        Raises:
+            ConnectionFailed: The server cannot be reached.
+            CommitError: Somebody else has held the lock for too long.
         """
         ...
 

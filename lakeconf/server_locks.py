@@ -8,11 +8,11 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from lakeconf.backends.base import StoreNames
 from lakeconf.connection import Connection, connect
-from lakeconf.errors import CommitError, LakeconfError
+from lakeconf.errors import ConnectionFailed, LakeconfError
 from lakeconf.locks import Held, wait_for
 from lakeconf.logs import escaped
 from lakeconf.sql import Attach, LoadExtension, Value, literal
@@ -72,9 +72,13 @@ class ServerLocks:
 
     @contextlib.contextmanager
     def _hold(self, keys: list[int], what: str, *, shared: bool) -> Iterator[Held]:
-        held = _HeldOnServer(self._open().cursor())
-        try:
+        def take(held: _HeldOnServer) -> None:
+            held.cursor = self._open().cursor()
             wait_for(lambda: self._try(held, keys, shared=shared), what, lambda: self._holders(keys))
+
+        held = _HeldOnServer(self._open().cursor(), take)
+        try:
+            take(held)
             yield held
         finally:
             # A connection that has died must not hide what became of the commit.
@@ -128,8 +132,9 @@ class ServerLocks:
 class _HeldOnServer:
     """A lock in an open transaction of a connection."""
 
-    def __init__(self, cursor: Connection) -> None:
+    def __init__(self, cursor: Connection, take: Callable[[_HeldOnServer], None]) -> None:
         self.cursor = cursor
+        self._take = take
 
     def query(self, sql: str) -> None:
         self.cursor.rows(f"FROM postgres_query({literal(_DATABASE)}, {literal(sql)})")
@@ -138,11 +143,18 @@ class _HeldOnServer:
         try:
             self.query("SELECT 1")
         except LakeconfError as error:
-            raise CommitError(
+            raise ConnectionFailed(
                 f"the connection to the catalog's server that held the lock was lost, so that nothing was written: "
                 f"{error.message}",
-                hint="try again",
+                hint=error.hint or "try again",
             ) from error
+
+    def renew(self) -> None:
+        try:
+            self.check()
+        except ConnectionFailed:
+            self.release()
+            self._take(self)
 
     def roll_back(self) -> None:
         # Without it DuckDB rolls back when the connection is closed, and ends the process if that fails.

@@ -207,6 +207,7 @@ class Transaction:
         last: LakeconfError | None = None
         for _ in pauses():
             self._attempt = self._new_attempt()
+            self.state.lock.renew()
             try:
                 snapshot_id = self._attempt.run(self._work)
             except LakeconfError as error:

@@ -43,7 +43,8 @@ def local_files(folder: Path) -> list[str]:
 def state(store: Store, files: Callable[[], list[str]]) -> State:
     """The state of a lake, from a connection of its own."""
     with store.open() as lake:
-        return State([snapshot.snapshot_id for snapshot in lake.snapshots()], ids(lake), files())
+        found = [path for path in files() if not path.endswith("_lakeconf.json")]
+        return State([snapshot.snapshot_id for snapshot in lake.snapshots()], ids(lake), found)
 
 
 @contextlib.contextmanager
