@@ -102,12 +102,9 @@ def test_the_server_is_down_at_read_and_at_commit(
                 action()
         postgres_proxy.heal()
         assert state(direct, files) == before
-        lost = r"lock was lost, so that nothing was written(.|\n)*try again"
-        with refused(CommitError, lost, postgres_server.password), lake.transaction() as write:
+        with lake.transaction() as write:
             write.table("t").append(MORE)
             postgres_proxy.drop_connections()
-        assert state(direct, files) == before
-        lake.table("t").append(MORE)
         assert ids(lake) == list(range(11)), "the same lake goes on when the server is back"
 
 
