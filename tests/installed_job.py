@@ -27,7 +27,7 @@ CALLS = [
     ["validate"], ["stores"], ["preview-sql"], ["schema"], ["explain", "LC001"], ["doctor"],
     ["tables"], ["tables", "--format", "json"], ["snapshots"], ["files", "raw.events"], ["sql", "FROM raw.events"],
     ["plan"], ["run"], ["promote", "dev", "prod", "--yes"], ["diff", "dev", "prod", "marts.names"],
-    ["maintain", "--dry-run"], ["maintain"], ["export", "duckdb"],
+    ["maintain", "--dry-run"], ["maintain", "--yes"], ["export", "duckdb"],
     ["import", "metaxy.toml"], ["init", "--yes", "--output", "other.toml"],
 ]  # fmt: skip
 MISSING = {"verify": (["verify", "raw.events"], "lakeconf[spark]"), "report": (["report"], "lakeconf[report]")}
