@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeconf.duckdb_errors import translated_errors
+from lakeconf.duckdb_errors import is_interrupt, translated_errors
 from lakeconf.errors import ConnectionFailed, LakeconfError
 from lakeconf.secret import Secret
 from lakeconf.sql import LoadExtension, Statement, bind, identifier, literal
@@ -149,9 +149,20 @@ class Connection:
             return False
         return True
 
-    def errors(self) -> contextlib.AbstractContextManager[None]:
-        """Turns errors of duckdb inside a `with` block into lakeconf's, without the secrets of this connection."""
-        return translated_errors(self.secrets)
+    @contextlib.contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turns errors of duckdb inside a `with` block into lakeconf's, without the secrets of this connection.
+
+        Ctrl-C stops the query that runs. duckdb itself only stops waiting for it, and the next statement, or `close`,
+        would wait until the query ends.
+        """
+        with translated_errors(self.secrets):
+            try:
+                yield
+            except BaseException as error:
+                if is_interrupt(error):
+                    self.native.interrupt()
+                raise
 
     def cursor(self) -> Connection:
         """Another connection to the same instance; it does not inherit `USE`."""

@@ -115,10 +115,16 @@ def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
         error.args = (_scrubbed(str(error), secrets),)
         raise _translate(error) from error
     except RuntimeError as error:
-        # What duckdb makes of a signal whose handler raises, such as that of Ctrl-C.
-        if str(error) != "Query interrupted":
+        if not is_interrupt(error):
             raise
         raise KeyboardInterrupt from error
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """True for what a signal such as that of Ctrl-C raises, during a query or outside of one."""
+    # duckdb raises this in place of the exception of the signal's handler.
+    of_duckdb = isinstance(error, RuntimeError) and str(error) == "Query interrupted"
+    return of_duckdb or isinstance(error, KeyboardInterrupt)
 
 
 def _without_statement(text: str) -> str:

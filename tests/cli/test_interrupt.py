@@ -1,0 +1,67 @@
+"""Ctrl-C ends a command with exit code 130 and without a traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lakeconf
+from lakeconf.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LONG_QUERY = "SELECT count(*) FROM range(1000000) AS a, range(1000000) AS b"
+
+# The process sends the signal to itself once the function below has begun and has used some time of the processor.
+INTERRUPTED = """\
+import importlib, os, signal, sys, threading, time
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+module, name, attribute, seconds = sys.argv.pop(1).split(":")
+begun = threading.Event()
+
+def interrupt():
+    begun.wait()
+    used = time.process_time()
+    while time.process_time() < used + float(seconds):
+        threading.Event().wait(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+owner = getattr(importlib.import_module(module), name)
+call = getattr(owner, attribute)
+
+def watched(*arguments, **options):
+    begun.set()
+    return call(*arguments, **options)
+
+setattr(owner, attribute, watched)
+threading.Thread(target=interrupt, daemon=True).start()
+from lakeconf.cli import main
+sys.exit(main())
+"""
+
+
+def interrupted(point: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", INTERRUPTED, point, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+
+
+@pytest.mark.parametrize("query", [LONG_QUERY, LONG_QUERY.replace("count(*)", "*")])
+def test_ctrl_c_stops_a_long_query(query: str, project: Path) -> None:
+    lakeconf.init().get_store().open().close()
+    done = interrupted("lakeconf.connection:Connection:named_rows:0.5", "sql", query, "--format", "csv")
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
+
+
+def test_ctrl_c_before_the_command_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lakeconf.cli.commands.run", interrupt)
+    monkeypatch.setattr("gc.set_threshold", lambda *_: None)
+    monkeypatch.setattr("gc.freeze", lambda: None)
+    assert main() == 130
