@@ -18,7 +18,7 @@ from lakeconf.connection import Connection, connect, load_extension
 from lakeconf.doctor_lake import Skip, Warn, examine_clock, examine_marker, examine_timeout
 from lakeconf.doctor_probe import make_folders, read_and_remove
 from lakeconf.engines.spark.java import ensure_java
-from lakeconf.errors import CatalogError, CatalogMissingError, LakeconfError
+from lakeconf.errors import CatalogError, CatalogMissingError, CatalogMovedError, LakeconfError
 from lakeconf.marker import LakeMarker
 from lakeconf.places import places, reader_of
 from lakeconf.secret import scrub
@@ -85,11 +85,13 @@ def diagnose(store: Store) -> list[Step]:
         return [_carry_out(examination, *step) for step in _STEPS]
 
 
-def repair_marker(store: Store) -> None:
-    """Creates the marker below the data path of a lake that exists and has none.
+def repair_marker(store: Store, confirm_move: Callable[[CatalogMovedError], None]) -> None:
+    """Creates the marker below the data path of a lake that exists and has none, or records that its catalog was moved.
 
     Args:
         store: The store.
+        confirm_move: Called with the error before the marker of a catalog at another place is replaced. It raises if
+            nobody confirms that no other catalog uses the data path.
 
     Raises:
         CatalogError: There is no lake; or the data path is another lake's, or has files that this lake does not know.
@@ -104,7 +106,12 @@ def repair_marker(store: Store) -> None:
         if not examination.has_catalog:
             raise CatalogError(f"stores.{store.name} has no lake yet", hint="the first write creates the marker")
         reader = reader_of(store, connection)
-        LakeMarker(reader, partial(places, store, reader)).repair()
+        marker = LakeMarker(reader, partial(places, store, reader))
+        try:
+            marker.repair()
+        except CatalogMovedError as error:
+            confirm_move(error)
+            marker.confirm_move()
 
 
 def _carry_out(examination: Examination, name: str, needs: tuple[str, ...], run: Callable[[Examination], str]) -> Step:

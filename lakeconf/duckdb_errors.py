@@ -99,6 +99,13 @@ _BY_CLASS: dict[str, type[LakeconfError]] = {
     "OutOfRangeException": SchemaError,
 }
 
+# What duckdb and Arrow make of an interrupt in a frame or function written in Python. Texts of the data never come at
+# these places.
+_INTERRUPTED = re.compile(
+    r"(?s)\A(Invalid Input Error: Python exception occurred while executing the UDF: )?KeyboardInterrupt: "
+    r"|Detail: Python exception: Traceback \(most recent call last\):.*\nKeyboardInterrupt(: [^\n]*)?\s*\Z"
+)
+
 
 @contextlib.contextmanager
 def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
@@ -106,6 +113,7 @@ def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
 
     Raises:
         LakeconfError: In place of `duckdb.Error`, which is its cause and is scrubbed as well.
+        KeyboardInterrupt: The user interrupted the query, or the Python code of a frame that it reads.
     """
     import duckdb
 
@@ -113,6 +121,8 @@ def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
         yield
     except duckdb.Error as error:
         error.args = (_scrubbed(str(error), secrets),)
+        if _INTERRUPTED.search(str(error)):
+            raise KeyboardInterrupt from error
         raise _translate(error) from error
     except RuntimeError as error:
         if not is_interrupt(error):

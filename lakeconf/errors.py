@@ -7,6 +7,7 @@ LakeconfError
 │   └── CatalogLockedError   another process holds the catalog's write lock
 ├── CatalogError             the catalog answers, but is not the lake that the store describes
 │   ├── CatalogMissingError  there is no lake yet, and the statement must not create one
+│   ├── CatalogMovedError    the catalog is a copy, or was moved: its files may belong to the original
 │   └── CatalogVersionError  the catalog has a version that the extension does not support
 ├── StorageError             a data file or the data path cannot be read or written
 │   └── FileMissingError     the file does not exist
@@ -159,6 +160,10 @@ class CatalogError(LakeconfError):
 
 class CatalogMissingError(CatalogError):
     """There is no lake yet, and the statement must not create one."""
+
+
+class CatalogMovedError(CatalogError):
+    """The files belong to this lake's catalog at another place: this catalog is a copy, or it was moved."""
 
 
 class CatalogVersionError(CatalogError):

@@ -7,12 +7,12 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.errors import CatalogError, FileMissingError, StorageError
+from lakeconf.errors import CatalogError, CatalogMovedError, FileMissingError, StorageError
 from lakeconf.sql import literal
 
 # DuckLake lists and removes Parquet files only, and Hadoop skips names that begin with an underscore.
@@ -80,10 +80,11 @@ class LakeMarker:
             raise self._other()
         recorded, here = found.get("catalog"), set(self._places())
         if here and isinstance(recorded, list) and recorded and here.isdisjoint(map(str, recorded)):
-            raise CatalogError(
+            raise CatalogMovedError(
                 f"{self.path} was created for a catalog at another place: this catalog is a copy, or it was moved. "
                 "The files may still belong to the original: no file was removed",
-                hint="if no other catalog uses this data path, delete that file and run lakeconf doctor STORE --repair",
+                hint="if no other catalog uses this data path any more, confirm the move: lakeconf doctor STORE "
+                "--repair",
             )
 
     def repair(self) -> str:
@@ -93,6 +94,7 @@ class LakeMarker:
             What was found or done.
 
         Raises:
+            CatalogMovedError: The marker names this lake at another place; `confirm_move` records the new place.
             CatalogError: The marker is another lake's, or the catalog knows none of the files.
         """
         if self._read() is None:
@@ -107,6 +109,19 @@ class LakeMarker:
         self.before_cleanup()
         return f"{self.path} names this catalog"
 
+    def confirm_move(self) -> None:
+        """Records the place of this catalog in the marker of this lake; a catalog at the earlier place loses it.
+
+        Raises:
+            CatalogError: There is no marker, or it names another lake.
+            StorageError: The marker cannot be written.
+        """
+        try:
+            self.before_cleanup()
+        except CatalogMovedError:
+            self._write(_replace_file)
+            self.before_cleanup()
+
     def create(self) -> None:
         """Creates the marker, and checks that no other lake has created one at the same time.
 
@@ -114,16 +129,18 @@ class LakeMarker:
             CatalogError: Another lake was faster.
             StorageError: The marker cannot be written.
         """
-        lake_id = self.reader.lake_id
-        content = json.dumps({"lakeconf": _PURPOSE, "lake": lake_id, "catalog": list(self._places())})
+        self._write(_create_file)
+        found = self._read()
+        if found is None or found.get("lake") != self.reader.lake_id:
+            raise self._other()
+
+    def _write(self, write_file: Callable[[Path, str], None]) -> None:
+        content = json.dumps({"lakeconf": _PURPOSE, "lake": self.reader.lake_id, "catalog": list(self._places())})
         if "://" in self.path:
             copy = f"COPY (SELECT {literal(content)} AS marker) TO {literal(self.path)} "
             self.reader.connection.execute(copy + "(FORMAT csv, HEADER false, QUOTE '', ESCAPE '', DELIMITER '\t')")
         else:
-            _create_file(Path(self.path), content)
-        found = self._read()
-        if found is None or found.get("lake") != lake_id:
-            raise self._other()
+            write_file(Path(self.path), content)
 
     def knows_files(self) -> bool:
         """True if the catalog has recorded any file, in whatever snapshot."""
@@ -182,14 +199,26 @@ class LakeMarker:
 
 def _create_file(path: Path, content: str) -> None:
     """Creates a file with its whole content, or leaves the one that exists as it is."""
+    with _written_beside(path, content) as temporary, contextlib.suppress(FileExistsError):
+        os.link(temporary, path)
+
+
+def _replace_file(path: Path, content: str) -> None:
+    """Replaces a file by one with another content, at once."""
+    with _written_beside(path, content) as temporary:
+        temporary.replace(path)
+
+
+@contextlib.contextmanager
+def _written_beside(path: Path, content: str) -> Iterator[Path]:
+    """A temporary file with the content, in the folder of the marker."""
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_text(content)
-        with contextlib.suppress(FileExistsError):
-            os.link(temporary, path)
+        yield temporary
     except OSError as error:
-        raise StorageError(f"the marker {path} cannot be created: {error.strerror}") from error
+        raise StorageError(f"the marker {path} cannot be written: {error.strerror}") from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()

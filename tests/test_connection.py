@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import ast
+from typing import TYPE_CHECKING, Any
 
 import duckdb
+import polars as pl
+import pyarrow as pa
 import pytest
+from polars.io.plugins import register_io_source
 from source_tree import sources
 
 from lakeconf import connection as connection_module
@@ -24,6 +28,9 @@ from lakeconf.errors import (
     UnknownNameError,
 )
 from lakeconf.secret import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DUCKDB_ERRORS = [
     value for value in vars(duckdb).values() if isinstance(value, type) and issubclass(value, duckdb.Error)
@@ -142,6 +149,38 @@ def test_an_interrupt_stays_an_interrupt() -> None:
         raise RuntimeError("Query interrupted")
     with pytest.raises(RuntimeError, match="of another kind"), translated_errors():
         raise RuntimeError("of another kind")
+
+
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+def interrupted(*_: object) -> Iterator[Any]:
+    yield pa.record_batch([pa.array([1])], schema=SCHEMA)
+    raise KeyboardInterrupt
+
+
+def interrupted_polars(*_: object) -> Iterator[pl.DataFrame]:
+    yield pl.DataFrame({"id": [1]})
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pa.RecordBatchReader.from_batches(SCHEMA, interrupted()),
+        register_io_source(interrupted_polars, schema={"id": pl.Int64}),
+    ],
+    ids=["arrow", "polars"],
+)
+def test_an_interrupt_in_a_frame_stays_an_interrupt(frame: Any) -> None:
+    """The frame's own code runs in the query, so that duckdb reports the interrupt as an error of the query."""
+    with connect() as connection:
+        connection.register("frame", frame)
+        with pytest.raises(KeyboardInterrupt):
+            connection.rows("SELECT sum(id) FROM frame")
+        with pytest.raises(LakeconfError):
+            connection.rows("SELECT CAST('KeyboardInterrupt: <EMPTY MESSAGE>' AS INTEGER)")
+        assert connection.rows("SELECT 1") == [(1,)]
 
 
 def test_the_statement_that_postgres_refuses_is_not_in_the_error() -> None:

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import click
 
+from lakeconf.cli.confirm import confirm, yes_option
 from lakeconf.cli.options import config_option
 from lakeconf.cli.output import show, show_json, style
 from lakeconf.config.model import init
 from lakeconf.doctor import FAILED, Step, diagnose, repair_marker
+from lakeconf.errors import CatalogMovedError
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", "bright_black")}
 
 
 @click.command("doctor", short_help="Try a store step by step, and say what fails and why.")
 @click.argument("store", required=False)
-@click.option("--repair", is_flag=True, help="Create the marker below the data path if the lake has none.")
+@click.option(
+    "--repair", is_flag=True, help="Create a missing marker below the data path, or record that the catalog was moved."
+)
+@yes_option
 @click.option("--json", "as_json", is_flag=True, help="For a program.")
 @config_option
 @click.pass_context
-def command(context: click.Context, store: str | None, source: str | None, *, as_json: bool, repair: bool) -> None:
+def command(
+    context: click.Context, store: str | None, source: str | None, *, as_json: bool, repair: bool, yes: bool
+) -> None:
     """Try STORE step by step: extensions, secrets, catalog, version, data path, clock, Spark's settings.
 
     A small file is written below the data path, read and removed again; nothing else changes without --repair. The
@@ -28,7 +36,7 @@ def command(context: click.Context, store: str | None, source: str | None, *, as
     """
     found = init(source).get_store(store)
     if repair:
-        repair_marker(found)
+        repair_marker(found, partial(_confirm_move, yes=yes))
     steps = diagnose(found)
     healthy = not any(step.status == FAILED for step in steps)
     if as_json:
@@ -37,6 +45,11 @@ def command(context: click.Context, store: str | None, source: str | None, *, as
         for step in steps:
             _show(step)
     context.exit(0 if healthy else 1)
+
+
+def _confirm_move(error: CatalogMovedError, *, yes: bool) -> None:
+    show(error.message, to_stderr=True)
+    confirm("This catalog was moved or copied. Is it the only one that still uses this data path?", yes=yes)
 
 
 def _show(step: Step) -> None:

@@ -1,0 +1,136 @@
+"""A catalog that was moved goes on, but removes files only after somebody has confirmed that it is not a copy."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import lakeconf
+from lakeconf.cli.commands import run
+from lakeconf.errors import CatalogMovedError
+from lakeconf.marker import MARKER
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from servers import PostgresServer, S3Server
+
+    from lakeconf import Lake
+
+ROWS = pa.table({"id": pa.array(range(10), pa.int64())})
+
+
+def declare(project: Path, stores: dict[str, tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    """Writes the project's file, with the metadata and the storage backend of each store."""
+    lines = []
+    for name, backends in stores.items():
+        for kind, backend in zip(("metadata_backend", "storage_backend"), backends, strict=True):
+            lines += [f"[stores.{name}.{kind}]", *(f"{key} = {json.dumps(value)}" for key, value in backend.items())]
+    (project / "lakeconf.toml").write_text("\n".join(lines))
+
+
+def opened(name: str) -> Lake:
+    return lakeconf.init().get_store(name).open()
+
+
+def cleaned(name: str) -> int:
+    """Removes the file that an overwrite has given up, and returns how many files were removed."""
+    with opened(name) as lake:
+        lake.table("t").overwrite(ROWS)
+        lake.expire_snapshots(older_than=dt.timedelta(0), force=True)
+        return len(lake.cleanup(older_than=dt.timedelta(0), force=True))
+
+
+def check_refusal(name: str) -> None:
+    """Writes go on, cleanup refuses, and the hint names the way out."""
+    with pytest.raises(CatalogMovedError, match="this catalog is a copy, or it was moved") as raised:
+        cleaned(name)
+    assert "confirm the move: lakeconf doctor STORE --repair" in str(raised.value.hint)
+    with opened(name) as lake:
+        assert len(lake.table("t").scan().collect()) == len(ROWS)
+
+
+def check_way_out(moved: str, original: str, capsys: pytest.CaptureFixture[str]) -> None:
+    check_refusal(moved)
+    assert run(["doctor", moved, "--repair"]) == 2, "nobody can be asked"
+    assert "was created for a catalog at another place" in capsys.readouterr().err
+    check_refusal(moved)
+    assert run(["doctor", moved, "--repair", "--yes"]) == 0
+    assert f"{MARKER} names this catalog" in capsys.readouterr().out
+    assert cleaned(moved) > 0
+    check_refusal(original)
+
+
+def test_a_file_at_another_place(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = {"type": "local", "path": "data"}
+    declare(project, {name: ({"type": "sqlite", "uri": f"{name}.sqlite"}, data) for name in ("dev", "copy", "renamed")})
+    with opened("dev") as lake:
+        lake.create_table("t", ROWS)
+    shutil.copy(project / "dev.sqlite", project / "copy.sqlite")
+    check_way_out("copy", "dev", capsys)
+    (project / "copy.sqlite").rename(project / "renamed.sqlite")
+    assert cleaned("renamed") > 0, "a rename is no move"
+
+
+def test_no_answer_leaves_the_marker(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = {"type": "local", "path": "data"}
+    declare(project, {name: ({"type": "sqlite", "uri": f"{name}.sqlite"}, data) for name in ("dev", "copy")})
+    with opened("dev") as lake:
+        lake.create_table("t", ROWS)
+    shutil.copy(project / "dev.sqlite", project / "copy.sqlite")
+    before = (project / "data" / MARKER).read_text()
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("click.confirm", lambda *_, **__: False)
+    assert run(["doctor", "copy", "--repair"]) == 1
+    assert (project / "data" / MARKER).read_text() == before
+    monkeypatch.setattr("click.confirm", lambda *_, **__: True)
+    assert run(["doctor", "copy", "--repair"]) == 0
+    assert (project / "data" / MARKER).read_text() != before
+
+
+def test_a_database_that_was_restored_elsewhere(
+    project: Path, postgres_server: PostgresServer, s3_server: S3Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = postgres_server
+    first = server.create_database()
+    place = {"type": "postgres", "host": server.host, "port": server.port}
+    admin = {**place, "user": server.user, "password": server.password}
+    storage = {
+        "type": "s3",
+        "bucket": s3_server.create_bucket(),
+        "prefix": "lake",
+        "region": s3_server.region,
+        "endpoint": s3_server.endpoint,
+        "url_style": "path",
+        "use_ssl": False,
+        "key_id": s3_server.keys.key_id,
+        "secret": s3_server.keys.secret,
+    }
+    limited = {**place, "user": f"limited_{first}", "password": "limited"}
+    declare(
+        project,
+        {
+            "dev": ({**admin, "database": first}, storage),
+            "moved": ({**admin, "database": f"{first}_moved"}, storage),
+            "limited": ({**limited, "database": f"{first}_moved"}, storage),
+        },
+    )
+    with opened("dev") as lake:
+        lake.create_table("t", ROWS)
+    server.sql(f"CREATE DATABASE {first}_moved TEMPLATE {first}", "postgres")
+    check_way_out("moved", "dev", capsys)
+    # A role that may not ask which server this is cannot tell a copy on another server from the original.
+    server.sql(
+        f"CREATE ROLE limited_{first} LOGIN PASSWORD 'limited'; "
+        f"GRANT ALL ON ALL TABLES IN SCHEMA public TO limited_{first}; "
+        "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC",
+        f"{first}_moved",
+    )
+    check_refusal("limited")
+    server.sql(f"GRANT EXECUTE ON FUNCTION pg_control_system() TO limited_{first}", f"{first}_moved")
+    assert cleaned("limited") > 0
