@@ -46,10 +46,12 @@ test-latest: setup ## Run the tests of the hooks into other tools with the newes
 
 SPARK_TESTS := tests/spark tests/differential tests/commit tests/test_merge.py tests/test_spark_storage.py tests/test_verify.py
 
-test-spark-oldest: setup ## Run the tests of Spark with the oldest Spark that the package allows (every night, say)
+# Run the tests with another version before you allow it: make test-spark-oldest SPARK=4.2.1
+SPARK ?= $(shell sed -n 's/.*"pyspark>=\([0-9.]*\),.*>= .3\.11.*/\1/p' pyproject.toml)
+
+test-spark-oldest: setup ## Run the tests of Spark with the oldest Spark that the package allows; SPARK=4.2.1 chooses another
 	@$(PYTHON) -m venv --clear .venv-spark-oldest
-	@oldest=$$(sed -n 's/.*"pyspark>=\([0-9.]*\),.*/\1/p' pyproject.toml); \
-		sed "s/^pyspark==.*/pyspark==$$oldest/" requirements.lock > .venv-spark-oldest/requirements
+	@sed "s/^pyspark==.*/pyspark==$(SPARK)/" requirements.lock > .venv-spark-oldest/requirements
 	@$(BIN)/uv pip install --python .venv-spark-oldest/bin/python --requirements .venv-spark-oldest/requirements
 	@$(BIN)/uv pip install --python .venv-spark-oldest/bin/python --no-deps --editable .
 	@.venv-spark-oldest/bin/python -m pytest $(SPARK_TESTS)

@@ -99,6 +99,9 @@ def compared(
 def _arrow(frame: DataFrame) -> object:
     # Arrow has no variant; as JSON both sides can be compared.
     variants = [field.name for field in frame.schema if field.dataType.typeName() == "variant"]
+    if not variants:
+        # The session may not tell apart names that differ in case, so a selection by name would be ambiguous.
+        return frame.toArrow()
     return frame.selectExpr(
         *(
             f"to_json(`{name}`) AS `{name}`" if name in variants else f"`{name.replace('`', '``')}`"
