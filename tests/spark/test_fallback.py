@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import duckdb
 import pytest
 from catalog_lake import Lake, lake
 from spark_rows import assert_alike, scan
 
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.connection import load_extension
+from lakeconf.engines.spark import worker
 from lakeconf.engines.spark.worker import puffin_positions
 from lakeconf.errors import UnsupportedError
 
@@ -87,6 +89,31 @@ def test_executors_without_duckdb_say_so(spark: SparkSession, encrypted: Lake, m
     frame = scan(spark, encrypted, "t")
     with pytest.raises(Exception, match=r"inside Spark's executors, and their Python .* has no package duckdb"):
         frame.collect()
+
+
+@pytest.mark.parametrize(
+    "name", ["__lakeconf_position", "__LAKECONF_POSITION", "file_row_number", "position", "deleted"]
+)
+def test_columns_with_the_names_that_the_query_uses(tmp_path: Path, name: str) -> None:
+    """Deleted positions are compared with the number of the row, never with a column of the file."""
+    path = tmp_path / "data.parquet"
+    duckdb.sql(f"COPY (SELECT i AS a, 99 - i AS {name} FROM range(100) r(i)) TO '{path}' (FORMAT parquet)")
+    task = worker.Task(
+        path=str(path),
+        select=f'a, "{name}", {worker.POSITION} AS row',
+        source="read_parquet(?)",
+        conditions=(),
+        time_zone="UTC",
+        snapshot_id=1,
+        deleted=tuple(range(10)),
+        delete_format=None,
+        key=None,
+        delete_key=None,
+    )
+    found = [
+        tuple(row.values()) for batch in worker.read_file(task, path.read_bytes(), None) for row in batch.to_pylist()
+    ]
+    assert sorted(found) == [(i, 99 - i, i) for i in range(10, 100)]
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 import sys
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,8 +19,8 @@ from pyspark import cloudpickle
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call, unused-ignore]
 # What `summing` calls the rows in its query.
 ROWS = "lakeconf_rows"
-# The position of a row in its file, 0-based.
-POSITION = "__lakeconf_position"
+# The position of a row in its file, 0-based. No file can have a column of this name: it would hide the position.
+POSITION = f"__lakeconf_position_{uuid.uuid4().hex}"
 _PUFFIN_MAGIC = b"\xd1\xd3\x39\x64"
 _SERIAL_COOKIE, _SERIAL_COOKIE_NO_RUNS = 12347, 12346
 
