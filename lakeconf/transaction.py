@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from lakeconf import __version__, audits, commits
 from lakeconf.audits import Audit
 from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.change import Change, Target
 from lakeconf.commits import CommitKey, ModelRun
 from lakeconf.committer import Commit, Phase
@@ -238,6 +239,7 @@ class Transaction:
         changes = [change for change in self.changes if change.key not in done]
         if done and not changes:
             return max(done.values())
+        StoredQueries.load(self.state.reader, begun).check_expressions()
         commits.check_runs(writer, alias, self.runs)
         relied_on = [change.relies_on for change in changes if change.relies_on]
         check_conflicts(self.state.reader, relied_on, self._base, begun)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from lakeconf.catalog.snapshot import latest, snapshots
+from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.cleanup import Cleanup, Removal
 from lakeconf.compaction import TableCompaction, plan_compaction
 from lakeconf.contents import LakeSize, growth
@@ -162,6 +163,7 @@ class LakeUpkeep:
 
     def _done(self, *steps: Callable[[LakeState], None]) -> Upkeep:
         files_before, bytes_before = _size(self._state)
+        StoredQueries.load(self._state.reader).check_expressions()
         for step in steps:
             step(self._state)
         files_after, bytes_after = _size(self._state)

@@ -6,6 +6,7 @@ import contextlib
 import sqlite3
 from typing import TYPE_CHECKING
 
+import duckdb
 import pytest
 from password_thief import password_thief
 
@@ -167,3 +168,58 @@ def test_a_table_is_found_in_its_schema_alone(project: Path) -> None:
             made = transaction.create_table("new.events", {"id": "INTEGER"})
             made.append(lake.sql("SELECT 3::INTEGER AS id"))
             transaction.audit("none", "SELECT * FROM new.events WHERE id <> 3")
+
+
+EXPRESSIONS = {
+    "sort key": "UPDATE ducklake_sort_expression SET expression = ?",
+    "default value": "UPDATE ducklake_column SET default_value = ? WHERE default_value_type = 'expression'",
+}
+
+
+@pytest.mark.parametrize("kind", EXPRESSIONS)
+def test_no_write_evaluates_an_unsafe_expression_of_the_lake(kind: str, project: Path, thief: PasswordThief) -> None:
+    store = lakeconf.init().get_store()
+    native = store.connect()
+    native.execute("CREATE TABLE pub(id INTEGER, x DOUBLE DEFAULT random()); ALTER TABLE pub SET SORTED BY (id + 1)")
+    native.execute("INSERT INTO pub VALUES (1, 0); INSERT INTO pub VALUES (2, 0); CREATE MACRO steal(x) AS x")
+    native.close()
+    set_macro(project, "steal", f"(SELECT count(*) FROM {thief.scan})")
+    for expression in [f"(SELECT count(*) FROM {thief.scan})", f"id FROM {thief.scan}", "steal(id)", "getenv('HOME')"]:
+        write_catalog(project, EXPRESSIONS[kind], expression)
+        with store.open() as lake:
+            table = lake.table("pub")
+            with pytest.raises(UnsafeQueryError, match=f"{kind}|macro 'steal'"):
+                table.append(table.scan())
+            with pytest.raises(UnsafeQueryError, match=f"{kind}|macro 'steal'"):
+                lake.compact()
+            assert table.scan().collect().to_native().num_rows == 2
+        assert thief.seen == [], expression
+    write_catalog(project, EXPRESSIONS[kind], "random()")
+    with store.open() as lake:
+        lake.table("pub").append(lake.table("pub").scan())
+        assert lake.compact().files_after == 1
+
+
+VIEWS = {
+    "view": "ALTER TABLE ducklake_table RENAME TO kept; CREATE VIEW ducklake_table AS SELECT * FROM kept WHERE EXISTS "
+    "(FROM read_text('lakeconf.toml'))",
+    "macro": "CREATE MACRO max(x) AS (SELECT any_value(content) FROM read_text('lakeconf.toml'))",
+    "table macro": "CREATE MACRO rows(x) AS TABLE FROM read_text('lakeconf.toml')",
+}
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_a_catalog_of_duckdb_runs_no_view_of_its_own(
+    kind: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        (project / "lakeconf.toml").read_text().replace('"sqlite"', '"duckdb"').replace("catalog.sqlite", "catalog.db")
+    )
+    (project / "lakeconf.toml").write_text(text)
+    with lakeconf.init().get_store().open() as lake:
+        lake.create_table("pub", {"id": "INTEGER"})
+    with duckdb.connect(project / "catalog.db") as catalog:
+        catalog.execute(VIEWS[kind])
+    for command in (["tables"], ["snapshots"], ["files", "pub"], ["sql", "FROM pub"], ["report", "-o", "report.html"]):
+        assert run(command) == 1, command
+        assert "has a view or a macro" in capsys.readouterr().err

@@ -41,6 +41,19 @@ _STORED = """
     SELECT i.type || ' macro', m.schema_id, m.macro_name, i.sql, m.begin_snapshot, m.end_snapshot
     FROM ducklake_macro AS m JOIN ducklake_macro_impl AS i ON i.macro_id = m.macro_id
 """
+# What DuckLake evaluates when it writes rows or merges files.
+_EXPRESSIONS = """
+    WITH latest AS (SELECT max(snapshot_id) AS id FROM ducklake_snapshot),
+    expressions AS (
+        SELECT 'sort key' AS kind, i.table_id, e.expression, i.begin_snapshot, i.end_snapshot
+        FROM ducklake_sort_expression AS e JOIN ducklake_sort_info AS i USING (sort_id, table_id)
+        UNION ALL SELECT 'default value', table_id, default_value, begin_snapshot, end_snapshot
+        FROM ducklake_column WHERE default_value_type = 'expression')
+    SELECT DISTINCT e.kind || ' of the table', coalesce(t.table_name, ''), e.expression,
+        e.begin_snapshot, e.end_snapshot
+    FROM expressions AS e LEFT JOIN ducklake_table AS t USING (table_id)
+    WHERE coalesce(e.end_snapshot > (SELECT id FROM latest), true)
+"""
 _RELATIONS = """
     SELECT s.schema_name, r.name, r.begin_snapshot, r.end_snapshot
     FROM (SELECT schema_id, table_name AS name, begin_snapshot, end_snapshot FROM ducklake_table
@@ -51,12 +64,12 @@ _RELATIONS = """
 
 @dataclass(frozen=True)
 class StoredQuery:
-    """A view or a macro of the lake.
+    """A view or a macro of the lake, or an expression of a table.
 
     Attributes:
-        kind: `view`, `scalar macro` or `table macro`.
-        name: Its name, without the schema, in lower case.
-        sql: Its query, or the expression of a scalar macro.
+        kind: `view`, `scalar macro`, `table macro`, `sort key of the table` or `default value of the table`.
+        name: Its name, without the schema, in lower case; of an expression that of the table.
+        sql: Its query, or the expression.
         begin: The snapshot that it begins at.
         end: The snapshot that it ends before; None if it has not ended.
     """
@@ -77,12 +90,14 @@ class StoredQueries:
         snapshot_id: The snapshot whose views and macros a query without `AT` reaches.
         queries: The views and macros of all snapshots.
         relations: Schema and name of tables and views, in lower case, with the snapshots between which they exist.
+        expressions: The sort keys and default values of tables that writes evaluate.
     """
 
     reader: CatalogReader
     snapshot_id: int
     queries: tuple[StoredQuery, ...]
     relations: tuple[tuple[str, str, int, int | None], ...]
+    expressions: tuple[StoredQuery, ...] = ()
 
     @classmethod
     def load(cls, reader: CatalogReader, snapshot_id: int | None = None) -> StoredQueries:
@@ -96,10 +111,11 @@ class StoredQueries:
             found = transaction.rows(_STORED)
             stored = tuple(StoredQuery(kind, name.lower(), sql, *rest) for kind, _, name, sql, *rest in found)
             relations = transaction.rows(_RELATIONS)
+            expressions = tuple(StoredQuery(*row) for row in transaction.rows(_EXPRESSIONS))
             if snapshot_id is None:
                 ((snapshot_id,),) = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
         named = tuple((schema.lower(), name.lower(), begin, end) for schema, name, begin, end in relations)
-        return cls(reader, snapshot_id, stored, named)
+        return cls(reader, snapshot_id, stored, named, expressions)
 
     def check(self, query: References | None) -> None:
         """Refuses a query that would run a view or macro which does more than compute from the lake's tables.
@@ -125,6 +141,15 @@ class StoredQueries:
                     waiting.append(found)
         if past and query is not None and not query.past:
             self.check(replace(query, past=True))
+
+    def check_expressions(self) -> None:
+        """Refuses a lake whose sort keys or default values may do more than compute from its tables.
+
+        Raises:
+            UnsafeQueryError: One does; names it and what is unsafe about it.
+        """
+        for expression in self.expressions:
+            self.check(self._check_one(expression, past=False))
 
     def open_schemas(self, connection: Connection) -> None:
         """Lets queries on a connection name the lake's tables as `schema.table`."""
@@ -180,7 +205,7 @@ class StoredQueries:
         return frozenset(name for (name,) in found)
 
     def _check_one(self, stored: StoredQuery, *, past: bool) -> References:
-        sql = f"SELECT {stored.sql}" if stored.kind == "scalar macro" else stored.sql
+        sql = stored.sql if stored.kind in ("view", "table macro") else f"SELECT {stored.sql}"
         found = find_references(self.reader.connection, sql)
         if found is None:
             raise _unsafe(stored, "is not one query that can be checked")
@@ -235,5 +260,5 @@ def _unsafe(stored: StoredQuery, what: str) -> UnsafeQueryError:
     return UnsafeQueryError(
         f"the {stored.kind} {stored.name!r} of the lake {what}: whoever can write to the lake could read your files "
         "or send your credentials away by it",
-        hint="views and macros of a lake may only compute from its tables; replace it, or run its query as your own",
+        hint="SQL that a lake holds may only compute from its tables: replace it, or run a query as your own",
     )

@@ -10,7 +10,14 @@ from pydantic import Field
 
 from lakeconf.backends.base import StoreNames, Text
 from lakeconf.backends.metadata.catalog_file import CatalogFile, refuse_foreign
+from lakeconf.errors import CatalogError
 from lakeconf.sql import Value, literal
+
+# Names alone: nothing is bound.
+_STORED_SQL = """
+    SELECT view_name FROM duckdb_views() WHERE database_name = 'catalog' AND NOT internal
+    UNION ALL SELECT function_name FROM duckdb_functions() WHERE database_name = 'catalog' AND NOT internal
+"""
 
 
 class DuckDBMetadata(CatalogFile):
@@ -31,6 +38,13 @@ class DuckDBMetadata(CatalogFile):
         schema: dict[str, Value] = {"metadata_schema": self.metadata_schema} if self.metadata_schema else {}
         return {"metadata_path": f"duckdb:{self.uri}", **schema}
 
+    def prepare(self, *, read_only: bool) -> None:
+        super().prepare(read_only=read_only)
+        path = self.file()
+        # Others may write to the file whenever this process does not have it open, so that one look is not enough.
+        if path.is_file() and path.stat().st_size > 0:
+            self.look_into(path)
+
     def look_into(self, path: Path) -> None:
         import duckdb
 
@@ -39,9 +53,16 @@ class DuckDBMetadata(CatalogFile):
                 connection.execute(f"ATTACH {literal(str(path))} AS catalog (READ_ONLY)")
                 query = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'catalog'"
                 tables = [name for (name,) in connection.execute(query).fetchall()]
+                stored = connection.execute(_STORED_SQL).fetchall()
         except duckdb.BinderException:
             return  # this process has it open, and to read it in another way would drop DuckDB's lock
         except duckdb.Error:
             super().look_into(path)
             return  # a DuckDB file that another process has open, or of another version: ATTACH will say so
         refuse_foreign(path, self.kind, tables)
+        for (name,) in stored:
+            raise CatalogError(
+                f"the catalog {path} has a view or a macro, {name!r}, which DuckDB would run whenever it reads the "
+                "catalog: whoever can write to the file could read your files or send your credentials away by it",
+                hint="keep views and macros in the lake or in another file: DROP VIEW …, DROP MACRO …",
+            )
