@@ -84,7 +84,9 @@ class Connection:
             load_extension(self, statement.name)
             return
         sql, parameters = bind(statement)
-        self.execute(sql, parameters or None)
+        with self.errors():
+            # Revealed values are in no local variable: tools that report errors show those of each frame.
+            self.native.execute(sql, [secret.reveal() for secret in parameters] or None)
 
     @property
     def database(self) -> str:

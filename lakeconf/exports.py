@@ -194,6 +194,12 @@ def _spark_settings(config: Config, name: str) -> Mapping[str, str]:
         return {}
     settings = dict(backend.spark_packages())
     for key, value in backend.hadoop_settings().items():
+        # The name of a bucket is part of its settings' names.
+        if isinstance(hidden(key, (*config.secrets, *backend.secrets_held())), HiddenText):
+            raise LakeconfError(
+                f"the store {name!r} has a bucket whose name holds a secret, which an export must not hold",
+                hint="take the bucket's name from another variable than a secret",
+            )
         settings[f"spark.hadoop.{key}"] = _reference(config, name, key, value)
     return settings
 

@@ -125,10 +125,10 @@ class Bound(_Clear):
     install = False
 
     def __init__(self) -> None:
-        self.parameters: list[str] = []
+        self.parameters: list[Secret] = []
 
     def secret(self, _key: str, secret: Secret) -> str:
-        self.parameters.append(secret.reveal())
+        self.parameters.append(secret)
         return "?"
 
 
@@ -261,7 +261,7 @@ class Use(NamedTuple):
         return f"USE {rendering.name(self.database)};"
 
 
-def bind(statement: Statement) -> tuple[str, list[str]]:
+def bind(statement: Statement) -> tuple[str, list[Secret]]:
     """The statement as it is executed.
 
     Returns:

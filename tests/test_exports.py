@@ -118,6 +118,14 @@ def test_a_secret_that_is_there_in_part_is_refused(written: str, stores: Path) -
         export(init(), "duckdb", "prod")
 
 
+def test_a_bucket_named_like_a_secret_is_refused(stores: Path) -> None:
+    file = stores / "lakeconf.toml"
+    file.write_text(file.read_text().replace('"acme"', '"x-${S3_SECRET}"'))
+    with pytest.raises(LakeconfError, match="a bucket whose name holds a secret") as refused:
+        export(init(), "spark", "prod")
+    assert "planted" not in str(refused.value)
+
+
 def test_the_command(stores: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = export(init(), "dbt", "dev", "prod")
     assert run(["export", "dbt", "dev", "prod"]) == 0

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lakeconf
+import lakeconf.errors
 from lakeconf.secret import FromVariable, Secret, Settings, scrub
 
 
@@ -83,3 +88,49 @@ def test_settings_hold_the_values_and_do_not_show_the_secret_ones() -> None:
     assert dict(settings) == {"key": "hunter2", "region": "eu"}
     assert "hunter2" not in f"{settings} {settings!r}"
     assert "eu" in repr(settings)
+
+
+PLANTED = "planted-in-a-local"
+ON_A_SERVER = {
+    "type": "postgres",
+    "host": "127.0.0.1",
+    "port": 1,
+    "database": "d",
+    "user": "u",
+    "password": "${PLANTED}",
+}
+WITH_A_MISTAKE = ON_A_SERVER | {"port": "no number"}
+
+
+@pytest.mark.parametrize("metadata", [ON_A_SERVER, WITH_A_MISTAKE])
+def test_no_local_variable_of_a_traceback_holds_a_secret(
+    metadata: Mapping[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLANTED", PLANTED)
+    storage = {"type": "local", "path": str(tmp_path / "data")}
+    config = lakeconf.init({"stores": {"s": {"metadata_backend": metadata, "storage_backend": storage}}})
+    with pytest.raises(lakeconf.errors.LakeconfError) as raised:
+        config.get_store("s").open()
+    error: BaseException | None = raised.value
+    while error is not None:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            shown = {name for name, value in frame.f_locals.items() if PLANTED in spelled_out(value)}
+            assert not shown, frame.f_code.co_name
+        error = error.__context__
+
+
+def spelled_out(value: object) -> str:
+    """A value as a tool that reports errors shows it: it goes into mappings and sequences by itself."""
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}={spelled_out(item)}" for key, item in value.items() if value is not os.environ)
+    if isinstance(value, list | tuple):
+        return " ".join(map(spelled_out, value))
+    return repr(value)
+
+
+def test_a_configuration_that_is_not_found_shows_no_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLANTED", PLANTED)
+    with pytest.raises(lakeconf.errors.ConfigError) as raised:
+        lakeconf.init(tmp_path / "none.toml")
+    for frame, _ in traceback.walk_tb(raised.tb):
+        assert PLANTED not in repr([*frame.f_locals.values()]), frame.f_code.co_name

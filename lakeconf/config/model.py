@@ -77,15 +77,16 @@ def untrusted(source: str | os.PathLike[str] | Table | None = None) -> Config:
     Raises:
         ConfigError: There is none, or it is not TOML.
     """
-    return read(source, None)
+    return read(source, trusted=False)
 
 
-def read(source: str | os.PathLike[str] | Table | None, environment: Mapping[str, str] | None = os.environ) -> Config:
+def read(source: str | os.PathLike[str] | Table | None, *, trusted: bool = True) -> Config:
     """Reads a configuration, whatever is wrong outside of the stores' tables; `init` raises that."""
+    # The environment is no local variable here: tools that report errors show those of each frame.
     if not isinstance(source, Mapping):
-        return Config(find(source), environment)
+        return Config(find(source), os.environ if trusted else None)
     check_depth(source)
-    return Config(Source(source), environment)
+    return Config(Source(source), os.environ if trusted else None)
 
 
 class Config:
@@ -181,10 +182,11 @@ class Config:
         Raises:
             ConfigError: There is no such store, or its table is wrong; all that is wrong with it is told at once.
         """
-        reading = self.reading(self.known(name))
-        if reading.store is None:
-            raise ConfigError(reading.problems)
-        return reading.store
+        # A reading holds secrets in clear, and tools that report errors show the local variables of each frame.
+        store, problems = self.reading(self.known(name))[:2]
+        if store is None:
+            raise ConfigError(problems)
+        return store
 
     def known(self, name: str | None) -> str:
         """The name of a store that exists.

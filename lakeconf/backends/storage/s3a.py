@@ -119,7 +119,7 @@ class S3ABucket:
         for key in parameters:
             if key not in _UNDERSTOOD | _FOR_DUCKDB_ALONE:
                 raise UnsupportedError(
-                    f"Spark cannot reach the bucket {self.name!r}: S3A has no setting for secret_parameters.{key}",
+                    f"Spark cannot reach the bucket of the store: S3A has no setting for secret_parameters.{key}",
                     hint="use the store with DuckDB, or configure the session's fs.s3a.* settings yourself",
                 )
         texts = {key: str(value) for key, value in parameters.items() if not isinstance(value, Secret)}
