@@ -82,7 +82,6 @@ def untrusted(source: str | os.PathLike[str] | Table | None = None) -> Config:
 
 def read(source: str | os.PathLike[str] | Table | None, *, trusted: bool = True) -> Config:
     """Reads a configuration, whatever is wrong outside of the stores' tables; `init` raises that."""
-    # The environment is no local variable here: tools that report errors show those of each frame.
     if not isinstance(source, Mapping):
         return Config(find(source), os.environ if trusted else None)
     check_depth(source)
@@ -182,7 +181,7 @@ class Config:
         Raises:
             ConfigError: There is no such store, or its table is wrong; all that is wrong with it is told at once.
         """
-        # A reading holds secrets in clear, and tools that report errors show the local variables of each frame.
+        # A reading holds secrets in clear: it is no local variable, which tools that report errors show.
         store, problems = self.reading(self.known(name))[:2]
         if store is None:
             raise ConfigError(problems)
