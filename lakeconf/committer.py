@@ -117,7 +117,7 @@ class Commit:
             return self.may_discard
         if self.phase is not Phase.ABSENT:
             return False
-        return bool(_RACE.search(error.message)) or (conflicts and isinstance(error, CommitConflictError))
+        return was_overtaken(error) or (conflicts and isinstance(error, CommitConflictError))
 
     def run(self, work: Callable[[int], int | None]) -> int:
         """Carries out the attempt.
@@ -174,9 +174,7 @@ class Commit:
     def _resolve(self, error: BaseException, begun: int) -> int:
         """Finds out what became of a commit whose reply is an error or was not waited for."""
         self.catalog.roll_back()
-        answered = isinstance(error, CatalogLockedError) or (
-            isinstance(error, CommitError) and bool(_RACE.search(error.message))
-        )
+        answered = isinstance(error, CatalogLockedError) or (isinstance(error, CommitError) and was_overtaken(error))
         try:
             found = self._look_up(begun, answered=answered)
         except LakeconfError as unknown:
@@ -212,3 +210,8 @@ class Commit:
             hint=f"before you try again, look for the token {self.token} in the snapshots' extra_info: where it is "
             "there, the commit succeeded; where it is not, `lakeconf maintain` removes the files later",
         )
+
+
+def was_overtaken(error: LakeconfError) -> bool:
+    """True if another commit came first, and DuckLake was not to try again."""
+    return bool(_RACE.search(error.message))

@@ -8,6 +8,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Collection, Iterator
+from functools import partial
 from pathlib import Path
 
 from lakeconf.errors import CommitError, StorageError
@@ -21,11 +22,11 @@ class FileLocks:
 
     Args:
         catalog: The catalog's file. The lock files get its permissions, so that whoever may write the catalog may
-            take the locks.
+            take the locks. They lie beside the file itself, not beside a symbolic link to it.
     """
 
     def __init__(self, catalog: Path) -> None:
-        self._catalog = catalog
+        self._catalog = catalog.resolve()
 
     @contextlib.contextmanager
     def __call__(self, tables: Collection[str]) -> Iterator[Held]:  # noqa: ARG002 - one file serves all tables
@@ -48,28 +49,59 @@ class FileLocks:
     @contextlib.contextmanager
     def _hold(self, suffix: str, kind: int) -> Iterator[Held]:
         path = self._catalog.with_name(f"{self._catalog.name}.{suffix}")
-        descriptor, owner = _open(path, self._catalog), os.getpid()
-        _open_descriptors.add(descriptor)
+        held = _HeldFile(path, self._catalog, kind)
         try:
-            wait_for(lambda: _try_lock(descriptor, kind), f"the lock {path}", lambda: _holders(descriptor))
-            yield _HeldFile()
+            held.take()
+            yield held
         finally:
-            # A process that was forked meanwhile has closed its copy, and must not release the lock of this one.
-            if os.getpid() == owner:
-                _open_descriptors.discard(descriptor)
-                # A child that a C library has forked may still have the descriptor open: closing it releases nothing.
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
-                os.close(descriptor)
+            held.release()
 
 
 class _HeldFile:
-    """A lock file that is held: the system never takes it away."""
+    """A lock file that is held until it is deleted: whoever comes then locks another file of this name."""
+
+    def __init__(self, path: Path, catalog: Path, kind: int) -> None:
+        self._path, self._catalog, self._kind = path, catalog, kind
+        self._descriptor: int | None = None
+        self._owner = os.getpid()
+
+    def take(self) -> None:
+        while not self._is_there():
+            self.release()
+            descriptor = self._descriptor = _open(self._path, self._catalog)
+            _open_descriptors.add(descriptor)
+            wait_for(
+                partial(_try_lock, descriptor, self._kind), f"the lock {self._path}", partial(_holders, descriptor)
+            )
 
     def check(self) -> None:
-        """Nothing can be lost."""
+        if not self._is_there():
+            raise StorageError(
+                f"the lock file {self._path} was deleted while it was held, so that nothing was written",
+                hint="try again, and exclude lock files from whatever deletes old files there",
+            )
 
     def renew(self) -> None:
-        """Nothing can be lost."""
+        self.take()
+
+    def release(self) -> None:
+        # A process that was forked meanwhile has closed its copy, and must not release the lock of this one.
+        if self._descriptor is None or os.getpid() != self._owner:
+            return
+        descriptor, self._descriptor = self._descriptor, None
+        _open_descriptors.discard(descriptor)
+        # A child that a C library has forked may still have the descriptor open: closing it releases nothing.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+    def _is_there(self) -> bool:
+        """True if the file that was opened is still the one of its path."""
+        if self._descriptor is None or os.getpid() != self._owner:
+            return False
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), os.lstat(self._path))
+        except FileNotFoundError:
+            return False
 
 
 def _close_in_child() -> None:

@@ -28,7 +28,6 @@ class LakeGuard:
     def __init__(self, locks: LakeLocks | None, marker: LakeMarker | None) -> None:
         self.marker = marker
         self._locks = locks
-        self._held: list[Held] = []
 
     def __call__(self, tables: Collection[str]) -> AbstractContextManager[Held]:
         """The locks of tables.
@@ -41,8 +40,11 @@ class LakeGuard:
         return self._locks(tables)
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> Iterator[Held | None]:
         """Surrounds a write from before its first staged file until the reply to its commit.
+
+        Yields:
+            The lock of this write; None if the metadata backend has no locks.
 
         Raises:
             CatalogError: The data path is another lake's.
@@ -51,14 +53,10 @@ class LakeGuard:
         if self.marker is not None:
             self.marker.before_write()
         if self._locks is None:
-            yield
+            yield None
             return
         with self._locks.shared() as held:
-            self._held.append(held)
-            try:
-                yield
-            finally:
-                self._held.remove(held)
+            yield held
 
     @contextlib.contextmanager
     def removing(self) -> Iterator[None]:
@@ -72,26 +70,6 @@ class LakeGuard:
             return
         with self._locks.exclusive():
             yield
-
-    def renew(self) -> None:
-        """Takes the locks of the writes under way again if they were lost; called before each attempt to commit.
-
-        What the lock protects until then is checked by the attempt itself: files that it registers are read again.
-
-        Raises:
-            ConnectionFailed: The catalog's server cannot be reached.
-        """
-        for held in list(self._held):
-            held.renew()
-
-    def check(self) -> None:
-        """Makes sure that the locks of the writes under way are still held; called right before COMMIT.
-
-        Raises:
-            ConnectionFailed: One was lost, so that files may have been removed that the write needs.
-        """
-        for held in list(self._held):
-            held.check()
 
     def close(self) -> None:
         """Closes the connection that locks are held on."""

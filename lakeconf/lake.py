@@ -208,7 +208,7 @@ class Lake(LakeUpkeep, LakeModelRuns):
         check_placeholders(author, "the author")
         state = replace(self._state, pinned=True, base=self._state.base.copy())
         transaction = state.transaction = Transaction(state, message, author, extra or {})
-        with state.lock.writing():
+        with state.lock.writing() as transaction.held:
             try:
                 yield Lake(state)
             except BaseException:

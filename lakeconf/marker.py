@@ -50,14 +50,15 @@ class LakeMarker:
         A lake that has files and no marker gets none here: `lakeconf doctor STORE --repair` creates it.
 
         Raises:
-            CatalogError: The data path is another lake's.
+            CatalogError: The data path is another lake's, or has files and the catalog knows none.
             StorageError: The marker cannot be read or created.
         """
         if self._checked:
             return
         found = self._read()
         if found is None:
-            if not self.knows_files() and not self._has_files():
+            if not self.knows_files():
+                self._check_empty()
                 self.create()
         elif found.get("lake") != self.reader.lake_id:
             raise self._other()
@@ -98,12 +99,8 @@ class LakeMarker:
             CatalogError: The marker is another lake's, or the catalog knows none of the files.
         """
         if self._read() is None:
-            if not self.knows_files() and self._has_files():
-                raise CatalogError(
-                    f"the catalog knows no file, but there are Parquet files below {self.reader.data_path}: "
-                    "they are those of another lake, or of a catalog that was lost",
-                    hint="check `path` and `metadata_schema` of the store, or choose an empty folder",
-                )
+            if not self.knows_files():
+                self._check_empty()
             self.create()
             return f"created {self.path}"
         self.before_cleanup()
@@ -150,6 +147,15 @@ class LakeMarker:
                 "OR EXISTS (SELECT 1 FROM ducklake_files_scheduled_for_deletion)"
             )
         return bool(found[0][0])
+
+    def _check_empty(self) -> None:
+        """Refuses files that a catalog which knows none cannot own."""
+        if self._has_files():
+            raise CatalogError(
+                f"the catalog knows no file, but there are Parquet files below {self.reader.data_path}: "
+                "they are those of another lake, or of a catalog that was lost. Nothing was written",
+                hint="check `path` and `metadata_schema` of the store, or choose an empty folder",
+            )
 
     def _has_files(self) -> bool:
         if "://" not in self.path:

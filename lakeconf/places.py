@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Sequence
 
@@ -44,8 +45,9 @@ def places(store: Store, reader: CatalogReader) -> Sequence[str]:
     file = store.metadata_backend.file()
     if file is not None:
         real = file.resolve()
-        # A move within a file system keeps the number; a backup that is restored keeps the path.
-        return (f"inode {real.stat().st_ino}", f"path {socket.gethostname()}:{real}")
+        # A move within a file system keeps the number; a backup that is restored keeps the path. The first files of two
+        # new file systems often have the same number, so the id of the file system is a part of it.
+        return (f"inode {os.statvfs(real).f_fsid}:{real.stat().st_ino}", f"path {socket.gethostname()}:{real}")
     if store.metadata_backend.lock_sql(0) is None:
         return ()
     database = str(store.attach_options.get("metadata_catalog") or f"__ducklake_metadata_{store.alias}")

@@ -91,6 +91,8 @@ class Transaction:
         targets: Tables that were made or changed in this transaction, by their full name in lower case.
         runs: The runs of models that it is.
         made: The snapshot that it has made; None where it has made none.
+        held: The lock of the lake that protects it; None if the metadata backend has no locks.
+        writing: Held by the thread that adds a write: threads that share a transaction take turns.
     """
 
     state: LakeState
@@ -103,6 +105,8 @@ class Transaction:
     targets: dict[str, Target] = field(default_factory=dict)
     runs: list[ModelRun] = field(default_factory=list)
     made: int | None = None
+    held: Held | None = None
+    writing: threading.RLock = field(default_factory=threading.RLock)
     _started: float = field(default_factory=time.monotonic)
     _repeated: set[CommitKey] = field(default_factory=set)
     _staged: int = 0
@@ -133,16 +137,16 @@ class Transaction:
             LakeconfError: A statement is refused.
         """
         writer = self.state.writer
-        self.state.guard.acquire()
-        writer.execute("BEGIN")
-        try:
-            earlier = (statement for change in self.changes if change.defines for statement in change.statements)
-            for statement in (*earlier, *statements):
-                writer.execute(statement)
-            return [(name, type_name, null == "YES") for name, type_name, null, *_ in writer.rows(f"DESCRIBE {quoted}")]
-        finally:
-            self._roll_back()
-            self.state.guard.release()
+        with self.state.guard:
+            try:
+                writer.execute("BEGIN")
+                earlier = (statement for change in self.changes if change.defines for statement in change.statements)
+                for statement in (*earlier, *statements):
+                    writer.execute(statement)
+                found = writer.rows(f"DESCRIBE {quoted}")
+            finally:
+                self._roll_back()
+        return [(name, type_name, null == "YES") for name, type_name, null, *_ in found]
 
     def commit(self) -> int:
         """Commits what was collected.
@@ -208,7 +212,8 @@ class Transaction:
         last: LakeconfError | None = None
         for _ in pauses():
             self._attempt = self._new_attempt()
-            self.state.lock.renew()
+            if self.held is not None:
+                self.held.renew()
             try:
                 snapshot_id = self._attempt.run(self._work)
             except LakeconfError as error:
@@ -261,7 +266,8 @@ class Transaction:
         # Not as `alias.set_commit_message`: DuckDB could not tell the lake from a schema of its name.
         message = f"CALL ducklake_set_commit_message({literal(alias)}, ?, ?, extra_info => "
         writer.execute(f"{message}{literal(self._commit_info(changes))})", [self.author, self.message])
-        self.state.lock.check()
+        if self.held is not None:
+            self.held.check()
 
     def _roll_back(self) -> None:
         with contextlib.suppress(LakeconfError):

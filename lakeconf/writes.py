@@ -39,13 +39,17 @@ class Writing:
         self._transaction = state.transaction or Transaction(state, message)
         # What an open transaction writes is guarded by that transaction.
         self._guarded = ExitStack()
-        self._changes, self._targets = list(self._transaction.changes), dict(self._transaction.targets)
+        self._changes: list[Change] = []
+        self._targets: dict[str, Target] = {}
 
     def __enter__(self) -> Transaction:
         if self._state.read_only is not None:
             raise LakeconfError(f"nothing can be written: {self._state.read_only}")
         if self._own:
-            self._guarded.enter_context(self._state.lock.writing())
+            self._transaction.held = self._guarded.enter_context(self._state.lock.writing())
+        # Another thread's write to the transaction must not be taken for a part of this one.
+        self._guarded.enter_context(self._transaction.writing)
+        self._changes, self._targets = list(self._transaction.changes), dict(self._transaction.targets)
         return self._transaction
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

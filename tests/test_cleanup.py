@@ -163,8 +163,8 @@ def test_a_lost_catalog_that_is_made_again(store: Store, tmp_path: Path) -> None
             (tmp_path / "data" / MARKER).unlink()
             with pytest.raises(CatalogError, match=r"_lakeconf\.json does not exist.*no file was removed"):
                 cleaned(lake)
-            # A write is possible, but proves nothing of the files that are there.
-            lake.create_table("raw.u", ROWS)
+            with pytest.raises(CatalogError, match="the catalog knows no file, but there are Parquet files"):
+                lake.create_table("raw.u", ROWS)
             assert not (tmp_path / "data" / MARKER).exists()
             with pytest.raises(CatalogError, match="the catalog knows no file, but there are Parquet files"):
                 lake._state.lock.marker.repair()  # type: ignore[union-attr]
@@ -355,3 +355,14 @@ def test_doctor_creates_the_marker_of_a_lake_that_has_none(project: Path, capsys
     assert run(["doctor", "dev", "--repair"]) == 1
     assert "belongs to another lake" in capsys.readouterr().err
     assert marker.read_text() == other
+
+
+def test_an_empty_catalog_writes_nothing_beside_files_that_it_does_not_know(tmp_path: Path) -> None:
+    """A first write would make the catalog know a file, and the repair of the marker would trust it."""
+    fill(make_store(tmp_path / "first.sqlite", tmp_path / "data"))
+    (tmp_path / "data" / MARKER).unlink()
+    with make_store(tmp_path / "second.sqlite", tmp_path / "data").open() as lake:
+        with pytest.raises(CatalogError, match="the catalog knows no file, but there are Parquet files"):
+            lake.create_table("raw.t", ROWS)
+        assert lake.refresh() == 0
+    assert not (tmp_path / "data" / MARKER).exists()

@@ -98,6 +98,8 @@ def test_what_writers_and_maintenance_hold_on_files(tmp_path: Path, monkeypatch:
                 ("not at all", "alone"),
             ),
             ("ducklake_cleanup", lambda: lake.cleanup(older_than=NOW, force=True), ("not at all", "alone")),
+            ("CALL ducklake_merge", lake.compact, ("not at all", "shared")),
+            ("CALL ducklake_rewrite", lake.rewrite, ("not at all", "shared")),
         ):
             with monkeypatch.context() as patch:
                 seen = during(lake, patch, statement, look)
@@ -270,3 +272,83 @@ def test_a_killed_writer_holds_no_lock(tmp_path: Path) -> None:
     hold = FORK.replace("child = os.fork()", "child = 1").replace("SIGKILL)", "SIGKILL)")
     subprocess.run([sys.executable, "-c", hold, str(catalog), "killed"], check=False)
     assert held(tmp_path / "catalog.sqlite.lakeconf-writers") == "not at all"
+
+
+def test_a_link_to_the_catalog_leads_to_the_same_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "WAIT_SECONDS", 0.1)
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "catalog.sqlite").symlink_to(tmp_path / "catalog.sqlite")
+    with file_store(tmp_path).open() as lake:
+        through_link, direct = locks_of(file_store(tmp_path / "links")), lake._state.lock
+        assert through_link is not None
+        with through_link.shared(), pytest.raises(CommitError, match="not free"), direct.removing():
+            raise AssertionError
+
+
+def test_a_lock_file_that_is_deleted_protects_no_commit(tmp_path: Path) -> None:
+    lock = tmp_path / "catalog.sqlite.lakeconf-writers"
+    with file_store(tmp_path).open() as lake:
+        table = lake.create_table("raw.t", ROWS)
+        before = lake.refresh()
+        with lake.transaction() as transaction:
+            transaction.table("raw.t").append(ROWS)
+            lock.unlink()
+            with lake._state.lock.removing():
+                pass
+        assert held(lock) == "not at all"
+        assert lake.snapshot_id == before + 1
+
+        def check(rows: Any) -> Any:
+            lock.unlink()
+            return rows.filter(n=0)
+
+        def write() -> None:
+            with lake.transaction() as transaction:
+                transaction.table("raw.t").append(ROWS)
+                transaction.audit("deletes the lock file", check, table="raw.t")
+
+        with pytest.raises(StorageError, match="was deleted while it was held"):
+            write()
+        assert lake.refresh() == before + 1
+        table.append(ROWS)
+
+
+def test_a_write_takes_no_lock_of_another_thread_again(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    store = server_store(postgres_server, tmp_path)
+    database = store.metadata_backend.database  # type: ignore[attr-defined]
+    with store.open() as lake:
+        table = lake.create_table("raw.t", ROWS)
+        with lake._state.lock.writing() as other:
+            assert isinstance(other, lakeconf.server_locks._HeldOnServer)
+            other.release()
+            table.append(ROWS)
+            assert postgres_server.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'", database) == "0"
+
+
+def test_a_delete_beside_a_compaction_stays(
+    postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckLake commits a merge of files beside a delete that the catalog holds, and the rows would be back."""
+    store = server_store(postgres_server, tmp_path)
+    backends = {"metadata_backend": store.metadata_backend, "storage_backend": store.storage_backend}
+    inlining = type(store)("other", **backends, attach_options={"data_inlining_row_limit": 10})
+    with store.open() as lake, inlining.open() as other:
+        table = lake.create_table("raw.t", ROWS)
+        for number in range(4):
+            table.append(pa.table({"n": pa.array(range(100 * number, 100 * number + 100), pa.int64())}))
+        other.refresh()
+        original, overtaken = type(lake._state.writer).rows, []
+
+        def rows(self: Any, sql: str, *rest: Any) -> Any:
+            if self is not lake._state.writer or "ducklake_merge" not in sql or overtaken:
+                return original(self, sql, *rest)
+            self.execute("BEGIN")
+            found = original(self, sql, *rest)
+            overtaken.append(other.table("raw.t").delete("n IN (5, 205)"))
+            self.execute("COMMIT")
+            return found
+
+        monkeypatch.setattr(type(lake._state.writer), "rows", rows)
+        lake.compact()
+        assert overtaken
+        assert len(table.scan().collect("pyarrow")) == 398

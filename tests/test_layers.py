@@ -84,7 +84,7 @@ LAYERS: dict[str, set[str]] = {
     "cleanup": CATALOG | {"engines", "marker"},
     "model_runs": WRITES,
     "compaction": CATALOG,
-    "upkeep": CATALOG | {"locks", "transaction", "cleanup", "compaction", "contents"},
+    "upkeep": CATALOG | {"locks", "committer", "settle", "transaction", "cleanup", "compaction", "contents"},
     "lake": LAKE,
     "pipelines": LAKE,
     "integrations": LAKE,

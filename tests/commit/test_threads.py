@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 import lakeconf
+from lakeconf.connection import Connection
+from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,3 +82,56 @@ def test_two_streams_write_with_one_lake(spark: SparkSession, tmp_path: Path) ->
         for query in queries:
             query.awaitTermination()
         assert (ids(lake, "first"), ids(lake, "second")) == (list(range(30)), list(range(30)))
+
+
+def test_a_failed_write_of_a_thread_leaves_those_of_others_in_the_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backends = {
+        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
+        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
+    }
+    rows = pa.table({"id": [1, 2]})
+    with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open() as lake, ThreadPoolExecutor(1) as pool:
+        lake.create_table("good", rows)
+        lake.create_table("bad", rows)
+        adopt = lake._state.engine.adopt
+        others: list[Future[int]] = []
+
+        def adopt_beside(frame: Any) -> Any:
+            if not others:  # the write to `bad` has begun
+                others.append(pool.submit(lambda: tx.table("good").append(rows)))
+                wait(others, timeout=1)
+            return adopt(frame)
+
+        monkeypatch.setattr(lake._state.engine, "adopt", adopt_beside)
+        with lake.transaction() as tx:
+            with pytest.raises(LakeconfError):
+                tx.table("bad").overwrite(rows, where="id = 1")
+            others[0].result()
+        assert ids(lake, "good") == [1, 2]
+        assert ids(lake, "bad") == []
+
+
+def test_an_interrupted_change_of_columns_lets_other_threads_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backends = {
+        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
+        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
+    }
+    with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open() as lake:
+        table = lake.create_table("t", {"id": "BIGINT"})
+        original = Connection.execute
+
+        def interrupted(self: Connection, sql: str, *rest: Any) -> Any:
+            if sql == "BEGIN":
+                raise KeyboardInterrupt
+            return original(self, sql, *rest)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Connection, "execute", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                table.evolve(add={"text": "VARCHAR"})
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(lake._state.guard.acquire, timeout=1).result()
