@@ -46,6 +46,7 @@ class _Fault:
     reset_after: int | None = None
     pattern: bytes | None = None
     forward: bool = False
+    hold: bool = False
     status: int | None = None
     code: str = ""
     method: str | None = None
@@ -70,6 +71,7 @@ class FaultProxy:
         self._hole = False
         self._lock = threading.Lock()
         self._woken = threading.Event()
+        self._holding = threading.Event()
         self._epoch = 0
         self.port = 0
         self._listen()
@@ -97,6 +99,20 @@ class FaultProxy:
             times: How often.
         """
         self._faults.append(_Fault(times, pattern=pattern, forward=forward))
+
+    def hold_on(self, pattern: bytes, *, forward: bool = False) -> None:
+        """Hold the next connection on which a client sends a pattern: nothing passes until its client closes it.
+
+        Args:
+            pattern: Bytes to look for in what the client sends.
+            forward: Hand them on and keep the server's answer; else the server never sees them.
+        """
+        self._holding.clear()
+        self._faults.append(_Fault(1, pattern=pattern, forward=forward, hold=True))
+
+    def wait_until_held(self) -> bool:
+        """Wait for a connection to be held, and for the server's answer if it gets the pattern; False in vain."""
+        return self._holding.wait(_REPLY_SECONDS)
 
     def answer(self, status: int, *, method: str | None = None, times: int = 1, code: str = "") -> None:
         """Answer HTTP requests (of one method, or any) with a status and code of S3's, instead of the server."""
@@ -183,6 +199,10 @@ class FaultProxy:
             return False
         if fault.forward:
             select.select([server], (), (), _REPLY_SECONDS)
+        if fault.hold:
+            self._holding.set()
+            while client.recv(_CHUNK):
+                pass
         _reset(client, server)
         return True
 

@@ -35,6 +35,9 @@ OPERATIONS = ("append", "keyed", "overwrite", "merge", "delete", "evolve", "two_
 # Points inside COMMIT: the byte of the catalog's files that is never written, the very first or one of the middle.
 FIRST_BYTES = {"at the first byte of the commit": 1, "in the middle of the commit": 700}
 
+# The point at which a writer says "committing" and waits for a line before it sends COMMIT.
+WAITS = "wait before the commit"
+
 
 def start(config: dict[str, Any], spark: dict[str, str] | None, **task: Any) -> subprocess.Popen[str]:
     """A writer that has opened the lake."""
@@ -154,15 +157,21 @@ def die_at_byte(position: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (position, position))
 
 
+def _wait_at(point: str) -> None:
+    if point == WAITS:
+        say("committing")
+        sys.stdin.readline()
+
+
 def kill_at(point: str) -> None:
     """Arms the process: it dies when it first comes to a point of a write."""
     execute, target, tidy = Connection.execute, writes.target, transaction.Transaction._tidy
 
     def executing(self: Connection, sql: str, parameters: Any = None) -> Any:
-        if point == "begin" and sql == "BEGIN":
+        if (point, sql) in {("begin", "BEGIN"), ("before the commit", "COMMIT")}:
             kill()
-        if point == "before the commit" and sql == "COMMIT":
-            kill()
+        if sql == "COMMIT":
+            _wait_at(point)
         if point in FIRST_BYTES and sql == "COMMIT":
             say(json.dumps(["committing"]))
             die_at_byte(FIRST_BYTES[point])

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import writing_process
 from spark_session import spark_settings
-from writing_process import FIRST_BYTES, OPERATIONS, TABLE, PreparedWriters, Rows, frame, ids_of, read, start
+from writing_process import FIRST_BYTES, OPERATIONS, TABLE, WAITS, PreparedWriters, Rows, frame, ids_of, read, start
 
 import lakeconf
 
 if TYPE_CHECKING:
+    from servers import FaultProxy, PostgresServer
+
     from lakeconf import Lake, Store
 
 PROVE = bool(os.environ.get("LAKECONF_PROVE"))
@@ -45,9 +47,9 @@ def sqlite(tmp_path: Path) -> dict[str, Any]:
     return stores(tmp_path, "sqlite")
 
 
-def stores(folder: Path, kind: str) -> dict[str, Any]:
+def stores(folder: Path, kind: str, **catalog: Any) -> dict[str, Any]:
     backends = {
-        "metadata_backend": {"type": kind, "uri": str(folder / "catalog")},
+        "metadata_backend": {"type": kind, **(catalog or {"uri": str(folder / "catalog")})},
         "storage_backend": {"type": "local", "path": str(folder / "data")},
     }
     return {"stores": {"dev": backends}}
@@ -169,3 +171,39 @@ def test_writers_that_are_killed_from_outside(config: dict[str, Any], tmp_path: 
             writer.kill()
         writer.communicate()
         rows = check(store, tmp_path, [rows, after(rows, operation, number)])
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_writer_that_dies_while_postgresql_commits(
+    committed: bool, postgres_server: PostgresServer, postgres_proxy: FaultProxy, tmp_path: Path
+) -> None:
+    """COMMIT is on its way when the writer dies: the server never gets it, or gets it and its answer is lost."""
+    catalog = {
+        "host": postgres_server.host,
+        "database": postgres_server.create_database(),
+        "user": postgres_server.user,
+        "password": postgres_server.password,
+    }
+    store = lakeconf.init(stores(tmp_path, "postgres", port=postgres_server.port, **catalog)).get_store("dev")
+    with store.open() as lake:
+        lake.create_table(TABLE, frame(0))
+        for number in range(2):
+            writing_process.write(lake, "keyed", number)
+        rows = read(lake)
+    proxied = stores(tmp_path, "postgres", port=postgres_proxy.port, **catalog)
+    for number, operation in enumerate(("keyed", "overwrite"), start=2):
+        writer = start(proxied, None, operation=operation, number=number, point=WAITS)
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "committing\n"
+        postgres_proxy.hold_on(b"COMMIT", forward=committed)
+        writer.stdin.write("\n")
+        writer.stdin.flush()
+        assert postgres_proxy.wait_until_held()
+        writer.kill()
+        writer.communicate()
+        rows = check(store, tmp_path, [after(rows, operation, number) if committed else rows])
+    # The locks of the dead writers hold nobody up, and the key of the first counts only if it was committed.
+    with store.open() as lake:
+        writing_process.write(lake, "keyed", 2)
+        assert read(lake) == (rows if committed else after(rows, "keyed", 2))
