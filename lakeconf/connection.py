@@ -194,7 +194,7 @@ def search_path_sql(database: str, schemas: Iterable[str] = ()) -> str:
 
 
 def connect(secrets: Iterable[Secret] = ()) -> Connection:
-    """Opens an instance of DuckDB in memory.
+    """Opens an instance of DuckDB in memory, without a progress bar: DuckDB prints it to standard output.
 
     Args:
         secrets: What must not show in an error.
@@ -204,7 +204,9 @@ def connect(secrets: Iterable[Secret] = ()) -> Connection:
     """
     import duckdb
 
-    return Connection(duckdb.connect(), secrets)
+    connection = Connection(duckdb.connect(), secrets)
+    connection.execute("SET enable_progress_bar = false")
+    return connection
 
 
 def fetched(frame: nw.LazyFrame[Any]) -> list[tuple[Any, ...]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from lakeconf.backends.base import StoreNames
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection import Connection, connect, load_extension
-from lakeconf.doctor_lake import Skip, Warn, examine_clock, examine_marker, examine_timeout
+from lakeconf.doctor_lake import Skip, Warn, examine_clock, examine_files, examine_marker, examine_timeout
 from lakeconf.doctor_probe import make_folders, read_and_remove
 from lakeconf.engines.spark.java import ensure_java
 from lakeconf.errors import CatalogError, CatalogMissingError, CatalogMovedError, LakeconfError
@@ -230,6 +230,11 @@ def _marker(examination: Examination) -> str:
     return _examined(examination, examine_marker)
 
 
+def _files(examination: Examination) -> str:
+    _location(examination)
+    return _examined(examination, examine_files)
+
+
 def _examined(examination: Examination, examine: Callable[[Store, Connection], str]) -> str:
     if not examination.has_catalog:
         raise Skip("there is no catalog yet")
@@ -289,5 +294,6 @@ _STEPS: tuple[tuple[str, tuple[str, ...], Callable[[Examination], str]], ...] = 
     ("clock", ("catalog",), _clock),
     ("server", ("catalog",), _server),
     ("marker", ("catalog", "data path readable"), _marker),
+    ("files", ("catalog", "data path readable"), _files),
     ("spark", (), _spark),
 )

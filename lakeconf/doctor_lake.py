@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
 
+from lakeconf.catalog.table import compose_path
 from lakeconf.connection import Connection
 from lakeconf.errors import CatalogError, LakeconfError
 from lakeconf.marker import LakeMarker
@@ -20,6 +25,19 @@ _TIMEOUT = """
     SELECT coalesce(max(setting::bigint), 0)::bigint AS milliseconds FROM pg_settings
     WHERE name = 'idle_in_transaction_session_timeout'
 """
+# The folder of a schema, of a table, and the file, each with whether it is relative to the one before.
+_NEEDED = " UNION ALL ".join(
+    f"""
+    SELECT s.path, s.path_is_relative, t.path, t.path_is_relative, f.path, f.path_is_relative
+    FROM {files} AS f
+    JOIN (SELECT DISTINCT table_id, schema_id, path, path_is_relative FROM ducklake_table) AS t USING (table_id)
+    JOIN (SELECT DISTINCT schema_id, path, path_is_relative FROM ducklake_schema) AS s USING (schema_id)
+    """  # noqa: S608 - constants
+    for files in ("ducklake_data_file", "ducklake_delete_file")
+)
+_SCHEDULED = "SELECT path, path_is_relative FROM ducklake_files_scheduled_for_deletion"
+_SUFFIXES = (".parquet", ".puffin")
+_SHOWN = 3
 
 
 class Skip(Exception):  # noqa: N818 - no error
@@ -82,6 +100,59 @@ def examine_marker(store: Store, connection: Connection) -> str:
     except CatalogError as error:
         raise Warn(error.message, error.hint) from error
     return f"{marker.path} names this catalog"
+
+
+def examine_files(store: Store, connection: Connection) -> str:
+    """Compares the files that the catalog knows with those below the data path.
+
+    Args:
+        store: The store.
+        connection: Where its lake is attached.
+
+    Raises:
+        CatalogError: Files of the catalog do not exist.
+    """
+    reader = reader_of(store, connection)
+    root = reader.data_path
+    with reader.transaction() as transaction:
+        needed = {_path(root, row) for row in transaction.rows(_NEEDED)}
+        scheduled = {_path(root, row) for row in transaction.rows(_SCHEDULED)}
+    outside = {path for path in needed if not path.startswith(root)}
+    listed = _listed(connection, root)
+    missing = sorted(needed - outside - listed)
+    if missing:
+        raise CatalogError(
+            f"snapshots need {_some(missing)}, missing below {root}",
+            hint="check `path`, or `bucket` and `prefix`, of the storage backend; or restore the files from a backup",
+        )
+    unknown = sorted(listed - needed - scheduled)
+    if unknown:
+        raise Warn(
+            f"the catalog does not know {_some(unknown)}",
+            "a write is running or was killed (`lakeconf maintain` removes its files), or they are not the lake's",
+        )
+    more = f"; {len(outside):,} more outside the data path were not looked for" if outside else ""
+    return f"{root} has all files of the catalog ({len(needed - outside):,}), and no others{more}"
+
+
+def _path(root: str, row: tuple[Any, ...]) -> str:
+    for path, is_relative in zip(row[::2], row[1::2], strict=True):
+        root = compose_path(root, path, is_relative=bool(is_relative))
+    return root
+
+
+def _listed(connection: Connection, root: str) -> set[str]:
+    if "://" not in root:
+        # DuckDB takes some characters of the path for a pattern.
+        found = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
+        return {path.as_posix() for path in found if path.suffix in _SUFFIXES}
+    rows = connection.rows("SELECT file FROM glob(?)", [f"{root}**"])
+    return {str(path) for (path,) in rows if PurePosixPath(path).suffix in _SUFFIXES}
+
+
+def _some(paths: Sequence[str]) -> str:
+    shown = ", ".join(paths[:_SHOWN]) + (", …" if len(paths) > _SHOWN else "")
+    return f"{len(paths):,} file{'' if len(paths) == 1 else 's'} ({shown})"
 
 
 def _ask(store: Store, connection: Connection, query: str) -> list[tuple[float]]:

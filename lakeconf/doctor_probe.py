@@ -22,6 +22,10 @@ def read_and_remove(connection: Connection, folder: str, probe: str) -> None:
     """
     try:
         connection.rows(f"FROM read_parquet({probe})")
+        if "://" not in folder:
+            # DuckDB takes some characters of a path for a pattern, and would leave the file.
+            Path(folder, "probe.parquet").unlink()
+            return
         # DuckDB has no statement that removes a file; a lake that knows none of its files has this.
         connection.execute(f"ATTACH 'ducklake::memory:' AS __lakeconf_doctor (DATA_PATH {literal(folder)})")
         removed = connection.rows("CALL ducklake_delete_orphaned_files('__lakeconf_doctor', cleanup_all => true)")

@@ -153,6 +153,25 @@ def _scrubbed(text: str, secrets: Iterable[Secret]) -> str:
     return re.sub(r"(://[^\s:/@]*:)[^\s@/]+@", r"\1***@", text)
 
 
+def _of_server(text: str) -> str | None:
+    """What PostgreSQL or its client says about a connection that failed; None if the error is another one."""
+    unknown = re.search(r'could not translate host name "([^"]*)" to address: ([^\n]*)', text)
+    if unknown is not None:
+        return f"the host {unknown[1]} of PostgreSQL is unknown: {unknown[2]}"
+    tried = [
+        (f"{server}:{port}" if port else server, reason)
+        for server, port, reason in re.findall(
+            r'connection to server (?:at|on socket) "([^"]*)"(?: \([^)]*\))?(?:, port (\d+))? failed: ([^\n]*)', text
+        )
+    ]
+    if not tried:
+        return None
+    servers, (_, reason) = ", ".join(dict.fromkeys(server for server, _ in tried)), tried[-1]
+    if "Connection refused" in reason:
+        return f"PostgreSQL at {servers} refused the connection"
+    return f"PostgreSQL at {servers} cannot be used: {reason}"
+
+
 def _translate(error: Exception) -> LakeconfError:
     text = str(error)
     version = refused_version(text)
@@ -162,5 +181,5 @@ def _translate(error: Exception) -> LakeconfError:
         return refused
     for pattern, error_class, hint in _BY_MESSAGE:
         if re.search(pattern, text):
-            return error_class(text, hint=hint)
+            return error_class(_of_server(text) or text if error_class is ConnectionFailed else text, hint=hint)
     return _BY_CLASS.get(type(error).__name__, QueryError)(text)

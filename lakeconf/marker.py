@@ -67,10 +67,14 @@ class LakeMarker:
     def before_cleanup(self) -> None:
         """Refuses the removal of files unless the marker names this catalog.
 
+        A new lake has neither files nor a marker: there is nothing to remove.
+
         Raises:
-            CatalogError: There is no marker, or it names another catalog or a copy of this one.
+            CatalogError: There are files and no marker, or it names another catalog or a copy of this one.
         """
         found = self._read()
+        if found is None and not self.knows_files() and not self._has_files():
+            return
         if found is None:
             raise CatalogError(
                 f"{self.path} does not exist, so that nothing proves that the files below {self.reader.data_path} are "

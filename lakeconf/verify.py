@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.engines.fingerprint import ColumnCheck, Fingerprint
 from lakeconf.engines.selection import full_name
+from lakeconf.errors import FileMissingError
 from lakeconf.lake import Lake
 from lakeconf.logs import escaped
 
@@ -31,6 +35,21 @@ class DeletedTwice:
 
 
 @dataclass(frozen=True)
+class WrongCount:
+    """A data file that has more or fewer rows than the catalog says: it was replaced or damaged.
+
+    Attributes:
+        path: The data file.
+        catalog_rows: How many rows the catalog says that the file has.
+        file_rows: How many rows the file has.
+    """
+
+    path: str
+    catalog_rows: int
+    file_rows: int
+
+
+@dataclass(frozen=True)
 class Verification:
     """A table as DuckDB and Spark read it.
 
@@ -42,6 +61,7 @@ class Verification:
         columns: The columns, in order.
         deleted_twice: Files with rows that are deleted twice, which explain more rows of DuckDB's; deletion vectors
             are not looked into.
+        wrong_counts: Files whose number of rows is not the one that the catalog has recorded.
     """
 
     table: str
@@ -50,11 +70,13 @@ class Verification:
     spark_rows: int
     columns: tuple[ColumnCheck, ...]
     deleted_twice: tuple[DeletedTwice, ...]
+    wrong_counts: tuple[WrongCount, ...] = ()
 
     @property
     def equal(self) -> bool:
-        """True where both engines read the same rows, as far as counts and hashes tell."""
-        return self.duckdb_rows == self.spark_rows and all(column.equal for column in self.columns)
+        """True if both engines read the same rows, as counts and hashes tell, and no file has a wrong count."""
+        same = self.duckdb_rows == self.spark_rows and all(column.equal for column in self.columns)
+        return same and not self.wrong_counts
 
     def __str__(self) -> str:
         verdict = "equal" if self.equal else "DIFFERENT"
@@ -66,13 +88,18 @@ class Verification:
             "DuckDB shows deleted rows again (https://github.com/duckdb/ducklake/issues/1215)"
             for found in self.deleted_twice
         ]
+        lines += [
+            f"  rows of a file: {found.file_rows} in {escaped(found.path)}, {found.catalog_rows} in the catalog"
+            for found in self.wrong_counts
+        ]
         return "\n".join(lines)
 
 
 def verify(lake: Lake, table: str) -> Verification:
     """Reads a whole table by DuckDB and by Spark, and compares counts, NULLs and order-free hashes of each column.
 
-    DuckDB reads here, Spark in its executors; no row comes to the driver.
+    DuckDB reads here, Spark in its executors; no row comes to the driver. The number of rows in each data file is
+    compared with the catalog first.
 
     Args:
         lake: A lake that was opened with a Spark session; `lake.at(…)` for an earlier snapshot.
@@ -83,11 +110,13 @@ def verify(lake: Lake, table: str) -> Verification:
 
     Raises:
         TableNotFoundError: There is no such table at the snapshot.
+        FileMissingError: Data files of the table do not exist; the message lists them.
         UnsupportedError: Spark cannot read the table exactly, or the lake was opened without Spark.
     """
     state = lake._state  # noqa: SLF001 - what its tables share
-    found = state.engine.check(state.reader, table, state.snapshot_id)
     plan = plan_scan(state.reader, table, state.snapshot_id, [])
+    wrong_counts = _wrong_counts(state.reader, full_name(plan.table), plan.files)
+    found = state.engine.check(state.reader, table, state.snapshot_id)
     doubles = (DeletedTwice(file.path, _deleted_twice(state.reader, file, state.snapshot_id)) for file in plan.files)
     return Verification(
         table=full_name(plan.table),
@@ -96,18 +125,43 @@ def verify(lake: Lake, table: str) -> Verification:
         spark_rows=found.spark_rows,
         columns=found.columns,
         deleted_twice=tuple(double for double in doubles if double.rows),
+        wrong_counts=wrong_counts,
     )
+
+
+def _wrong_counts(reader: CatalogReader, table: str, files: Sequence[DataFile]) -> tuple[WrongCount, ...]:
+    counts: dict[str, int] = {}
+    with reader.lake_cursor() as cursor:
+        for file in files:
+            if "://" not in file.path and not Path(file.path).exists():
+                continue
+            source, parameters = _source(file.path, file.encryption_key)
+            with contextlib.suppress(FileMissingError):
+                ((counts[file.path],),) = cursor.rows(f"SELECT count(*) FROM {source}", parameters)  # noqa: S608
+    missing = [file.path for file in files if file.path not in counts]
+    if missing:
+        raise FileMissingError(
+            f"{len(missing):,} of the {len(files):,} data files of {table} do not exist: {', '.join(missing)}",
+            hint="restore them from a backup",
+        )
+    different = (file for file in files if counts[file.path] != file.record_count)
+    return tuple(WrongCount(file.path, file.record_count, counts[file.path]) for file in different)
+
+
+def _source(path: str, encryption_key: str | None) -> tuple[str, list[str]]:
+    """The SQL that reads a Parquet file, and its parameters."""
+    # A folder such as `env=prod` above the file is no column of it.
+    if encryption_key is None:
+        return "read_parquet(?, hive_partitioning = false)", [path]
+    config = "encryption_config = {footer_key_value: from_base64(?)}"
+    return f"read_parquet(?, hive_partitioning = false, {config})", [path, encryption_key]
 
 
 def _deleted_twice(reader: CatalogReader, file: DataFile, snapshot_id: int) -> int:
     deletes = file.delete_file
     if deletes is None or not file.inlined_deletes or deletes.format != "parquet":
         return 0
-    config, parameters = "", [deletes.path]
-    if deletes.encryption_key is not None:
-        config = ", encryption_config = {footer_key_value: from_base64(?)}"
-        parameters.append(deletes.encryption_key)
-    source = f"read_parquet(?{config})"
+    source, parameters = _source(deletes.path, deletes.encryption_key)
     with reader.lake_cursor() as cursor:
         description = cursor.execute(f"SELECT * FROM {source} LIMIT 0", parameters).description  # noqa: S608
         visible = f" AND {_SNAPSHOT} <= {snapshot_id}" if _SNAPSHOT in {name for name, *_ in description} else ""

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -207,3 +209,22 @@ def test_nothing_reaches_duckdb_around_the_connection() -> None:
         if isinstance(node, ast.Attribute) and node.attr in {"native", "_native"}
     ]
     assert around == []
+
+
+def test_a_slow_query_prints_no_progress_bar() -> None:
+    """DuckDB prints one to standard output, among the JSON of a command, if Python runs no file."""
+    script = """
+import duckdb
+from lakeconf.connection import connect
+from lakeconf.shared_connection import SharedConnection
+setting = "SELECT current_setting('enable_progress_bar')"
+print(duckdb.connect().execute(setting).fetchall())
+with connect() as connection:
+    shared = SharedConnection(connection.cursor(), "SELECT 1")
+    every = (connection, connection.cursor(), shared, shared.cursor())
+    print(*(one.rows(setting) for one in every))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    by_duckdb, by_lakeconf = done.stdout.splitlines()
+    assert by_duckdb == "[(True,)]", "otherwise this test proves nothing"
+    assert by_lakeconf == "[(False,)] [(False,)] [(False,)] [(False,)]"

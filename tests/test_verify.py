@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 import lakeconf
+from lakeconf.catalog.scan import plan_scan
 from lakeconf.cli.commands import run
 from lakeconf.engines.fingerprint import fingerprint_sql, fingerprints
 from lakeconf.errors import TableNotFoundError, UnsupportedError
@@ -184,3 +185,22 @@ def test_the_command_ends_with_0_where_both_read_the_same(lake: Lake, capsys: py
     assert run(["verify", "raw.numbers", "--at", "99"]) == 1
     assert "99 does not exist" in capsys.readouterr().err
     assert run(["verify", "raw.numbers", "--engine", "polars"]) == 2
+
+
+def test_the_rows_of_each_file_are_compared_with_the_catalog(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that was replaced has other rows for both engines alike."""
+    write(lake, "CALL dev.set_option('data_inlining_row_limit', 0)")
+    write(lake, "INSERT INTO dev.raw.numbers SELECT range, 'a' FROM range(100)")
+    write(lake, "INSERT INTO dev.raw.numbers SELECT range, 'b' FROM range(50)")
+    first, second = (
+        Path(file.path) for file in plan_scan(lake._state.reader, "raw.numbers", lake.snapshot_id, []).files
+    )
+    first.write_bytes(second.read_bytes())
+    found = verify(lake, "raw.numbers")
+    assert [(one.path, one.catalog_rows, one.file_rows) for one in found.wrong_counts] == [(str(first), 100, 50)]
+    assert not found.equal
+    assert f"  rows of a file: 50 in {first}, 100 in the catalog" in str(found)
+    assert run(["verify", "raw.numbers"]) == 1
+    first.unlink()
+    assert run(["verify", "raw.numbers"]) == 1
+    assert f"1 of the 2 data files of raw.numbers do not exist: {first}" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from functools import partial
 
 import click
@@ -11,7 +12,7 @@ from lakeconf.cli.confirm import confirm, yes_option
 from lakeconf.cli.options import config_option
 from lakeconf.cli.output import show, show_json, style
 from lakeconf.config.model import init
-from lakeconf.doctor import FAILED, Step, diagnose, repair_marker
+from lakeconf.doctor import FAILED, WARNING, Step, diagnose, repair_marker
 from lakeconf.errors import CatalogMovedError
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", "bright_black")}
@@ -44,12 +45,23 @@ def command(
     else:
         for step in steps:
             _show(step)
+        show(_verdict(found.name, steps))
     context.exit(0 if healthy else 1)
 
 
 def _confirm_move(error: CatalogMovedError, *, yes: bool) -> None:
     show(error.message, to_stderr=True)
     confirm("This catalog was moved or copied. Is it the only one that still uses this data path?", yes=yes)
+
+
+def _verdict(store: str, steps: Sequence[Step]) -> str:
+    failed = [step.name for step in steps if step.status == FAILED]
+    warned = [step.name for step in steps if step.status == WARNING]
+    if failed:
+        return style(f"{store} does not work: {', '.join(failed)} failed", fg="red", bold=True)
+    if warned:
+        return style(f"{store} works; look at the warnings: {', '.join(warned)}", fg="yellow")
+    return style(f"{store} works", fg="green")
 
 
 def _show(step: Step) -> None:

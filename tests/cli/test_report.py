@@ -104,7 +104,9 @@ def test_the_page_names_what_there_is(store: Store, project: Path, capsys: pytes
 
 def test_an_empty_lake_has_a_page(store: Store) -> None:
     with store.open() as lake:
-        assert "<b>0</b><span>tables</span>" in report(lake, "empty")
+        page = report(lake, "empty")
+    assert "<b>0</b><span>tables</span>" in page
+    assert "0 files would be removed" in page
 
 
 def test_no_secret_is_in_it(postgres_server: PostgresServer, tmp_path: Path) -> None:

@@ -1,0 +1,83 @@
+"""`lakeconf doctor`: files that are missing or unknown, and servers that cannot be reached."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from cli.test_doctor import diagnosed, local
+
+import lakeconf
+from lakeconf.catalog.scan import plan_scan
+from lakeconf.cleanup import remove_files
+from lakeconf.cli.commands import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from servers import S3Server
+
+
+@pytest.mark.parametrize("where", ["local", "s3"])
+def test_files_that_are_missing_or_unknown(
+    where: str, tmp_path: Path, s3_server: S3Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # DuckDB takes brackets in a path for a pattern.
+    config = local(tmp_path / "a[b]")
+    if where == "s3":
+        config["storage_backend"] = {
+            "type": "s3",
+            "bucket": s3_server.create_bucket(),
+            "endpoint": s3_server.endpoint,
+            "url_style": "path",
+            "use_ssl": False,
+            "region": s3_server.region,
+            "key_id": s3_server.keys.key_id,
+            "secret": s3_server.keys.secret,
+        }
+    store = lakeconf.init({"stores": {"dev": config}}).get_store("dev")
+    with store.open() as lake:
+        table = lake.create_table("raw.events", like={"day": "DATE", "id": "BIGINT"}, partitioned_by=["day"])
+        rows = store.connect().sql("SELECT DATE '2024-01-01' + (range % 2)::INTEGER AS day, range AS id FROM range(9)")
+        table.append(rows.to_arrow_table())
+        table.delete("id = 3")
+        lake.create_table("raw.dropped", rows.to_arrow_table())
+        lake._state.writer.execute("DROP TABLE dev.raw.dropped")
+        (needed, *_) = [file.path for file in plan_scan(lake._state.reader, "raw.events", lake.refresh(), []).files]
+        connection, root = lake._state.writer, lake._state.reader.data_path
+        found = diagnosed(config)["files"]
+        assert (found.status, found.found.endswith(", and no others")) == ("ok", True), found
+        unknown = f"{root}raw/stray.parquet"
+        connection.execute(f"COPY (SELECT 1 AS a) TO '{unknown}' (FORMAT parquet)")
+        found = diagnosed(config)["files"]
+        assert (found.status, found.found) == ("warning", f"the catalog does not know 1 file ({unknown})")
+        remove_files(connection, [needed])
+    found = diagnosed(config)["files"]
+    assert (found.status, found.found) == ("failed", f"snapshots need 1 file ({needed}), missing below {root}")
+    monkeypatch.chdir(tmp_path)
+    if where == "local":
+        toml = f"""
+        [stores.dev]
+        metadata_backend = {{ type = "sqlite", uri = '{config["metadata_backend"]["uri"]}' }}
+        storage_backend = {{ type = "local", path = '{config["storage_backend"]["path"]}' }}
+        """
+        (tmp_path / "lakeconf.toml").write_text(toml)
+        assert run(["doctor"]) == 1
+        assert capsys.readouterr().out.splitlines()[-1] == "dev does not work: files failed"
+
+
+@pytest.mark.parametrize(
+    ("host", "message"),
+    [
+        ("127.0.0.1", "PostgreSQL at 127.0.0.1:1 refused the connection"),
+        ("127.0.0.1,::1", "PostgreSQL at 127.0.0.1:1, ::1:1 "),
+        ("nowhere.invalid", "the host nowhere.invalid of PostgreSQL is unknown: "),
+        ("/nowhere", "PostgreSQL at /nowhere/.s.PGSQL.1 cannot be used: No such file or directory"),
+    ],
+)
+def test_a_server_that_cannot_be_reached(host: str, message: str, tmp_path: Path) -> None:
+    catalog = {"type": "postgres", "host": host, "port": 1, "database": "lake", "user": "u", "password": "planted-1"}
+    found = diagnosed(local(tmp_path) | {"metadata_backend": catalog})["catalog"]
+    assert found.status == "failed"
+    assert found.found.startswith(message)
+    assert found.hint == "is the server up? Check `host` and `port` of the metadata backend"
