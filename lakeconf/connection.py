@@ -121,15 +121,6 @@ class Connection:
         with self.errors():
             return self.native.sql(sql)
 
-    def check_syntax(self, sql: str) -> None:
-        """Parses SQL and does nothing else.
-
-        Raises:
-            QueryError: It is not SQL.
-        """
-        with self.errors():
-            self.native.extract_statements(sql)
-
     def register(self, name: str, frame: object) -> None:
         """Makes a frame or a relation a temporary view, which lives as long as the connection."""
         with self.errors():

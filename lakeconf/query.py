@@ -9,7 +9,7 @@ from typing import Any
 from lakeconf.backends.base import StoreNames
 from lakeconf.backends.metadata.libpq import hidden_credentials
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.references import References, find_references
+from lakeconf.catalog.references import References, check_syntax, find_references
 from lakeconf.catalog.stored_queries import SAFE_TABLE_FUNCTIONS, StoredQueries
 from lakeconf.catalog.table import compose_path, tables
 from lakeconf.connection import Connection
@@ -78,7 +78,7 @@ def query(
         ((snapshot_id,),) = connection.rows(f"FROM ducklake_current_snapshot({literal(store.alias)})")
         references = find_references(connection, statement)
         if references is None:
-            connection.check_syntax(statement)
+            check_syntax(connection, statement)
             raise QueryError(_NOT_ONE_QUERY, hint="write SELECT … or FROM …; tables are changed by jobs")
         stored = StoredQueries.load(reader, snapshot_id)
         stored.open_schemas(connection)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from lakeconf.connection import Connection
+from lakeconf.errors import QueryError
 from lakeconf.sql import literal
 
 # DuckDB's views of the catalog, and its functions behind them: they bind every view of the lake to list its columns.
@@ -66,13 +67,8 @@ def find_references(connection: Connection, sql: str) -> References | None:
     Returns:
         The names; None if the SQL is not exactly one SELECT statement that DuckDB can describe.
     """
-    with connection.cursor() as cursor:
-        ((text,),) = cursor.rows(f"SELECT json_serialize_sql({literal(sql)})")
-    try:
-        parsed = json.loads(text)
-    except RecursionError:
-        return None
-    if parsed["error"] or len(parsed["statements"]) != 1:
+    parsed = _parse(connection, sql)
+    if parsed is None or parsed["error"] or len(parsed["statements"]) != 1:
         return None
     relations: set[Name] = set()
     functions: set[str] = set()
@@ -102,6 +98,31 @@ def find_references(connection: Connection, sql: str) -> References | None:
         everything=everything,
         past=past,
     )
+
+
+def check_syntax(connection: Connection, sql: str) -> None:
+    """Parses SQL and does nothing else; duckdb's `extract_statements` runs some PRAGMA statements, which read files.
+
+    Args:
+        connection: As for `find_references`.
+        sql: SQL.
+
+    Raises:
+        QueryError: It is not SQL.
+    """
+    parsed = _parse(connection, sql)
+    if parsed is not None and parsed["error"] and parsed["error_type"] == "parser":
+        raise QueryError(f"Parser Error: {parsed['error_message']}")
+
+
+def _parse(connection: Connection, sql: str) -> Any:
+    """What DuckDB's parser says of SQL; None if it nests too deeply."""
+    with connection.cursor() as cursor:
+        ((text,),) = cursor.rows(f"SELECT json_serialize_sql({literal(sql)})")
+    try:
+        return json.loads(text)
+    except RecursionError:
+        return None
 
 
 def _nodes(parsed: Any) -> Iterator[dict[str, Any]]:
