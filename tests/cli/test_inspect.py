@@ -127,6 +127,7 @@ def test_a_long_table_says_that_there_is_more(lake: Path, capsys: pytest.Capture
         ("FROM duckdb_secrets()", "calls duckdb_secrets"),
         ("FROM raw.event", "Table with name event does not exist"),
         ("SELEC 1", "syntax error"),
+        ("PRAGMA import_database('data')", "this is not one query"),
     ],
 )
 def test_nothing_but_queries(statement: str, message: str, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
