@@ -78,7 +78,7 @@ class LakeModelRuns:
             QueryError: The engine refuses it.
             UnsafeQueryError: It calls an unsafe macro of the lake.
         """
-        prepare_query(self._state.reader, sql)
+        prepare_query(self._state.reader, sql, frames=frames)
         return self._state.engine.query(sql, frames)
 
     def columns_of(self, frame: object) -> dict[str, str]:

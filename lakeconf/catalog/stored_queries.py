@@ -235,13 +235,16 @@ class StoredQueries:
         return begin <= self.snapshot_id and (end is None or end > self.snapshot_id)
 
 
-def prepare_query(reader: CatalogReader, sql: str, connection: Connection | None = None) -> None:
+def prepare_query(
+    reader: CatalogReader, sql: str, connection: Connection | None = None, *, frames: Iterable[str] = ()
+) -> None:
     """Prepares a connection for a query of the user, which may do anything; views and macros of the lake may not.
 
     Args:
         reader: The lake.
         sql: The query.
         connection: The connection that will run it; the reader's by default.
+        frames: Names in the query that are frames and not tables of the lake.
 
     Raises:
         UnsafeQueryError: It reaches an unsafe view or macro of the lake, or it may, since DuckDB cannot tell what the
@@ -253,6 +256,8 @@ def prepare_query(reader: CatalogReader, sql: str, connection: Connection | None
     stored.open_schemas(runner)
     references = find_references(reader.connection, sql)
     stored.check(references)
+    if references is not None:
+        references = replace(references, local=references.local | {name.lower() for name in frames})
     stored.check_schemas(references, runner)
 
 

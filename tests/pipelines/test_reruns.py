@@ -101,3 +101,8 @@ def test_a_rebuild_loads_all_files_again_and_keeps_no_row_twice(lake: Lake, tmp_
     assert (step.rebuild, step.replaces, list(step.files)) == (True, True, ["1.csv", "2.csv"])
     done(lake, load, rebuild=True)
     assert rows(lake, "raw.f") == [(1,), (2,)]
+
+
+def test_an_input_may_have_the_name_of_its_table(lake: Lake) -> None:
+    done(lake, Model("marts.t", Full(), Query("SELECT id, n FROM A"), {"A": "raw.a"}))
+    assert rows(lake) == [(1, 10)]
