@@ -330,14 +330,15 @@ def test_a_delete_beside_a_compaction_stays(
 ) -> None:
     """DuckLake commits a merge of files beside a delete that the catalog holds, and the rows would be back."""
     store = server_store(postgres_server, tmp_path)
-    backends = {"metadata_backend": store.metadata_backend, "storage_backend": store.storage_backend}
-    inlining = type(store)("other", **backends, attach_options={"data_inlining_row_limit": 10})
+    options = {"data_inlining_row_limit": 10}
+    inlining = type(store)("other", store.metadata_backend, store.storage_backend, attach_options=options)
     with store.open() as lake, inlining.open() as other:
         table = lake.create_table("raw.t", ROWS)
         for number in range(4):
             table.append(pa.table({"n": pa.array(range(100 * number, 100 * number + 100), pa.int64())}))
         other.refresh()
-        original, overtaken = type(lake._state.writer).rows, []
+        original = type(lake._state.writer).rows
+        overtaken: list[int] = []
 
         def rows(self: Any, sql: str, *rest: Any) -> Any:
             if self is not lake._state.writer or "ducklake_merge" not in sql or overtaken:
