@@ -106,6 +106,15 @@ _INTERRUPTED = re.compile(
     r"|Detail: Python exception: Traceback \(most recent call last\):.*\nKeyboardInterrupt(: [^\n]*)?\s*\Z"
 )
 
+# Reasons of SQLite and of PostgreSQL's client that hold no value of the statement.
+_WITHOUT_VALUES = re.compile(
+    r"(database( table)? is locked|disk I/O error|database or disk is full|attempt to write a readonly database"
+    r"|database disk image is malformed|unable to open database file|file is not a database|not an error|interrupted"
+    r"|(UNIQUE|PRIMARY KEY|NOT NULL) constraint failed: [\w., ]+|no such table: \w+"
+    r"|(server closed the connection|SSL (error|connection)|could not (connect|receive data|send data)"
+    r"|terminating connection|no connection to the server|connection to server)[^\n\"]*)"
+)
+
 
 @contextlib.contextmanager
 def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
@@ -141,7 +150,9 @@ def _without_statement(text: str) -> str:
     """An error of PostgreSQL without the statement, which holds encryption keys and bounds of the data."""
     cut = re.sub(r"(\bquery \").*(\": (ERROR|FATAL|PANIC):)", r"\1…\2", text, flags=re.DOTALL)
     if cut == text:
-        return re.sub(r"(Failed to [a-z ]*query \").*", r"\1…\"", text, flags=re.DOTALL)
+        reason = _WITHOUT_VALUES.match(text.rpartition('": ')[2])
+        shown = f'…": {reason[0]}' if reason else '…"'
+        return re.sub(r"(Failed to [a-z ]*query \").*", lambda found: found[1] + shown, text, flags=re.DOTALL)
     cut = re.sub(r"\nLINE \d+: [^\n]*(\n *\^)?", "", cut)
     return re.sub(r"\nDETAIL: [^\n]*", "", cut)
 

@@ -199,6 +199,24 @@ def test_the_statement_that_postgres_refuses_is_not_in_the_error() -> None:
         raise duckdb.Error(refused)
 
 
+@pytest.mark.parametrize(
+    ("reason", "kind", "shown"),
+    [
+        ("database is locked", CatalogLockedError, "database is locked"),
+        ("disk I/O error", CatalogError, "disk I/O error"),
+        ("server closed the connection unexpectedly\n\tThis probably means", ConnectionFailed, "server closed"),
+        ("UNIQUE constraint failed: ducklake_snapshot.snapshot_id", LakeconfError, "ducklake_snapshot.snapshot_id"),
+        ("AESKEY== is odd", LakeconfError, "…"),
+    ],
+)
+def test_the_reason_stays_without_the_statement(reason: str, kind: type[LakeconfError], shown: str) -> None:
+    text = f'Failed to execute query "INSERT INTO t VALUES (\'AESKEY==": database is locked\', 3)": {reason}'
+    with pytest.raises(kind) as raised, translated_errors():
+        raise duckdb.Error(text)
+    assert shown in raised.value.message
+    assert "AESKEY" not in f"{raised.value} {raised.value.__cause__}"
+
+
 def test_nothing_reaches_duckdb_around_the_connection() -> None:
     allowed = {"lakeconf.connection", "lakeconf.shared_connection"}
     around = [
