@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import pyarrow as pa
 import pytest
+from plain_sql import run_plain
 
 import lakeconf
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError, SparkError, TableNotFoundError, UnsupportedError
@@ -56,8 +57,7 @@ def rows(frame: nw.LazyFrame[Any]) -> list[tuple[Any, ...]]:
 
 
 def write(lake: Lake, *statements: str) -> None:
-    for statement in statements:
-        lake._state.writer.execute(statement)
+    run_plain(lake, *statements)
     lake.refresh()
 
 

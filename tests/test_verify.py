@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
+from plain_sql import run_plain
 
 import lakeconf
 from lakeconf.catalog.scan import plan_scan
@@ -72,8 +73,7 @@ def lake(store: Store, spark: Any) -> Iterator[Lake]:
 
 
 def write(lake: Lake, *statements: str) -> None:
-    for statement in statements:
-        lake._state.writer.execute(statement)
+    run_plain(lake, *statements)
     lake.refresh()
 
 

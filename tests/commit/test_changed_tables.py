@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import pyarrow as pa
 import pytest
+from plain_sql import run_plain
 
 import lakeconf
 from lakeconf.errors import CommitConflictError
@@ -63,8 +64,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_columns_that_another_writer_has_changed(lake: Lake, store: Store, tmp_path: Path, change: str) -> None:
     with store.open() as other:
-        for statement in CHANGES[change]:
-            other._state.writer.execute(f"ALTER TABLE t {statement}")
+        run_plain(other, *(f"ALTER TABLE t {statement}" for statement in CHANGES[change]))
         before = other.refresh()
         held = set(tmp_path.rglob("*.parquet"))
         for name, write in WRITES.items():
@@ -75,10 +75,10 @@ def test_columns_that_another_writer_has_changed(lake: Lake, store: Store, tmp_p
 
 def test_a_table_that_another_writer_has_made_anew(lake: Lake, store: Store) -> None:
     with store.open() as other:
-        other._state.writer.execute("DROP TABLE t")
+        run_plain(other, "DROP TABLE t")
         with pytest.raises(CommitConflictError, match=r"main\.t"):
             lake.table("t").append(ROWS)
-        other._state.writer.execute("CREATE TABLE t (id BIGINT, price BIGINT)")
+        run_plain(other, "CREATE TABLE t (id BIGINT, price BIGINT)")
         before = other.refresh()
         with pytest.raises(CommitConflictError, match=r"main\.t"):
             lake.table("t").append(ROWS)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import pyarrow as pa
 import pytest
+from plain_sql import run_plain
 
 import lakeconf
 from lakeconf.errors import CatalogError, CommitError
@@ -38,8 +39,7 @@ def lake(store: Store) -> Iterator[Lake]:
 
 def run(lake: Lake, *statements: str) -> None:
     """What another writer does meanwhile."""
-    for statement in statements:
-        lake._state.writer.execute(statement)
+    run_plain(lake, *statements)
     lake.refresh()
 
 

@@ -1,0 +1,22 @@
+"""Statements that a writer without lakeconf runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lakeconf import Lake
+
+
+def run_plain(lake: Lake, *statements: str) -> None:
+    """Runs statements with the lake as the default database, as after `USE` in DuckDB.
+
+    Args:
+        lake: An open lake; its own connections look names up in DuckDB first, so they create no table without a schema.
+        *statements: The statements.
+    """
+    connection = lake._state.writer.cursor()
+    connection.execute(f"USE {lake._state.alias}")
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
