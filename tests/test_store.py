@@ -78,7 +78,7 @@ def test_its_own_secrets_are_replaced(tmp_path: Path) -> None:
 
 def test_read_only_neither_makes_nor_changes_a_lake(tmp_path: Path) -> None:
     reader = sqlite_store(tmp_path, attach_options={"read_only": True})
-    with pytest.raises(CatalogError, match="does not exist"):
+    with pytest.raises(CatalogError, match="has no lake yet"):
         reader.connect()
     assert list(tmp_path.iterdir()) == []
     sqlite_store(tmp_path).connect().close()
