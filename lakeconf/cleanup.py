@@ -207,7 +207,7 @@ class Cleanup:
 
     def _listed(self, function: str, older_than: datetime) -> list[str]:
         for _ in range(_LISTINGS - 1):
-            # A file of somebody else that vanishes while it is listed is an error in DuckDB.
+            # DuckDB raises an error if a file of another process vanishes during the listing.
             with contextlib.suppress(StorageError):
                 return self._call(function, older_than, dry_run=True)
         return self._call(function, older_than, dry_run=True)

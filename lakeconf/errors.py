@@ -24,7 +24,7 @@ LakeconfError
 ├── AuditError               an audit of a transaction does not hold on the new state
 ├── DataLossError            a change would delete rows or columns without consent; nothing was changed
 └── CommitError              a write did not become a snapshot; the lake is as it was
-    ├── CommitConflictError  somebody else changed what this write has read
+    ├── CommitConflictError  another writer changed what this write has read
     └── CommitUnknownError   the reply was lost: the write may have become a snapshot
 """
 

@@ -116,7 +116,7 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 def _open(path: Path, catalog: Path) -> int:
-    # Reading suffices for a lock. Nothing that somebody else has put there is followed, truncated or waited for.
+    # Reading suffices for a lock. A link or pipe that another user planted is neither followed nor waited for.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = _create(path, catalog, flags)

@@ -1,4 +1,4 @@
-"""Columns of a table by the names that somebody gives."""
+"""Lookup of table columns by name."""
 
 from __future__ import annotations
 
