@@ -162,7 +162,7 @@ class Commit:
         found: int | None = None
         try:
             found = self.catalog.last_committed(begun)
-        except LakeconfError:  # the connection was lost after the reply
+        except LakeconfError:  # DuckLake does not say, so only the server can
             try:
                 found = self._look_up(begun, answered=False)
             except LakeconfError as error:

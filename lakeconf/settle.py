@@ -66,7 +66,8 @@ class AttachedCatalog:
             self.writer.execute("ROLLBACK")
 
     def last_committed(self, begun: int) -> int:
-        # DuckLake remembers it, so that no server is asked. A commit that changes nothing makes no snapshot.
+        # DuckLake keeps the number from the moment at which the server answered COMMIT, so that no server is asked
+        # and the number is exact even if the server is lost then. A commit that changes nothing makes no snapshot.
         ((last,),) = self.writer.rows("FROM ducklake_last_committed_snapshot(?)", [self.alias])
         return max(begun, int(last or 0))
 

@@ -15,7 +15,8 @@ import pytest
 from commit_hooks import at_commit, on_postgres, store_of
 
 from lakeconf import committer
-from lakeconf.errors import CommitUnknownError
+from lakeconf.errors import CommitUnknownError, ConnectionFailed
+from lakeconf.settle import AttachedCatalog
 
 if TYPE_CHECKING:
     from servers import FaultProxy, PostgresServer
@@ -115,6 +116,9 @@ def test_a_server_that_goes_away_after_the_commit_does_not_make_it_fail(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    def unasked(*_: object) -> None:
+        raise AssertionError("the outcome was known")
+
     def go_away() -> None:
         postgres_proxy.refuse()
         others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -128,12 +132,38 @@ def test_a_server_that_goes_away_after_the_commit_does_not_make_it_fail(
         with monkeypatch.context() as patch:
             at_commit(patch, after=postgres_proxy.drop_connections)
             assert lake.table("t").append(MORE) == 2
-        at_commit(monkeypatch, after=go_away)
-        known = lake.table("t").append(MORE)
-        assert known == 3 or "succeeded, but its snapshot could not be read" in caplog.text
+        with monkeypatch.context() as patch:
+            at_commit(patch, after=go_away)
+            patch.setattr("lakeconf.settle.find_commit", unasked)
+            assert lake.table("t").append(MORE) == 3, "the reply to COMMIT is the proof: nothing is looked up"
+        assert "could not be read" not in caplog.text
         postgres_proxy.heal()
         assert lake.refresh() == 3
     with direct.open(engine) as lake:
+        assert ids(lake) == [1, 1, 2, 2]
+
+
+def test_a_commit_without_a_known_snapshot_is_looked_up_on_the_server(
+    direct: Store, hurt: Store, postgres_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """COMMIT was answered, but DuckLake does not say with which snapshot: only the server's answer counts."""
+
+    def forgotten(*_: object) -> int:
+        raise ConnectionFailed("the connection was lost")
+
+    monkeypatch.setattr(committer, "LOOK_UP_SECONDS", 0.5)
+    monkeypatch.setattr(AttachedCatalog, "last_committed", forgotten)
+    with direct.open() as lake:
+        lake.create_table("t", like=MORE)
+    with hurt.open() as lake:
+        assert lake.table("t").append(MORE) == 2
+        with monkeypatch.context() as patch:
+            at_commit(patch, after=postgres_proxy.refuse)
+            assert lake.table("t").append(MORE) == 2, "the last snapshot that the server has told"
+        assert "succeeded, but its snapshot could not be read: CommitUnknownError" in caplog.text
+        postgres_proxy.heal()
+        assert lake.refresh() == 3
+    with direct.open() as lake:
         assert ids(lake) == [1, 1, 2, 2]
 
 
