@@ -25,8 +25,9 @@ from lakeconf.logs import EventLogger
 _log = EventLogger("commit")
 # How long the outcome of a commit is looked up after its reply was lost. A fail-over takes up to a minute.
 LOOK_UP_SECONDS = 60.0
-# Another commit came first, and DuckLake was not to try again.
-_RACE = re.compile(r"maximum retry count")
+# DuckLake was not to try again, whatever the error was; and reasons that say that another commit came first.
+_GAVE_UP = re.compile(r"maximum retry count")
+_RACE = re.compile(r"(?i)primary key|unique|duplicate|conflict|concurrent|deadlock|ducklake_snapshot")
 
 
 class Phase(enum.IntEnum):
@@ -214,4 +215,4 @@ class Commit:
 
 def was_overtaken(error: LakeconfError) -> bool:
     """True if another commit came first, and DuckLake was not to try again."""
-    return bool(_RACE.search(error.message))
+    return bool(_GAVE_UP.search(error.message) and _RACE.search(error.message))

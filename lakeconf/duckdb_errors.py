@@ -24,6 +24,8 @@ from lakeconf.errors import (
 from lakeconf.secret import Secret, scrub
 from lakeconf.versions import MIGRATE, refused_version
 
+_NO_ANSWER = "no answer from the server"
+
 # Ordered: the first pattern that the message matches decides.
 _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
     (r"^(Catalog|Binder) Error: .* does not exist", UnknownNameError, None),
@@ -78,7 +80,7 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
     (
         r"Unable to connect to Postgres|could not connect|connection to server|Connection refused"
         r"|server closed the connection|SSL (error|connection)|Could not establish connection"
-        r"|terminating connection|could not receive data|could not send data",
+        rf"|terminating connection|could not receive data|could not send data|{_NO_ANSWER}",
         ConnectionFailed,
         "is the server up? Check `host` and `port` of the metadata backend",
     ),
@@ -151,7 +153,8 @@ def _without_statement(text: str) -> str:
     cut = re.sub(r"(\bquery \").*(\": (ERROR|FATAL|PANIC):)", r"\1…\2", text, flags=re.DOTALL)
     if cut == text:
         reason = _WITHOUT_VALUES.match(text.rpartition('": ')[2])
-        shown = f'…": {reason[0]}' if reason else '…"'
+        # A connection that broke while another statement waited gives no reason for the next one.
+        shown = f'…": {reason[0]}' if reason else f'…": {_NO_ANSWER}' if text.endswith('": ') else '…"'
         return re.sub(r"(Failed to [a-z ]*query \").*", lambda found: found[1] + shown, text, flags=re.DOTALL)
     cut = re.sub(r"\nLINE \d+: [^\n]*(\n *\^)?", "", cut)
     return re.sub(r"\nDETAIL: [^\n]*", "", cut)

@@ -1,0 +1,159 @@
+"""PostgreSQL ends connections of a writer at each point: one snapshot or none, no lost file, a named error."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from commit_hooks import on_postgres, store_of
+
+from lakeconf.connection import Connection
+from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from servers import PostgresServer
+
+    from lakeconf import Lake, Table
+
+ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
+WRITES: dict[str, Callable[[Table], object]] = {
+    "append": lambda table: table.append(ROWS),
+    "keyed append": lambda table: table.append(ROWS, idempotency_key="once"),
+    "overwrite": lambda table: table.overwrite(ROWS),
+}
+# Ends all connections from within COMMIT, its own last.
+SUICIDE = """
+    CREATE FUNCTION suicide() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+      PERFORM pg_terminate_backend(pid) FROM pg_stat_activity
+      WHERE datname = current_database() ORDER BY pid = pg_backend_pid();
+      RETURN NULL;
+    END $$;
+    CREATE CONSTRAINT TRIGGER suicide AFTER INSERT ON ducklake_snapshot DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION suicide()
+"""
+# By the statement of the writer that the connections end before, or after where it says so; and what is raised then.
+# None where the write succeeds: before its transaction begins, lakeconf takes its locks again.
+POINTS: dict[str, type[LakeconfError] | None] = {
+    "BEGIN": None,
+    "CALL ducklake_set_commit_message": ConnectionFailed,
+    "COMMIT": CommitError,
+    "inside COMMIT": CommitError,
+    "after COMMIT": None,
+}
+
+
+class Database:
+    """A database whose connections can be ended.
+
+    Attributes:
+        ended: How often they were.
+    """
+
+    def __init__(self, server: PostgresServer) -> None:
+        self.server, self.name, self.ended = server, server.create_database(), 0
+
+    def sql(self, statement: str) -> str:
+        return self.server.sql(statement, self.name)
+
+    def end_connections(self) -> None:
+        """Ends every connection, and waits until it has ended."""
+        others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        assert "t" in self.sql(f"SELECT pg_terminate_backend(pid, 10000) {others}")
+        assert self.sql(f"SELECT count(*) {others}") == "0"
+        self.ended += 1
+
+    def end_at(self, point: str, patch: pytest.MonkeyPatch) -> None:
+        """Ends the connections when a lake comes to a point of a write, once."""
+        execute, before = Connection.execute, self.ended
+
+        def executing(connection: Connection, sql: str, parameters: Any = None) -> Any:
+            strikes = self.ended == before and sql.startswith(point.removeprefix("after "))
+            if strikes and not point.startswith("after "):
+                self.end_connections()
+            done = execute(connection, sql, parameters)
+            if strikes and point.startswith("after "):
+                self.end_connections()
+            return done
+
+        patch.setattr(Connection, "execute", executing)
+
+
+@pytest.fixture
+def database(postgres_server: PostgresServer) -> Database:
+    return Database(postgres_server)
+
+
+def ids(lake: Lake) -> list[int]:
+    return sorted(lake.table("t").scan().collect("pyarrow").to_native()["id"].to_pylist())
+
+
+def files(folder: Path) -> set[str]:
+    return {path.name for path in folder.rglob("*.parquet")}
+
+
+def known_files(database: Database) -> set[str]:
+    found = database.sql("SELECT path FROM ducklake_data_file UNION ALL SELECT path FROM ducklake_delete_file")
+    return {Path(path).name for path in found.splitlines()}
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_connections_that_the_server_ends(
+    database: Database, postgres_server: PostgresServer, point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_of(tmp_path, on_postgres(postgres_server, database.name, postgres_server.port))
+    raised = POINTS[point]
+    with store.open() as lake:
+        lake.create_table("t", ROWS).append(ROWS, idempotency_key="first")
+        rows = [1, 2]
+        for number, (name, write) in enumerate(WRITES.items(), start=1):
+            version = lake.refresh()
+            with monkeypatch.context() as patch:
+                if point == "inside COMMIT":
+                    database.sql(SUICIDE)
+                else:
+                    database.end_at(point, patch)
+                if raised is None:
+                    assert write(lake.table("t")) == version + 1, name
+                else:
+                    with pytest.raises(raised, match=r"nothing was written") as caught:
+                        write(lake.table("t"))
+                    assert type(caught.value) is raised
+                    assert caught.value.hint, name
+            if point == "inside COMMIT":
+                database.sql("DROP FUNCTION suicide CASCADE")
+            else:
+                assert database.ended == number
+            rows = rows if raised else [1, 2] if name == "overwrite" else sorted([*rows, 1, 2])
+            assert (lake.refresh(), ids(lake)) == (version + (raised is None), rows), name
+            # DuckLake cannot remove what it has written if the connection is lost before it rolls back.
+            lake.cleanup(older_than=dt.timedelta(0), force=True)
+            assert files(tmp_path) == known_files(database), name
+        # The locks of the lost connections hold nothing up, and the key counts only if its write was committed.
+        lake.table("t").append(ROWS, idempotency_key="once")
+        assert ids(lake) == (sorted([1, 2, 1, 2]) if raised else rows)
+
+
+def test_a_commit_that_the_server_refuses_is_not_repeated(
+    database: Database, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    store = store_of(tmp_path, on_postgres(postgres_server, database.name, postgres_server.port))
+    with store.open() as lake:
+        lake.create_table("t", ROWS)
+        version = lake.snapshot_id
+        database.sql("CREATE SEQUENCE attempts")
+        database.sql(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN PERFORM nextval('attempts'); RAISE EXCEPTION 'not today'; END $$; "
+            "CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON ducklake_snapshot DEFERRABLE INITIALLY DEFERRED "
+            "FOR EACH ROW EXECUTE FUNCTION refuse()"
+        )
+        for attempts, write in enumerate(WRITES.values(), start=1):
+            with pytest.raises(CommitError, match="not today"):
+                write(lake.table("t"))
+            assert database.sql("SELECT last_value FROM attempts") == str(attempts)
+        assert (lake.refresh(), ids(lake), files(tmp_path)) == (version, [], set())
