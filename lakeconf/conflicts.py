@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from lakeconf.catalog.reader import CatalogReader
@@ -48,19 +48,31 @@ class Base:
         snapshot_id: The snapshot up to which commits of other writers are known; only `refresh` moves it.
         own: The lake's own snapshots after it.
         read: The full names of the tables that were read since, in lower case; `None` stands for any table.
+        expired: What the snapshots changed that this lake itself has expired since, by their number.
     """
 
     snapshot_id: int
     own: set[int] = field(default_factory=set)
     read: set[str | None] = field(default_factory=set)
+    expired: dict[int, str | None] = field(default_factory=dict)
 
     def refresh(self, snapshot_id: int) -> None:
         """Starts again at a newer snapshot."""
-        self.snapshot_id, self.own, self.read = snapshot_id, set(), set()
+        self.snapshot_id, self.own, self.read, self.expired = snapshot_id, set(), set(), {}
+
+    def remember(self, reader: CatalogReader, versions: Collection[int]) -> None:
+        """Keeps what snapshots changed that are about to expire: later checks still need it."""
+        if versions:
+            newest = max(versions)
+            self.expired |= {
+                version: changes
+                for version, changes in _changes(reader, self.snapshot_id, newest)
+                if version in versions
+            }
 
     def copy(self) -> Base:
         """The base as it is now; what is read later counts for both."""
-        return replace(self, own=set(self.own))
+        return replace(self, own=set(self.own), expired=dict(self.expired))
 
     def has_read(self, table: str) -> bool:
         """True where rows of a table, by its full name, were read since the base."""
@@ -77,19 +89,14 @@ def check_conflicts(reader: CatalogReader, reliances: Sequence[Reliance], base: 
     read = base.snapshot_id
     if not reliances or begun == read:
         return
-    with reader.transaction() as transaction:
-        newer = transaction.rows(
-            "SELECT snapshot_id, changes_made FROM ducklake_snapshot LEFT JOIN ducklake_snapshot_changes "
-            "USING (snapshot_id) WHERE snapshot_id > ? AND snapshot_id <= ? ORDER BY snapshot_id",
-            [read, begun],
-        )
-    if len(newer) != begun - read:
+    newer = base.expired | dict(_changes(reader, read, begun))
+    if any(version not in newer for version in range(read + 1, begun + 1)):
         raise CommitConflictError(
-            f"{reliances[0].table} was read at snapshot {read}, and not all snapshots between {read} and {begun} are "
-            "left, so that nobody knows whether another writer has changed it since",
-            hint="call lake.refresh() and do it again",
+            f"{reliances[0].table} was read at snapshot {read}, and some snapshots between {read} and {begun} have "
+            "expired: they may have changed the table",
+            hint="call lake.refresh(), read the table again and repeat the write",
         )
-    others = [(version, changes) for version, changes in newer if version not in base.own]
+    others = [(version, changes) for version, changes in sorted(newer.items()) if version not in base.own]
     made = [(version, kind, table) for version, changes in others for kind, table in changed_tables(changes)]
     # A snapshot that does not say what it has changed may have changed anything.
     made += [
@@ -103,6 +110,17 @@ def check_conflicts(reader: CatalogReader, reliances: Sequence[Reliance], base: 
                     f"has changed it since",
                     hint="call lake.refresh() and do it again",
                 )
+
+
+def _changes(reader: CatalogReader, after: int, until: int) -> list[tuple[int, str | None]]:
+    """What the snapshots after one, up to another, have changed, oldest first."""
+    with reader.transaction() as transaction:
+        rows = transaction.rows(
+            "SELECT snapshot_id, changes_made FROM ducklake_snapshot LEFT JOIN ducklake_snapshot_changes "
+            "USING (snapshot_id) WHERE snapshot_id > ? AND snapshot_id <= ? ORDER BY snapshot_id",
+            [after, until],
+        )
+    return [(version, changes) for version, changes in rows]
 
 
 def check_columns(reader: CatalogReader, written_for: Iterable[TableInfo], begun: int) -> None:

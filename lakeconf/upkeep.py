@@ -118,6 +118,7 @@ class LakeUpkeep:
         with self._state.lock.removing():
             expired = self._expired(limit, keep)
             if expired:
+                self._state.base.remember(self._state.reader, set(expired))
                 versions = ", ".join(map(str, expired))
                 run(self._state, f"CALL ducklake_expire_snapshots(?, versions => [{versions}])", [self._state.alias])
                 _log.info("expired %d snapshots, up to version %d", len(expired), expired[-1])

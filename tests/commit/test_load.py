@@ -112,10 +112,12 @@ def test_appends_of_many_processes(config: dict[str, Any], kind: str) -> None:
         assert lake.sql(wrong).collect("pyarrow").to_native().to_pylist() == []
 
 
-def overwrites(config: dict[str, Any], number: int, start: Barrier, days: int) -> None:
+def overwrites(config: dict[str, Any], number: int, start: Barrier, days: int, read: bool) -> None:
     with opened(config) as lake:
         for day in range(days):
             lake.refresh()
+            if read:
+                assert day not in lake.table("raw.days").scan().collect("pyarrow").to_native()["day"].to_pylist()
             start.wait()
             try:
                 lake.table("raw.days").overwrite(pa.table({"day": [day], "writer": [number]}), where=f"day = {day}")
@@ -124,15 +126,17 @@ def overwrites(config: dict[str, Any], number: int, start: Barrier, days: int) -
             start.wait()
 
 
-def test_two_that_overwrite_one_empty_day(config: dict[str, Any]) -> None:
+@pytest.mark.parametrize("read", [True, False], ids=["read", "unread"])
+def test_two_that_overwrite_one_empty_day(config: dict[str, Any], read: bool) -> None:
     with opened(config) as lake:
         for name in ("raw.days", "raw.refused"):
             lake.create_table(name, {"day": "BIGINT", "writer": "BIGINT"})
-    run(overwrites, config, 2, ROUNDS)
+    run(overwrites, config, 2, ROUNDS, read)
     with opened(config) as lake:
-        for name in ("raw.days", "raw.refused"):
+        # Of two that have read the day the second one is refused; of two that have not, it replaces the first one's.
+        for name, expected in (("raw.days", 1), ("raw.refused", int(read))):
             found = Counter(lake.table(name).scan().collect("pyarrow").to_native()["day"].to_pylist())
-            assert found == dict.fromkeys(range(ROUNDS), 1)
+            assert found == Counter(dict.fromkeys(range(ROUNDS), expected))
 
 
 def deletes(config: dict[str, Any], number: int, start: Barrier, rounds: int) -> None:

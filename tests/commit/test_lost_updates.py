@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
@@ -75,11 +76,28 @@ def test_commits_that_have_expired_may_have_changed_everything(store: Store) -> 
         rival.table("t").append(one(2))
         rival.table("other").append(one(2))
         expire(store, 4)
-        with pytest.raises(CommitConflictError, match=r"(?s)not all snapshots between 3 and 5 are left.*refresh"):
+        with pytest.raises(CommitConflictError, match=r"(?s)snapshots between 3 and 5 have expired.*refresh"):
             lake.table("t").overwrite(frame)
         lake.refresh()
         lake.table("t").overwrite(changed(lake))
         assert ids(lake) == [10, 20]
+
+
+def test_a_lake_that_expires_snapshots_still_knows_what_they_changed(store: Store) -> None:
+    with store.open() as lake, store.open() as rival:
+        lake.table("t").append(one(2))
+        assert lake.expire_snapshots(older_than=timedelta(0), force=True)
+        lake.table("t").overwrite(changed(lake))
+        assert ids(lake) == [10, 20]
+        frame = changed(lake)
+        rival.refresh()
+        rival.table("t").append(one(3))
+        lake.table("other").append(one(3))
+        assert lake.expire_snapshots(older_than=timedelta(0), force=True)
+        with pytest.raises(CommitConflictError, match="of another writer"):
+            lake.table("t").overwrite(frame)
+        lake.refresh()
+        assert ids(lake) == [3, 10, 20]
 
 
 def expire(store: Store, version: int) -> None:

@@ -15,6 +15,7 @@ import pytest
 from retrying_job import ROWS, run
 
 from lakeconf.engines.spark.java import ensure_java
+from lakeconf.marker import MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,7 @@ def config(tmp_path: Path) -> dict[str, Any]:
 
 
 def files(folder: Path) -> list[str]:
-    return sorted(str(path) for path in (folder / "data").rglob("*") if path.is_file())
+    return sorted(str(path) for path in (folder / "data").rglob("*") if path.is_file() and path.name != MARKER)
 
 
 def test_tasks_that_fail_once_leave_nothing_behind_and_jobs_that_fail_change_nothing(
