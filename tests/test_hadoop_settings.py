@@ -100,7 +100,9 @@ def test_an_assumed_role() -> None:
     assert given["aws.credentials.provider"] == HADOOP + "auth.AssumedRoleCredentialProvider"
     assert given["assumed.role.credentials.provider"] == SDK + "EnvironmentVariableCredentialsProvider"
     assert given["assumed.role.arn"] == "arn:aws:iam::1:role/r"
-    assert given["assumed.role.external.id"] == "x"
+    external_id = given["assumed.role.external.id"]
+    assert isinstance(external_id, Secret)
+    assert external_id.reveal() == "x"
 
 
 def test_encryption_and_requester_pays() -> None:

@@ -47,7 +47,12 @@ def shared_data_paths(stores: Mapping[str, Store]) -> Iterator[tuple[str, str]]:
         The name of a store and the name of an earlier one; each store at most once.
     """
     order = {name: index for index, name in enumerate(stores)}
-    catalogs = {name: (_catalog(store.metadata_backend), store.read_only) for name, store in stores.items()}
+    shared = {
+        backend.secret_name: backend
+        for backend in (store.metadata_backend for store in stores.values())
+        if isinstance(backend, PostgresMetadata) and backend.host is not None and backend.secret_name
+    }
+    catalogs = {name: (_catalog(store.metadata_backend, shared), store.read_only) for name, store in stores.items()}
     # Of the stores of one catalog the first one stands for all: there may be hundreds.
     at: dict[Place, dict[Catalog, str]] = {}
     for name, store in stores.items():
@@ -85,13 +90,20 @@ def _same(one: Catalog, other: Catalog) -> bool:
     return first == second or (replica and first[1:] == second[1:])
 
 
-def _catalog(backend: MetadataBackend) -> tuple[Hashable, ...]:
-    """What two backends of the same catalog have in common."""
+def _catalog(backend: MetadataBackend, shared: Mapping[str, PostgresMetadata]) -> tuple[Hashable, ...]:
+    """What two backends of the same catalog have in common.
+
+    Args:
+        backend: The backend.
+        shared: The backends that define a secret for others, by the secret's name.
+    """
     file = backend.file()
     if file is not None:
         return str(file.resolve()), getattr(backend, "metadata_schema", None) or "main"
-    if isinstance(backend, PostgresMetadata) and backend.host is not None:
-        host = "localhost" if backend.host in _LOOPBACK else backend.host.lower()
-        return (host, backend.port or 5432), backend.database, backend.metadata_schema
+    if isinstance(backend, PostgresMetadata):
+        server = shared.get(backend.secret_name or "", backend) if backend.host is None else backend
+        if server.host is not None:
+            host = "localhost" if server.host in _LOOPBACK else server.host.lower()
+            return (host, server.port or 5432), server.database, backend.metadata_schema
     # The same names for all: only what the backend itself says counts.
     return (repr(backend.ducklake_options(StoreNames("store", "alias"))),)
