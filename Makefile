@@ -19,7 +19,7 @@ help: ## Print this list
 setup: $(STAMP) ## Make .venv with everything the targets below need (PYTHON=python3.12 chooses another Python)
 
 $(STAMP): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "lakeconf needs Python 3.10 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Choose another: make PYTHON=python3.12 setup")'
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "lakeconf needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Choose another: make PYTHON=python3.12 setup")'
 	@test -x $(BIN)/uv || { echo "Making .venv"; $(PYTHON) -m venv --clear .venv && $(BIN)/python -m pip install --quiet --disable-pip-version-check uv; }
 	@echo "Installing requirements.lock (the first time takes some minutes: PySpark is 450 MB; later it comes from uv's cache)"
 	@$(BIN)/uv pip install --python $(BIN)/python --requirements requirements.lock
@@ -46,10 +46,11 @@ test-latest: setup ## Run the tests of the hooks into other tools with the newes
 
 SPARK_TESTS := tests/spark tests/differential tests/commit tests/test_merge.py tests/test_spark_storage.py tests/test_verify.py
 
-# Run the tests with another version before you allow it: make test-spark-oldest SPARK=4.2.1
-SPARK ?= $(shell sed -n 's/.*"pyspark>=\([0-9.]*\),.*>= .3\.11.*/\1/p' pyproject.toml)
+# The package allows 4.3.x only, and a lake opens with no other version. To allow another one, change pyproject.toml and
+# lakeconf/engines/spark/version.py first, and then run the tests with it.
+SPARK ?= $(shell sed -n 's/.*"pyspark>=\([0-9.]*\),.*/\1/p' pyproject.toml)
 
-test-spark-oldest: setup ## Run the tests of Spark with the oldest Spark that the package allows; SPARK=4.2.1 chooses another
+test-spark-oldest: setup ## Run the tests of Spark with the oldest version that the package allows, or with SPARK=4.3.1
 	@$(PYTHON) -m venv --clear .venv-spark-oldest
 	@sed "s/^pyspark==.*/pyspark==$(SPARK)/" requirements.lock > .venv-spark-oldest/requirements
 	@$(BIN)/uv pip install --python .venv-spark-oldest/bin/python --requirements .venv-spark-oldest/requirements
@@ -70,7 +71,7 @@ docs: setup ## Build the site of the documentation below build/site
 	@echo "build/site/index.html"
 
 lock: setup ## Resolve requirements.lock anew, for every Python and platform at once
-	@$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --all-extras --upgrade --quiet \
+	@$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --upgrade --quiet \
 		--no-emit-index-url --no-emit-find-links --no-header --no-annotate --output-file requirements.lock
 
 clean: ## Remove the demo's lake, caches and built files (.venv stays)

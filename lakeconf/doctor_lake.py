@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -59,7 +59,7 @@ def examine_clock(store: Store, connection: Connection) -> str:
         LakeconfError: Object storage refuses requests at this difference.
     """
     ((server,),) = _ask(store, connection, "SELECT extract(epoch FROM clock_timestamp())::float8 AS now")
-    difference = timedelta(seconds=abs(datetime.now(timezone.utc).timestamp() - float(server)))
+    difference = timedelta(seconds=abs(datetime.now(UTC).timestamp() - float(server)))
     found = f"this machine and the catalog's server differ by {difference.total_seconds():.0f} s"
     if difference > _CLOCK_LIMIT:
         raise LakeconfError(found, hint="set the clock: object storage refuses what is signed at another time")

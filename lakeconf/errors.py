@@ -20,6 +20,7 @@ LakeconfError
 │   └── UnsafeQueryError     the query, or a view or macro of the lake that it reaches, may do more than read the lake
 ├── UnsupportedError         lakeconf refuses rather than return wrong rows; says what to run instead
 ├── SparkError               Java, the session or one of its settings does not fit
+│   └── SparkVersionError    the session has a version of Spark that lakeconf does not support
 ├── PipelineError            a model is declared wrongly, or fails
 ├── AuditError               an audit of a transaction does not hold on the new state
 ├── DataLossError            a change would delete rows or columns without consent; nothing was changed
@@ -221,6 +222,10 @@ class UnsupportedError(LakeconfError):
 
 class SparkError(LakeconfError):
     """Java, the Spark session or one of its settings does not fit."""
+
+
+class SparkVersionError(SparkError):
+    """The Spark session has a version of Spark that lakeconf does not support."""
 
 
 class PipelineError(LakeconfError):

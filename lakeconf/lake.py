@@ -53,6 +53,8 @@ class Lake(LakeUpkeep, LakeModelRuns):
     @classmethod
     def open(cls, store: Store, engine: Any = None) -> Lake:
         """Opens a store; see `Store.open`."""
+        if engine is not None:
+            _check_spark(engine)
         search_path = search_path_sql(store.alias)
         reading = SharedConnection(store.open_connection(), search_path)
         writer = SharedConnection(reading.cursor(), search_path)
@@ -293,10 +295,14 @@ class Lake(LakeUpkeep, LakeModelRuns):
         return list(views)
 
 
-def _spark_engine(store: Store, reader: CatalogReader, spark: Any) -> Engine:
+def _check_spark(spark: Any) -> None:
     for package in ("pyspark", "pyarrow"):  # a cluster may provide the first one alone
         with required(package, extra="spark", needed_for="a lake on Spark"):
             importlib.import_module(package)
+    importlib.import_module("lakeconf.engines.spark.version").check_version(spark)
+
+
+def _spark_engine(store: Store, reader: CatalogReader, spark: Any) -> Engine:
     engine = importlib.import_module("lakeconf.engines.spark.engine")
     settings = store.storage_backend.hadoop_settings() if store.storage_backend is not None else {}
     spark_engine: Engine = engine.SparkEngine(spark, reader.data_path, settings, reader.lake_id)

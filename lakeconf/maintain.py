@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from lakeconf.compaction import TableCompaction
 from lakeconf.lake import Lake
@@ -88,7 +88,7 @@ def maintain(
         CommitError: The catalog stayed locked, or writers were at work all the time.
     """
     # One moment for the plan and for what is done. Files that are given up later are not removed, unless asked for.
-    now = datetime.now(timezone.utc)
+    now = datetime.now(UTC)
     removal = lake.plan_cleanup(older_than=now - cleanup_older_than, force=force)
     expired = lake.expire_snapshots(older_than=now - expire_older_than, keep=keep, dry_run=True, force=force)
     if dry_run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
+import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +20,6 @@ from lakeconf.config.reading import allowed_name
 from lakeconf.config.structure import STORE_NAME
 from lakeconf.config.variables import variable_alone
 from lakeconf.errors import LakeconfError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 # metaxy has called them both ways.
 _SECTIONS = {"metadata_backend": ("metadata_backend", "catalog"), "storage_backend": ("storage_backend", "storage")}

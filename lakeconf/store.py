@@ -210,6 +210,7 @@ class Store:
             ConnectionFailed: The catalog cannot be reached.
             CatalogMissingError: There is no lake yet, and the store or `read_only` does not permit to create it.
             CatalogError: What answers is no lake, or of a version that lakeconf does not read.
+            SparkVersionError: The session has a version of Spark that lakeconf does not support.
             SparkError: The session cannot reach the storage backend.
         """
         from lakeconf.lake import Lake

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,12 @@ class Import:
     line: int
     late: bool
     typing: bool
+
+
+def project_file() -> dict[str, Any]:
+    """The table `[project]` of pyproject.toml."""
+    project: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    return project
 
 
 def sources() -> dict[str, Path]:

@@ -289,7 +289,7 @@ def test_a_table_recorded_by_another_path_of_the_same_folder(store: Store, tmp_p
 
 def test_less_than_a_day_needs_force(store: Store) -> None:
     with store.open() as lake:
-        for age in (NOW, dt.timedelta(hours=23), dt.datetime.now(dt.timezone.utc)):
+        for age in (NOW, dt.timedelta(hours=23), dt.datetime.now(dt.UTC)):
             for dry_run in (True, False):
                 with pytest.raises(lakeconf.LakeconfError, match="older_than is less than a day"):
                     lake.expire_snapshots(older_than=age, dry_run=dry_run)

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,6 @@ from packaging.requirements import Requirement
 from source_tree import REPOSITORY, all_imports
 
 from lakeconf.engines.spark.java import ensure_java
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 PROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 INSTALL = re.search(r"## Install\n\n```console\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)

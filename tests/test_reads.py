@@ -256,7 +256,7 @@ def test_changes_are_those_between_two_moments(lake: Lake) -> None:
     with pytest.raises(SnapshotNotFoundError, match="has no time zone"):
         table.changes(times[first].replace(tzinfo=None))
     with pytest.raises(SnapshotNotFoundError, match="no snapshot was there at 2001-"):
-        table.changes(dt.datetime(2001, 1, 1, tzinfo=dt.timezone.utc))
+        table.changes(dt.datetime(2001, 1, 1, tzinfo=dt.UTC))
 
 
 def test_compaction_changes_no_row(lake: Lake) -> None:

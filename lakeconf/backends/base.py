@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -17,7 +17,6 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
-from typing_extensions import Self
 
 from lakeconf.attach_options import reads_only
 from lakeconf.backends.secrecy import guard_parameters, holds_credentials

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 
 from lakeconf.errors import PredicateError
 
@@ -38,18 +38,12 @@ def parse_timestamp(text: str) -> datetime:
         )
     day, clock, offset = parts.groups()
     try:
-        naive = datetime.combine(parse_date(day), time.fromisoformat(_padded(clock)) if clock else time())
+        naive = datetime.combine(parse_date(day), time.fromisoformat(clock) if clock else time())
         if offset is None:
             return naive
         sign = -1 if offset[0] == "-" else 1
         digits = "0" if offset == "Z" else offset[1:].replace(":", "")
         shift = timedelta(hours=int(digits[:2]), minutes=int(digits[2:] or 0))
-        return naive.replace(tzinfo=timezone(sign * shift)).astimezone(timezone.utc)
+        return naive.replace(tzinfo=timezone(sign * shift)).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise PredicateError(f"{text!r} is not a time") from error
-
-
-def _padded(clock: str) -> str:
-    # Before Python 3.11, fromisoformat takes three or six decimals only.
-    whole, dot, fraction = clock.partition(".")
-    return f"{whole}{dot}{fraction.ljust(6, '0')}" if dot else whole

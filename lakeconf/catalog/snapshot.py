@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.errors import SnapshotNotFoundError
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 # The time as a number: fetching a zoned timestamp into Python needs another library, and SQLite keeps it as text.
 _SNAPSHOTS = """

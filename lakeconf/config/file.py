@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,11 +15,6 @@ from typing import Any, TypeAlias
 from lakeconf.config.codes import Code
 from lakeconf.config.positions import Key, key_positions
 from lakeconf.errors import ConfigError, Problem
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 FILE_NAME = "lakeconf.toml"
 PYPROJECT = "pyproject.toml"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+import tomllib
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -17,11 +17,6 @@ from lakeconf.config.reading import allowed_name
 from lakeconf.config.structure import STORE_NAME
 from lakeconf.config.variables import variable_alone
 from lakeconf.errors import LakeconfError, nearest
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 # What each backend needs, with what is likely right; None has to be given.
 METADATA: Mapping[str, Mapping[str, str | None]] = MappingProxyType(

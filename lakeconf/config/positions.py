@@ -7,14 +7,9 @@ from __future__ import annotations
 
 import bisect
 import re
-import sys
+import tomllib
 from collections.abc import Mapping
 from typing import TypeAlias
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 Key: TypeAlias = "tuple[str | int, ...]"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from typing import TypeAlias
 
 from lakeconf.pipelines.kinds import Incremental, Interval
@@ -35,7 +35,7 @@ class Batch:
 def moment(value: date | datetime) -> datetime:
     """A date or a time as a time in UTC, without a zone."""
     if isinstance(value, datetime):
-        return value.astimezone(timezone.utc).replace(tzinfo=None) if value.tzinfo else value
+        return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
     return datetime(value.year, value.month, value.day)
 
 

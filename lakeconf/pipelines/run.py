@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from typing import Literal
 
 from lakeconf.commits import ModelRun
@@ -236,7 +236,7 @@ def _known(lakes: Mapping[str, Lake], model: Model, pending: frozenset[str] = fr
 
 
 def _asked(since: date | datetime | None, until: date | datetime | None, *, rebuild: bool) -> Bounds:
-    end = datetime.now(timezone.utc) if until is None else until
+    end = datetime.now(UTC) if until is None else until
     return Bounds(None if since is None else moment(since), moment(end), rebuild)
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def test_snapshots_say_who_changed_what_and_when(source: Lake) -> None:
-    before = datetime.now(timezone.utc) - timedelta(seconds=5)
+    before = datetime.now(UTC) - timedelta(seconds=5)
     source.run(
         "CREATE TABLE lake.t (a INTEGER)",
         "BEGIN",
@@ -25,7 +25,7 @@ def test_snapshots_say_who_changed_what_and_when(source: Lake) -> None:
     assert made.changes == 'created_table:"main"."t"'
     assert (loaded.author, loaded.message, loaded.extra_info) == ("ana", "first load", '{"run": 1}')
     assert loaded.changes == "inserted_into_table:1"
-    assert before < made.time <= loaded.time < datetime.now(timezone.utc) + timedelta(seconds=5)
+    assert before < made.time <= loaded.time < datetime.now(UTC) + timedelta(seconds=5)
     assert loaded == latest(source.reader) == by_version(source.reader, loaded.snapshot_id)
 
 
@@ -46,7 +46,7 @@ def test_where_clocks_disagree_the_time_decides_as_in_duckdb(source: Lake) -> No
         new = f"SET snapshot_time = '2026-01-0{day} 00:00:00+00' WHERE snapshot_id = {version}"
         source.run(f"UPDATE __ducklake_metadata_lake.ducklake_snapshot {new}")
     for day, version in ((2, 3), (3, 4), (4, 2)):
-        noon = datetime(2026, 1, day, 12, tzinfo=timezone.utc)
+        noon = datetime(2026, 1, day, 12, tzinfo=UTC)
         assert by_timestamp(source.reader, noon).snapshot_id == version
         rows = source.rows(f"SELECT count(*) FROM lake.t AT (TIMESTAMP => TIMESTAMPTZ '{noon.isoformat()}')")
         assert rows == [(version - 1,)]
@@ -64,7 +64,7 @@ def test_an_expired_version_is_called_expired_and_the_range_is_told(local: Lake)
 
 def test_a_time_before_the_first_snapshot_is_refused_with_the_range(local: Lake) -> None:
     with pytest.raises(SnapshotNotFoundError, match=r"no snapshot was there at 2001-.*: the lake has the versions 0 "):
-        by_timestamp(local.reader, datetime(2001, 1, 1, tzinfo=timezone.utc))
+        by_timestamp(local.reader, datetime(2001, 1, 1, tzinfo=UTC))
 
 
 def test_a_time_without_a_zone_is_refused(local: Lake) -> None:

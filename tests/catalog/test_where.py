@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ COLUMNS = tuple(
 )
 BY_NAME = {column.name: column for column in COLUMNS}
 MOMENT = datetime(2026, 1, 31, 12, 30, 0, 250000)
-UTC_MOMENT = MOMENT.replace(tzinfo=timezone.utc)
+UTC_MOMENT = MOMENT.replace(tzinfo=UTC)
 UUID = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,6 @@ from source_tree import REPOSITORY
 
 from lakeconf.cli.commands import run
 from lakeconf.config.codes import Code
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 BROKEN = """\
 [stores.dev.metadata_backend]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+import tomllib
 from typing import Any
 
 import pytest
@@ -11,11 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeconf.config.positions import Key, key_positions
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 NAMES = st.sampled_from(
     ["a", "b-c", "d_1", "7", "true", "a.b", "é", "it's", 'say "x"', "[t]", "x = 1", "#no", "", "tab\t"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,6 @@ from store_shapes import ALLOWED, configuration, has_credentials
 from lakeconf.attach_options import ATTACH_OPTIONS
 from lakeconf.backends.registry import METADATA_BACKENDS, STORAGE_BACKENDS
 from lakeconf.config.schema import json_schema
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 REPOSITORY = Path(__file__).parent.parent.parent
 BROKEN = REPOSITORY / "tests" / "broken"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from server_project import Project
 
-UTC = dt.timezone.utc
+UTC = dt.UTC
 ROWS = """
     SELECT * FROM (VALUES
         (1, 0.1::DOUBLE, 'a', DATE '2024-01-01', TIMESTAMP '2024-01-01 00:00:00.000001', true),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -33,7 +33,7 @@ SHARED: dict[str, pa.Array] = {
     "t": pa.array(["a", "", None]),
     "day": pa.array([date(1, 1, 1), date(2024, 2, 29), None]),
     "at": pa.array([datetime(1900, 1, 1), datetime(2024, 1, 1, 0, 0, 0, 1), None], pa.timestamp("us")),
-    "utc": pa.array([datetime(2024, 1, 1, tzinfo=timezone.utc), None, None], pa.timestamp("us", "UTC")),
+    "utc": pa.array([datetime(2024, 1, 1, tzinfo=UTC), None, None], pa.timestamp("us", "UTC")),
     "f": pa.array([float("nan"), -0.0, None]),
     "l": pa.array([[1, None], [], None], pa.list_(pa.int32())),
     "s": pa.array([{"a": 1}, None, {"a": None}], pa.struct([("a", pa.int16())])),

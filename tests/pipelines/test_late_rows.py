@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -145,7 +145,7 @@ def test_times_with_a_zone_belong_to_the_hour_in_utc(lake: Lake) -> None:
     lake.create_table("raw.utc", {"ts": "TIMESTAMPTZ", "n": "INTEGER"})
 
     def late(hour: int) -> None:
-        at = datetime(2024, 1, 1, hour, 45, tzinfo=timezone.utc).isoformat()
+        at = datetime(2024, 1, 1, hour, 45, tzinfo=UTC).isoformat()
         lake.table("raw.utc").append(lake.sql(f"SELECT CAST('{at}' AS TIMESTAMPTZ) AS ts, 1 AS n"))
 
     late(1)

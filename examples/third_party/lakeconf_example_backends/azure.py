@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
-from typing_extensions import Self
 
 from lakeconf.backends.base import SecretName, SecretParameters, StorageBackend, StoreNames, Text
 from lakeconf.errors import UnsupportedError

@@ -7,7 +7,7 @@ depend on settings of the session and keep the filter from the Parquet reader.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import reduce
 from operator import and_, eq, ge, gt, le, lt, ne, or_
@@ -62,8 +62,8 @@ def _sides(column: Column, values: Sequence[Value]) -> tuple[SparkColumn, list[S
 
 
 def _micros(value: datetime) -> int:
-    moment = value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
-    delta = moment - _EPOCH.replace(tzinfo=timezone.utc)
+    moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    delta = moment - _EPOCH.replace(tzinfo=UTC)
     return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
 
 
