@@ -10,6 +10,7 @@ import pytest
 
 import lakeconf
 from lakeconf.errors import SchemaError, UnsupportedError
+from lakeconf.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,6 +155,20 @@ def test_a_codec_that_spark_has_not_is_refused(lake: Lake) -> None:
     lake._state.writer.execute("CALL dev.set_option('parquet_compression', 'brotli')")
     with pytest.raises(UnsupportedError, match="parquet_compression is 'brotli'"):
         lake.table("t").append(lake.sql("SELECT 1::BIGINT AS id").collect("pyarrow"))
+
+
+def test_files_of_a_codec_that_spark_has_not(lake: Lake, config: dict[str, Any], spark: SparkSession) -> None:
+    """Only DuckDB writes them; verify and writes that read them say what to do."""
+    lake.create_table("t", {"id": "BIGINT"})
+    lake._state.writer.execute("CALL dev.set_option('parquet_compression', 'brotli')")
+    lake._state.writer.execute("INSERT INTO dev.t SELECT range AS id FROM range(1000)")
+    lake._state.writer.execute("CALL dev.set_option('parquet_compression', 'zstd')")
+    lake.create_table("copy", {"id": "BIGINT"})
+    with lakeconf.init({"stores": {"dev": config}}).get_store("dev").open(spark) as now:
+        with pytest.raises(UnsupportedError, match=r"/t/\S+\.parquet: it is compressed with BROTLI"):
+            verify(now, "t")
+        with pytest.raises(UnsupportedError, match=r"/t/\S+\.parquet: it is compressed with BROTLI"):
+            now.table("copy").append(now.table("t").scan())
 
 
 def test_an_encrypted_lake_is_not_written_in_clear(config: dict[str, Any], spark: SparkSession, tmp_path: Path) -> None:

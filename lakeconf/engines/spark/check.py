@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
@@ -11,6 +13,7 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.engines.fingerprint import ColumnCheck, Fingerprint, TableCheck, fingerprint_sql, fingerprints
 from lakeconf.engines.spark import worker
+from lakeconf.engines.spark.codecs import missing_codec
 from lakeconf.engines.spark.reading import quoted
 from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
 from lakeconf.engines.spark.types import all_types, exact_cast
@@ -28,6 +31,7 @@ def check(frame: DataFrame, reader: CatalogReader, table: TableInfo, snapshot_id
 
     Raises:
         LakeconfError: DuckDB cannot read the table, or not turn it into Spark's types.
+        UnsupportedError: Spark lacks the codec of a file.
     """
     spark_rows, by_spark = _by_spark(frame, table, reader.time_zone)
     duckdb_rows, by_duckdb = _by_duckdb(reader, table, snapshot_id)
@@ -58,7 +62,10 @@ def _by_spark(frame: DataFrame, table: TableInfo, time_zone: str) -> tuple[int, 
     with active_session_kept(spark):
         chosen = rebind(rebind(frame, private_session(spark)).select(*values), spark)
         parts = chosen.mapInArrow(worker.summing(query, time_zone), StructType(fields))
-        return fingerprints(parts.agg(*sums).collect()[0])
+        try:
+            return fingerprints(parts.agg(*sums).collect()[0])
+        except (PySparkException, Py4JJavaError) as error:
+            raise missing_codec(error) or error from error
 
 
 def _has_text(column: Column) -> bool:

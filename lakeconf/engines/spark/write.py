@@ -18,6 +18,7 @@ from lakeconf.engines.base import Staged
 from lakeconf.engines.exact import REFUSED, exact_casts, refusal, refused_values, rounded_columns
 from lakeconf.engines.manifest import staging_folder
 from lakeconf.engines.selection import full_name, not_null_violation
+from lakeconf.engines.spark.codecs import missing_codec
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
 from lakeconf.engines.spark.jobs import run_job
 from lakeconf.engines.spark.parquet_options import parquet_options
@@ -260,6 +261,9 @@ def translated(error: BaseException) -> BaseException:
     """The error of a job that writes, as one of ours where Spark raised it."""
     if not isinstance(error, (PySparkException, Py4JJavaError)):
         return error
+    unread = missing_codec(error)
+    if unread is not None:
+        return unread
     text = str(error)
     if _NULL_FOUND in text:
         found = text.partition(_NULL_FOUND)[2].splitlines()[0].strip()

@@ -1,0 +1,41 @@
+"""The error for files that are compressed with a codec that Spark lacks."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from lakeconf.errors import UnsupportedError
+
+# Parquet names the missing class of a codec. Spark has no class for Brotli.
+_MISSING = re.compile(r"org\.apache\.hadoop\.io\.compress\.(\w+)Codec (was )?not found")
+# Spark names the file that a task was reading.
+_FILE = re.compile(r"error while reading file (\S+\.parquet)")
+_MOST_CAUSES = 20
+
+
+def missing_codec(error: BaseException) -> UnsupportedError | None:
+    """Finds out whether a job failed because Spark lacks the codec of a file.
+
+    Args:
+        error: The error of Spark.
+
+    Returns:
+        The error to raise instead; None if the job failed for another reason.
+    """
+    texts = [str(error)]
+    # Errors of pyspark keep the Java exception under one name, those of py4j under another.
+    cause: Any = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+    while cause is not None and len(texts) < _MOST_CAUSES:
+        texts.append(str(cause.getMessage()))
+        cause = cause.getCause()
+    codec = next(filter(None, map(_MISSING.search, texts)), None)
+    if codec is None:
+        return None
+    file = next(filter(None, map(_FILE.search, texts)), None)
+    name = "a file" if file is None else f"the file {file[1]}"
+    return UnsupportedError(
+        f"Spark cannot read {name}: it is compressed with {codec[1].upper()}, and Spark has no such codec",
+        hint="read the table with DuckDB: store.open(); or set the lake's option parquet_compression to 'zstd' and "
+        "write the table again",
+    )
