@@ -161,6 +161,8 @@ class Store:
         self._check_free(connection)
         try:
             creates_nothing = self.read_only or self.attach_options.get("create_if_not_exists") is False
+            if self.attach_options.get("encrypted") and not creates_nothing:
+                self.metadata_backend.make_private()
             self.metadata_backend.prepare(read_only=creates_nothing)
             if self.storage_backend is not None:
                 self.storage_backend.prepare(read_only=creates_nothing)

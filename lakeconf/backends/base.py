@@ -293,5 +293,8 @@ class MetadataBackend(Backend):
         """The catalog's file, where it is one on this machine."""
         return None
 
+    def make_private(self) -> None:
+        """Creates the catalog's file, if it does not exist, for its owner only: it will hold encryption keys."""
+
 
 DUCKLAKE_SECRET_OPTIONS: Sequence[str] = ("encrypted", "metadata_catalog")

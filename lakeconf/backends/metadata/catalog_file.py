@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -15,6 +18,7 @@ _HEADERS = {"SQLite": (0, b"SQLite format 3\x00"), "DuckDB": (8, b"DUCK")}
 # Closing a file drops every POSIX lock that this process holds on it, also those of a database that has it open
 # (https://www.sqlite.org/howtocorrupt.html §2.2). So lakeconf looks into each catalog once, before it attaches it.
 _LOOKED_INTO: set[Path] = set()
+_OWNER_ONLY, _OWNER_ONLY_FOLDER = 0o600, 0o700
 
 
 class CatalogFile(MetadataBackend):
@@ -48,6 +52,30 @@ class CatalogFile(MetadataBackend):
         if not exists:
             make_folder(path.parent)
         _LOOKED_INTO.add(path)
+
+    def make_private(self) -> None:
+        path = self.file()
+        make_folder(path.parent, mode=_OWNER_ONLY_FOLDER)
+        if path.exists():
+            return
+        try:
+            with tempfile.TemporaryDirectory(prefix=".lakeconf-", dir=path.parent) as folder:
+                made = Path(folder) / "catalog"
+                self.make_empty(made)
+                made.chmod(_OWNER_ONLY)
+                # Another process may create the catalog at the same time. File systems without links have no rights.
+                with contextlib.suppress(OSError):
+                    os.link(made, path)
+        except OSError as error:
+            raise StorageError(f"the catalog {path} cannot be created: {error.strerror}") from error
+
+    def make_empty(self, path: Path) -> None:
+        """Creates a database without tables.
+
+        Args:
+            path: A file that does not exist.
+        """
+        path.touch()
 
     def look_into(self, path: Path) -> None:
         """Checks that a file is a catalog of this type.
@@ -90,13 +118,17 @@ def refuse_foreign(path: Path, kind: str, tables: Collection[str]) -> None:
         )
 
 
-def make_folder(path: Path) -> None:
+def make_folder(path: Path, *, mode: int = 0o777) -> None:
     """Makes a folder and its parents.
+
+    Args:
+        path: The folder.
+        mode: The rights of the folder, if it is made; the umask limits them.
 
     Raises:
         StorageError: It cannot be made.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode, parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"the folder {path} cannot be made: {error.strerror}") from error

@@ -45,6 +45,11 @@ class DuckDBMetadata(CatalogFile):
         if path.is_file() and path.stat().st_size > 0:
             self.look_into(path)
 
+    def make_empty(self, path: Path) -> None:
+        import duckdb
+
+        duckdb.connect(str(path)).close()
+
     def look_into(self, path: Path) -> None:
         import duckdb
 
