@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hmac
-import json
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, quote_plus
+
+from lakeconf.forms import without
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -172,7 +172,7 @@ def hidden(value: Any, secrets: Iterable[Secret]) -> Any:
     same = [secret for secret in secrets if secret.reveal() == value]
     if same:
         return HiddenText(value, MASK, next((one.variable for one in same if one.variable is not None), None))
-    shown = scrub(value, [secret for secret in secrets if len(secret.reveal()) >= _SHORTEST_PART])
+    shown = _without_any(value, [secret for secret in secrets if len(secret.reveal()) >= _SHORTEST_PART])
     return value if shown == value else HiddenText(value, shown)
 
 
@@ -187,24 +187,22 @@ def masked(text: str, secrets: Iterable[Secret]) -> str:
 
 
 def scrub(text: str, secrets: Iterable[Secret]) -> str:
-    """The text without the values of `secrets`, also where they are escaped for SQL, URLs, JSON or Python.
+    """The text without the values of `secrets`, also where they are encoded for SQL, URLs, JSON, XML or Python.
 
     Args:
         text: Text of another program, such as an error message of DuckDB.
-        secrets: The secrets that it may hold.
+        secrets: The secrets that it may hold. Short ones are found as whole values only; see `lakeconf.forms`.
 
     Returns:
         The text with `***` in place of each.
     """
-    values = {form for secret in secrets for form in _forms(secret.reveal())}
-    for value in sorted(values, key=len, reverse=True):
-        text = text.replace(value, MASK)
+    for secret in sorted(set(secrets), key=lambda one: len(one.reveal()), reverse=True):
+        text = without(text, secret.reveal())
     return text
 
 
-def _forms(value: str) -> set[str]:
-    if value.isalnum() and value.isascii():
-        return {value}
-    encoded = value.encode("utf-8", "surrogatepass")
-    urls = {quote(encoded, safe=""), quote(encoded), quote_plus(encoded)}
-    return {value, value.replace("'", "''"), json.dumps(value)[1:-1], repr(value)[1:-1], *urls}
+def _without_any(text: str, secrets: Iterable[Secret]) -> str:
+    """The text of a configured value without the secrets, wherever they stand in it."""
+    for value in sorted({secret.reveal() for secret in secrets}, key=len, reverse=True):
+        text = text.replace(value, MASK)
+    return scrub(text, secrets)

@@ -7,7 +7,7 @@ import graphlib
 import pytest
 from source_tree import Import, all_imports, imports_of
 
-BASE = {"errors", "placeholders", "logs", "secret", "sql", "versions", "duckdb_errors"}
+BASE = {"errors", "placeholders", "logs", "forms", "secret", "sql", "versions", "duckdb_errors"}
 CATALOG = BASE | {"connection", "catalog"}
 STORE = BASE | {"attach_options", "connection", "backends", "migration", "store"}
 GUARD = {"locks", "file_locks", "server_locks", "places", "marker", "guard"}
@@ -43,12 +43,13 @@ LAYERS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "errors": set(),
     "logs": set(),
-    "secret": {"errors"},
+    "forms": set(),
+    "secret": {"errors", "forms"},
     "sql": {"errors", "secret"},
     "versions": set(),
     "placeholders": {"errors"},
     "attach_options": BASE,
-    "duckdb_errors": {"errors", "secret", "versions"},
+    "duckdb_errors": {"errors", "forms", "secret", "versions"},
     "connection": BASE,
     "backends": BASE | {"attach_options"},
     "migration": BASE | {"connection", "backends"},

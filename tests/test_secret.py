@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import base64
+import html
 import json
 import os
 import pickle
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import lakeconf
@@ -65,18 +68,70 @@ def test_a_text_remembers_its_variable() -> None:
 FORMS: list[Callable[[str], str]] = [
     str,
     lambda value: value.replace("'", "''"),
+    lambda value: value.replace('"', '""'),
+    lambda value: value.replace("\\", "\\\\").replace("'", "\\'"),  # as libpq has it in a connection string
     lambda value: json.dumps(value)[1:-1],
+    lambda value: json.dumps(value, ensure_ascii=False)[1:-1],
+    lambda value: json.dumps(json.dumps(value))[3:-3],
     lambda value: repr(value)[1:-1],
+    lambda value: repr(value.encode())[2:-1],
     lambda value: quote(value, safe=""),
+    lambda value: quote(value, safe="").lower() if value.islower() else quote(value),
+    lambda value: quote(quote(value, safe=""), safe=""),
     quote_plus,
+    html.escape,
+    lambda value: html.escape(value, quote=False),
+    lambda value: value.encode("ascii", "xmlcharrefreplace").decode(),
 ]
+VALUES = st.text(st.characters(codec="utf-8"), min_size=1) | st.text("aB3'\"\\%+ /=&\n\u00e9\U0001f600", min_size=1)
+AROUND = [("'", "'"), ('"', '"'), ("password=", " dbname=x"), ("://u:", "@h"), ("%3D", "%26"), ("(", ")")]
 
 
-@given(st.text(st.characters(codec="utf-8"), min_size=1), st.sampled_from(FORMS))
-def test_scrubbing_leaves_no_form_of_a_secret(value: str, form: Callable[[str], str]) -> None:
+@given(VALUES, st.sampled_from(FORMS), st.sampled_from(AROUND))
+def test_scrubbing_leaves_no_form_of_a_secret(value: str, form: Callable[[str], str], around: tuple[str, str]) -> None:
+    before, after = around
+    # Otherwise it is not clear where the value ends.
+    assume(not {before[-1], after[0]} & {*form(value), *value})
+    assert scrub(f"{before}{form(value)}{after}", [Secret(value)]) == f"{before}***{after}"
+
+
+@given(VALUES.filter(lambda value: len(value) >= 12), st.sampled_from(FORMS))
+def test_a_long_secret_is_found_inside_of_words(value: str, form: Callable[[str], str]) -> None:
     # Nothing around it can be a part of it, so what is left of it would be seen.
     before, after = ("\u2460", "\u2461") if not {"\u2460", "\u2461"} & set(value) else ("\u2462", "\u2463")
     assert scrub(f"{before}{form(value)}{after}", [Secret(value)]) == f"{before}***{after}"
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=12), st.binary(max_size=4), st.binary(max_size=4))
+def test_a_long_secret_is_found_in_base64(value: str, before: bytes, after: bytes) -> None:
+    content = before + value.encode() + after
+    for encoded in (base64.b64encode(content), base64.urlsafe_b64encode(content)):
+        assert scrub(f"Authorization: Basic {encoded.decode()}!", [Secret(value)]) == "Authorization: Basic ***!"
+    assert value.encode().hex() not in scrub(content.hex(), [Secret(value)])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("lake", "there is no lake yet in __ducklake_metadata_dev"),
+        ("postgres", "cannot attach the postgres catalog: postgres_scanner is not loaded"),
+        ("a", "a table has a name"),
+        ("5", "50 of 51 files"),
+        ("ab12", "the file cab12e.parquet"),
+        ("s3", "is s3a://bucket/ there?"),
+    ],
+)
+def test_a_short_secret_does_not_change_sentences(value: str, text: str) -> None:
+    assert scrub(text, [Secret(value)]) == text
+    for before, after in AROUND:
+        assert scrub(f"{text} {before}{value}{after}", [Secret(value)]) == f"{text} {before}***{after}"
+
+
+@pytest.mark.parametrize("value", ["'" * 60, "\\" * 60, "\\'" * 30, "%25" * 30, "a'" * 500, " +" * 40])
+def test_scrubbing_takes_no_time_however_a_secret_repeats_itself(value: str) -> None:
+    began = time.perf_counter()
+    scrub(f"x{value[:-1]}" * 20, [Secret(f"{value}!")])
+    assert time.perf_counter() - began < 5
 
 
 def test_the_longer_of_two_secrets_is_scrubbed_whole() -> None:
