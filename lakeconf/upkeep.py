@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -241,7 +241,7 @@ def _merge(state: LakeState) -> None:
 
 
 def _moment(older_than: datetime | timedelta, *, force: bool) -> datetime:
-    now = datetime.now(timezone.utc)
+    now = datetime.now(UTC)
     moment = now - older_than if isinstance(older_than, timedelta) else older_than
     if moment.tzinfo is None:
         raise LakeconfError(f"the time {older_than} has no time zone", hint="give one, such as timezone.utc")

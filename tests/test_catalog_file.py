@@ -162,18 +162,17 @@ def test_a_catalog_that_another_process_has_open_is_said_to_be_so(tmp_path: Path
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_its_owner_reads_the_catalog_of_an_encrypted_lake(kind: str, tmp_path: Path) -> None:
-    backend, data = KINDS[kind](uri=str(tmp_path / "new" / "catalog")), LocalStorage(path=str(tmp_path / "data"))
-    store = Store("dev", backend, data, attach_options={"encrypted": True})
+    store = encrypted_store(tmp_path / "new" / "catalog", kind)
     previous = os.umask(0o022)
     try:
         with store.open() as lake:
             lake.create_table("t", {"id": "BIGINT"}).append(pa.table({"id": list(range(1000))}))
             # The write-ahead log of DuckDB has the rights of the umask: its folder keeps others out.
             assert rights(tmp_path / "new") == "700"
-            shared = [path.name for path in (tmp_path / "new").iterdir() if rights(path) != "600"]
+            shared = [path.name for path in (tmp_path / "new").glob("catalog*") if rights(path) != "600"]
             assert shared == [] or (kind == "duckdb" and shared == ["catalog.wal"])
-        assert {rights(path) for path in (tmp_path / "new").iterdir()} == {"600"}
-        assert rights(tmp_path / "data") == "755"
+        assert {rights(path) for path in (tmp_path / "new").glob("catalog*")} == {"600"}
+        assert rights(tmp_path / "new" / "data") == "755"
     finally:
         os.umask(previous)
     with store.open() as lake:
@@ -189,9 +188,7 @@ def test_a_folder_that_exists_and_the_catalog_of_a_lake_without_keys_have_the_us
         with store_of(tmp_path / "a" / "catalog", KINDS[kind]).open():
             pass
         (tmp_path / "b").mkdir()
-        data = LocalStorage(path=str(tmp_path / "data"))
-        backend = KINDS[kind](uri=str(tmp_path / "b" / "catalog"))
-        Store("dev", backend, data, attach_options={"encrypted": True}).connect().close()
+        encrypted_store(tmp_path / "b" / "catalog", kind).connect().close()
     finally:
         os.umask(previous)
     assert [rights(tmp_path / name) for name in ("a", "a/catalog", "b", "b/catalog")] == ["755", "644", "755", "600"]
@@ -199,8 +196,7 @@ def test_a_folder_that_exists_and_the_catalog_of_a_lake_without_keys_have_the_us
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_file_of_an_encrypted_lake_that_exists_stays(kind: str, tmp_path: Path) -> None:
-    data = LocalStorage(path=str(tmp_path / "data"))
-    store = Store("dev", KINDS[kind](uri=str(tmp_path / "catalog")), data, attach_options={"encrypted": True})
+    store = encrypted_store(tmp_path / "catalog", kind)
     with store.open() as lake:
         lake.create_table("t", {"id": "BIGINT"})
     (tmp_path / "catalog").chmod(0o640)
@@ -211,3 +207,9 @@ def test_the_file_of_an_encrypted_lake_that_exists_stays(kind: str, tmp_path: Pa
 
 def rights(path: Path) -> str:
     return f"{path.stat().st_mode & 0o777:o}"
+
+
+def encrypted_store(path: Path, kind: str) -> Store:
+    plain = store_of(path, KINDS[kind])
+    data = LocalStorage(path=str(path.parent / "data"))
+    return Store("dev", plain.metadata_backend, data, attach_options={"encrypted": True})
