@@ -37,6 +37,11 @@ class Change:
     written_for: TableInfo | None = None
     counts: tuple[int, ...] = ()
 
+    @property
+    def is_registered(self) -> bool:
+        """True where the files that were staged become those of the table, and DuckLake itself writes none."""
+        return self.staged is not None and self.staged.keeps_files and bool(self.staged.files) and not self.deletes
+
 
 @dataclass(frozen=True)
 class Target:

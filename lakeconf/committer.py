@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,6 +48,23 @@ class Catalog(Protocol):
 
     def begin(self) -> int:
         """Begins a transaction and returns the snapshot that it sees."""
+        ...
+
+    def keep_written(self, tables: Collection[str], begun: int) -> None:
+        """Keeps the files that the transaction has written, where the reply to COMMIT can be lost.
+
+        Args:
+            tables: The full names of the tables for which DuckLake has written files.
+            begun: The snapshot that the transaction sees.
+        """
+        ...
+
+    def restore_written(self) -> None:
+        """Puts back the kept files that DuckLake has removed; raises nothing."""
+        ...
+
+    def release_written(self) -> None:
+        """Forgets the kept files."""
         ...
 
     def commit(self) -> None:
@@ -135,6 +152,12 @@ class Commit:
             LakeconfError: Nothing was committed; or, in the phase COMMITTED, the committed files are damaged.
         """
         try:
+            return self._run(work)
+        finally:
+            self.catalog.release_written()
+
+    def _run(self, work: Callable[[int], int | None]) -> int:
+        try:
             begun = self.catalog.begin()
             answer = work(begun)
         except BaseException:
@@ -178,7 +201,10 @@ class Commit:
         answered = isinstance(error, CatalogLockedError) or (isinstance(error, CommitError) and was_overtaken(error))
         try:
             found = self._look_up(begun, answered=answered)
-        except LakeconfError as unknown:
+        except BaseException as unknown:
+            self.catalog.restore_written()
+            if not isinstance(unknown, LakeconfError):
+                raise
             if not isinstance(error, LakeconfError):
                 _log.error("commit %s was interrupted, and its outcome is not known: its files were kept", self.token)
                 raise error from unknown
@@ -189,11 +215,13 @@ class Commit:
                 raise CommitError(f"nothing was written: {error.message}", hint="do it again") from error
             raise error
         self._move_to(Phase.COMMITTED)
+        self.made = found
+        self.catalog.restore_written()
         if not isinstance(error, LakeconfError):
             _log.warning("commit %s was interrupted, but succeeded as snapshot %s", self.token, found)
+            self.catalog.check_written(found)
             raise error
         _log.warning("the reply to commit %s was lost, but it succeeded as snapshot %d", self.token, found)
-        self.made = found
         self.catalog.check_written(found)
         return found
 

@@ -1,18 +1,21 @@
 """Commits to an attached lake: what became of a commit whose reply was lost, and of its files.
 
-DuckLake takes such a commit for failed, though the server has applied it, and removes the files that it wrote for it.
+DuckLake takes such a commit for failed, though the server may have applied it, and removes the files that it wrote for
+it. `KeptFiles` puts them back.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.table import compose_path, tables
+from lakeconf.catalog.table import compose_path, table_folder, tables
 from lakeconf.connection import Connection
 from lakeconf.errors import CatalogError, CommitError, FileMissingError, LakeconfError
+from lakeconf.kept_files import KeptFiles
 from lakeconf.sql import literal
 
 # Settings of DuckDB with which a lake is read and committed.
@@ -24,10 +27,20 @@ SETTINGS: Mapping[str, str | int | float] = {
     "ducklake_retry_wait_ms": 50,
     "ducklake_retry_backoff": 1.05,
 }
+# By their ids, as compactions and second deletes give the files that they write the snapshot of earlier ones.
 _WRITTEN = """
-    SELECT table_id, path, path_is_relative FROM ducklake_data_file WHERE begin_snapshot = ?
-    UNION ALL SELECT table_id, path, path_is_relative FROM ducklake_delete_file
-    WHERE begin_snapshot = ? OR partial_max = ?
+    WITH earlier AS (SELECT coalesce(max(next_file_id), 0) AS files FROM ducklake_snapshot WHERE snapshot_id < ?)
+    SELECT table_id, path, path_is_relative, begin_snapshot FROM ducklake_data_file, earlier
+    WHERE data_file_id >= files AND begin_snapshot <= ?
+    UNION ALL SELECT table_id, path, path_is_relative, begin_snapshot FROM ducklake_delete_file, earlier
+    WHERE delete_file_id >= files AND begin_snapshot <= ?
+"""
+
+
+_FOLDERS = """
+    SELECT lower(concat(s.schema_name, '.', t.table_name)), s.path, s.path_is_relative, t.path, t.path_is_relative
+    FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
+    WHERE t.end_snapshot IS NULL AND s.end_snapshot IS NULL
 """
 
 
@@ -43,6 +56,7 @@ class AttachedCatalog:
         barrier: The statement that waits for commits under way on a server; "" where commits are carried out by this
             process; None where nothing can wait for them.
         token: The name of the write.
+        kept: The files that DuckLake has written for the commit.
     """
 
     alias: str
@@ -51,12 +65,40 @@ class AttachedCatalog:
     reconnect: Callable[[], Connection]
     barrier: str | None
     token: str
+    kept: KeptFiles = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kept", KeptFiles(self.reader.connection))
 
     def begin(self) -> int:
         self.writer.execute("BEGIN")
         # From here on the transaction sees this snapshot; DuckLake itself finds what comes after it.
         ((begun,),) = self.writer.rows("FROM ducklake_current_snapshot(?)", [self.alias])
         return int(begun)
+
+    def keep_written(self, tables: Collection[str], begun: int) -> None:
+        if self.barrier == "" or not tables:
+            return  # this process itself commits: no reply can be lost
+        wanted = {table.lower() for table in tables}
+        with self.reader.transaction() as transaction:
+            found = {
+                name: compose_path(
+                    compose_path(transaction.data_path, schema, is_relative=schema_is_relative),
+                    table,
+                    is_relative=table_is_relative,
+                )
+                for name, schema, schema_is_relative, table, table_is_relative in transaction.rows(_FOLDERS)
+                if name in wanted
+            }
+        new = [name.partition(".")[::2] for name in tables if name.lower() not in found]
+        folders = (table_folder(self.reader, schema, table, begun) for schema, table in new)
+        self.kept.keep([*found.values(), *folders])
+
+    def restore_written(self) -> None:
+        self.kept.restore()
+
+    def release_written(self) -> None:
+        self.kept.close()
 
     def commit(self) -> None:
         self.writer.execute("COMMIT")
@@ -161,22 +203,25 @@ def check_written(reader: CatalogReader, snapshot_id: int) -> None:
     infos = {info.table_id: info for info in tables(reader, snapshot_id)}
     with reader.transaction() as transaction:
         written = transaction.rows(_WRITTEN, [snapshot_id] * 3)
-    for table_id, path, is_relative in written:
-        table = infos[table_id]
+    for table_id, path, is_relative, begin in written:
+        table = infos.get(table_id)
+        if table is None:
+            continue
         full = compose_path(table.path, path, is_relative=is_relative)
         if not _exists(reader.connection, full):
             name = f"{table.schema_name}.{table.name}"
             raise CommitError(
                 f"snapshot {snapshot_id} was committed, but its reply was lost: DuckLake took it for failed and "
-                f"removed {full}, so that {name} cannot be read from this snapshot on",
-                hint=f"put the file back, as a bucket with versions can; or copy {name} from snapshot "
-                f"{snapshot_id - 1}, drop the table and make it anew",
+                f"removed {full}, so that {name} cannot be read from snapshot {begin} on",
+                hint=f"restore the file, as a bucket with versions can; or copy {name} from snapshot {begin - 1}, drop "
+                "the table and create it again; or restore the catalog from a backup",
             )
 
 
 def _exists(connection: Connection, path: str) -> bool:
+    if "://" not in path:
+        return Path(path).exists()
     try:
-        # Of a local file that is gone there is no row, of one in a bucket an error.
         return bool(connection.rows("SELECT size FROM read_blob(?)", [path]))
     except FileMissingError:
         return False

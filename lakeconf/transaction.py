@@ -251,6 +251,10 @@ class Transaction:
         check_columns(self.state.reader, [change.written_for for change in changes if change.written_for], begun)
         check_delete_files(self.state.reader, [change.relies_on for change in changes if change.deletes])
         self._carry_out(changes)
+        # Files that Spark has written are registered; DuckLake removes none of them.
+        by_ducklake = {change.table for change in changes if not (change.is_registered or change.defines)}
+        keeps = {commits.TABLE} if self.runs or any(change.key for change in changes) else set[str]()
+        self._attempt.catalog.keep_written(by_ducklake | keeps, begun)
         return None
 
     def _carry_out(self, changes: list[Change]) -> None:

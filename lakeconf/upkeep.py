@@ -14,19 +14,17 @@ from typing import Any
 from lakeconf.catalog.snapshot import latest, snapshots
 from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.cleanup import Cleanup, Removal
-from lakeconf.committer import was_overtaken
 from lakeconf.compaction import TableCompaction, plan_compaction
 from lakeconf.contents import LakeSize, growth
 from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
 from lakeconf.locks import pauses
 from lakeconf.logs import EventLogger
-from lakeconf.settle import without_retries
+from lakeconf.maintenance_commit import run_step
+from lakeconf.sql import literal
 from lakeconf.transaction import LakeState
 
 # How many files are merged in one transaction: DuckDB holds what it knows of all of them in memory.
 _FILES_AT_ONCE = 200
-# How often a step of compaction is tried while writers are at work.
-_ATTEMPTS_BESIDE_WRITERS = 5
 SHORTEST_AGE = timedelta(days=1)
 
 _log = EventLogger("maintenance")
@@ -206,37 +204,18 @@ def run(state: LakeState, sql: str, parameters: Sequence[object]) -> list[tuple[
     raise CommitError("the catalog stayed locked by another writer", hint="try again later")
 
 
-def _step(state: LakeState, sql: str) -> list[tuple[Any, ...]]:
-    """Runs a step of compaction, which no other commit may overtake, and repeats it if one does.
-
-    DuckLake lets a compaction commit beside a delete whose rows the catalog holds, and the deleted rows are back.
-    Without retries of DuckLake, a step that was overtaken fails on the number of its snapshot.
-    """
-    for attempt, _ in enumerate(pauses()):
-        # Writers that are always faster wait for one step.
-        lock = state.lock.writing() if attempt < _ATTEMPTS_BESIDE_WRITERS else state.lock.removing()
-        try:
-            with lock, state.guard, without_retries(state.writer):
-                return run(state, sql, [state.alias])
-        except LakeconfError as error:
-            if not was_overtaken(error):
-                raise
-            _log.info("a step of compaction was overtaken by another writer and is repeated")
-    raise CommitError("other writers were always faster than the compaction", hint="try again later")
-
-
 def _flush(state: LakeState) -> None:
-    _step(state, "CALL ducklake_flush_inlined_data(?)")
+    run_step(state, f"CALL ducklake_flush_inlined_data({literal(state.alias)})")
 
 
 def _rewrite(state: LakeState) -> None:
-    _step(state, "CALL ducklake_rewrite_data_files(?)")
+    run_step(state, f"CALL ducklake_rewrite_data_files({literal(state.alias)})")
 
 
 def _merge(state: LakeState) -> None:
     """Merges small files, some at a time, until there are none that are worth it."""
-    call = f"CALL ducklake_merge_adjacent_files(?, max_compacted_files => {_FILES_AT_ONCE})"
-    while any(created for *_, created in _step(state, call)):
+    call = f"CALL ducklake_merge_adjacent_files({literal(state.alias)}, max_compacted_files => {_FILES_AT_ONCE})"
+    while any(created for *_, created in run_step(state, call)):
         continue
 
 

@@ -14,7 +14,18 @@ GUARD = {"locks", "file_locks", "server_locks", "places", "marker", "guard"}
 COMMIT = (
     CATALOG
     | GUARD
-    | {"engines", "commits", "conflicts", "delete_files", "audits", "settle", "committer", "change", "transaction"}
+    | {
+        "engines",
+        "commits",
+        "conflicts",
+        "delete_files",
+        "audits",
+        "kept_files",
+        "settle",
+        "committer",
+        "change",
+        "transaction",
+    }
 )
 WRITES = COMMIT | {"definition", "writes"}
 LAKE = (
@@ -33,6 +44,7 @@ LAKE = (
         "stream",
         "cleanup",
         "compaction",
+        "maintenance_commit",
         "upkeep",
         "model_runs",
         "lake",
@@ -66,7 +78,8 @@ LAYERS: dict[str, set[str]] = {
     "commits": CATALOG,
     "conflicts": CATALOG,
     "audits": CATALOG,
-    "settle": CATALOG,
+    "kept_files": CATALOG,
+    "settle": CATALOG | {"kept_files"},
     "delete_files": CATALOG | {"conflicts"},
     "shared_connection": {"connection"},
     "committer": BASE | {"locks"},
@@ -85,7 +98,8 @@ LAYERS: dict[str, set[str]] = {
     "cleanup": CATALOG | {"engines", "marker"},
     "model_runs": WRITES,
     "compaction": CATALOG,
-    "upkeep": CATALOG | {"locks", "committer", "settle", "transaction", "cleanup", "compaction", "contents"},
+    "maintenance_commit": COMMIT,
+    "upkeep": COMMIT | {"maintenance_commit", "cleanup", "compaction", "contents"},
     "lake": LAKE,
     "pipelines": LAKE,
     "integrations": LAKE,

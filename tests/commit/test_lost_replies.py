@@ -1,0 +1,86 @@
+"""A reply to COMMIT that is lost costs no row: DuckLake removes the files that it wrote for the commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from commit_hooks import at_commit, on_postgres
+
+import lakeconf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from servers import FaultProxy, PostgresServer
+
+    from lakeconf import Lake, Store
+
+
+@pytest.fixture(params=["local", "s3"])
+def stores(
+    request: pytest.FixtureRequest, tmp_path: Path, postgres_server: PostgresServer, postgres_proxy: FaultProxy
+) -> list[Store]:
+    """One lake, directly and through the proxy."""
+    storage: dict[str, Any] = {"type": "local", "path": str(tmp_path / "data")}
+    if request.param == "s3":
+        server = request.getfixturevalue("s3_server")
+        place = {"endpoint": f"127.0.0.1:{server.port}", "bucket": server.create_bucket(), "use_ssl": False}
+        keys = {"key_id": server.keys.key_id, "secret": server.keys.secret}
+        storage = {"type": "s3", "url_style": "path", "region": server.region, **place, **keys}
+    database = postgres_server.create_database()
+    ports = (postgres_server.port, postgres_proxy.port)
+    backends = [
+        {"metadata_backend": on_postgres(postgres_server, database, port), "storage_backend": storage} for port in ports
+    ]
+    return [lakeconf.init({"stores": {"dev": backend}}).get_store("dev") for backend in backends]
+
+
+def rows(*numbers: int) -> pa.Table:
+    return pa.table({"id": pa.array(numbers, pa.int64())})
+
+
+def ids(lake: Lake, version: int | None = None) -> list[int]:
+    lake = lake if version is None else lake.at(version=version)
+    return sorted(lake.table("t").scan().collect("pyarrow").to_native()["id"].to_pylist())
+
+
+def test_no_write_and_no_maintenance_loses_a_row(
+    stores: list[Store], postgres_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    direct, hurt = stores
+    with direct.open() as other:
+        other.create_table("t", {"id": "BIGINT"}).append(rows(*range(10)))
+    with hurt.open() as lake:
+        table, writer = lake.table("t"), lake._state.writer
+
+        def insert_small() -> None:
+            writer.execute("CALL dev.set_option('data_inlining_row_limit', 10)")
+            writer.execute("INSERT INTO t VALUES (50), (51)")
+            writer.execute("CALL dev.set_option('data_inlining_row_limit', 0)")
+            lake.refresh()
+
+        steps: list[tuple[Callable[[], object], set[int], set[int]]] = [
+            (lambda: table.append(rows(20), idempotency_key="one"), {20}, set()),
+            (lambda: table.delete("id = 1"), set(), {1}),
+            (lambda: table.merge(rows(2, 40), on="id"), {40}, set()),
+            (insert_small, {50, 51}, set()),
+            (lake.compact, set(), set()),
+        ]
+        expected = set(range(10))
+        history = {lake.snapshot_id: sorted(expected)}
+        for step, added, removed in steps:
+            with monkeypatch.context() as patch:
+                at_commit(patch, before=lambda: postgres_proxy.reset_on(b"COMMIT", forward=True))
+                step()
+            expected = (expected | added) - removed
+            lake.refresh()
+            history[lake.snapshot_id] = sorted(expected)
+            assert ids(lake) == sorted(expected)
+        assert postgres_proxy.fired == len(steps) - 1
+        assert "is restored" in caplog.text
+        assert lake.table("t").idempotency_keys() == ["one"]
+    with direct.open() as other:
+        assert {version: ids(other, version) for version in history} == history
