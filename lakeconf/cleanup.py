@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -243,16 +244,17 @@ def remove_files(connection: Connection, paths: Sequence[str]) -> None:
         connection: A connection that reaches the files.
         paths: Absolute paths or URIs.
     """
-    scratch = "__lakeconf_removal"
+    # An interrupted removal may have left its own attached, and another thread may remove files at the same time.
+    scratch = f"__lakeconf_removal_{uuid.uuid4().hex}"
     with connection.cursor() as cursor:
-        cursor.execute(f"ATTACH 'ducklake::memory:' AS {scratch} (DATA_PATH '/')")
         try:
+            cursor.execute(f"ATTACH 'ducklake::memory:' AS {scratch} (DATA_PATH '/')")
             rows = ", ".join(f"({number}, {literal(path)}, false, now())" for number, path in enumerate(paths))
             scheduled = f"__ducklake_metadata_{scratch}.ducklake_files_scheduled_for_deletion"
             cursor.execute(f"INSERT INTO {scheduled} VALUES {rows}")  # noqa: S608 - literals
             cursor.rows(f"CALL ducklake_cleanup_old_files('{scratch}', cleanup_all => true)")
         finally:
-            cursor.execute(f"DETACH {scratch}")
+            cursor.execute(f"DETACH DATABASE IF EXISTS {scratch}")
 
 
 def _real(path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -55,10 +56,14 @@ class Base:
     own: set[int] = field(default_factory=set)
     read: set[str | None] = field(default_factory=set)
     expired: dict[int, str | None] = field(default_factory=dict)
+    # What each thread has read, with the base at that time: a refresh by another thread does not change what it knows.
+    _threads: threading.local = field(default_factory=threading.local, repr=False)
 
     def refresh(self, snapshot_id: int) -> None:
-        """Starts again at a newer snapshot."""
-        self.snapshot_id, self.own, self.read, self.expired = snapshot_id, set(), set(), {}
+        """Starts again at a newer snapshot; other threads keep what they have read until they refresh themselves."""
+        self.own = {version for version in self.own if version > self.snapshot_id}
+        self.snapshot_id, self.read, self.expired = snapshot_id, set(), {}
+        self._threads.read = {}
 
     def remember(self, reader: CatalogReader, versions: Collection[int]) -> None:
         """Keeps what snapshots changed that are about to expire: later checks still need it."""
@@ -74,9 +79,26 @@ class Base:
         """The base as it is now; what is read later counts for both."""
         return replace(self, own=set(self.own), expired=dict(self.expired))
 
+    def add_read(self, table: str | None) -> None:
+        """Remembers that a table was read, by its full name; `None` stands for any table."""
+        name = None if table is None else table.lower()
+        self.read.add(name)
+        self._own_reads().setdefault(name, self.snapshot_id)
+
     def has_read(self, table: str) -> bool:
-        """True where rows of a table, by its full name, were read since the base."""
-        return not self.read.isdisjoint({table.lower(), None})
+        """True if rows of a table, by its full name, were read since the base, or by this thread since its refresh."""
+        return not {table.lower(), None}.isdisjoint(self.read | self._own_reads().keys())
+
+    def since(self, table: str) -> int:
+        """The snapshot after which a change of a table by another writer is a conflict."""
+        reads = self._own_reads()
+        return min([self.snapshot_id, *(reads[name] for name in (table.lower(), None) if name in reads)])
+
+    def _own_reads(self) -> dict[str | None, int]:
+        if not hasattr(self._threads, "read"):
+            self._threads.read = {}
+        reads: dict[str | None, int] = self._threads.read
+        return reads
 
 
 def check_conflicts(reader: CatalogReader, reliances: Sequence[Reliance], base: Base, begun: int) -> None:
@@ -86,8 +108,8 @@ def check_conflicts(reader: CatalogReader, reliances: Sequence[Reliance], base: 
         CommitConflictError: Names both snapshots; or says that snapshots in between have expired, so that it cannot be
             known.
     """
-    read = base.snapshot_id
-    if not reliances or begun == read:
+    read = min((base.since(relied.table) for relied in reliances), default=begun)
+    if begun == read:
         return
     newer = base.expired | dict(_changes(reader, read, begun))
     if any(version not in newer for version in range(read + 1, begun + 1)):
@@ -103,10 +125,11 @@ def check_conflicts(reader: CatalogReader, reliances: Sequence[Reliance], base: 
         (version, _OF_COLUMNS[0], relied.table_id) for version, text in others if text is None for relied in reliances
     ]
     for relied in reliances:
+        since = base.since(relied.table)
         for version, kind, table in made:
-            if table == relied.table_id and (relied.on_rows or kind in _OF_COLUMNS):
+            if version > since and table == relied.table_id and (relied.on_rows or kind in _OF_COLUMNS):
                 raise CommitConflictError(
-                    f"{relied.table} was read at snapshot {read}, and snapshot {version} of another writer "
+                    f"{relied.table} was read at snapshot {since}, and snapshot {version} of another writer "
                     f"has changed it since",
                     hint="call lake.refresh() and do it again",
                 )

@@ -107,6 +107,11 @@ _INTERRUPTED = re.compile(
     r"(?s)\A(Invalid Input Error: Python exception occurred while executing the UDF: )?KeyboardInterrupt: "
     r"|Detail: Python exception: Traceback \(most recent call last\):.*\nKeyboardInterrupt(: [^\n]*)?\s*\Z"
 )
+# The same for `sys.exit()`.
+_EXITED = re.compile(
+    r"(?s)\A(Invalid Input Error: Python exception occurred while executing the UDF: )?SystemExit: (?P<udf>[^\n]*)"
+    r"|Detail: Python exception: Traceback \(most recent call last\):.*\nSystemExit(: (?P<code>[^\n]*))?\s*\Z"
+)
 
 # Reasons of SQLite and of PostgreSQL's client that hold no value of the statement.
 _WITHOUT_VALUES = re.compile(
@@ -125,6 +130,7 @@ def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
     Raises:
         LakeconfError: In place of `duckdb.Error`, which is its cause and is scrubbed as well.
         KeyboardInterrupt: The user interrupted the query, or the Python code of a frame that it reads.
+        SystemExit: That code called `sys.exit()`.
     """
     import duckdb
 
@@ -134,11 +140,21 @@ def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
         error.args = (_scrubbed(str(error), secrets),)
         if _INTERRUPTED.search(str(error)):
             raise KeyboardInterrupt from error
+        ended = _EXITED.search(str(error))
+        if ended is not None:
+            raise SystemExit(_exit_code(ended["udf"] or ended["code"] or "")) from error
         raise _translate(error) from error
     except RuntimeError as error:
         if not is_interrupt(error):
             raise
         raise KeyboardInterrupt from error
+
+
+def _exit_code(text: str) -> int | str | None:
+    """What `sys.exit()` was called with."""
+    if text in ("", "None"):
+        return None
+    return int(text) if re.fullmatch(r"-?\d+", text) else text
 
 
 def is_interrupt(error: BaseException) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import threading
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.errors import CommitError
+from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.file_locks import FileLocks
 from lakeconf.locks import Held, LakeLocks
 from lakeconf.marker import LakeMarker
@@ -28,6 +30,9 @@ class LakeGuard:
     def __init__(self, locks: LakeLocks | None, marker: LakeMarker | None) -> None:
         self.marker = marker
         self._locks = locks
+        # How many writes each thread has open, by the thread's id: a transaction may end in another thread.
+        self._writing: Counter[int] = Counter()
+        self._counting = threading.Lock()
 
     def __call__(self, tables: Collection[str]) -> AbstractContextManager[Held]:
         """The locks of tables.
@@ -55,7 +60,7 @@ class LakeGuard:
         if self._locks is None:
             yield None
             return
-        with self._locks.shared() as held:
+        with self._locks.shared() as held, self._counted():
             yield held
 
     @contextlib.contextmanager
@@ -64,12 +69,30 @@ class LakeGuard:
 
         Raises:
             CommitError: Writers have held the lock of the lake for too long.
+            LakeconfError: This thread itself has a transaction open, which would be waited for in vain.
         """
         if self._locks is None:
             yield
             return
+        if self._writing[threading.get_ident()]:
+            raise LakeconfError(
+                "a transaction of this lake is open in this thread, and maintenance waits until all writes have ended",
+                hint="end the transaction first: call it after the `with` block",
+            )
         with self._locks.exclusive():
             yield
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        thread = threading.get_ident()
+        with self._counting:
+            self._writing[thread] += 1
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._writing[thread] -= 1
+                self._writing += Counter()  # forgets threads that write no more
 
     def close(self) -> None:
         """Closes the connection that locks are held on."""

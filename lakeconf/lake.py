@@ -265,7 +265,7 @@ class Lake(LakeUpkeep, LakeModelRuns):
         Raises:
             QueryError: DuckDB refuses it, or it reaches a view or macro that may do more than read the lake.
         """
-        self._state.base.read.add(None)
+        self._state.base.add_read(None)
         prepare_query(self._state.reader, query)
         return nw.from_native(self._state.reader.connection.relation(query))
 

@@ -58,7 +58,7 @@ class TableReads:
             PredicateError: The condition is beyond that grammar.
             UnsupportedError: The engine cannot read it exactly; says what to run instead.
         """
-        self._state.base.read.add(".".join(split_name(self.name)).lower())
+        self._state.base.add_read(".".join(split_name(self.name)))
         return self._state.engine.scan(self._state.reader, self.name, self._state.snapshot_id, columns, where)
 
     def explain(self, columns: Sequence[str] | None = None, where: Where | None = None) -> ScanSummary:
@@ -120,7 +120,7 @@ class TableReads:
                 to do instead.
         """
         state = self._state
-        state.base.read.add(".".join(split_name(self.name)).lower())
+        state.base.add_read(".".join(split_name(self.name)))
         first, last = check_range(state.reader, state.snapshot_id, since, until)
         return state.engine.changes(state.reader, self.name, first, last)
 

@@ -185,6 +185,35 @@ def test_an_interrupt_in_a_frame_stays_an_interrupt(frame: Any) -> None:
         assert connection.rows("SELECT 1") == [(1,)]
 
 
+def ended(*_: object) -> Iterator[Any]:
+    yield pa.record_batch([pa.array([1])], schema=SCHEMA)
+    sys.exit(3)
+
+
+def ended_polars(*_: object) -> Iterator[pl.DataFrame]:
+    yield pl.DataFrame({"id": [1]})
+    sys.exit(3)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pa.RecordBatchReader.from_batches(SCHEMA, ended()),
+        register_io_source(ended_polars, schema={"id": pl.Int64}),
+    ],
+    ids=["arrow", "polars"],
+)
+def test_an_exit_in_a_frame_stays_an_exit(frame: Any) -> None:
+    with connect() as connection:
+        connection.register("frame", frame)
+        with pytest.raises(SystemExit) as raised:
+            connection.rows("SELECT sum(id) FROM frame")
+        assert raised.value.code == 3
+        with pytest.raises(LakeconfError):
+            connection.rows("SELECT CAST('SystemExit: 3' AS INTEGER)")
+        assert connection.rows("SELECT 1") == [(1,)]
+
+
 def test_the_statement_that_postgres_refuses_is_not_in_the_error() -> None:
     refused = (
         "Failed to commit: Failed to execute query \"INSERT INTO ducklake_data_file VALUES ('AESKEY==', 3)\": ERROR:  "

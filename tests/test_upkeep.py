@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import lakeconf
+from lakeconf.cleanup import remove_files
 from lakeconf.cli.commands import run
 from lakeconf.engines.manifest import announce
 from lakeconf.errors import CommitError, LakeconfError
@@ -83,10 +84,34 @@ def test_a_running_writer_keeps_what_it_has_staged(lake: Lake, project: Path, mo
     announce(lake._state.writer, f"{folder}/", lake._state.reader.lake_id)
     assert lake.cleanup(older_than=dt.timedelta(hours=1), force=True) == []
     monkeypatch.setattr("lakeconf.locks.WAIT_SECONDS", 0.1)
-    with lake._state.lock.writing(), pytest.raises(CommitError, match=f"held by process {os.getpid()}"):
+    with (
+        lakeconf.init(project).get_store("dev").open() as other,
+        other._state.lock.writing(),
+        pytest.raises(CommitError, match=f"held by process {os.getpid()}"),
+    ):
         lake.cleanup(older_than=NOW, force=True)
     assert {"part-0.parquet", "lakeconf-0a1b.parquet"} <= stored(project)
     assert sorted(lake.cleanup(older_than=NOW, force=True)) == [f"{folder}.parquet", f"{folder}/part-0.parquet"]
+
+
+def test_maintenance_inside_a_transaction_is_refused_at_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would wait for the transaction's own lock."""
+    monkeypatch.setattr("lakeconf.locks.WAIT_SECONDS", 5)
+    for refused in (lake.expire_snapshots, lake.cleanup):
+        with lake.transaction() as tx:
+            tx.table("raw.t").append(pa.table({"id": pa.array([1000], pa.int64())}))
+            with pytest.raises(LakeconfError, match=r"(?s)transaction of this lake is open in this thread.*first"):
+                refused(older_than=NOW, force=True)
+        assert 1000 in ids(lake)
+        refused(older_than=NOW, force=True)
+
+
+def test_an_interrupted_removal_does_not_stop_the_next_one(lake: Lake, tmp_path: Path) -> None:
+    connection = lake._state.reader.connection
+    connection.execute("ATTACH 'ducklake::memory:' AS __lakeconf_removal (DATA_PATH '/')")
+    (unneeded := tmp_path / "unneeded.parquet").write_text("rows")
+    remove_files(connection, [str(unneeded)])
+    assert not unneeded.exists()
 
 
 def test_maintain(lake: Lake, project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,6 +120,20 @@ def test_a_refresh_does_not_move_a_transaction_that_has_begun(store: Store) -> N
         assert ids(rival) == [1, 2]
 
 
+def test_a_refresh_by_another_thread_does_not_hide_what_was_committed_since_a_scan(store: Store) -> None:
+    with store.open() as lake, store.open() as rival, ThreadPoolExecutor(1) as other:
+        frame = changed(lake)
+        rival.table("t").append(one(2))
+        other.submit(lake.refresh).result()
+        with pytest.raises(CommitConflictError, match="was read at snapshot 3, and snapshot 4 of another writer"):
+            lake.table("t").overwrite(frame)
+        # The other thread knows what it has refreshed to.
+        other.submit(lambda: lake.table("t").delete("id = 2")).result()
+        lake.refresh()
+        lake.table("t").overwrite(changed(lake))
+        assert ids(lake) == [10]
+
+
 def test_two_appends_of_one_key_do_not_both_pass_an_audit(store: Store) -> None:
     start = Barrier(2)
 
