@@ -109,6 +109,9 @@ class Cleanup:
             CatalogError: As for `plan`; nothing was removed.
         """
         removal = self.plan(older_than)
+        if self.marker is not None:
+            # What was removed is not needed from this snapshot on: an older catalog that is restored may need it.
+            self.marker.record()
         if removal.scheduled:
             moment, _ = self._scheduled(older_than)
             self._call("ducklake_cleanup_old_files", moment, dry_run=False)

@@ -20,7 +20,7 @@ from lakeconf.doctor_probe import make_folders, read_and_remove
 from lakeconf.engines.spark.java import ensure_java
 from lakeconf.errors import CatalogError, CatalogMissingError, CatalogMovedError, LakeconfError
 from lakeconf.marker import LakeMarker
-from lakeconf.places import places, reader_of
+from lakeconf.places import neighbours, places, reader_of
 from lakeconf.secret import scrub
 from lakeconf.sql import Attach, CreateSecret, LoadExtension, Use, literal
 from lakeconf.store import Store
@@ -106,7 +106,7 @@ def repair_marker(store: Store, confirm_move: Callable[[CatalogMovedError], None
         if not examination.has_catalog:
             raise CatalogError(f"stores.{store.name} has no lake yet", hint="the first write creates the marker")
         reader = reader_of(store, connection)
-        marker = LakeMarker(reader, partial(places, store, reader))
+        marker = LakeMarker(reader, partial(places, store, reader), partial(neighbours, store))
         try:
             marker.repair()
         except CatalogMovedError as error:

@@ -13,7 +13,7 @@ from lakeconf.catalog.table import compose_path
 from lakeconf.connection import Connection
 from lakeconf.errors import CatalogError, LakeconfError
 from lakeconf.marker import LakeMarker
-from lakeconf.places import places, reader_of
+from lakeconf.places import neighbours, places, reader_of
 from lakeconf.sql import literal
 from lakeconf.store import Store
 
@@ -92,7 +92,7 @@ def examine_marker(store: Store, connection: Connection) -> str:
         connection: Where its lake is attached.
     """
     reader = reader_of(store, connection)
-    marker = LakeMarker(reader, partial(places, store, reader))
+    marker = LakeMarker(reader, partial(places, store, reader), partial(neighbours, store))
     if not marker.exists() and not marker.knows_files():
         raise Skip("none yet: the first write creates it")
     try:

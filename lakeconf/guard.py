@@ -14,7 +14,7 @@ from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.file_locks import FileLocks
 from lakeconf.locks import Held, LakeLocks
 from lakeconf.marker import LakeMarker
-from lakeconf.places import places
+from lakeconf.places import neighbours, places
 from lakeconf.server_locks import ServerLocks
 from lakeconf.store import Store
 
@@ -102,7 +102,11 @@ class LakeGuard:
 
 def guard_of(store: Store, reader: CatalogReader) -> LakeGuard:
     """The guard of a store's attached lake."""
-    marker = None if store.storage_backend is None else LakeMarker(reader, partial(places, store, reader))
+    marker = (
+        None
+        if store.storage_backend is None
+        else LakeMarker(reader, partial(places, store, reader), partial(neighbours, store))
+    )
     return LakeGuard(locks_of(store), marker)
 
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,10 +29,12 @@ class LakeMarker:
         reader: The lake.
         places: Gives the marks of the place of the catalog, such as its path. A copy of the catalog has the same id,
             but none of the marks. No marks: the place is not compared.
+        neighbours: Gives the marks of the files beside a catalog that is a file.
     """
 
     reader: CatalogReader
     places: Callable[[], Sequence[str]] = tuple
+    neighbours: Callable[[], Sequence[str]] = tuple
     _checked: bool = field(default=False, repr=False)
 
     @property
@@ -70,7 +72,8 @@ class LakeMarker:
         A new lake has neither files nor a marker: there is nothing to remove.
 
         Raises:
-            CatalogError: There are files and no marker, or it names another catalog or a copy of this one.
+            CatalogMovedError: The marker was created for a catalog at another place, or the catalog is older than it.
+            CatalogError: There are files and no marker, or it names another catalog.
         """
         found = self._read()
         if found is None and not self.knows_files() and not self._has_files():
@@ -83,14 +86,59 @@ class LakeMarker:
             )
         if found.get("lake") != self.reader.lake_id:
             raise self._other()
-        recorded, here = found.get("catalog"), set(self._places())
-        if here and isinstance(recorded, list) and recorded and here.isdisjoint(map(str, recorded)):
+        self._check_place(found)
+        self._check_age(found)
+
+    def record(self) -> None:
+        """Records the place and the newest snapshot of the catalog in the marker of this lake, if there is one.
+
+        Raises:
+            CatalogError: As for `before_cleanup`.
+            StorageError: The marker cannot be written.
+        """
+        found = self._read()
+        if found is None:
+            return
+        self.before_cleanup()
+        if found != self._content():
+            self._write(_replace_file)
+
+    def _check_place(self, found: Mapping[str, object]) -> None:
+        recorded, here = found.get("catalog"), set(_hashes(self.places()))
+        if not here or not isinstance(recorded, list) or not recorded:
+            return
+        elsewhere = {str(mark) for mark in recorded} - here
+        # A rename keeps one of the marks. A file beside this catalog that has the other one may be the original.
+        if len(elsewhere) == len(recorded) or (elsewhere and not elsewhere.isdisjoint(_hashes(self.neighbours()))):
             raise CatalogMovedError(
                 f"{self.path} was created for a catalog at another place: this catalog is a copy, or it was moved. "
                 "The files may still belong to the original: no file was removed",
                 hint="if no other catalog uses this data path any more, confirm the move: lakeconf doctor STORE "
                 "--repair",
             )
+
+    def _check_age(self, found: Mapping[str, object]) -> None:
+        recorded, moment = found.get("snapshot"), found.get("snapshot_time")
+        if not isinstance(recorded, int):
+            return
+        newest, _, here = self._newest(recorded)
+        if newest < recorded or (here is not None and here != moment):
+            raise CatalogMovedError(
+                f"{self.path} records snapshot {recorded} of this lake, which the catalog does not have: it was "
+                "restored from an older backup. Files of later snapshots may still be needed: no file was removed",
+                hint="restore a newer backup of the catalog; or, if the later snapshots are not needed any more, "
+                "confirm that this catalog is the right one: lakeconf doctor STORE --repair",
+            )
+
+    def _newest(self, version: int = -1) -> tuple[int, int, int | None]:
+        """The newest snapshot, its time in microseconds, and the time of a snapshot, None if it is not there."""
+        moments = "SELECT snapshot_id, epoch_us(CAST(snapshot_time AS TIMESTAMPTZ)) AS moment FROM ducklake_snapshot"
+        with self.reader.transaction() as transaction:
+            (found,) = transaction.rows(
+                "SELECT max(snapshot_id), arg_max(moment, snapshot_id), "  # noqa: S608 - a constant
+                f"max(moment) FILTER (snapshot_id = {version}) FROM ({moments})"
+            )
+        return found
 
     def repair(self) -> str:
         """Creates the marker of a lake that has none. A marker that exists stays as it is.
@@ -135,8 +183,13 @@ class LakeMarker:
         if found is None or found.get("lake") != self.reader.lake_id:
             raise self._other()
 
+    def _content(self) -> dict[str, object]:
+        version, moment, _ = self._newest()
+        found = {"lakeconf": _PURPOSE, "lake": self.reader.lake_id, "catalog": _hashes(self.places())}
+        return found | {"snapshot": version, "snapshot_time": moment}
+
     def _write(self, write_file: Callable[[Path, str], None]) -> None:
-        content = json.dumps({"lakeconf": _PURPOSE, "lake": self.reader.lake_id, "catalog": list(self._places())})
+        content = json.dumps(self._content())
         if "://" in self.path:
             copy = f"COPY (SELECT {literal(content)} AS marker) TO {literal(self.path)} "
             self.reader.connection.execute(copy + "(FORMAT csv, HEADER false, QUOTE '', ESCAPE '', DELIMITER '\t')")
@@ -166,10 +219,6 @@ class LakeMarker:
             return any(Path(self.reader.data_path).rglob("*.parquet"))
         pattern = f"{self.reader.data_path}**/*.parquet"
         return bool(self.reader.connection.rows("SELECT 1 FROM glob(?) LIMIT 1", [pattern]))
-
-    def _places(self) -> tuple[str, ...]:
-        # Hashes: whoever can list the bucket learns nothing of hosts and folders.
-        return tuple(hashlib.sha256(f"lakeconf:{place}".encode()).hexdigest()[:32] for place in self.places())
 
     def _read(self) -> dict[str, object] | None:
         try:
@@ -205,6 +254,11 @@ class LakeMarker:
             hint="check `path` and `metadata_schema` of the store: each lake needs a data path of its own. If the "
             "other lake does not exist any more, delete that file and run: lakeconf doctor STORE --repair",
         )
+
+
+def _hashes(places: Sequence[str]) -> list[str]:
+    # Whoever can list the bucket learns nothing of hosts and folders.
+    return [hashlib.sha256(f"lakeconf:{place}".encode()).hexdigest()[:32] for place in places]
 
 
 def _create_file(path: Path, content: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 from lakeconf.backends.base import StoreNames
 from lakeconf.catalog.reader import CatalogReader
@@ -44,10 +45,7 @@ def places(store: Store, reader: CatalogReader) -> Sequence[str]:
     """
     file = store.metadata_backend.file()
     if file is not None:
-        real = file.resolve()
-        # A move within a file system keeps the number; a backup that is restored keeps the path. The first files of two
-        # new file systems often have the same number, so the id of the file system is a part of it.
-        return (f"inode {os.statvfs(real).f_fsid}:{real.stat().st_ino}", f"path {socket.gethostname()}:{real}")
+        return _of_file(file.resolve())
     if store.metadata_backend.lock_sql(0) is None:
         return ()
     database = str(store.attach_options.get("metadata_catalog") or f"__ducklake_metadata_{store.alias}")
@@ -57,6 +55,26 @@ def places(store: Store, reader: CatalogReader) -> Sequence[str]:
     except LakeconfError:
         found.append("server not known")  # the role may not ask for it
     return (" of ".join(found),)
+
+
+def neighbours(store: Store) -> Sequence[str]:
+    """The marks of the places of the files beside a store's catalog; none if the catalog is no file.
+
+    Args:
+        store: The store.
+    """
+    file = store.metadata_backend.file()
+    if file is None:
+        return ()
+    real = file.resolve()
+    beside = (path for path in real.parent.iterdir() if path != real and path.is_file() and not path.is_symlink())
+    return [mark for path in beside for mark in _of_file(path)]
+
+
+def _of_file(path: Path) -> Sequence[str]:
+    # A move within a file system keeps the number; a backup that is restored keeps the path. The first files of two
+    # new file systems often have the same number, so the id of the file system is a part of it.
+    return (f"inode {os.statvfs(path).f_fsid}:{path.stat().st_ino}", f"path {socket.gethostname()}:{path}")
 
 
 def _ask(reader: CatalogReader, database: str, query: str) -> str:

@@ -77,6 +77,47 @@ def test_a_file_at_another_place(project: Path, capsys: pytest.CaptureFixture[st
     assert cleaned("renamed") > 0, "a rename is no move"
 
 
+def test_a_renamed_catalog_and_a_copy_with_its_old_name(project: Path) -> None:
+    data = {"type": "local", "path": "data"}
+    declare(project, {name: ({"type": "sqlite", "uri": f"{name}.sqlite"}, data) for name in ("dev", "renamed")})
+    with opened("dev") as lake:
+        lake.create_table("t", ROWS)
+    (project / "dev.sqlite").rename(project / "renamed.sqlite")
+    shutil.copy(project / "renamed.sqlite", project / "dev.sqlite")
+    check_refusal("dev")
+    check_refusal("renamed")
+    assert run(["doctor", "renamed", "--repair", "--yes"]) == 0
+    assert cleaned("renamed") > 0
+    with pytest.raises(CatalogMovedError):
+        cleaned("dev")
+
+
+def test_a_catalog_that_was_restored_from_an_older_backup(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    declare(project, {"dev": ({"type": "sqlite", "uri": "dev.sqlite"}, {"type": "local", "path": "data"})})
+    with opened("dev") as lake:
+        lake.create_table("t", ROWS).append(ROWS)
+    shutil.copy(project / "dev.sqlite", project / "backup.sqlite")
+    assert cleaned("dev") > 0
+    with opened("dev") as lake:
+        lake.table("t").append(ROWS)
+    # The file keeps its place, so that only the snapshots tell.
+    (project / "dev.sqlite").write_bytes((project / "backup.sqlite").read_bytes())
+    files = sorted((project / "data").rglob("*.parquet"))
+    for _ in range(3):  # also once the catalog has a snapshot of the recorded number again
+        with opened("dev") as lake:
+            with pytest.raises(CatalogMovedError, match="restored from an older backup") as raised:
+                lake.cleanup(older_than=dt.timedelta(0), force=True)
+            assert "lakeconf doctor STORE --repair" in str(raised.value.hint)
+            lake.create_table(f"later_{lake.snapshot_id}", ROWS)
+    assert sorted((project / "data").rglob("*.parquet")) == files
+    # The cleanup had removed a file that the backup needs.
+    assert run(["doctor", "dev", "--repair", "--yes"]) == 1
+    shown = capsys.readouterr().out
+    assert (f"{MARKER} names this catalog" in shown, "snapshots need 1 file" in shown) == (True, True)
+    with opened("dev") as lake:
+        assert len(lake.cleanup(older_than=dt.timedelta(0), force=True)) > 0
+
+
 def test_no_answer_leaves_the_marker(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = {"type": "local", "path": "data"}
     declare(project, {name: ({"type": "sqlite", "uri": f"{name}.sqlite"}, data) for name in ("dev", "copy")})
