@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,21 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def test_the_first_example_runs_as_pasted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command, marker in ((["init", "--yes"], "$ lakeconf init"), (["sql"], "$ lakeconf sql")):
+        line, _, shown = block("console", marker).partition("\n")
+        if command == ["sql"]:
+            exec(compile(block("python", "# first.py"), "first.py", "exec"), {})  # noqa: S102
+            assert capsys.readouterr().out.strip() == block("text", "│  id   │").strip()
+            command = shlex.split(line)[2:]
+        assert shlex.split(line)[1:] == ["lakeconf", *command]
+        assert run(command) == 0
+        assert capsys.readouterr().out == shown
+
+
 def test_the_configuration_is_valid(shop: Path) -> None:
     assert run(["validate"]) == 0
 
@@ -64,7 +80,7 @@ def test_the_job_runs_on_both_engines(
     shop: Path, engine: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spark: Any = request.getfixturevalue("spark") if engine == "spark" else None
-    exec(compile(block("python", "import lakeconf"), "README.md", "exec"), {"spark": spark, "events": EVENTS})  # noqa: S102
+    exec(compile(block("python", "import narwhals"), "README.md", "exec"), {"spark": spark, "events": EVENTS})  # noqa: S102
     assert "created_table" in capsys.readouterr().out
     with lakeconf.init().get_store("dev").connect() as con:
         found = con.execute("SELECT event_date::VARCHAR, users, revenue::VARCHAR FROM analytics.daily_revenue")

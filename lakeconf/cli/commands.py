@@ -72,12 +72,12 @@ class _Commands(click.Group):
     cls=_Commands,
     params=verbosity_options(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="The stores stand in lakeconf.toml, or below [tool.lakeconf] in pyproject.toml, in this folder or one above "
-    "it up to the root of the repository; LAKECONF_CONFIG or --config names another file.",
+    epilog="lakeconf reads lakeconf.toml or [tool.lakeconf] in pyproject.toml, in this folder or a parent up to the root of "
+    "the repository. LAKECONF_CONFIG or --config sets another file.",
 )
 @click.version_option(package_name="lakeconf", message="lakeconf %(version)s")
 def commands() -> None:
-    """DuckLake stores declared in TOML, for DuckDB, Spark and the tools around them."""
+    """Declare DuckLake stores in TOML and use them from DuckDB, Spark and other tools."""
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -18,8 +18,8 @@ from lakeconf.config.model import init
 @click.argument("one")
 @click.argument("other")
 @click.argument("table")
-@click.option("--on", multiple=True, metavar="COLUMN", help="A column of the rows' key; may be given several times.")
-@click.option("--samples", type=click.IntRange(min=0), default=5, show_default=True, help="Rows to show of each kind.")
+@click.option("--on", multiple=True, metavar="COLUMN", help="Key column; repeat for a key of several columns.")
+@click.option("--samples", type=click.IntRange(min=0), default=5, show_default=True, help="Number of differing rows to show of each kind.")
 @format_option
 @config_option
 @click.pass_context
@@ -33,9 +33,9 @@ def command(
     format_name: str,
     source: str | None,
 ) -> None:
-    """Compare TABLE of the stores ONE and OTHER: columns, rows in one only, rows that differ, and some of them.
+    """Compare TABLE in the stores ONE and OTHER: columns, missing rows and differing rows.
 
-    The exit code is 0 where they are equal, 1 where they differ, 2 for a wrong call.
+    Exit codes: 0 if the tables are equal, 1 if they differ, 2 for invalid arguments.
     """
     config = init(source)
     found = compare(config.get_store(one), config.get_store(other), table, on, samples=samples)

@@ -18,22 +18,22 @@ from lakeconf.errors import CatalogMovedError
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", "bright_black")}
 
 
-@click.command("doctor", short_help="Try a store step by step, and say what fails and why.")
+@click.command("doctor", short_help="Diagnose a store step by step.")
 @click.argument("store", required=False)
 @click.option(
     "--repair", is_flag=True, help="Create a missing marker below the data path, or record that the catalog was moved."
 )
 @yes_option
-@click.option("--json", "as_json", is_flag=True, help="For a program.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @config_option
 @click.pass_context
 def command(
     context: click.Context, store: str | None, source: str | None, *, as_json: bool, repair: bool, yes: bool
 ) -> None:
-    """Try STORE step by step: extensions, secrets, catalog, version, data path, clock, Spark's settings.
+    """Check STORE step by step: extensions, secrets, catalog, version, data path, clock and Spark settings.
 
-    A small file is written below the data path, read and removed again; nothing else changes without --repair. The
-    exit code is 0 if no step failed, 1 if one did, 2 for a wrong call.
+    The command writes, reads and removes a small file below the data path. It changes nothing else without --repair.
+    Exit codes: 0 if no step failed, 1 if a step failed, 2 for invalid arguments.
     """
     found = init(source).get_store(store)
     if repair:

@@ -11,11 +11,11 @@ from lakeconf.config.model import init
 from lakeconf.config.origin import explain_key
 
 
-@click.command("explain", short_help="Say more of a code of `validate`, or of a key of a store.")
+@click.command("explain", short_help="Explain an error code or a configuration key.")
 @click.argument("what", metavar="CODE|KEY")
 @config_option
 def command(what: str, source: str | None) -> None:
-    """Say what a CODE such as LC012 means, with an example and its cure; or the value of a KEY, its origin and meaning.
+    """Explain a CODE, with an example and its fix, or the value, origin and meaning of a KEY.
 
     \b
         lakeconf explain LC012

@@ -12,16 +12,17 @@ from lakeconf.config.model import init
 from lakeconf.exports import TOOLS, export
 
 
-@click.command("export", short_help="Write the file with which another tool uses a store.")
+@click.command("export", short_help="Write the configuration of another tool.")
 @click.argument("tool", type=click.Choice(list(TOOLS)))
 @click.argument("stores", nargs=-1, metavar="[STORE]...")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file, or the folder it goes into.")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Output file or folder.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @config_option
 def command(tool: str, stores: tuple[str, ...], output: Path | None, source: str | None, *, force: bool) -> None:
-    """Write the file with which TOOL uses each STORE, or the default one: names of stores and variables, never a value.
+    """Write the configuration that another TOOL needs to use each STORE, by default `default_store`.
 
-    What the tool cannot do is said on top of the file, and on stderr.
+    The file contains names of stores and variables, and no secret values. What the tool does not support is listed at
+    the top of the file and on stderr.
     """
     made = export(init(source), tool, *stores)
     if output is None:

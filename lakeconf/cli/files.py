@@ -15,11 +15,11 @@ _HEADER = ("file", "rows", "size", "snapshot", "deleted rows", "partition")
 
 @click.command("files", short_help="List the files of a table.")
 @click.argument("table")
-@click.option("--store", help="The store; the default one unless given.")
+@click.option("--store", help="Store; by default `default_store`.")
 @format_option
 @config_option
 def command(table: str, store: str | None, source: str | None, format_name: str) -> None:
-    """List the data files of TABLE, with what is deleted from each."""
+    """List the data files of TABLE and the number of deleted rows in each."""
     with init(source).get_store(store).open(read_only=True) as lake:
         found = lake.table(table).files()
         inlined = lake.table(table).explain().inlined_rows

@@ -10,14 +10,14 @@ from lakeconf.cli.output import show, show_lines
 from lakeconf.metaxy import from_metaxy
 
 
-@click.command("import", short_help="Make a lakeconf.toml of a metaxy.toml.")
+@click.command("import", short_help="Convert a metaxy.toml to lakeconf.toml.")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write; shown unless given.")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Output file; by default the result is printed.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(path: Path, output: Path | None, *, force: bool) -> None:
-    """Make a lakeconf.toml of the DuckLake stores of a metaxy.toml, PATH.
+    """Convert the DuckLake stores of a metaxy.toml at PATH to lakeconf.toml.
 
-    No secret is copied: a variable stands for it. What is left out or has to be done is said on stderr.
+    Secrets are not copied; variables replace them. Omitted settings and remaining steps are printed to stderr.
     """
     if output is not None and output.exists() and not force:
         raise click.UsageError(f"{output} is there already; --force replaces it")

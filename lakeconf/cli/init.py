@@ -13,17 +13,17 @@ from lakeconf.config.first import METADATA, STORAGE, first_configuration
 
 
 @click.command("init", short_help="Write a first lakeconf.toml.")
-@click.option("--store", default="dev", show_default=True, help="The store's name.")
-@click.option("--metadata", type=click.Choice(list(METADATA)), help="The metadata backend; asked for unless given.")
+@click.option("--store", default="dev", show_default=True, help="Name of the store.")
+@click.option("--metadata", type=click.Choice(list(METADATA)), help="Metadata backend; prompted for if missing.")
 @click.option(
-    "--storage", type=click.Choice([*STORAGE, "none"]), help="The storage backend; none with MotherDuck alone."
+    "--storage", type=click.Choice([*STORAGE, "none"]), help="Storage backend; `none` is allowed with MotherDuck only."
 )
 @click.option(
-    "--set", "given", multiple=True, metavar="KEY=VALUE", help="A field, such as storage_backend.bucket=acme."
+    "--set", "given", multiple=True, metavar="KEY=VALUE", help="Set a field, such as storage_backend.bucket=acme."
 )
-@click.option("--yes", is_flag=True, help="Ask nothing: what is not given is as it is likely right.")
+@click.option("--yes", is_flag=True, help="Do not prompt; use defaults.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default="lakeconf.toml", show_default=True)
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(
     store: str,
     metadata: str | None,
@@ -34,10 +34,10 @@ def command(
     yes: bool,
     force: bool,
 ) -> None:
-    """Write a lakeconf.toml with one store, by asking or from the options.
+    """Write a lakeconf.toml with one store, from prompts or options.
 
-    Of a secret the file holds the name of the variable: ${LAKE_PG_PASSWORD}. In a git
-    repository .lakeconf/, where local catalogs and files are, is added to .gitignore.
+    Secrets are written as variables, such as ${LAKE_PG_PASSWORD}. In a git repository, the command adds .lakeconf/, the
+    folder of local catalogs and files, to .gitignore.
     """
     if output.exists() and not force:
         raise click.UsageError(f"{output} is there already; --force replaces it")

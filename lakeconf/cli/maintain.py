@@ -25,10 +25,10 @@ from lakeconf.maintain import maintain
     type=click.FloatRange(min=0),
     default=2,
     show_default=True,
-    help="Remove files that were given up so long ago: longer than the longest job.",
+    help="Remove unused files older than this; must be longer than the longest job.",
 )
-@click.option("--keep", type=click.IntRange(min=1), default=1, show_default=True, help="Newest snapshots that stay.")
-@click.option("--force", is_flag=True, help="Accept ages of less than a day: nobody else uses the lake.")
+@click.option("--keep", type=click.IntRange(min=1), default=1, show_default=True, help="Number of newest snapshots to keep.")
+@click.option("--force", is_flag=True, help="Allow ages below one day; use only if no other process uses the lake.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
 @yes_option
 @format_option
@@ -45,10 +45,10 @@ def command(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Keep the lake of STORE in order: merge small files, expire old snapshots, remove the files nobody needs.
+    """Maintain the lake of STORE: compact small files, expire old snapshots and remove unused files.
 
-    The plan is shown first, with the tables to compact and the files to remove. DuckDB carries it out with DuckLake's
-    own functions; rows, row ids and the history that stays do not change.
+    The command first shows its plan: tables to compact, snapshots to expire and files to remove. It uses DuckLake's own
+    functions. Rows, row ids and the remaining history do not change.
     """
     found = init(source).get_store(store)
     with found.open() as lake:

@@ -11,7 +11,7 @@ config_option = click.option(
     "--config",
     "source",
     metavar="PATH",
-    help="The configuration, or the folder that holds it, in place of what is found from here upward.",
+    help="Configuration file, or its folder; by default lakeconf looks in this folder and its parents.",
 )
 format_option = click.option(
     "--format",
@@ -19,7 +19,7 @@ format_option = click.option(
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="For a person, or for a program.",
+    help="Output format.",
 )
 
 _MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
@@ -30,11 +30,11 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         config_option,
         format_option,
-        click.option("--rebuild", is_flag=True, help="Do everything again, whatever the lake remembers."),
-        click.option("--redo-late", is_flag=True, help="Do intervals again whose inputs have changed since."),
-        click.option("--to", "until", type=_MOMENT, help="Do intervals until then, in UTC; now unless given."),
-        click.option("--from", "since", type=_MOMENT, help="Do the intervals from then on again, done or not."),
-        click.option("--store", help="The store that the tables are in; the default one unless given."),
+        click.option("--rebuild", is_flag=True, help="Recompute everything, including what is up to date."),
+        click.option("--redo-late", is_flag=True, help="Recompute intervals whose inputs have changed since they ran."),
+        click.option("--to", "until", type=_MOMENT, help="End of the range, in UTC; by default now."),
+        click.option("--from", "since", type=_MOMENT, help="Start of the range, in UTC; recomputes intervals that have already run."),
+        click.option("--store", help="Store that contains the tables; by default `default_store`."),
         click.argument("models", nargs=-1, metavar="[MODEL]..."),
     ):
         command = option(command)

@@ -16,7 +16,7 @@ from lakeconf.pipelines import declared_pipeline, opened, plan
 from lakeconf.pipelines.plan import Step
 
 
-@click.command("plan", short_help="Say what a run would do, and why.")
+@click.command("plan", short_help="Show what a run would do, and why.")
 @models_options
 def command(
     models: tuple[str, ...],
@@ -28,7 +28,7 @@ def command(
     format_name: str,
     source: str | None,
 ) -> None:
-    """Say what `lakeconf run` would do for each MODEL, or for all, and why; nothing is changed."""
+    """Show what `lakeconf run` would do for each MODEL, by default all, and why. Nothing changes."""
     config = init(source)
     pipeline = declared_pipeline(config)
     with opened(config, pipeline, models, store, "duckdb", read_only=True) as (lake, others):

@@ -12,9 +12,9 @@ from lakeconf.secret import shown
 
 @click.command("preview-sql", short_help="Show the SQL that attaches a lake.")
 @click.argument("store", required=False)
-@click.option("--show-secrets", is_flag=True, help="Show secret values in clear.")
+@click.option("--show-secrets", is_flag=True, help="Print secret values.")
 @click.option(
-    "--portable", is_flag=True, help="Write secrets as getenv('X') and install extensions: a script for the DuckDB CLI."
+    "--portable", is_flag=True, help="Write a script for the DuckDB CLI, with secrets as getenv('X')."
 )
 @click.option(
     "--format",
@@ -22,13 +22,13 @@ from lakeconf.secret import shown
     type=click.Choice(["sql", "json"]),
     default="sql",
     show_default=True,
-    help="SQL that can be run, or JSON with the store's alias and extensions.",
+    help="SQL, or JSON with the alias and extensions of the store.",
 )
 @config_option
 def command(store: str | None, source: str | None, format_name: str, *, show_secrets: bool, portable: bool) -> None:
-    """Show the SQL that attaches the lake of STORE, or of the default store; nothing is opened.
+    """Print the SQL that attaches the lake of STORE, by default `default_store`, without connecting.
 
-    Secret values are shown as '***'. With --portable the output runs anywhere and holds no secret:
+    Secret values are printed as '***'. With --portable, the script runs elsewhere and contains no secret:
 
     \b
         lakeconf preview-sql prod --portable > init.sql

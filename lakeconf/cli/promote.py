@@ -40,10 +40,10 @@ def command(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Copy the tables of each MODEL, or of all models, from the store FROM to the store TO; nothing is computed again.
+    """Copy the tables of each MODEL, by default all, from the store FROM to the store TO without recomputing them.
 
-    The plan is shown first, with the rows and columns that each table of TO gains and loses. Tables that are equal are
-    skipped. All others become one snapshot of TO, where `lakeconf run` skips what was copied.
+    The command first shows its plan: rows and columns that each table of TO gains and loses. It skips equal tables and
+    copies the others in one snapshot of TO. A later `lakeconf run` on TO skips the models that were copied.
     """
     config = init(source)
     pipeline = declared_pipeline(config)

@@ -12,17 +12,17 @@ from lakeconf.config.model import init
 from lakeconf.report import report
 
 
-@click.command("report", short_help="Draw a page about a lake.")
+@click.command("report", short_help="Write an HTML report of a lake.")
 @click.argument("store", required=False)
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), default="lake.html", show_default=True, help="The file to write."
+    "-o", "--output", type=click.Path(path_type=Path), default="lake.html", show_default=True, help="Output file."
 )
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @config_option
 def command(store: str | None, output: Path, source: str | None, *, force: bool) -> None:
-    """Draw a page about the lake of STORE: one HTML file, to be opened in a browser, that loads nothing.
+    """Write one self-contained HTML file about the lake of STORE.
 
-    It shows how the lake has grown, its tables and files, what is deleted, and what `lakeconf maintain` would do.
+    It shows growth, tables, files, deleted rows, and what `lakeconf maintain` would do.
     """
     if output.exists() and not force:
         raise click.UsageError(f"{output} exists already; --force replaces it")

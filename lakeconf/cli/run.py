@@ -21,11 +21,11 @@ _COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not ru
 @click.command("run", short_help="Run the models of the pipeline.")
 @models_options
 @click.option(
-    "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="What computes."
+    "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="Engine that runs the models."
 )
 @click.option("--allow-drop-columns", is_flag=True, help="Drop columns that the models no longer have.")
 @yes_option
-@click.option("--dry-run", is_flag=True, help="Say what would be run, and why, as `lakeconf plan` does.")
+@click.option("--dry-run", is_flag=True, help="Show the plan, as `lakeconf plan` does.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -43,11 +43,11 @@ def command(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Run each MODEL, or all models of [pipeline]; `+` before a name adds what it reads, `raw.*` names several.
+    """Run each MODEL, by default all models of [pipeline].
 
-    Each is one transaction, and is skipped if its definition and its inputs are unchanged. With --rebuild, the command
-    shows a plan and asks before it replaces rows; without a terminal it needs --yes. The exit code is 0 if no model
-    failed, 1 if one failed, 2 for a wrong call.
+    `+name` adds the models that `name` reads; `raw.*` selects several. Each model is one transaction and is skipped if its
+    definition and inputs are unchanged. With --rebuild, the command shows a plan and asks before it replaces rows;
+    without a terminal it needs --yes. Exit codes: 0 if no model failed, 1 if one failed, 2 for invalid arguments.
     """
     config = init(source)
     pipeline = declared_pipeline(config)

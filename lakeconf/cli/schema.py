@@ -10,7 +10,7 @@ from lakeconf.config.schema import json_schema
 
 @click.command("schema", short_help="Print the JSON Schema of lakeconf.toml.")
 def command() -> None:
-    """Print the JSON Schema of lakeconf.toml, with which editors complete and check it.
+    """Print the JSON Schema of lakeconf.toml, for completion and checks in editors.
 
     \b
         lakeconf schema > lakeconf.schema.json

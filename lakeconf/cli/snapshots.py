@@ -13,11 +13,11 @@ from lakeconf.config.model import init
 
 @click.command("snapshots", short_help="List the snapshots of a lake.")
 @click.argument("store", required=False)
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="The newest so many.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Number of newest snapshots to list.")
 @format_option
 @config_option
 def command(store: str | None, limit: int, source: str | None, format_name: str) -> None:
-    """List the newest snapshots of the lake of STORE, the newest last: when, what, who and why."""
+    """List the newest snapshots of the lake of STORE, newest last: time, changes, author and message."""
     with init(source).get_store(store).open(read_only=True) as lake:
         found = lake.snapshots()[-limit:]
     if format_name == "json":

@@ -21,22 +21,22 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 @click.command("sql", short_help="Run a query on a lake.")
 @click.argument("statement", metavar="QUERY")
-@click.option("--store", help="The store; the default one unless given.")
+@click.option("--store", help="Store; by default `default_store`.")
 @click.option(
     "--format",
     "format_name",
     type=click.Choice(["table", "csv", "json"]),
     default="table",
     show_default=True,
-    help="Columns for a person, or all of the rows for a program.",
+    help="Aligned table, or all rows as CSV or JSON.",
 )
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Rows of a table at most.")
-@click.option("--allow-files", is_flag=True, help="Let the query read files and URLs too, but not views of the lake.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Maximum number of rows in a table.")
+@click.option("--allow-files", is_flag=True, help="Allow the query to read files and URLs; views of the lake still cannot.")
 @config_option
 def command(
     statement: str, store: str | None, source: str | None, format_name: str, limit: int, *, allow_files: bool
 ) -> None:
-    """Run a QUERY of DuckDB's SQL on the lake, which is attached read-only.
+    """Run QUERY, in DuckDB's SQL dialect, on the lake, attached read-only.
 
     \b
         lakeconf sql "SELECT count(*) FROM raw.events AT (VERSION => 3)"

@@ -15,9 +15,9 @@ from lakeconf.secret import shown
 @format_option
 @config_option
 def command(source: str | None, format_name: str) -> None:
-    """List the stores; * marks the one that is used where none is named.
+    """List the stores; * marks the default store.
 
-    No variable is resolved, so this works where those of a store are not set.
+    Variables are not resolved, so the command works if some are not set.
     """
     outline = init(source).outline()
     if format_name == "json":

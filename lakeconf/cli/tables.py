@@ -19,7 +19,7 @@ _HEADER = ("table", "rows", "files", "size", "delete files", "deleted rows", "ro
 @format_option
 @config_option
 def command(store: str | None, source: str | None, format_name: str) -> None:
-    """List the tables of the lake of STORE, with their files; no data file is read."""
+    """List the tables of the lake of STORE and their files. The command reads the catalog, not the data files."""
     with init(source).get_store(store).open(read_only=True) as lake:
         found: list[dict[str, Any]] = [
             {

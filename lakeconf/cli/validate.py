@@ -23,11 +23,11 @@ from lakeconf.errors import ConfigError, Problem
     type=click.Choice(["text", "json", "github", "sarif"]),
     default="text",
     show_default=True,
-    help="For a person, for a program, as annotations of GitHub Actions, or for code scanning.",
+    help="Output format; github writes annotations, sarif is for code scanning.",
 )
-@click.option("--strict", is_flag=True, help="Warnings fail as well.")
-@click.option("--untrusted", is_flag=True, help="Read no environment variable: for the file of a stranger.")
-@click.option("--offline", is_flag=True, default=True, help="Connect to nothing; always so, `doctor` connects.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
+@click.option("--untrusted", is_flag=True, help="Do not read environment variables; for files from untrusted sources.")
+@click.option("--offline", is_flag=True, default=True, help="No effect: validate never connects.")
 @config_option
 @click.pass_context
 def command(
@@ -40,11 +40,11 @@ def command(
     untrusted: bool,
     offline: bool,  # noqa: ARG001 - there is no other way
 ) -> None:
-    """Check the configuration: each STORE, or all of them. Nothing is connected to.
+    """Check the configuration of each STORE, by default all, without connecting.
 
-    Every problem is shown at once, with its file, line and column, a code and a hint; missing variables are
-    problems too. The exit code is 0 where all is right, 1 where something is wrong, 2 for a wrong call.
-    Where nothing is wrong, warnings tell what is seldom meant. `lakeconf explain LC012` says more of a code.
+    Each problem is reported with file, line, column, code and hint. Missing variables are problems. If there are no
+    problems, warnings report settings that are probably unintended. `lakeconf explain LC012` explains a code. Exit
+    codes: 0 if the configuration is valid, 1 if it is not, 2 for invalid arguments.
     """
     problems, suspicious = _found(source, stores, untrusted=untrusted)
     if format_name == "json":

@@ -23,14 +23,14 @@ def verbosity_options() -> list[click.Option]:
             ["-v", "--verbose"],
             is_flag=True,
             expose_value=False,
-            help="Log what lakeconf does to stderr.",
+            help="Log events to stderr.",
             callback=_verbose,
         ),
         click.Option(
             ["--debug"],
             is_flag=True,
             expose_value=False,
-            help="Log details as well, and the traceback of an error.",
+            help="Log details and tracebacks to stderr.",
             callback=_debug,
         ),
     ]

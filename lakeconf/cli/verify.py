@@ -15,16 +15,16 @@ from lakeconf.verify import verify
 _QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 
 
-@click.command("verify", short_help="Compare what Spark reads of a table with what DuckDB reads.")
+@click.command("verify", short_help="Compare a table as read by Spark and by DuckDB.")
 @click.argument("table")
-@click.option("--store", help="The store; the default one unless given.")
-@click.option("--at", "version", type=int, metavar="VERSION", help="The snapshot; the latest unless given.")
+@click.option("--store", help="Store; by default `default_store`.")
+@click.option("--at", "version", type=int, metavar="VERSION", help="Snapshot version; by default the latest.")
 @click.option(
     "--engine",
     type=click.Choice(["spark"]),
     default="spark",
     show_default=True,
-    help="The engine that is compared with DuckDB.",
+    help="Engine to compare with DuckDB.",
 )
 @format_option
 @config_option
@@ -38,10 +38,10 @@ def command(
     source: str | None,
     format_name: str,
 ) -> None:
-    """Compare what Spark reads of TABLE with what DuckDB reads: counts, NULLs and a hash of each column.
+    """Compare TABLE as read by Spark and by DuckDB: row counts, NULLs and a hash of each column.
 
-    Both read the whole table at one snapshot, Spark on this machine. The exit code is 0 where they read the same, 1
-    where they do not or cannot, 2 for a wrong call.
+    Both engines read the whole table at one snapshot; Spark runs on this machine. Exit codes: 0 if the results are
+    equal, 1 if they differ or cannot be compared, 2 for invalid arguments.
     """
     found = init(source).get_store(store)
     # Spark ends with this process.

@@ -1,0 +1,35 @@
+"""docs/cli.md: the reference of the commands, generated from the help of each command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+from source_tree import REPOSITORY
+
+from lakeconf.cli.commands import COMMANDS, commands
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+HEAD = """# Command line
+
+The help of every command. `pytest tests/cli/test_reference.py --update-golden` generates this page.
+"""
+
+
+def section(name: str, command: click.Command, parent: click.Context) -> str:
+    """One command as a section of the page."""
+    context = click.Context(command, info_name=name, parent=parent, max_content_width=100, terminal_width=100)
+    return f"## `lakeconf {name}`\n\n```text\n{command.get_help(context)}\n```\n"
+
+
+def test_the_page_holds_the_help_of_every_command(check_golden: Callable[[Path, str], None]) -> None:
+    root = click.Context(commands, info_name="lakeconf", max_content_width=100, terminal_width=100)
+    sections = [f"```text\n{commands.get_help(root)}\n```\n"]
+    for name in COMMANDS:
+        command = commands.get_command(root, name)
+        assert command is not None
+        sections.append(section(name, command, root))
+    check_golden(REPOSITORY / "docs" / "cli.md", "\n".join([HEAD, *sections]))
