@@ -19,7 +19,13 @@ from lakeconf.config.model import init
 @click.argument("other")
 @click.argument("table")
 @click.option("--on", multiple=True, metavar="COLUMN", help="Key column; repeat for a key of several columns.")
-@click.option("--samples", type=click.IntRange(min=0), default=5, show_default=True, help="Number of differing rows to show of each kind.")
+@click.option(
+    "--samples",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    help="Number of differing rows to show of each kind.",
+)
 @format_option
 @config_option
 @click.pass_context

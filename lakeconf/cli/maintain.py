@@ -27,7 +27,9 @@ from lakeconf.maintain import maintain
     show_default=True,
     help="Remove unused files older than this; must be longer than the longest job.",
 )
-@click.option("--keep", type=click.IntRange(min=1), default=1, show_default=True, help="Number of newest snapshots to keep.")
+@click.option(
+    "--keep", type=click.IntRange(min=1), default=1, show_default=True, help="Number of newest snapshots to keep."
+)
 @click.option("--force", is_flag=True, help="Allow ages below one day; use only if no other process uses the lake.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
 @yes_option

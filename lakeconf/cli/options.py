@@ -33,7 +33,12 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--rebuild", is_flag=True, help="Recompute everything, including what is up to date."),
         click.option("--redo-late", is_flag=True, help="Recompute intervals whose inputs have changed since they ran."),
         click.option("--to", "until", type=_MOMENT, help="End of the range, in UTC; by default now."),
-        click.option("--from", "since", type=_MOMENT, help="Start of the range, in UTC; recomputes intervals that have already run."),
+        click.option(
+            "--from",
+            "since",
+            type=_MOMENT,
+            help="Start of the range, in UTC; recomputes intervals that have already run.",
+        ),
         click.option("--store", help="Store that contains the tables; by default `default_store`."),
         click.argument("models", nargs=-1, metavar="[MODEL]..."),
     ):

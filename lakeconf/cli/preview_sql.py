@@ -13,9 +13,7 @@ from lakeconf.secret import shown
 @click.command("preview-sql", short_help="Show the SQL that attaches a lake.")
 @click.argument("store", required=False)
 @click.option("--show-secrets", is_flag=True, help="Print secret values.")
-@click.option(
-    "--portable", is_flag=True, help="Write a script for the DuckDB CLI, with secrets as getenv('X')."
-)
+@click.option("--portable", is_flag=True, help="Write a script for the DuckDB CLI, with secrets as getenv('X').")
 @click.option(
     "--format",
     "format_name",

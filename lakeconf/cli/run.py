@@ -21,7 +21,11 @@ _COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not ru
 @click.command("run", short_help="Run the models of the pipeline.")
 @models_options
 @click.option(
-    "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="Engine that runs the models."
+    "--engine",
+    type=click.Choice(["duckdb", "spark"]),
+    default="duckdb",
+    show_default=True,
+    help="Engine that runs the models.",
 )
 @click.option("--allow-drop-columns", is_flag=True, help="Drop columns that the models no longer have.")
 @yes_option
@@ -45,8 +49,8 @@ def command(
 ) -> None:
     """Run each MODEL, by default all models of [pipeline].
 
-    `+name` adds the models that `name` reads; `raw.*` selects several. Each model is one transaction and is skipped if its
-    definition and inputs are unchanged. With --rebuild, the command shows a plan and asks before it replaces rows;
+    `+name` adds the models that `name` reads; `raw.*` selects several. Each model is one transaction and is skipped if
+    its definition and inputs are unchanged. With --rebuild, the command shows a plan and asks before it replaces rows;
     without a terminal it needs --yes. Exit codes: 0 if no model failed, 1 if one failed, 2 for invalid arguments.
     """
     config = init(source)

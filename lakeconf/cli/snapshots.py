@@ -13,7 +13,9 @@ from lakeconf.config.model import init
 
 @click.command("snapshots", short_help="List the snapshots of a lake.")
 @click.argument("store", required=False)
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Number of newest snapshots to list.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Number of newest snapshots to list."
+)
 @format_option
 @config_option
 def command(store: str | None, limit: int, source: str | None, format_name: str) -> None:

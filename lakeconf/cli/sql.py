@@ -30,8 +30,12 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
     show_default=True,
     help="Aligned table, or all rows as CSV or JSON.",
 )
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Maximum number of rows in a table.")
-@click.option("--allow-files", is_flag=True, help="Allow the query to read files and URLs; views of the lake still cannot.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Maximum number of rows in a table."
+)
+@click.option(
+    "--allow-files", is_flag=True, help="Allow the query to read files and URLs; views of the lake still cannot."
+)
 @config_option
 def command(
     statement: str, store: str | None, source: str | None, format_name: str, limit: int, *, allow_files: bool

@@ -21,12 +21,12 @@ The help of every command. `pytest tests/cli/test_reference.py --update-golden` 
 
 def section(name: str, command: click.Command, parent: click.Context) -> str:
     """One command as a section of the page."""
-    context = click.Context(command, info_name=name, parent=parent, max_content_width=100, terminal_width=100)
+    context = click.Context(command, info_name=name, parent=parent, terminal_width=100)
     return f"## `lakeconf {name}`\n\n```text\n{command.get_help(context)}\n```\n"
 
 
 def test_the_page_holds_the_help_of_every_command(check_golden: Callable[[Path, str], None]) -> None:
-    root = click.Context(commands, info_name="lakeconf", max_content_width=100, terminal_width=100)
+    root = click.Context(commands, info_name="lakeconf", terminal_width=100, **commands.context_settings)
     sections = [f"```text\n{commands.get_help(root)}\n```\n"]
     for name in COMMANDS:
         command = commands.get_command(root, name)
