@@ -14,6 +14,7 @@ from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.connection import Connection, fetched
 from lakeconf.duckdb_errors import translated_errors
 from lakeconf.errors import AuditError, LakeconfError
+from lakeconf.secret import scrub
 
 SAMPLE_ROWS = 5
 
@@ -51,13 +52,15 @@ def run(audit: Audit, writer: Connection, reader: CatalogReader) -> None:
         if isinstance(audit.check, str):
             prepare_query(reader, audit.check, writer)
         broken = _broken(audit, writer)
-        ((count,),) = fetched(broken.select(nw.len()))
+        ((count,),) = fetched(broken.select(nw.len()), writer.secrets)
         names = broken.collect_schema().names()
-        sample = [dict(zip(names, row, strict=True)) for row in fetched(broken.head(SAMPLE_ROWS))] if count else []
+        shown = fetched(broken.head(SAMPLE_ROWS), writer.secrets) if count else []
+        sample = [dict(zip(names, row, strict=True)) for row in shown]
     except AuditError:
         raise
     except Exception as error:
         reason = error.message if isinstance(error, LakeconfError) else f"{type(error).__name__}: {error}"
+        reason = scrub(reason, writer.secrets)
         raise AuditError(f"the audit {audit.name!r} cannot be run, so nothing was written: {reason}") from error
     if count:
         rows = "\n".join(f"  {row}" for row in sample)

@@ -64,12 +64,15 @@ def compare(one: Store, other: Store, table: str, on: Sequence[str] = (), *, sam
         SchemaError: One has not the columns of the key, or they have no columns in common.
     """
     one, other = one.for_reading(), other.for_reading()
+    # Both are attached to one connection, whose errors may show what either of them holds.
+    one.hidden += other.secrets
     second = Store(
         other.name,
         other.metadata_backend,
         other.storage_backend,
         alias=_OTHER if other.alias == one.alias else other.alias,
         attach_options=other.attach_options,
+        hidden=(*other.hidden, *one.secrets),
     )
     connection = one.open_connection()
     try:

@@ -200,11 +200,12 @@ def connect(secrets: Iterable[Secret] = ()) -> Connection:
     return connection
 
 
-def fetched(frame: nw.LazyFrame[Any]) -> list[tuple[Any, ...]]:
+def fetched(frame: nw.LazyFrame[Any], secrets: Iterable[Secret] = ()) -> list[tuple[Any, ...]]:
     """Computes a lazy frame; one of DuckDB without pyarrow, which narwhals' `collect` needs.
 
     Args:
         frame: A lazy frame of any engine.
+        secrets: What must not show in an error.
 
     Returns:
         Its rows.
@@ -217,7 +218,7 @@ def fetched(frame: nw.LazyFrame[Any]) -> list[tuple[Any, ...]]:
     native = frame.to_native()
     if not isinstance(native, duckdb.DuckDBPyRelation):
         return frame.collect("pyarrow").rows()
-    with translated_errors():
+    with translated_errors(secrets):
         return native.fetchall()
 
 

@@ -69,7 +69,14 @@ def query(
     """
     backend = store.metadata_backend.with_own_credentials()
     options = store.for_reading().attach_options
-    reading = Store(store.name, backend, store.storage_backend, alias=store.alias, attach_options=options)
+    reading = Store(
+        store.name,
+        backend,
+        store.storage_backend,
+        alias=store.alias,
+        attach_options=options,
+        hidden=store.hidden,
+    )
     with hidden_credentials(), reading.open_connection() as connection:
         schema = backend.ducklake_options(StoreNames(store.name, store.alias)).get("metadata_schema")
         reader = CatalogReader(connection, store.alias, None if schema is None else str(schema))

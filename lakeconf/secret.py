@@ -128,10 +128,17 @@ class Settings(dict[str, str]):
 
     def __init__(self, settings: Mapping[str, str | Secret]) -> None:
         super().__init__({k: v.reveal() if isinstance(v, Secret) else v for k, v in settings.items()})
+        secrets = [value for value in settings.values() if isinstance(value, Secret)]
         self.secret_keys = frozenset(key for key, value in settings.items() if isinstance(value, Secret))
+        # A name or another value may hold the value of a secret: a bucket may be called like it.
+        self._shown = {text: masked(text, secrets) for item in self.items() for text in item}
 
     def __repr__(self) -> str:
-        return repr({key: MASK if key in self.secret_keys else value for key, value in self.items()})
+        shown = {
+            self._shown.get(key, key): MASK if key in self.secret_keys else self._shown.get(value, value)
+            for key, value in self.items()
+        }
+        return repr(shown)
 
     __str__ = __repr__
 

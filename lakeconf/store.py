@@ -154,7 +154,14 @@ class Store:
         """
         options = {key: value for key, value in self.attach_options.items() if key != _MIGRATION}
         options |= {"create_if_not_exists": False} | ({"read_only": True} if read_only else {})
-        return Store(self.name, self.metadata_backend, self.storage_backend, alias=self.alias, attach_options=options)
+        return Store(
+            self.name,
+            self.metadata_backend,
+            self.storage_backend,
+            alias=self.alias,
+            attach_options=options,
+            hidden=self.hidden,
+        )
 
     def attach_to(self, connection: Connection) -> None:
         """Attaches the lake to a connection of lakeconf's own; otherwise as `attach`."""

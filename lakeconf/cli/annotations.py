@@ -80,8 +80,14 @@ def _text(problem: Problem) -> str:
 def _path(problem: Problem) -> str | None:
     if problem.file is None:
         return None
+    root = _root()
+    return (problem.file.relative_to(root) if problem.file.is_relative_to(root) else problem.file).as_posix()
+
+
+def _root() -> Path:
+    """The folder that code hosts start paths from: that of the repository; else the working folder."""
     here = Path.cwd()
-    return (problem.file.relative_to(here) if problem.file.is_relative_to(here) else problem.file).as_posix()
+    return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
 
 
 def _uri(problem: Problem) -> str:

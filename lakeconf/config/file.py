@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from lakeconf.config.codes import Code
 from lakeconf.config.positions import Key, key_positions
 from lakeconf.errors import ConfigError, Problem
+from lakeconf.secret import HiddenText
 
 FILE_NAME = "lakeconf.toml"
 PYPROJECT = "pyproject.toml"
@@ -206,15 +207,15 @@ def _text(path: Path) -> str:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise _failure(Code.UNREADABLE, "the file is larger than 1 MiB", path, hint="keep models in other files")
-        return content.decode("utf-8-sig")
+        # Tools that report errors show the local variables of each frame, and the file may hold secrets.
+        return HiddenText(content.decode("utf-8-sig"), "…")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        problem = Problem(
-            Code.UNREADABLE.code, "the file is not UTF-8", "save it as UTF-8", file=path, line=line, column=1
-        )
-        raise ConfigError([problem]) from None
     except OSError as error:
         raise _failure(Code.UNREADABLE, f"the file cannot be read: {error.strerror}", path) from error
+    content = b""
+    problem = Problem(Code.UNREADABLE.code, "the file is not UTF-8", "save it as UTF-8", file=path, line=line, column=1)
+    raise ConfigError([problem])
 
 
 def _parsed(path: Path, text: str) -> Table:

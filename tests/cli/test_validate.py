@@ -289,3 +289,15 @@ def test_the_last_line_agrees_with_the_exit_code_of_strict(project: Path, capsys
     assert capsys.readouterr().out.endswith("1 warning found\nwarnings fail with --strict\n")
     assert run(["validate"]) == 0
     assert capsys.readouterr().out.endswith("no problem found\n")
+
+
+def test_paths_start_from_the_root_of_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ".git").mkdir()
+    below = tmp_path / "jobs" / "daily, 1"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    assert validated(below, BROKEN, capsys, "--format", "github")[1].startswith("::error file=jobs/daily%2C 1/lakeconf")
+    (result,) = json.loads(validated(below, BROKEN, capsys, "--format", "sarif")[1])["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "jobs/daily%2C%201/lakeconf.toml"
