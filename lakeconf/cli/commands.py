@@ -72,8 +72,8 @@ class _Commands(click.Group):
     cls=_Commands,
     params=verbosity_options(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="lakeconf reads lakeconf.toml or [tool.lakeconf] in pyproject.toml, in this folder or a parent up to the root "
-    "of the repository. LAKECONF_CONFIG or --config sets another file.",
+    epilog="lakeconf reads lakeconf.toml or [tool.lakeconf] in pyproject.toml, in this folder or a parent up to the "
+    "root of the repository. LAKECONF_CONFIG or --config sets another file.",
 )
 @click.version_option(package_name="lakeconf", message="lakeconf %(version)s")
 def commands() -> None:
