@@ -1,4 +1,4 @@
-"""DuckLake stores, declared once in TOML: for DuckDB, for Spark, and for the tools around them."""
+"""Declare DuckLake stores in TOML and use them from DuckDB, Spark and other tools."""
 
 from __future__ import annotations
 
@@ -11,21 +11,38 @@ if TYPE_CHECKING:
     from lakeconf.errors import LakeconfError
     from lakeconf.integrations.polars import scan_polars
     from lakeconf.lake import Lake
+    from lakeconf.merge import Delete, Insert, Update
     from lakeconf.secret import Secret
     from lakeconf.store import Store
     from lakeconf.table import Table
 
 __version__ = "0.1.0"
-__all__ = ["Config", "Lake", "LakeconfError", "Secret", "Store", "Table", "init", "scan_polars", "spark_session"]
+__all__ = [
+    "Config",
+    "Delete",
+    "Insert",
+    "Lake",
+    "LakeconfError",
+    "Secret",
+    "Store",
+    "Table",
+    "Update",
+    "init",
+    "scan_polars",
+    "spark_session",
+]
 
-# Imported when first used, so that `import lakeconf` stays as cheap as a bare module.
+# Imported on first use, to keep `import lakeconf` fast.
 _HOME = {
     "Config": "lakeconf.config.model",
+    "Delete": "lakeconf.merge",
+    "Insert": "lakeconf.merge",
     "Lake": "lakeconf.lake",
     "LakeconfError": "lakeconf.errors",
     "Secret": "lakeconf.secret",
     "Store": "lakeconf.store",
     "Table": "lakeconf.table",
+    "Update": "lakeconf.merge",
     "init": "lakeconf.config.model",
     "scan_polars": "lakeconf.integrations.polars",
     "spark_session": "lakeconf.engines.spark.start",
