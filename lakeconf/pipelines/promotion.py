@@ -143,8 +143,9 @@ def _check_distinct(source: Lake, target: Lake) -> None:
             break
     if before == there:
         raise PipelineError(
-            "the source and the target are the same lake: both have the same snapshots",
-            hint="give two stores with different catalogs",
+            "the source and the target are the same lake, or one is a copy of the other that nothing was committed to "
+            "since: both have the same snapshots",
+            hint="give two stores with different catalogs; between a lake and its copy there is nothing to promote",
         )
 
 

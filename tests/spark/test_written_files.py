@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark import TaskContext
 
 import lakeconf
 from lakeconf.errors import SchemaError, UnsupportedError
@@ -239,3 +241,38 @@ def test_the_size_of_a_file_may_be_a_fraction_of_a_unit(lake: Lake, spark: Spark
     lake._state.writer.execute("CALL dev.set_option('target_file_size', '1.5GiB')")
     table.append(spark.range(0, 3, 1, 1))
     assert len(table.files()) == 1
+
+
+def test_files_of_a_task_reach_the_folder_only_when_the_job_commits(
+    lake: Lake, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Whatever the session says: what a task had moved by itself would stay if the task ended meanwhile."""
+    root, seen = str(tmp_path), str(tmp_path / "seen")
+
+    def second(batches: Iterator[Any]) -> Iterator[Any]:
+        number = TaskContext.get().partitionId()  # type: ignore[union-attr]
+        yield from batches
+        while number:
+            # Folders of tasks vanish meanwhile, which `walk` permits.
+            found = [folder for folder, _, names in os.walk(root) for name in names if name.startswith("part-00000")]
+            found = [folder for folder in found if "/attempt_" not in folder]
+            if found:
+                Path(seen).write_text(f"{found[0]}/")
+                return
+
+    settings = {
+        "mapreduce.fileoutputcommitter.algorithm.version": "2",
+        "mapreduce.fileoutputcommitter.marksuccessfuljobs": "true",
+        "parquet.summary.metadata.level": "ALL",
+    }
+    table = lake.create_table("t", {"id": "BIGINT"})
+    try:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        table.append(spark.range(0, 10, numPartitions=2).mapInArrow(second, "id BIGINT"))
+    finally:
+        for key in settings:
+            spark.conf.unset(key)
+    assert "/_temporary/0/task_" in Path(seen).read_text()
+    assert rows(lake, "SELECT id FROM t") == [(number,) for number in range(10)]
+    assert all(path.suffix == ".parquet" for path in Path(lake._state.reader.data_path, "main").rglob("*.*"))

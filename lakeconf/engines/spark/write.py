@@ -50,6 +50,11 @@ _WRITER_SETTINGS = {
         "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
     ),
     "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
+    # With version 2 each task moves its files to the folder itself: those of a task that ends while it moves them stay.
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+    # Files besides those of the tasks: they would be removed again.
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "parquet.summary.metadata.level": "NONE",
 }
 _NULL_FOUND = "LAKECONF_NOT_NULL"
 
