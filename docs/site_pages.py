@@ -25,7 +25,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages = {
         "index.md": readme,
         "changelog.md": (_ROOT / "CHANGELOG.md").read_text(),
-        "codes/index.md": f"# Codes of problems\n\n`lakeconf explain LC010` prints one of these pages.\n\n{listed}\n",
+        "codes/index.md": f"# Error codes\n\n`lakeconf explain LC010` prints one of these pages.\n\n{listed}\n",
         **_backend_pages(),
         **{f"codes/{code.code}.md": explanation(code.code) for code in Code},
     }

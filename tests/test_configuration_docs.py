@@ -16,7 +16,7 @@ from lakeconf.config.model import init, validate
 from lakeconf.config.schema import json_schema
 
 PAGE = REPOSITORY / "docs" / "configuration.md"
-MARK = "`pytest --update-golden` writes it anew. -->\n"
+MARK = "run `pytest --update-golden` to update it. -->\n"
 
 
 def kind(schema: dict[str, Any]) -> str:
@@ -24,7 +24,7 @@ def kind(schema: dict[str, Any]) -> str:
     choices = [choice for choice in schema.get("anyOf", [schema]) if choice.get("pattern") != r"\$\{"]
     if "const" in schema:
         return f'`"{schema["const"]}"`'
-    names = {"string": "text", "boolean": "true or false", "object": "table", "array": "list"}
+    names = {"string": "string", "boolean": "boolean", "object": "table", "array": "array"}
     found = []
     for choice in choices:
         if "enum" in choice:
@@ -36,7 +36,7 @@ def kind(schema: dict[str, Any]) -> str:
 
 def rows(definition: dict[str, Any]) -> Iterator[str]:
     for key, schema in definition["properties"].items():
-        needed = ", needed" if key in definition.get("required", ()) else ""
+        needed = ", required" if key in definition.get("required", ()) else ""
         description = next((c["description"] for c in [schema, *schema.get("anyOf", ())] if "description" in c), "")
         yield f"| `{key}` | {kind(schema)}{needed} | {'' if key == 'type' else description} |"
 
@@ -50,10 +50,10 @@ def reference() -> str:
     for section, name in sections:
         definition = definitions[f"{section}.{name}"]
         lines += [f"### `{name}` ({section})\n", definition["description"].split("\n\n")[0].replace("\n", " "), ""]
-        lines += ["| key | type | |", "|---|---|---|", *rows(definition), ""]
+        lines += ["| key | type | description |", "|---|---|---|", *rows(definition), ""]
     lines += ["### `attach_options`\n", definitions["attach_options"]["description"], ""]
-    lines += ["| key | type | |", "|---|---|---|", *rows(definitions["attach_options"]), ""]
-    lines += ["## Codes of problems\n", "| code | |", "|---|---|"]
+    lines += ["| key | type | description |", "|---|---|---|", *rows(definitions["attach_options"]), ""]
+    lines += ["## Error codes\n", "| code | problem |", "|---|---|"]
     lines += [f"| {code.code} | {code.title} |" for code in Code]
     return "\n".join(lines) + "\n"
 

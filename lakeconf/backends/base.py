@@ -24,7 +24,7 @@ from lakeconf.logs import escaped
 from lakeconf.secret import Secret
 from lakeconf.sql import Attach, CreateSecret, SetOption, Statement, Value
 
-_REFERENCE = "Name of the DuckDB secret; without inline credentials it refers to one that exists already."
+_REFERENCE = "Name of the DuckDB secret. Without credentials, the name of an existing secret."
 _CHAIN = {"provider": "credential_chain"}
 
 
@@ -76,7 +76,7 @@ def _plain(value: Any) -> Any:
 SecretParameters = Annotated[
     dict[OptionName, ParameterValue],
     WrapValidator(_guard_checked),
-    Field(examples=[_CHAIN], description="Further parameters of DuckDB's CREATE SECRET, passed on as they are."),
+    Field(examples=[_CHAIN], description="Additional parameters of DuckDB's CREATE SECRET."),
 ]
 
 

@@ -20,14 +20,14 @@ _VARIABLE = {"type": "string", "pattern": r"\$\{", "description": "A variable: $
 _STORE_NAME = "^[a-z][a-z0-9]*(_[a-z0-9]+)*$"
 _OPTION_DESCRIPTIONS: Mapping[str, str] = {
     "automatic_migration": "Migrate the catalog to the version of the DuckLake extension.",
-    "create_if_not_exists": "Make the lake where there is none; true unless given.",
-    "data_inlining_row_limit": "Inserts of at most this many rows are kept in the catalog; 0 unless given.",
-    "encrypted": "Encrypt the Parquet files of a lake that is made now.",
-    "metadata_catalog": "Name under which the catalog's database is attached.",
-    "override_data_path": "Use the storage backend's path even where the lake was made with another one.",
-    "read_only": "Attach for reading only.",
-    "snapshot_time": "Attach the lake as it was at this time, for reading only.",
-    "snapshot_version": "Attach the lake as it was at this snapshot, for reading only.",
+    "create_if_not_exists": "Create the lake if it does not exist; default true.",
+    "data_inlining_row_limit": "Store inserts of at most this many rows in the catalog; default 0.",
+    "encrypted": "Encrypt the Parquet files of a new lake.",
+    "metadata_catalog": "Name under which the catalog database is attached.",
+    "override_data_path": "Use the path of the storage backend even if the lake was created with another path.",
+    "read_only": "Attach read-only.",
+    "snapshot_time": "Attach the lake read-only as of this time.",
+    "snapshot_version": "Attach the lake read-only at this snapshot.",
     "write_deletion_vectors": "Write deletes as deletion vectors instead of position delete files.",
 }
 _PIPELINE = {

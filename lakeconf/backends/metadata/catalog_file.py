@@ -29,7 +29,7 @@ class CatalogFile(MetadataBackend):
         Text,
         Field(
             examples=[".lakeconf/catalog.sqlite"],
-            description="Path of the catalog's file; relative to the configuration file.",
+            description="Path of the catalog file, relative to the configuration file.",
         ),
     ]
 

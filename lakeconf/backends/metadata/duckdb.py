@@ -27,7 +27,7 @@ class DuckDBMetadata(CatalogFile):
     type: Literal["duckdb"] = "duckdb"
     metadata_schema: Annotated[
         Text | None,
-        Field(examples=["lake"], description="Schema of the catalog's tables inside the file; `main` unless given."),
+        Field(examples=["lake"], description="Schema of the catalog's tables in the file; default `main`."),
     ] = None
 
     @property

@@ -20,12 +20,12 @@ class MotherDuckMetadata(MetadataBackend):
 
     type: Literal["motherduck"] = "motherduck"
     database: Annotated[
-        Text, Field(examples=["my_lake"], description="Name of the database on MotherDuck; also the store's alias.")
+        Text, Field(examples=["my_lake"], description="Name of the MotherDuck database; also the alias of the store.")
     ]
     region: Annotated[
         Text | None,
         Field(
-            examples=["eu-central-1"], description="Region of your own bucket, for a storage backend that names none."
+            examples=["eu-central-1"], description="Region of your own bucket, if the storage backend does not set one."
         ),
     ] = None
     compute: Annotated[

@@ -27,20 +27,20 @@ class PostgresMetadata(MetadataBackend):
     host: Annotated[Text | None, Field(examples=["${PGHOST}"], description="Host name or address of the server.")] = (
         None
     )
-    port: Annotated[int | None, Field(ge=1, le=65535, examples=[5432], description="Its port; 5432 unless given.")] = (
-        None
-    )
+    port: Annotated[
+        int | None, Field(ge=1, le=65535, examples=[5432], description="Port of the server; default 5432.")
+    ] = None
     database: Annotated[Text | None, Field(examples=["lake"], description="Name of the database.")] = None
     user: Annotated[Text | None, Field(examples=["lake"], description="Name of the role.")] = None
     password: Annotated[
         Secret | None,
-        Field(examples=["${PGPASSWORD}"], description="The role's password; write it as a variable, `${PGPASSWORD}`."),
+        Field(examples=["${PGPASSWORD}"], description="Password of the role; use a variable, such as `${PGPASSWORD}`."),
     ] = None
     metadata_schema: Annotated[
         Text,
         Field(
             examples=["lake"],
-            description="Schema of the catalog's tables; two stores with different ones do not see each other.",
+            description="Schema of the catalog's tables; stores with different schemas are separate lakes.",
         ),
     ] = "public"
     secret_parameters: SecretParameters = {}

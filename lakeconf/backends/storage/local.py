@@ -18,7 +18,7 @@ class LocalStorage(StorageBackend):
     path: Annotated[
         Text,
         Field(
-            examples=[".lakeconf/data"], description="Folder of the Parquet files; relative to the configuration file."
+            examples=[".lakeconf/data"], description="Folder of the Parquet files, relative to the configuration file."
         ),
     ]
 

@@ -33,45 +33,49 @@ class ObjectStorage(StorageBackend):
 
     secret_name: SecretName | None = None
     bucket: Annotated[
-        Text | None, Field(examples=["acme-lake"], description="Name of the bucket, in place of `data_path`.")
+        Text | None, Field(examples=["acme-lake"], description="Name of the bucket; alternative to `data_path`.")
     ] = None
     prefix: Annotated[Text | None, Field(examples=["prod"], description="Folder in the bucket.")] = None
     data_path: Annotated[
         Text | None,
-        Field(examples=["s3://acme-lake/prod/"], description="URI of the folder, in place of `bucket` and `prefix`."),
+        Field(
+            examples=["s3://acme-lake/prod/"], description="URI of the folder; alternative to `bucket` and `prefix`."
+        ),
     ] = None
     scope: Annotated[
         Text | None,
         Field(
             examples=["s3://acme-lake/"],
-            description="URI prefix that the secret is for; the bucket unless given. Ends in `/`.",
+            description="URI prefix that the secret applies to, ending in `/`; default is the bucket.",
         ),
     ] = None
     key_id: Annotated[Text | None, Field(examples=["${S3_KEY_ID}"], description="Access key id.")] = None
     secret: Annotated[
-        Secret | None, Field(examples=["${S3_SECRET}"], description="Secret access key; write it as a variable.")
+        Secret | None, Field(examples=["${S3_SECRET}"], description="Secret access key; use a variable.")
     ] = None
     session_token: Annotated[
-        Secret | None, Field(examples=["${AWS_SESSION_TOKEN}"], description="Token of temporary credentials.")
+        Secret | None, Field(examples=["${AWS_SESSION_TOKEN}"], description="Session token of temporary credentials.")
     ] = None
     region: Annotated[Text | None, Field(examples=["eu-central-1"], description="Region of the bucket.")] = None
     endpoint: Annotated[
         Text | None,
         Field(
             examples=["minio.example.com:9000"],
-            description="Host and port of an S3-compatible server, without a scheme.",
+            description="Host and port of an S3-compatible server, without scheme.",
         ),
     ] = None
     url_style: Annotated[
         Literal["path", "vhost"] | None,
-        Field(examples=["path"], description="Bucket in the path of a URL, or in its host name."),
+        Field(examples=["path"], description="Put the bucket into the path or the host name of URLs."),
     ] = None
-    use_ssl: Annotated[bool | None, Field(examples=[False], description="False for a server without TLS.")] = None
+    use_ssl: Annotated[bool | None, Field(examples=[False], description="Set to false for a server without TLS.")] = (
+        None
+    )
     ca_cert_file: Annotated[
         Text | None,
         Field(
             examples=["certificates/ca.pem"],
-            description="Certificate (PEM) of the private authority that signed the server's.",
+            description="PEM file with the certificate of the private authority that signed the server's certificate.",
         ),
     ] = None
     secret_parameters: SecretParameters = {}

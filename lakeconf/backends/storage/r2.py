@@ -19,7 +19,7 @@ class R2Storage(ObjectStorage):
     type: Literal["r2"] = "r2"
     account_id: Annotated[
         Text | None,
-        Field(examples=["${R2_ACCOUNT_ID}"], description="Cloudflare account id, which gives the endpoint."),
+        Field(examples=["${R2_ACCOUNT_ID}"], description="Cloudflare account id; sets the endpoint."),
     ] = None
 
     @model_validator(mode="after")

@@ -90,10 +90,10 @@ class S3ABucket:
         endpoint: Host and port; None for AWS.
         region: What requests are signed for; None lets the AWS SDK find out.
         path_style: True where the bucket stands in the path of a URL.
-        use_ssl: False for a server without TLS.
+        use_ssl: Set to false for a server without TLS.
         key_id: Access key id, where the credentials are inline.
         secret: Secret access key.
-        session_token: Token of temporary credentials.
+        session_token: Session token of temporary credentials.
         parameters: The `secret_parameters` of the storage backend.
         features: Settings for what the server does differently from S3.
     """
