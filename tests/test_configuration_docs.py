@@ -68,7 +68,7 @@ def test_its_example_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "lakeconf.toml").write_text(block)
     assert {problem.code for problem in validate(tmp_path)} == {"LC030"}
     monkeypatch.setenv("PGHOST", "db.example.com")
-    monkeypatch.setenv("PGPASSWORD", "hunter2")
+    monkeypatch.setenv("LAKE_PG_PASSWORD", "hunter2")
     assert validate(tmp_path) == []
     assert init(tmp_path).get_store("staging").alias == "lake"
 

@@ -261,7 +261,7 @@ def server_variables(postgres_server: PostgresServer, s3_server: S3Server, bucke
         "PGPORT": str(postgres_server.port),
         "PGDATABASE": postgres_server.create_database(),
         "PGUSER": postgres_server.user,
-        "PGPASSWORD": postgres_server.password,
+        "LAKE_PG_PASSWORD": postgres_server.password,
         "S3_BUCKET": bucket,
         "S3_REGION": s3_server.region,
         "S3_ENDPOINT": s3_server.endpoint,
@@ -293,7 +293,7 @@ def test_saas_marts_on_servers_with_spark(
         assert code == 0, output
         assert_marts_are_right(folder, "server.toml", landing, batches)
     assert "missing: 2024-01-31 to 2024-03-01" in output
-    assert not any(variables[name] in output for name in ("PGPASSWORD", "S3_SECRET"))
+    assert not any(variables[name] in output for name in ("LAKE_PG_PASSWORD", "S3_SECRET"))
 
 
 def dlt_and_dbt(folder: Path) -> Path:
@@ -324,7 +324,7 @@ def test_saas_with_dlt_and_dbt_on_servers(
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout == shown_output(folder)
     assert_marts_are_right(folder, "server.toml", str(folder / "landing"), 1, raw="landed")
-    secrets = [variables["PGPASSWORD"], variables["S3_SECRET"]]
+    secrets = [variables["LAKE_PG_PASSWORD"], variables["S3_SECRET"]]
     for path in filter(Path.is_file, tmp_path.rglob("*")):
         assert not any(secret.encode() in path.read_bytes() for secret in secrets), path
     assert not any(secret in result.stdout + result.stderr for secret in secrets)
@@ -337,7 +337,7 @@ def source_postgres(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PGPORT", str(postgres_server.port))
     monkeypatch.setenv("PGDATABASE", postgres_server.create_database())
     monkeypatch.setenv("PGUSER", postgres_server.user)
-    monkeypatch.setenv("PGPASSWORD", postgres_server.password)
+    monkeypatch.setenv("LAKE_PG_PASSWORD", postgres_server.password)
     return postgres_server
 
 

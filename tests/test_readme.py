@@ -39,7 +39,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "lakeconf.toml").write_text(block("toml", "# lakeconf.toml"))
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PGHOST", "db.example.org")
-    monkeypatch.setenv("PGPASSWORD", "hunter2-planted")
+    monkeypatch.setenv("LAKE_PG_PASSWORD", "hunter2-planted")
     return folder
 
 
@@ -69,7 +69,7 @@ def test_preview_sql_prints_what_the_readme_shows(shop: Path, capsys: pytest.Cap
 def test_the_portable_script_holds_no_secret(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["preview-sql", "prod", "--portable"]) == 0
     shown = capsys.readouterr().out
-    assert "getenv('PGPASSWORD')" in shown
+    assert "getenv('LAKE_PG_PASSWORD')" in shown
     assert "hunter2" not in shown
 
 

@@ -1,7 +1,7 @@
 """Two hours of events: made, read from Postgres, promoted without duplicates, looked at in the past, kept in order.
 
 `python run.py spark` computes with Spark in place of DuckDB. The Postgres is named by PGHOST, PGPORT, PGDATABASE,
-PGUSER and PGPASSWORD; it has to be empty.
+PGUSER and LAKE_PG_PASSWORD; it has to be empty.
 """
 
 from __future__ import annotations

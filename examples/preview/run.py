@@ -9,7 +9,16 @@ import lakeconf
 from lakeconf.config.model import validate
 
 # What the configuration takes from the environment; the SQL shows none of it.
-VARIABLES = ("PGPASSWORD", "S3_KEY_ID", "S3_SECRET", "R2_KEY_ID", "R2_SECRET", "GCS_KEY_ID", "GCS_SECRET", "MD_TOKEN")
+VARIABLES = (
+    "LAKE_PG_PASSWORD",
+    "S3_KEY_ID",
+    "S3_SECRET",
+    "R2_KEY_ID",
+    "R2_SECRET",
+    "GCS_KEY_ID",
+    "GCS_SECRET",
+    "MD_TOKEN",
+)
 
 
 def main() -> None:

@@ -63,7 +63,7 @@ _EXAMPLE = {
                 "host": "${PGHOST}",
                 "database": "lake",
                 "user": "lake",
-                "password": "${PGPASSWORD}",
+                "password": "${LAKE_PG_PASSWORD}",
             },
             "storage_backend": {
                 "type": "s3",

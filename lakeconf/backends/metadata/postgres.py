@@ -34,7 +34,10 @@ class PostgresMetadata(MetadataBackend):
     user: Annotated[Text | None, Field(examples=["lake"], description="Name of the role.")] = None
     password: Annotated[
         Secret | None,
-        Field(examples=["${PGPASSWORD}"], description="Password of the role; use a variable, such as `${PGPASSWORD}`."),
+        Field(
+            examples=["${LAKE_PG_PASSWORD}"],
+            description="Password of the role; use a variable, such as `${LAKE_PG_PASSWORD}`.",
+        ),
     ] = None
     metadata_schema: Annotated[
         Text,
