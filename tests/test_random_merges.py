@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duckdb
@@ -33,6 +34,9 @@ class Condition(NamedTuple):
     expression: nw.Expr | None
 
 
+ALWAYS = Condition("", None)
+
+
 def conditions(*columns: str) -> st.SearchStrategy[Condition]:
     """Always, or where a column is at least a number."""
 
@@ -40,7 +44,7 @@ def conditions(*columns: str) -> st.SearchStrategy[Condition]:
         (side, column), limit = drawn[0].split("."), drawn[1]
         return Condition(f" AND {side}.{column} >= {limit}", nw.col(f"{side}_{column}") >= limit)
 
-    return st.just(Condition("", None)) | st.tuples(st.sampled_from(columns), st.integers(-2, 2)).map(at_least)
+    return st.just(ALWAYS) | st.tuples(st.sampled_from(columns), st.integers(-2, 2)).map(at_least)
 
 
 class Merge(NamedTuple):
@@ -57,24 +61,33 @@ class Merge(NamedTuple):
 @st.composite
 def merges(draw: st.DrawFn) -> Merge:
     on = draw(st.sampled_from([("k",), ("g",), ("k", "g")]))
-    target = draw(st.lists(st.tuples(KEYS, VALUES).map(lambda row: (*row[0], row[1])), max_size=12))
+    target = draw(
+        st.lists(
+            st.tuples(KEYS, VALUES).map(lambda row: (*row[0], row[1])),
+            min_size=draw(st.sampled_from([0, 4])),
+            max_size=12,
+        )
+    )
+    # Most rows of the source have a key of the target: few random ones would match.
+    keys = st.sampled_from([row[:2] for row in target]) | st.sampled_from([row[:2] for row in target]) | KEYS
     by = {"k": lambda row: row[0], "g": lambda row: row[1]}
     source = draw(
         st.lists(
-            st.tuples(KEYS, VALUES).map(lambda row: (*row[0], row[1])),
+            st.tuples(keys if target else KEYS, VALUES).map(lambda row: (*row[0], row[1])),
             max_size=8,
             # Two rows for one of the target are refused, which has a test of its own.
             unique_by=lambda row: tuple(by[name](row) for name in on),
         )
     )
     both = conditions("source.v", "target.v")
-    matched = draw(st.lists(st.tuples(st.sampled_from(["all", "sum", "delete"]), both), max_size=3))
+    actions = st.tuples(st.sampled_from(["all", "sum", "all", "delete"]), both)
+    matched = draw(st.lists(actions, min_size=draw(st.sampled_from([1, 1, 1, 0])), max_size=3))
     return Merge(
         target,
         source,
         on,
         matched,
-        draw(st.none() | conditions("source.v")),
+        draw(st.none() | conditions("source.v") | st.just(ALWAYS)),
         draw(st.none() | conditions("target.v")),
     )
 
@@ -106,13 +119,13 @@ def by_duckdb(merge: Merge) -> list[tuple[Any, ...]]:
         return sorted(connection.execute("FROM target").fetchall(), key=repr)
 
 
-def by_lakeconf(lake: Lake, merge: Merge, name: str) -> None:
+def by_lakeconf(tx: Lake, merge: Merge, name: str) -> None:
     updates: dict[str, dict[str, Any] | None] = {"all": None, "sum": {"v": nw.col("target_v") + nw.col("source_v")}}
     matched = [
         Delete(when=when.expression) if kind == "delete" else Update(updates[kind], when=when.expression)
         for kind, when in merge.matched
     ]
-    lake.table(name).merge(
+    tx.table(name).merge(
         table(merge.source),
         on=merge.on,
         matched=matched,
@@ -126,8 +139,14 @@ def by_row_id(lake: Lake, name: str) -> dict[int, tuple[Any, ...]]:
     return {row_id: tuple(row) for row_id, *row in native.fetchall()}
 
 
-def check_feed(lake: Lake, name: str, before: dict[int, tuple[Any, ...]], after: dict[int, tuple[Any, ...]]) -> None:
-    """The feed of the last snapshot leads from the one state to the other; an updated row keeps its row id."""
+def check_feed(
+    lake: Lake, name: str, before: dict[int, tuple[Any, ...]], after: dict[int, tuple[Any, ...]]
+) -> set[str]:
+    """The feed of the last snapshot leads from the one state to the other; an updated row keeps its row id.
+
+    Returns:
+        The kinds of changes.
+    """
     version = lake.snapshot_id
     native: Any = lake.sql(
         f"SELECT change_type, rowid, k, g, v FROM dev.table_changes('{name}', {version}, {version})"
@@ -142,6 +161,7 @@ def check_feed(lake: Lake, name: str, before: dict[int, tuple[Any, ...]], after:
     assert updated == {row_id: before[row_id] for row_id in updated}
     assert feed.get("update_postimage", {}) == {row_id: after[row_id] for row_id in updated}
     assert updated.keys() >= {row_id for row_id in before.keys() & after.keys() if before[row_id] != after[row_id]}
+    return set(feed)
 
 
 @pytest.fixture(scope="module", params=["on_duckdb", "on_spark"])
@@ -156,16 +176,44 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield lake
 
 
-@settings(max_examples=150 if PROVE else 4)
-@given(merge=merges())
-def test_a_merge_leaves_what_duckdb_leaves(lake: Lake, merge: Merge) -> None:
-    name = f"t{lake.refresh()}"
-    lake.create_table(name, table([]))
-    if merge.target:
-        lake.table(name).append(table(merge.target))
-    before, version = by_row_id(lake, name), lake.snapshot_id
-    by_lakeconf(lake, merge, name)
-    after = by_row_id(lake, name)
-    assert sorted(after.values(), key=repr) == by_duckdb(merge)
-    if lake.snapshot_id > version:
-        check_feed(lake, name, before, after)
+# One of each kind of change, however few others there are.
+EACH = Merge(
+    [(1, "a", 1), (2, "b", 2), (3, None, 3)],
+    [(1, "a", 5), (2, "b", -2), (4, "", 4)],
+    ("k",),
+    [("sum", Condition(" AND source.v >= 0", nw.col("source_v") >= 0)), ("delete", ALWAYS)],
+    ALWAYS,
+    ALWAYS,
+)
+
+
+def test_a_merge_leaves_what_duckdb_leaves(lake: Lake) -> None:
+    """Several merges share a transaction, each with a table of its own: commits take most of the time."""
+    on_spark = lake._state.engine.name == "spark"
+    together, rounds = (2, 2) if on_spark else (10, 3)
+    seen = Counter[str]()
+
+    @settings(max_examples=150 if PROVE else rounds)
+    @given(merged=st.lists(merges(), min_size=together, max_size=together))
+    def check(merged: list[Merge]) -> None:
+        cases = {f"t{lake.refresh()}_{number}": merge for number, merge in enumerate([EACH, *merged])}
+        with lake.transaction() as tx:
+            for name, merge in cases.items():
+                tx.create_table(name, table([])).append(table(merge.target))
+        before, version = {name: by_row_id(lake, name) for name in cases}, lake.snapshot_id
+        with lake.transaction() as tx:
+            for name, merge in cases.items():
+                by_lakeconf(tx, merge, name)
+        assert lake.snapshot_id == version + 1
+        for name, merge in cases.items():
+            after = by_row_id(lake, name)
+            assert sorted(after.values(), key=repr) == by_duckdb(merge)
+            kinds = check_feed(lake, name, before[name], after)
+            seen.update(["merges", *kinds] if merge is not EACH else [])
+            assert merge is not EACH or kinds == {"insert", "delete", "update_preimage", "update_postimage"}
+
+    check()
+    # Merges that match nothing show nothing.
+    assert seen["merges"] >= together * rounds
+    if not on_spark:
+        assert min(seen[kind] for kind in ("insert", "update_postimage", "delete")) >= seen["merges"] // 10, seen

@@ -393,7 +393,11 @@ def test_the_origin_of_each_value(variables: None, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("value", ["hunter2", 7351947, ["hunter2"], {"a": "hunter2"}, "hunter2\0", "${hunter2", ""])
 def test_no_refusal_shows_a_value(key: str, value: object) -> None:
     metadata = {**PROD["metadata_backend"], "host": "h", "password": "hunter2", key: value}
-    shown = repr(validate(stores(prod={**PROD, "metadata_backend": metadata})))
+    source = stores(prod={**PROD, "metadata_backend": metadata})
+    shown = repr(problems := validate(source))
+    assert bool(problems) != (key in {"host", "database", "user", "password", "secret_name"} and value == "hunter2")
+    if not problems and key == "password":
+        assert "hunter2" not in repr(init(source).get_store("prod"))
     assert "hunter2" not in shown
     assert "7351947" not in shown
 
@@ -402,6 +406,11 @@ def test_no_refusal_shows_a_value(key: str, value: object) -> None:
 @pytest.mark.parametrize("value", ["hunter2://x", 7351947, ["hunter2"], {"a": "hunter2"}, "hunter2/hunter2"])
 def test_no_refusal_of_storage_shows_a_value(key: str, value: object) -> None:
     storage = {"type": "s3", "bucket": "b", "key_id": "k", "secret": "hunter2", key: value}
-    shown = repr(validate(stores(prod={"metadata_backend": SQLITE, "storage_backend": storage})))
+    source = stores(prod={"metadata_backend": SQLITE, "storage_backend": storage})
+    shown = repr(problems := validate(source))
+    is_text = isinstance(value, str) and (key != "endpoint" or "://" not in value)
+    assert bool(problems) != (is_text and key in {"key_id", "secret", "session_token", "endpoint"})
+    if not problems and key != "endpoint":
+        assert "hunter2" not in repr(init(source).get_store("prod"))
     assert "hunter2" not in shown
     assert "7351947" not in shown
