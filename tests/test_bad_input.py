@@ -80,9 +80,13 @@ def test_an_empty_frame_makes_no_snapshot(lake: Lake) -> None:
     before, there = lake.snapshot_id, files(lake)
     assert write(lake, "append", GOOD.slice(0, 0)) == before
     assert write(lake, "merge", GOOD.slice(0, 0)) == before
+    assert there
     assert (lake.refresh(), files(lake)) == (before, there)
 
 
-def test_a_read_only_store(lake: Lake) -> None:
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_read_only_store(lake: Lake, operation: str) -> None:
+    before, there = lake.snapshot_id, files(lake)
     with pytest.raises(LakeconfError, match="nothing can be written: the lake is pinned"):
-        lake.at(version=lake.snapshot_id).table("raw.t").append(GOOD)
+        write(lake.at(version=before), operation, GOOD)
+    assert (lake.refresh(), files(lake)) == (before, there)
