@@ -9,9 +9,11 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lakeconf.catalog.table import compose_path
+from lakeconf.catalog.lost_deletes import lost_deletes
+from lakeconf.catalog.table import compose_path, joined_name
 from lakeconf.connection import Connection
 from lakeconf.errors import CatalogError, LakeconfError
+from lakeconf.logs import escaped
 from lakeconf.marker import LakeMarker
 from lakeconf.places import neighbours, places, reader_of
 from lakeconf.sql import literal
@@ -111,6 +113,7 @@ def examine_files(store: Store, connection: Connection) -> str:
 
     Raises:
         CatalogError: Files of the catalog do not exist.
+        Warn: A rewrite has undone deletes, or there are unknown files.
     """
     reader = reader_of(store, connection)
     root = reader.data_path
@@ -124,6 +127,13 @@ def examine_files(store: Store, connection: Connection) -> str:
         raise CatalogError(
             f"snapshots need {_some(missing)}, missing below {root}",
             hint="check `path`, or `bucket` and `prefix`, of the storage backend; or restore the files from a backup",
+        )
+    lost = lost_deletes(reader)
+    if lost:
+        listed_tables = ", ".join(f"{rows:,} of {escaped(joined_name(*table))}" for table, rows in lost.items())
+        raise Warn(
+            f"deleted rows are visible again: {listed_tables}",
+            "another tool rewrote their files while they were deleted (see docs/writing.md): repeat the deletes",
         )
     unknown = sorted(listed - needed - scheduled)
     if unknown:

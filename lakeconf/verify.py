@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakeconf.catalog.data_file import DataFile
+from lakeconf.catalog.lost_deletes import lost_deletes
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.engines.fingerprint import ColumnCheck, Fingerprint
@@ -62,6 +63,8 @@ class Verification:
         deleted_twice: Files with rows that are deleted twice, which explain more rows of DuckDB's; deletion vectors
             are not looked into.
         wrong_counts: Files whose number of rows is not the one that the catalog has recorded.
+        lost_deletes: The number of rows that were deleted, but are visible again because another tool rewrote their
+            file at the same time. Both engines read them.
     """
 
     table: str
@@ -71,6 +74,12 @@ class Verification:
     columns: tuple[ColumnCheck, ...]
     deleted_twice: tuple[DeletedTwice, ...]
     wrong_counts: tuple[WrongCount, ...] = ()
+    lost_deletes: int = 0
+
+    @property
+    def sound(self) -> bool:
+        """True if both engines read the same rows and no deleted row is visible again."""
+        return self.equal and not self.lost_deletes
 
     @property
     def equal(self) -> bool:
@@ -92,6 +101,11 @@ class Verification:
             f"  rows of a file: {found.file_rows} in {escaped(found.path)}, {found.catalog_rows} in the catalog"
             for found in self.wrong_counts
         ]
+        if self.lost_deletes:
+            lines.append(
+                f"  deleted rows that are visible again: {self.lost_deletes}; another tool rewrote their files while "
+                "they were deleted: repeat the deletes"
+            )
         return "\n".join(lines)
 
 
@@ -126,6 +140,7 @@ def verify(lake: Lake, table: str) -> Verification:
         columns=found.columns,
         deleted_twice=tuple(double for double in doubles if double.rows),
         wrong_counts=wrong_counts,
+        lost_deletes=lost_deletes(state.reader, state.snapshot_id).get((plan.table.schema_name, plan.table.name), 0),
     )
 
 

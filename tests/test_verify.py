@@ -149,6 +149,25 @@ def test_rows_that_are_deleted_twice_are_named_and_the_command_ends_with_1(
     assert f"5 rows of {path}" in shown
 
 
+def test_deletes_that_a_rewrite_has_undone_are_reported(lake: Lake) -> None:
+    write(
+        lake,
+        "INSERT INTO dev.raw.numbers SELECT range, NULL FROM range(100)",
+        "DELETE FROM dev.raw.numbers WHERE id < 40",
+        "CALL dev.set_option('data_inlining_row_limit', 10)",
+        "DELETE FROM dev.raw.numbers WHERE id = 50",
+        "CALL ducklake_rewrite_data_files('dev', delete_threshold => 0.0)",
+        "INSERT INTO dev.raw.numbers VALUES (100, NULL)",
+    )
+    found = verify(lake, "raw.numbers")
+    assert (found.equal, found.sound, found.lost_deletes) == (True, True, 0)
+    # The delete as it is recorded if its transaction commits after the rewrite.
+    write(lake, "UPDATE __ducklake_metadata_dev.ducklake_inlined_delete_2 SET begin_snapshot = begin_snapshot + 2")
+    found = verify(lake, "raw.numbers")
+    assert (found.equal, found.sound, found.lost_deletes) == (True, False, 1)
+    assert "deleted rows that are visible again: 1;" in str(found)
+
+
 @pytest.mark.parametrize(
     ("change", "same"),
     [
