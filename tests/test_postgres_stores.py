@@ -78,3 +78,23 @@ def test_an_existing_secret_is_used_by_its_name(postgres_server: PostgresServer,
     store.attach(connection)
     connection.execute("CREATE TABLE t AS SELECT 42 AS answer")
     assert connection.execute("FROM dev.t").fetchall() == [(42,)]
+
+
+def test_a_view_in_place_of_a_catalog_table_runs_as_the_reader(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    """What docs/security.md warns of, and lakeconf cannot prevent."""
+    stores = config(postgres_server, tmp_path, dev={"metadata_schema": "lake"})
+    store = stores.get_store("dev")
+    with store.open() as lake:
+        lake.create_table("t", {"id": "BIGINT"}).append(pa.table({"id": [1]}))
+    database = store.metadata_backend.database  # type: ignore[attr-defined]
+    for statement in (
+        "CREATE TABLE lake.spied (role TEXT)",
+        "CREATE FUNCTION lake.spy() RETURNS BOOLEAN LANGUAGE SQL VOLATILE AS "
+        "'INSERT INTO lake.spied VALUES (current_user); SELECT true'",
+        "ALTER TABLE lake.ducklake_table RENAME TO kept",
+        "CREATE VIEW lake.ducklake_table AS SELECT * FROM lake.kept WHERE lake.spy()",
+    ):
+        postgres_server.sql(statement, database)
+    with store.open() as lake:
+        assert lake.table("t").scan().collect("pyarrow").rows() == [(1,)]
+    assert postgres_server.user in postgres_server.sql("SELECT DISTINCT role FROM lake.spied", database)

@@ -63,10 +63,12 @@ def _literal_secrets(config: Config, store: str, reading: Reading) -> Iterator[P
         key = path[-1] if path else None
         value = _value(reading.values, path)
         if origin.has_literal and isinstance(key, str) and is_secret(path) and isinstance(value, str) and value:
-            variable = f"{store}_{key}".upper()
-            hint = f'take it from a variable: {key} = "${{{variable}}}"'
-            part = "a secret" if origin.kind == "literal" else "part of a secret, or a default for one,"
-            yield config.problem(Code.LITERAL_SECRET, f"{part} stands in the file", origin.place, hint=hint)
+            # The store that the file says it in, which others may extend.
+            owner = origin.place[1] if len(origin.place) > 1 else store
+            variable = f"{owner}_{key}".upper()
+            hint = f'reference a variable instead: {key} = "${{{variable}}}"'
+            part = "a secret" if origin.kind == "literal" else "part of a secret, or the default of one,"
+            yield config.problem(Code.LITERAL_SECRET, f"{part} is in the file", origin.place, hint=hint)
 
 
 def _without_tls(config: Config, reading: Reading) -> Iterator[Problem]:
