@@ -10,7 +10,7 @@ import pytest
 
 import lakeconf
 from lakeconf.cli.commands import run as command
-from lakeconf.errors import CommitConflictError, DataLossError, PipelineError
+from lakeconf.errors import CommitConflictError, DataLossError, LakeconfError, PipelineError
 from lakeconf.pipelines import (
     Append,
     Full,
@@ -323,3 +323,15 @@ def test_the_command_refuses_one_lake_under_two_names(
     assert folder.is_dir()
     assert command(["promote", *names, "--yes"]) == 1
     assert "are the same lake" in capsys.readouterr().err
+
+
+def test_a_view_of_the_same_name_in_the_target_stays(lakes: tuple[Lake, Lake]) -> None:
+    dev, prod = lakes
+    prod.create_view("main.w", "SELECT 9 AS id")
+    other = Pipeline([Model("main.w", Full(), Query(f"SELECT * FROM {NUMBERS}"))])
+    done(other, dev)
+    before = prod.refresh()
+    with pytest.raises(LakeconfError, match='View with name "w" already exists'):
+        promote(other, dev, prod)
+    assert prod.refresh() == before
+    assert rows(prod, "main.w") == [(9,)]
