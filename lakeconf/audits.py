@@ -68,7 +68,7 @@ def run(audit: Audit, writer: Connection, reader: CatalogReader) -> None:
         found = f"{count} row{'s' if count > 1 else ''}"
         raise AuditError(
             f"the audit {audit.name!r} found {found}, so nothing was written:\n{rows}{more}",
-            hint="mend the rows, or the audit",
+            hint="correct the rows or the audit",
         )
 
 

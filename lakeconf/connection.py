@@ -200,7 +200,7 @@ def connect(secrets: Iterable[Secret] = ()) -> Connection:
     return connection
 
 
-def fetched(frame: nw.LazyFrame[Any], secrets: Iterable[Secret] = ()) -> list[tuple[Any, ...]]:
+def fetched(frame: nw.LazyFrame[Any], secrets: Iterable[Secret]) -> list[tuple[Any, ...]]:
     """Computes a lazy frame; one of DuckDB without pyarrow, which narwhals' `collect` needs.
 
     Args:

@@ -213,7 +213,8 @@ def located(table: str, lakes: Mapping[str, Lake]) -> tuple[Lake, str]:
 def _new_files(lake: Lake, model: Model, pattern: str, loaded: set[str]) -> Sequence[str]:
     """The files of a pattern that were not loaded before: URIs, or paths from the model's folder."""
     if "://" in pattern:
-        rows = fetched(lake.sql(f"SELECT file FROM glob({literal(pattern)})"))
+        secrets = lake._state.writer.secrets  # noqa: SLF001 - for scrubbing alone
+        rows = fetched(lake.sql(f"SELECT file FROM glob({literal(pattern)})"), secrets)
         return sorted({str(file) for (file,) in rows} - loaded)
     paths = glob.glob(str(model.folder / pattern), recursive=True)
     return sorted({os.path.relpath(path, model.folder) for path in paths} - loaded)
