@@ -68,9 +68,16 @@ def test_a_table_with_doubled_delete_files_is_refused_and_can_be_rebuilt(
         assert ids(lake) == [0, *range(4, 50), *range(51, 102)]
 
 
+@pytest.mark.parametrize("kept", [True, False])
 def test_a_merged_delete_file_that_ducklake_has_removed_is_never_taken_for_a_success(
-    tmp_path: Path, postgres_server: PostgresServer, postgres_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    postgres_server: PostgresServer,
+    postgres_proxy: FaultProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    kept: bool,
 ) -> None:
+    if not kept:
+        monkeypatch.setattr("lakeconf.kept_files._MOST_FILES", 0)
     database = postgres_server.create_database()
     store = store_of(tmp_path, on_postgres(postgres_server, database, postgres_proxy.port))
     with store.open() as lake:
@@ -78,6 +85,10 @@ def test_a_merged_delete_file_that_ducklake_has_removed_is_never_taken_for_a_suc
         table.append(HUNDRED)
         table.delete("id = 1")
         at_commit(monkeypatch, before=lambda: postgres_proxy.reset_on(b"COMMIT", forward=True))
-        with pytest.raises(CommitError, match=r"snapshot 4 was committed.*removed .*-delete\.parquet"):
-            table.delete("id = 2")
+        if kept:
+            assert table.delete("id = 2") == 4
+            assert len(ids(lake)) == len(HUNDRED) - 2
+        else:
+            with pytest.raises(CommitError, match=r"snapshot 4 was committed.*removed .*-delete\.parquet"):
+                table.delete("id = 2")
         assert postgres_proxy.fired == 1
