@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import json
 import re
 from html.entities import codepoint2name
 from itertools import groupby
+from urllib.parse import quote, quote_plus
 
 _MASK = "***"
 # A longer value, or a longer one of letters alone, is in no text by chance.
 _LONG, _LONG_WORD = 8, 12
 _SHORT = 4
 _MOST_BACKSLASHES = 4
+_BACKSLASHES = re.compile(r"\\{17,}")
+# PostgreSQL cuts names off here, in bytes.
+_LONGEST_NAME = 63
 # What is around a value, as in `password=…`, `'…'` and `://user:…@host`.
 _ASSIGNED, _ASSIGNED_END = r"""(?<=['"`=:/@,;|&?(\[{<>])""", r"""(?![^\s'"`/@,;|&?)\]}<>%\\])"""
 _WORD, _WORD_END = "(?<![0-9A-Za-z_])", "(?![0-9A-Za-z_])"
@@ -35,10 +41,30 @@ def without(text: str, value: str) -> str:
     """
     if text == value:
         return _MASK
+    if _is_long(value):
+        for form in sorted(_spellings(value), key=len, reverse=True):
+            text = text.replace(form, _MASK)
+    # A long run of backslashes has too many readings.
+    text = _BACKSLASHES.sub("\\" * 8, text)
     pieces = _PLAIN.findall(value)
     if all(piece in text for piece in pieces):
         text = re.sub(_placed(value), _MASK, text)
     return _without_base64(text, value) if _is_long(value) else text
+
+
+def _spellings(value: str) -> set[str]:
+    """The usual spellings of a value. The pattern takes an escaped quote for a doubled one."""
+    escaped = value.replace("\\", "\\\\")
+    found = {
+        *(value, value.replace("'", "''"), value.replace('"', '""'), escaped.replace("'", "\\'")),
+        *(json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]),
+    }
+    with contextlib.suppress(UnicodeEncodeError):
+        found |= {quote(value), quote(value, safe=""), quote_plus(value)}
+        octets = value.encode()
+        if len(octets) > _LONGEST_NAME:
+            found.add(octets[:_LONGEST_NAME].decode(errors="ignore"))
+    return found
 
 
 def _is_long(value: str) -> bool:

@@ -53,7 +53,10 @@ class HiddenText(str):
     def __reduce__(self) -> tuple[object, ...]:
         if self.variable is not None:
             return (_from_environment_hidden, (self.shown, self.variable))
-        return (HiddenText, (str(self), self.shown))
+        raise TypeError(
+            "a text that contains a secret cannot be pickled: give it another value, or write it as one variable, "
+            '"${VARIABLE}", in lakeconf.toml'
+        )
 
 
 class Secret:

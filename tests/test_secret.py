@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import lakeconf
 import lakeconf.errors
-from lakeconf.secret import FromVariable, Secret, Settings, scrub
+from lakeconf.secret import FromVariable, Secret, Settings, hidden, scrub
 
 
 @pytest.mark.parametrize(
@@ -189,3 +189,30 @@ def test_a_configuration_that_is_not_found_shows_no_variable(tmp_path: Path, mon
         lakeconf.init(tmp_path / "none.toml")
     for frame, _ in traceback.walk_tb(raised.tb):
         assert PLANTED not in repr([*frame.f_locals.values()]), frame.f_code.co_name
+
+
+@pytest.mark.parametrize(
+    "value", ["h0rse'\\'Stapler9", 'h0rse"\\"Stapler9', "Ab1x\\\\\\\\Zy9passw", "'\\'\\''\"correct1"]
+)
+def test_quotes_and_backslashes_side_by_side_are_found(value: str) -> None:
+    sql, libpq = value.replace("'", "''"), value.replace("\\", "\\\\").replace("'", "\\'")
+    for form in (value, sql, libpq, json.dumps(value)[1:-1], repr(value)[1:-1], quote(value), quote_plus(value)):
+        assert "***" in scrub(f"an error: {form} is wrong", [Secret(value)])
+        assert form not in scrub(f"an error: {form} is wrong", [Secret(value)])
+
+
+def test_long_runs_of_backslashes_take_no_time() -> None:
+    started = time.process_time()
+    scrub("abc " + "\\" * 3000, [Secret("\\'abc")])
+    assert time.process_time() - started < 2
+
+
+def test_a_name_that_postgresql_has_cut_off_is_found() -> None:
+    value = "S3cr3t" * 40
+    assert value[:30] not in scrub(f'role "{value[:63]}" does not exist', [Secret(value)])
+
+
+def test_a_text_with_a_part_of_a_secret_is_not_pickled() -> None:
+    text = hidden("xcorrect-horse", [Secret("correct-horse")])
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(text)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lakeconf.backends.registry import metadata_backend, storage_backend
-from lakeconf.backends.secrecy import is_secret
+from lakeconf.backends.secrecy import holds_credentials, is_secret
 from lakeconf.config.codes import Code
 from lakeconf.config.draft import Origin
 from lakeconf.config.inheritance import Path
@@ -114,7 +114,7 @@ def _text(path: Path, value: Any, secrets: Sequence[Secret]) -> str:
         return ", ".join(f"{name} = {_text((*path, name), item, secrets)}" for name, item in value.items())
     if isinstance(value, list) and not is_secret(path):
         return f"[{', '.join(_text(path, item, secrets) for item in value)}]"
-    return MASK if is_secret(path) else masked(str(value), secrets)
+    return MASK if is_secret(path) or holds_credentials(path[-1], str(value)) else masked(str(value), secrets)
 
 
 def _at(values: Any, path: Path) -> Any:

@@ -160,8 +160,9 @@ def _with_hidden(backend: BackendOrNone, secrets: Sequence[Secret]) -> BackendOr
     if backend is None:
         return backend
     fields = {name: getattr(backend, name) for name in type(backend).model_fields}
-    update = {name: hidden(value, secrets) for name, value in fields.items() if isinstance(value, str)}
-    update = {name: value for name, value in update.items() if isinstance(value, HiddenText)}
+    given = {name: value for name, value in fields.items() if isinstance(value, str | Mapping)}
+    update = {name: hidden(value, secrets) for name, value in given.items()}
+    update = {name: value for name, value in update.items() if isinstance(value, HiddenText | Mapping)}
     return backend.model_copy(update=update) if update else backend
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -179,6 +180,27 @@ def test_it_is_masked_in_objects_too(folder: Path) -> None:
     # What runs has the values.
     assert config.get_store("dev").alias == "planted_name"
     assert "region 'tok''en-planted-1'" in " ".join(config.get_store("dev").preview_sql(show_secrets=True)).lower()
+
+
+def test_it_is_masked_in_secret_parameters_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLANTED", "correct-horse")
+    (folder / "lakeconf.toml").write_text(
+        """
+        [stores.dev]
+        storage_backend = { type = "local", path = "data" }
+        [stores.dev.metadata_backend]
+        type = "postgres"
+        host = "h"
+        database = "d"
+        user = "u"
+        password = "${PLANTED}"
+        secret_parameters = { sslmode = "${PLANTED}", sslrootcert = "/x/${PLANTED}" }
+        """
+    )
+    store = lakeconf.init().get_store("dev")
+    assert "correct-horse" not in repr(store.metadata_backend) + repr(store.statements)
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(store)
 
 
 def test_a_portable_script_names_the_variable(folder: Path) -> None:

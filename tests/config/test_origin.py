@@ -101,3 +101,11 @@ def test_keys_that_there_are_not(file: Path) -> None:
         explain_key(init(), "stores.prdo")
     with pytest.raises(LakeconfError, match="is no key of a store"):
         explain_key(init(), "bucket")
+
+
+def test_a_url_with_credentials_is_not_shown(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(TEXT.replace('host = "${PGHOST}"', 'host = "postgres://u:${PGHOST}@h/x"'))
+    run(["explain", "stores.prod.metadata_backend.host"])
+    run(["explain", "stores.prod"])
+    shown = capsys.readouterr()
+    assert "u:db@" not in shown.out + shown.err
