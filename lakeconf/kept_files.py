@@ -13,7 +13,8 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from itertools import islice, takewhile
+from heapq import nlargest
+from itertools import takewhile
 from pathlib import Path
 
 from lakeconf.connection import Connection
@@ -61,7 +62,8 @@ class KeptFiles:
                     self._read_back(folder)
                 else:
                     new = _new_files(folder, self._since - _SLACK_SECONDS)
-                    for path in islice(new, _MOST_FILES - len(self._open)):
+                    # The transaction's own files are the newest; other writers may have made many.
+                    for path in nlargest(_MOST_FILES - len(self._open), new, key=os.path.basename):
                         self._open[path] = os.open(path, os.O_RDONLY)
         except (LakeconfError, OSError) as error:
             # The commit does not need them unless its reply is lost; then it is found that they are missing.
@@ -97,10 +99,20 @@ class KeptFiles:
         new = [path for path in listed if _is_new(path.rpartition("/")[2], self._since - _SLACK_SECONDS)]
         if not new:
             return
-        paths = f"[{', '.join(map(literal, new))}]"
-        ((size,),) = self._connection.rows(f"SELECT sum(size) FROM read_blob({paths})")  # noqa: S608 - literals
-        if size + sum(map(len, self._contents.values())) <= _LARGEST_BYTES:
-            self._contents.update(self._connection.rows(f"SELECT filename, content FROM read_blob({paths})"))  # noqa: S608 - literals
+        sizes = dict(self._connection.rows(f"SELECT filename, size FROM read_blob({_list(new)})"))  # noqa: S608 - literals
+        free = _LARGEST_BYTES - sum(map(len, self._contents.values()))
+        wanted: list[str] = []
+        for path in sorted(new, key=os.path.basename, reverse=True):
+            free -= sizes[path]
+            if free < 0:
+                break
+            wanted.append(path)
+        if wanted:
+            self._contents.update(self._connection.rows(f"SELECT filename, content FROM read_blob({_list(wanted)})"))  # noqa: S608 - literals
+
+
+def _list(paths: Iterable[str]) -> str:
+    return f"[{', '.join(map(literal, paths))}]"
 
 
 def _common_start(one: str, other: str) -> str:

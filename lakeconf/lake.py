@@ -112,9 +112,7 @@ class Lake(LakeUpkeep, LakeModelRuns):
             raise LakeconfError(
                 f"the lake is pinned at snapshot {self.snapshot_id}", hint="refresh the lake it came from"
             )
-        self._state.snapshot_id = latest(self._state.reader).snapshot_id
-        self._state.base.refresh(self._state.snapshot_id)
-        return self._state.snapshot_id
+        return self._state.move(latest(self._state.reader).snapshot_id, refresh=True)
 
     def table(self, name: str) -> Table:
         """A table by its name; that it exists is checked when it is used.

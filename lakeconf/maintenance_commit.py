@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from lakeconf import __version__
+from lakeconf.catalog.table import tables
 from lakeconf.committer import Commit
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.locks import Held, pauses
@@ -80,8 +81,19 @@ class _Step:
         writer.execute(f"CALL ducklake_set_commit_message({alias}, NULL, NULL, extra_info => {info})")
         if self._held is not None:
             self._held.check()
-        self.commit.catalog.keep_written({f"{schema}.{table}" for schema, table, *_ in self._rows}, begun)
+        written = {f"{schema}.{table}" for schema, table, *_ in self._rows}
+        self.commit.catalog.keep_written(written | self._with_deletes(begun), begun)
         return None
+
+    def _with_deletes(self, begun: int) -> set[str]:
+        """The tables with deletes in the catalog: a flush writes them to files, but does not return such a table."""
+        found = tables(self._state.reader, begun)
+        with self._state.reader.transaction() as transaction:
+            return {
+                f"{info.schema_name}.{info.name}"
+                for info in found
+                if transaction.has_table(f"ducklake_inlined_delete_{info.table_id}")
+            }
 
 
 @contextlib.contextmanager

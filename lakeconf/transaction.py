@@ -64,6 +64,7 @@ class LakeState:
     snapshot_id: int
     base: Base
     guard: threading.RLock = field(default_factory=threading.RLock)
+    moving: threading.RLock = field(default_factory=threading.RLock)
     read_only: str | None = None
     pinned: bool = False
     transaction: Transaction | None = None
@@ -71,9 +72,27 @@ class LakeState:
     def commit(self, transaction: Transaction) -> None:
         """Commits a transaction, and moves reads to its snapshot."""
         with self.guard:
-            self.snapshot_id = max(self.snapshot_id, transaction.commit())
-            if transaction.made is not None:
-                self.base.own.add(transaction.made)
+            snapshot_id = transaction.commit()
+            with self.moving:
+                self.snapshot_id = max(self.snapshot_id, snapshot_id)
+                if transaction.made is not None:
+                    self.base.own.add(transaction.made)
+
+    def move(self, snapshot_id: int, *, refresh: bool = False) -> int:
+        """Moves reads to a snapshot, but never back: another thread may have moved them further meanwhile.
+
+        Args:
+            snapshot_id: The snapshot.
+            refresh: True if conflict checks begin again there.
+
+        Returns:
+            The snapshot that reads see.
+        """
+        with self.moving:
+            self.snapshot_id = max(self.snapshot_id, snapshot_id)
+            if refresh:
+                self.base.refresh(self.snapshot_id)
+            return self.snapshot_id
 
 
 @dataclass

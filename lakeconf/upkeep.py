@@ -171,7 +171,7 @@ class LakeUpkeep:
         for step in steps:
             step(self._state)
         files_after, bytes_after = _size(self._state)
-        self._state.snapshot_id = latest(self._state.reader).snapshot_id
+        self._state.move(latest(self._state.reader).snapshot_id)
         return Upkeep(files_before, files_after, bytes_before, bytes_after)
 
 

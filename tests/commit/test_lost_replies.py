@@ -84,3 +84,39 @@ def test_no_write_and_no_maintenance_loses_a_row(
         assert lake.table("t").idempotency_keys() == ["one"]
     with direct.open() as other:
         assert {version: ids(other, version) for version in history} == history
+
+
+def test_a_flush_of_deletes_alone_loses_no_file(
+    stores: list[Store], postgres_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckLake's function returns no row for a table whose inlined deletes it writes to a file."""
+    direct, hurt = stores
+    with direct.open() as other:
+        other.create_table("t", {"id": "BIGINT"}).append(rows(*range(10)))
+        other._state.writer.execute("CALL dev.set_option('data_inlining_row_limit', 10)")
+        other._state.writer.execute("DELETE FROM t WHERE id = 5")
+    with hurt.open() as lake:
+        at_commit(monkeypatch, before=lambda: postgres_proxy.reset_on(b"COMMIT", forward=True))
+        lake.flush()
+        assert postgres_proxy.fired == 1
+    with direct.open() as other:
+        assert ids(other) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+
+
+def test_files_of_other_writers_do_not_displace_the_own_ones(
+    stores: list[Store], postgres_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    direct, hurt = stores
+    with direct.open() as other:
+        table = other.create_table("t", {"id": "BIGINT"})
+        for number in range(3):
+            table.append(rows(number))
+    # As many as have room: one.
+    monkeypatch.setattr("lakeconf.kept_files._MOST_FILES", 1)
+    monkeypatch.setattr("lakeconf.kept_files._LARGEST_BYTES", 1000)
+    with hurt.open() as lake:
+        at_commit(monkeypatch, before=lambda: postgres_proxy.reset_on(b"COMMIT", forward=True))
+        lake.table("t").append(rows(3))
+        assert postgres_proxy.fired == 1
+    with direct.open() as other:
+        assert ids(other) == [0, 1, 2, 3]

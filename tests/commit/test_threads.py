@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
 import pyarrow as pa
 import pytest
 
@@ -135,3 +138,32 @@ def test_an_interrupted_change_of_columns_lets_other_threads_go_on(
                 table.evolve(add={"text": "VARCHAR"})
         with ThreadPoolExecutor(1) as pool:
             assert pool.submit(lake._state.guard.acquire, timeout=1).result()
+
+
+@pytest.mark.parametrize("other", ["refresh", "compact"])
+def test_a_slow_look_up_by_another_thread_does_not_move_reads_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    """Reads that go back make the lake's own commit look known, and the next update undoes it."""
+    module = "lakeconf.lake" if other == "refresh" else "lakeconf.upkeep"
+    real = importlib.import_module(module).latest
+    looked, go = Event(), Event()
+
+    def slow(reader: Any) -> Any:
+        found = real(reader)
+        looked.set()
+        go.wait(60)
+        return found
+
+    with store.open() as lake, ThreadPoolExecutor(1) as pool:
+        table = lake.create_table("t", {"id": "BIGINT", "n": "BIGINT"})
+        table.append(pa.table({"id": [1], "n": [0]}))
+        monkeypatch.setattr(f"{module}.latest", slow)
+        done = pool.submit(getattr(lake, other))
+        looked.wait(60)
+        table.update({"n": nw.col("n") + 1}, "id = 1")
+        go.set()
+        done.result(60)
+        monkeypatch.undo()
+        table.update({"n": nw.col("n") + 1}, "id = 1")
+        assert lake.table("t").scan().collect("pyarrow").rows() == [(1, 2)]
