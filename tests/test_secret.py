@@ -129,9 +129,9 @@ def test_a_short_secret_does_not_change_sentences(value: str, text: str) -> None
 
 @pytest.mark.parametrize("value", ["'" * 60, "\\" * 60, "\\'" * 30, "%25" * 30, "a'" * 500, " +" * 40])
 def test_scrubbing_takes_no_time_however_a_secret_repeats_itself(value: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     scrub(f"x{value[:-1]}" * 20, [Secret(f"{value}!")])
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_the_longer_of_two_secrets_is_scrubbed_whole() -> None:
