@@ -53,10 +53,7 @@ class HiddenText(str):
     def __reduce__(self) -> tuple[object, ...]:
         if self.variable is not None:
             return (_from_environment_hidden, (self.shown, self.variable))
-        raise TypeError(
-            "a text that contains a secret cannot be pickled: give it another value, or write it as one variable, "
-            '"${VARIABLE}", in lakeconf.toml'
-        )
+        return (HiddenText, (str(self), self.shown))
 
 
 class Secret:

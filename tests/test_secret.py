@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import lakeconf
 import lakeconf.errors
-from lakeconf.secret import FromVariable, Secret, Settings, hidden, scrub
+from lakeconf.secret import FromVariable, Secret, Settings, scrub
 
 
 @pytest.mark.parametrize(
@@ -210,9 +210,3 @@ def test_long_runs_of_backslashes_take_no_time() -> None:
 def test_a_name_that_postgresql_has_cut_off_is_found() -> None:
     value = "S3cr3t" * 40
     assert value[:30] not in scrub(f'role "{value[:63]}" does not exist', [Secret(value)])
-
-
-def test_a_text_with_a_part_of_a_secret_is_not_pickled() -> None:
-    text = hidden("xcorrect-horse", [Secret("correct-horse")])
-    with pytest.raises(TypeError, match="cannot be pickled"):
-        pickle.dumps(text)
