@@ -38,9 +38,7 @@ def _backend_pages() -> dict[str, str]:
     """A page for each backend: what docs/backends.md says of it, and its keys."""
     reference = _sections("configuration.md")
     return {
-        f"backends/{kind}.md": f"# {kind}\n{text}\n## Keys\n{keys}".replace(
-            "](configuration.md", "](../configuration.md"
-        )
+        f"backends/{kind}.md": re.sub(r"\]\((?=\w+\.md)", "](../", f"# {kind}\n{text}\n## Keys\n{keys}")
         for heading, text in _sections("backends.md").items()
         for kind in re.findall(r"`(\w+)`", heading)
         for title, keys in reference.items()
