@@ -13,7 +13,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from lakeconf.config.codes import Code
-from lakeconf.config.explain import explanation
+from lakeconf.config.explain_code import explanation
 
 _ROOT = Path(__file__).parents[1]
 

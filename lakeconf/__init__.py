@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from lakeconf.engines.spark.start import spark_session
     from lakeconf.errors import LakeconfError
     from lakeconf.integrations.polars import scan_polars
-    from lakeconf.lake import Lake
-    from lakeconf.merge import Delete, Insert, Update
+    from lakeconf.lake.lake import Lake
+    from lakeconf.lake.table import Table
     from lakeconf.secret import Secret
     from lakeconf.store import Store
-    from lakeconf.table import Table
+    from lakeconf.write.merge import Delete, Insert, Update
 
 __version__ = "0.1.0"
 __all__ = [
@@ -35,14 +35,14 @@ __all__ = [
 # Imported on first use, to keep `import lakeconf` fast.
 _HOME = {
     "Config": "lakeconf.config.model",
-    "Delete": "lakeconf.merge",
-    "Insert": "lakeconf.merge",
-    "Lake": "lakeconf.lake",
+    "Delete": "lakeconf.write.merge",
+    "Insert": "lakeconf.write.merge",
+    "Lake": "lakeconf.lake.lake",
     "LakeconfError": "lakeconf.errors",
     "Secret": "lakeconf.secret",
     "Store": "lakeconf.store",
-    "Table": "lakeconf.table",
-    "Update": "lakeconf.merge",
+    "Table": "lakeconf.lake.table",
+    "Update": "lakeconf.write.merge",
     "init": "lakeconf.config.model",
     "scan_polars": "lakeconf.integrations.polars",
     "spark_session": "lakeconf.engines.spark.start",

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from lakeconf.forms import without
+from lakeconf.secret_forms import without
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -198,7 +198,7 @@ def scrub(text: str, secrets: Iterable[Secret]) -> str:
 
     Args:
         text: Text of another program, such as an error message of DuckDB.
-        secrets: The secrets that it may hold. Short ones are found as whole values only; see `lakeconf.forms`.
+        secrets: The secrets that it may hold. Short ones are found as whole values only; see `lakeconf.secret_forms`.
 
     Returns:
         The text with `***` in place of each.

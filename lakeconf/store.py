@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from lakeconf.attach_options import attach_option_problem, reads_only
+from lakeconf.backends.attach_options import attach_option_problem, reads_only
 from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
+from lakeconf.backends.metadata.migration import check_merged_files
 from lakeconf.backends.secrecy import guard_options
-from lakeconf.connection import Connection, connect, load_extension
+from lakeconf.connection.connection import Connection, connect, load_extension
 from lakeconf.errors import CatalogError, CatalogMissingError, CatalogVersionError, LakeconfError
-from lakeconf.migration import check_merged_files
 from lakeconf.secret import Secret, Settings, masked
 from lakeconf.secret import hidden as hide
 from lakeconf.sql import Attach, CreateSecret, LoadExtension, Masked, Portable, Revealed, Statement, Use, Value
@@ -18,7 +18,7 @@ from lakeconf.sql import Attach, CreateSecret, LoadExtension, Masked, Portable, 
 if TYPE_CHECKING:
     import duckdb
 
-    from lakeconf.lake import Lake
+    from lakeconf.lake.lake import Lake
 
 Builder = TypeVar("Builder", bound="SparkBuilder")
 _MIGRATION = "automatic_migration"
@@ -222,7 +222,7 @@ class Store:
             SparkVersionError: The session has a version of Spark that lakeconf does not support.
             SparkError: The session cannot reach the storage backend.
         """
-        from lakeconf.lake import Lake
+        from lakeconf.lake.lake import Lake
 
         return Lake.open(self.for_reading() if read_only else self, engine)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from lakeconf.catalog.predicate import duckdb_type, to_duckdb_sql
+from lakeconf.catalog.predicate.nodes import duckdb_type, to_duckdb_sql
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import inlined_rows
-from lakeconf.connection import connect, load_extension
+from lakeconf.connection.connection import connect, load_extension
 from lakeconf.sql import identifier, literal
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lakeconf.catalog.data_file import DataFile
     from lakeconf.catalog.scan import ScanPlan
-    from lakeconf.connection import Connection
+    from lakeconf.connection.connection import Connection
 
 METADATA = "__ducklake_metadata_lake"
 FILE_CATALOGS = ("duckdb", "sqlite")

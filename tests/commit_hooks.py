@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import lakeconf
-from lakeconf.connection import Connection
+from lakeconf.connection.connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import hypothesis.strategies as st
 
 from lakeconf.catalog.table import load_table
-from lakeconf.connection import load_extension
+from lakeconf.connection.connection import load_extension
 from lakeconf.engines.spark.types import duckdb_type
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import identifier

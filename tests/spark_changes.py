@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from spark_rows import compared
 
-from lakeconf.catalog.changed_rows import plan_changes_with_inlined_rows
-from lakeconf.engines.feed import changes_sql
-from lakeconf.engines.spark.changes import read_changes
+from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
+from lakeconf.engines.change_feed import changes_sql
+from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.errors import QueryError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from catalog_lake import Lake
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakeconf.catalog.changes import ChangesPlan
+    from lakeconf.catalog.change_feed import ChangesPlan
 
 KEY = ("snapshot_id", "rowid", "change_type")
 Key = tuple[int, int, str]

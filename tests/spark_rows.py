@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from lakeconf.catalog.scan import plan_with_inlined_rows
 from lakeconf.engines.base import ROW_ID
-from lakeconf.engines.spark.constants import FILENAME
-from lakeconf.engines.spark.scan import FILE_ROW_NUMBER, SNAPSHOT_ID, read
+from lakeconf.engines.spark.read.file_columns import FILENAME
+from lakeconf.engines.spark.read.scan import FILE_ROW_NUMBER, SNAPSHOT_ID, read
 from lakeconf.engines.spark.types import duckdb_type
 from lakeconf.errors import TableNotFoundError
 from lakeconf.sql import identifier

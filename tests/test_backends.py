@@ -11,7 +11,7 @@ import pytest
 from store_shapes import ALLOWED, METADATA, REFUSED, SECRETS, STORAGE, configuration, has_credentials
 
 from lakeconf.config.model import init
-from lakeconf.connection import Connection, load_extension
+from lakeconf.connection.connection import Connection, load_extension
 from lakeconf.errors import ConfigError, StorageError
 from lakeconf.sql import LoadExtension, bind
 

@@ -14,9 +14,9 @@ import pytest
 
 import lakeconf
 from lakeconf.cli.commands import run
-from lakeconf.engines.manifest import announce
+from lakeconf.engines.staging import announce
 from lakeconf.errors import CatalogError
-from lakeconf.marker import MARKER
+from lakeconf.guard.marker import MARKER
 
 if TYPE_CHECKING:
     from servers import PostgresServer, S3Server

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakeconf
-from lakeconf.compare import TableDiff, compare
+from lakeconf.inspection.diff import TableDiff, compare
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,9 +12,9 @@ import pytest
 from polars.io.plugins import register_io_source
 from source_tree import sources
 
-from lakeconf import connection as connection_module
-from lakeconf.connection import connect, load_extension
-from lakeconf.duckdb_errors import translated_errors
+from lakeconf.connection import connection as connection_module
+from lakeconf.connection.connection import connect, load_extension
+from lakeconf.connection.errors import translated_errors
 from lakeconf.errors import (
     CatalogError,
     CatalogLockedError,
@@ -247,7 +247,7 @@ def test_the_reason_stays_without_the_statement(reason: str, kind: type[Lakeconf
 
 
 def test_nothing_reaches_duckdb_around_the_connection() -> None:
-    allowed = {"lakeconf.connection", "lakeconf.shared_connection"}
+    allowed = {"lakeconf.connection.connection", "lakeconf.connection.shared"}
     around = [
         f"{name}:{node.lineno}"
         for name, path in sources().items()
@@ -262,8 +262,8 @@ def test_a_slow_query_prints_no_progress_bar() -> None:
     """DuckDB prints one to standard output, among the JSON of a command, if Python runs no file."""
     script = """
 import duckdb
-from lakeconf.connection import connect
-from lakeconf.shared_connection import SharedConnection
+from lakeconf.connection.connection import connect
+from lakeconf.connection.shared import SharedConnection
 setting = "SELECT current_setting('enable_progress_bar')"
 print(duckdb.connect().execute(setting).fetchall())
 with connect() as connection:

@@ -21,7 +21,7 @@ import lakeconf
 from lakeconf.cli.commands import run
 from lakeconf.config.model import init
 from lakeconf.errors import LakeconfError
-from lakeconf.exports import TOOLS, _property, export
+from lakeconf.integrations.exports import TOOLS, _property, export
 
 if TYPE_CHECKING:
     from collections.abc import Callable

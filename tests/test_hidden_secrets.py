@@ -12,7 +12,7 @@ from lakeconf.backends.metadata.sqlite import SQLiteMetadata
 from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.config.model import init, validate
 from lakeconf.errors import ConfigError, LakeconfError
-from lakeconf.query import query
+from lakeconf.inspection.read_only_sql import query
 from lakeconf.secret import Secret, Settings
 from lakeconf.store import Store
 

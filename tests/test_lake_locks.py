@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 import lakeconf
-from lakeconf import locks
 from lakeconf.errors import CommitError, ConnectionFailed, StorageError
-from lakeconf.guard import locks_of
+from lakeconf.guard import locks
+from lakeconf.guard.guard import locks_of
 
 if TYPE_CHECKING:
     from servers import PostgresServer
@@ -150,7 +150,7 @@ def test_a_lock_that_is_not_free_names_its_holder(
         file_store(tmp_path) if kind == "files" else server_store(request.getfixturevalue("postgres_server"), tmp_path)
     )
     monkeypatch.setattr(locks, "WAIT_SECONDS", 0.2)
-    monkeypatch.setattr("lakeconf.server_locks._ATTEMPT_SECONDS", 0.2)
+    monkeypatch.setattr("lakeconf.guard.server_locks._ATTEMPT_SECONDS", 0.2)
     with store.open() as lake, store.open() as other:
         table = lake.create_table("raw.t", ROWS)
         other.refresh()
@@ -234,7 +234,7 @@ def test_the_lock_files_have_the_permissions_of_the_catalog(tmp_path: Path) -> N
 FORK = """
 import os, sys, signal
 from pathlib import Path
-from lakeconf.file_locks import FileLocks
+from lakeconf.guard.file_locks import FileLocks
 with FileLocks(Path(sys.argv[1])).exclusive():
     child = os.fork()
     if child == 0:

@@ -13,7 +13,7 @@ import pytest
 
 import lakeconf
 from lakeconf.errors import CommitConflictError
-from lakeconf.guard import locks_of
+from lakeconf.guard.guard import locks_of
 
 if TYPE_CHECKING:
     from servers import PostgresServer

@@ -11,7 +11,7 @@ import pytest
 
 import lakeconf
 from lakeconf.errors import CommitError, SchemaError, UnsupportedError
-from lakeconf.merge import Delete, Insert, Update
+from lakeconf.write.merge import Delete, Insert, Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ import lakeconf
 from lakeconf.cli.commands import run
 from lakeconf.config.model import validate
 from lakeconf.errors import LakeconfError
-from lakeconf.metaxy import from_metaxy
+from lakeconf.integrations.metaxy import from_metaxy
 
 if TYPE_CHECKING:
     from pathlib import Path

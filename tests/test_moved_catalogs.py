@@ -13,7 +13,7 @@ import pytest
 import lakeconf
 from lakeconf.cli.commands import run
 from lakeconf.errors import CatalogMovedError
-from lakeconf.marker import MARKER
+from lakeconf.guard.marker import MARKER
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lakeconf
-from lakeconf.connection import Connection, load_extension
+from lakeconf.connection.connection import Connection, load_extension
 from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:

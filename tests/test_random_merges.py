@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 import lakeconf
-from lakeconf.merge import Delete, Insert, Update
+from lakeconf.write.merge import Delete, Insert, Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 from certificates import make_certificate
 
-from lakeconf.connection import Connection, load_extension
+from lakeconf.connection.connection import Connection, load_extension
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,7 @@ from lakeconf.backends.storage.gcs import GCSStorage
 from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.backends.storage.r2 import R2Storage
 from lakeconf.backends.storage.s3 import S3Storage
-from lakeconf.connection import Connection, load_extension
+from lakeconf.connection.connection import Connection, load_extension
 from lakeconf.errors import LakeconfError
 from lakeconf.logs import escaped
 from lakeconf.secret import FromVariable

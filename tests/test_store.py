@@ -11,7 +11,7 @@ from lakeconf.backends.metadata.postgres import PostgresMetadata
 from lakeconf.backends.metadata.sqlite import SQLiteMetadata
 from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.backends.storage.s3 import S3Storage
-from lakeconf.connection import Connection, load_extension
+from lakeconf.connection.connection import Connection, load_extension
 from lakeconf.errors import CatalogError, LakeconfError, StorageError
 from lakeconf.secret import Secret
 from lakeconf.store import Store

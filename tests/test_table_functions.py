@@ -13,9 +13,9 @@ import pytest
 
 import lakeconf
 from lakeconf.backends.metadata.sqlite import SQLiteMetadata
-from lakeconf.connection import Connection
+from lakeconf.connection.connection import Connection
 from lakeconf.errors import QueryError, UnsafeQueryError
-from lakeconf.query import query
+from lakeconf.inspection.read_only_sql import query
 from lakeconf.sql import literal
 from lakeconf.store import Store
 

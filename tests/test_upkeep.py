@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 import lakeconf
-from lakeconf.cleanup import remove_files
 from lakeconf.cli.commands import run
-from lakeconf.engines.manifest import announce
+from lakeconf.engines.staging import announce
 from lakeconf.errors import CommitError, LakeconfError
+from lakeconf.lake.cleanup import remove_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,7 @@ def test_a_plan_changes_nothing(lake: Lake, project: Path) -> None:
 
 
 def test_compact_in_batches(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakeconf.upkeep._FILES_AT_ONCE", 3)
+    monkeypatch.setattr("lakeconf.lake.maintenance._FILES_AT_ONCE", 3)
     before = ids(lake)
     done = lake.compact()
     assert done.files_after < done.files_before == 10
@@ -83,7 +83,7 @@ def test_a_running_writer_keeps_what_it_has_staged(lake: Lake, project: Path, mo
     (folder / "part-0.parquet").write_text("rows")
     announce(lake._state.writer, f"{folder}/", lake._state.reader.lake_id)
     assert lake.cleanup(older_than=dt.timedelta(hours=1), force=True) == []
-    monkeypatch.setattr("lakeconf.locks.WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("lakeconf.guard.locks.WAIT_SECONDS", 0.1)
     with (
         lakeconf.init(project).get_store("dev").open() as other,
         other._state.lock.writing(),
@@ -96,7 +96,7 @@ def test_a_running_writer_keeps_what_it_has_staged(lake: Lake, project: Path, mo
 
 def test_maintenance_inside_a_transaction_is_refused_at_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would wait for the transaction's own lock."""
-    monkeypatch.setattr("lakeconf.locks.WAIT_SECONDS", 5)
+    monkeypatch.setattr("lakeconf.guard.locks.WAIT_SECONDS", 5)
     for refused in (lake.expire_snapshots, lake.cleanup):
         with lake.transaction() as tx:
             tx.table("raw.t").append(pa.table({"id": pa.array([1000], pa.int64())}))

@@ -15,9 +15,9 @@ from plain_sql import run_plain
 import lakeconf
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.cli.commands import run
-from lakeconf.engines.fingerprint import fingerprint_sql, fingerprints
+from lakeconf.engines.checksum import fingerprint_sql, fingerprints
 from lakeconf.errors import TableNotFoundError, UnsupportedError
-from lakeconf.verify import verify
+from lakeconf.inspection.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

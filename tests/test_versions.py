@@ -11,9 +11,9 @@ import pytest
 from servers import PostgresServer
 
 import lakeconf
+from lakeconf.ducklake import refused_version, version_sentence
 from lakeconf.errors import CatalogError
 from lakeconf.store import Store
-from lakeconf.versions import refused_version, version_sentence
 
 OLDER = (
     "the catalog has the DuckLake version 0.4, but the ducklake extension supports 1.0: open a copy of the lake once "

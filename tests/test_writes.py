@@ -13,7 +13,7 @@ import pytest
 
 import lakeconf
 from lakeconf.errors import AuditError, CommitError, LakeconfError, SchemaError
-from lakeconf.guard import LakeGuard
+from lakeconf.guard.guard import LakeGuard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

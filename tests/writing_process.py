@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 
 import lakeconf
-from lakeconf import transaction, writes
-from lakeconf.connection import Connection
+from lakeconf.commit import transaction
+from lakeconf.connection.connection import Connection
+from lakeconf.write import writes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -196,7 +197,7 @@ def kill_at(point: str) -> None:
 
 def fork_writers() -> None:
     """Forks a writer for each line of the input, and says how it ended."""
-    for name in ("lakeconf.lake", "lakeconf.engines.duckdb", "narwhals", "pandas", "pytz", "sqlite3"):
+    for name in ("lakeconf.lake.lake", "lakeconf.engines.duckdb", "narwhals", "pandas", "pytz", "sqlite3"):
         importlib.import_module(name)
     for line in sys.stdin:
         task = json.loads(line)

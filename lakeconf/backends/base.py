@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from lakeconf.attach_options import reads_only
+from lakeconf.backends.attach_options import reads_only
 from lakeconf.backends.secrecy import guard_parameters, holds_credentials
 from lakeconf.logs import escaped
 from lakeconf.secret import Secret

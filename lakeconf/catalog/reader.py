@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from lakeconf.connection import Connection
+from lakeconf.connection.connection import Connection
+from lakeconf.ducklake import version_sentence
 from lakeconf.errors import CatalogError, LakeconfError, QueryError, UnknownNameError
 from lakeconf.sql import identifier, literal
-from lakeconf.versions import version_sentence
 
 SUPPORTED_VERSION = "1.0"
 

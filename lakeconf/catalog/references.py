@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lakeconf.connection import Connection
+from lakeconf.connection.connection import Connection
 from lakeconf.errors import QueryError
 from lakeconf.sql import literal
 

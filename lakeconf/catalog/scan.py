@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from lakeconf.catalog.column_lookup import columns_named
 from lakeconf.catalog.data_file import DataFile, NameMapping, load_data_files, load_name_mappings
-from lakeconf.catalog.named import columns_named
-from lakeconf.catalog.predicate import Predicate
+from lakeconf.catalog.predicate.nodes import Predicate
+from lakeconf.catalog.predicate.parse import Where, parse
+from lakeconf.catalog.pruning.files import Survivors, surviving_files
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
-from lakeconf.catalog.statistics import Survivors, surviving_files
 from lakeconf.catalog.table import Column, TableInfo, find_table
-from lakeconf.catalog.where import Where, parse
 from lakeconf.errors import CatalogError, UnsupportedError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import folded, identifier, literal
@@ -74,7 +74,7 @@ def plan_scan(
         table_name: `schema.table`, or `table` in the schema `main`.
         snapshot_id: The snapshot.
         columns: Names of the columns that are wanted, compared case-insensitively; all where None.
-        where: Only rows for which it is true are wanted; see `lakeconf.catalog.where`.
+        where: Only rows for which it is true are wanted; see `lakeconf.catalog.predicate.parse`.
 
     Raises:
         SnapshotNotFoundError: The snapshot was expired, or never was.

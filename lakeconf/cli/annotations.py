@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from lakeconf import __version__
 from lakeconf.config.codes import Code
-from lakeconf.config.explain import explanation
+from lakeconf.config.explain_code import explanation
 from lakeconf.errors import Problem
 from lakeconf.logs import escaped
 

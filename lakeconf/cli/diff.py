@@ -10,8 +10,8 @@ import click
 
 from lakeconf.cli.options import config_option, format_option
 from lakeconf.cli.output import plain, show, show_json
-from lakeconf.compare import TableDiff, compare
 from lakeconf.config.model import init
+from lakeconf.inspection.diff import TableDiff, compare
 
 
 @click.command("diff", short_help="Compare a table of two stores.")

@@ -12,8 +12,8 @@ from lakeconf.cli.confirm import confirm, yes_option
 from lakeconf.cli.options import config_option
 from lakeconf.cli.output import show, show_json, style
 from lakeconf.config.model import init
-from lakeconf.doctor import FAILED, WARNING, Step, diagnose, repair_marker
 from lakeconf.errors import CatalogMovedError
+from lakeconf.inspection.doctor import FAILED, WARNING, Step, diagnose, repair_marker
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", "bright_black")}
 

@@ -6,9 +6,9 @@ import click
 
 from lakeconf.cli.options import config_option
 from lakeconf.cli.output import show, show_lines, show_table, style
-from lakeconf.config.explain import explanation
+from lakeconf.config.explain_code import explanation
+from lakeconf.config.explain_key import explain_key
 from lakeconf.config.model import init
-from lakeconf.config.origin import explain_key
 
 
 @click.command("explain", short_help="Explain an error code or a configuration key.")

@@ -9,7 +9,7 @@ import click
 from lakeconf.cli.options import config_option
 from lakeconf.cli.output import show, show_lines
 from lakeconf.config.model import init
-from lakeconf.exports import TOOLS, export
+from lakeconf.integrations.exports import TOOLS, export
 
 
 @click.command("export", short_help="Write the configuration of another tool.")

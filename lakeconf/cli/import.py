@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from lakeconf.cli.output import show, show_lines
-from lakeconf.metaxy import from_metaxy
+from lakeconf.integrations.metaxy import from_metaxy
 
 
 @click.command("import", short_help="Convert a metaxy.toml to lakeconf.toml.")

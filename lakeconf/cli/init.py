@@ -9,7 +9,7 @@ import click
 
 from lakeconf.backends.secrecy import is_secret_key
 from lakeconf.cli.output import show
-from lakeconf.config.first import METADATA, STORAGE, first_configuration
+from lakeconf.config.template import METADATA, STORAGE, first_configuration
 
 
 @click.command("init", short_help="Write a first lakeconf.toml.")

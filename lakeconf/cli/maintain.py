@@ -12,7 +12,7 @@ from lakeconf.cli.confirm import confirm, yes_option
 from lakeconf.cli.options import config_option, format_option
 from lakeconf.cli.output import show_json, show_lines
 from lakeconf.config.model import init
-from lakeconf.maintain import maintain
+from lakeconf.lake.maintenance_plan import maintain
 
 
 @click.command("maintain", short_help="Compact a lake, expire old snapshots, remove unneeded files.")

@@ -9,7 +9,7 @@ import click
 from lakeconf.cli.options import config_option
 from lakeconf.cli.output import show
 from lakeconf.config.model import init
-from lakeconf.report import report
+from lakeconf.inspection.report import report
 
 
 @click.command("report", short_help="Write an HTML report of a lake.")

@@ -13,7 +13,7 @@ import click
 from lakeconf.cli.options import config_option
 from lakeconf.cli.output import plain, show, show_exactly, show_json, show_lines, show_table
 from lakeconf.config.model import init
-from lakeconf.query import query
+from lakeconf.inspection.read_only_sql import query
 
 _CELL = 60
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -7,7 +7,7 @@ import click
 from lakeconf.cli.options import config_option, format_option
 from lakeconf.cli.output import show_json, show_table
 from lakeconf.config.model import init
-from lakeconf.config.outline import Outline
+from lakeconf.config.store_summary import Outline
 from lakeconf.secret import shown
 
 

@@ -9,7 +9,7 @@ import click
 from lakeconf.cli.options import config_option, format_option
 from lakeconf.cli.output import show_json, show_table, size
 from lakeconf.config.model import init
-from lakeconf.sizes import table_sizes
+from lakeconf.inspection.sizes import table_sizes
 
 _HEADER = ("table", "rows", "files", "size", "delete files", "deleted rows", "rows in the catalog")
 

@@ -10,7 +10,7 @@ from lakeconf.cli.options import config_option, format_option
 from lakeconf.cli.output import show_json, show_lines
 from lakeconf.config.model import init
 from lakeconf.engines.spark.start import spark_session
-from lakeconf.verify import verify
+from lakeconf.inspection.verify import verify
 
 _QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from lakeconf.backends.base import Backend
 from lakeconf.backends.registry import UnknownTypeError
 from lakeconf.config.codes import Code
-from lakeconf.config.draft import Draft
 from lakeconf.config.inheritance import STORE_KEYS
+from lakeconf.config.store_builder import Draft
 from lakeconf.errors import nearest
 from lakeconf.secret import Secret
 

@@ -14,10 +14,10 @@ from lakeconf.config.hidden import HiddenValues
 from lakeconf.config.inheritance import Inheritance
 from lakeconf.config.inheritance import Path as Key
 from lakeconf.config.lazy_stores import LazyStores
-from lakeconf.config.outline import Outline, outline_of
+from lakeconf.config.load_store import Reading, in_order, read_store
 from lakeconf.config.overrides import overridden, overrides
-from lakeconf.config.reading import Reading, in_order, read_store
 from lakeconf.config.shared_secrets import SharedSecrets
+from lakeconf.config.store_summary import Outline, outline_of
 from lakeconf.config.structure import structure_problems
 from lakeconf.config.variables import expand
 from lakeconf.errors import ConfigError, LakeconfError, Problem, listed, nearest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lakeconf.attach_options import ATTACH_OPTIONS
+from lakeconf.backends.attach_options import ATTACH_OPTIONS
 from lakeconf.backends.base import Backend
 from lakeconf.backends.registry import (
     METADATA_BACKENDS,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 from lakeconf.config.inheritance import Inheritance
-from lakeconf.config.outline import secret_names
-from lakeconf.config.reading import Reading
+from lakeconf.config.load_store import Reading
+from lakeconf.config.store_summary import secret_names
 from lakeconf.sql import CreateSecret
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from lakeconf.config.backend import type_name, unknown_key_hint
 from lakeconf.config.codes import Code
 from lakeconf.config.file import Source, Table
-from lakeconf.config.reading import allowed_name
+from lakeconf.config.load_store import allowed_name
 from lakeconf.errors import Problem
 
 TOP_KEYS = ("default_store", "pipeline", "stores")

@@ -13,8 +13,8 @@ from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.codes import Code
 from lakeconf.config.file import Table
 from lakeconf.config.inheritance import Path, leaves
+from lakeconf.config.load_store import Reading
 from lakeconf.config.model import Config, init
-from lakeconf.config.reading import Reading
 from lakeconf.errors import ConfigError, Problem
 from lakeconf.secret import masked
 

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import narwhals as nw
 
+from lakeconf.catalog.predicate.parse import Where
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import Column, TableInfo
-from lakeconf.catalog.where import Where
-from lakeconf.connection import Connection
-from lakeconf.engines.fingerprint import TableCheck
+from lakeconf.connection.connection import Connection
+from lakeconf.engines.checksum import TableCheck
 
 # The column by which rows are told apart: DuckLake's row id.
 ROW_ID = "__lakeconf_row_id"

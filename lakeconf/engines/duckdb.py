@@ -11,18 +11,18 @@ from typing import Any
 import duckdb
 import narwhals as nw
 
-from lakeconf.catalog.changes import plan_changes
-from lakeconf.catalog.predicate import to_duckdb_sql
+from lakeconf.catalog.change_feed import plan_changes
+from lakeconf.catalog.predicate.nodes import to_duckdb_sql
+from lakeconf.catalog.predicate.parse import Where, parse
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import Column, TableInfo, load_table
-from lakeconf.catalog.where import Where, parse
-from lakeconf.connection import Connection
+from lakeconf.connection.connection import Connection
 from lakeconf.engines.arrow_frames import exact_units, frame_type, with_null_types
 from lakeconf.engines.base import ROW_ID, Staged
-from lakeconf.engines.exact import exact_casts, refused_values
-from lakeconf.engines.feed import changes_sql
-from lakeconf.engines.fingerprint import TableCheck
-from lakeconf.engines.selection import full_name, not_null_violation, selected
+from lakeconf.engines.change_feed import changes_sql
+from lakeconf.engines.checksum import TableCheck
+from lakeconf.engines.exact_casts import exact_casts, refused_values
+from lakeconf.engines.schema_check import full_name, not_null_violation, selected
 from lakeconf.errors import SchemaError, UnsupportedError, required
 from lakeconf.sql import identifier
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from lakeconf.config.model import init
 from lakeconf.errors import LakeconfError, UnsupportedError, required
-from lakeconf.lake import Lake
+from lakeconf.lake.lake import Lake
 from lakeconf.sql import identifier, literal
 from lakeconf.store import Store
 

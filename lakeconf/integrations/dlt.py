@@ -10,7 +10,7 @@ from typing import Any
 from lakeconf.backends.base import StoreNames
 from lakeconf.backends.metadata.postgres import PostgresMetadata
 from lakeconf.config.model import Config, init
-from lakeconf.connection import extension_sql
+from lakeconf.connection.connection import extension_sql
 from lakeconf.errors import UnsupportedError, required
 from lakeconf.secret import Secret, Settings
 from lakeconf.sql import LoadExtension, Revealed, Statement, Use

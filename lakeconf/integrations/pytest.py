@@ -13,7 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from lakeconf.config.model import Config
-    from lakeconf.lake import Lake
+    from lakeconf.lake.lake import Lake
 
 
 class LocalLakes:

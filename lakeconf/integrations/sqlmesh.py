@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 
 from lakeconf.config.model import init
-from lakeconf.connection import Connection
+from lakeconf.connection.connection import Connection
 from lakeconf.errors import required
 from lakeconf.sql import Use
 from lakeconf.store import Store

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lakeconf.definition import evolution_for
 from lakeconf.errors import DataLossError, PipelineError
+from lakeconf.lake.table import Table
 from lakeconf.pipelines.model import Model
 from lakeconf.sql import identifier
-from lakeconf.table import Table
+from lakeconf.write.ddl import evolution_for
 
 
 @dataclass(frozen=True)

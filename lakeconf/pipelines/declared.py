@@ -20,7 +20,7 @@ from lakeconf.config.file import MAX_BYTES
 from lakeconf.config.model import Config
 from lakeconf.engines.spark.start import spark_session
 from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Problem, nearest
-from lakeconf.lake import Lake
+from lakeconf.lake.lake import Lake
 from lakeconf.logs import escaped
 from lakeconf.pipelines.kinds import KINDS, Kind, Seed
 from lakeconf.pipelines.model import Model, Query

@@ -8,7 +8,7 @@ from typing import Any
 
 import narwhals as nw
 
-from lakeconf.commits import ModelRun
+from lakeconf.commit.journal import ModelRun
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError
 from lakeconf.pipelines.intervals import Batch, floor, merged, moment, step
 from lakeconf.pipelines.kinds import Incremental

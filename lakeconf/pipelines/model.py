@@ -15,9 +15,9 @@ import narwhals as nw
 import sqlglot
 from sqlglot import exp
 
-from lakeconf.audits import Check, is_query
+from lakeconf.commit.audits import Check, is_query
 from lakeconf.errors import PipelineError, SchemaError
-from lakeconf.lake import Lake
+from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.definition_hash import codes_on_disk, digest, file_digest, function_code, sql_code
 from lakeconf.pipelines.kinds import Append, Kind, Merge, Seed
 

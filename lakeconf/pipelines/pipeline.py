@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from lakeconf.audits import is_query
+from lakeconf.commit.audits import is_query
 from lakeconf.errors import LakeconfError, PipelineError, nearest
 from lakeconf.pipelines.definition_hash import digest
 from lakeconf.pipelines.kinds import Incremental, View

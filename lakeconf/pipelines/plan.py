@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from lakeconf.commits import ModelRun
-from lakeconf.connection import fetched
+from lakeconf.commit.journal import ModelRun
+from lakeconf.connection.connection import fetched
 from lakeconf.errors import PipelineError, SnapshotNotFoundError, TableNotFoundError
-from lakeconf.lake import Lake
+from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.columns import ColumnChanges
 from lakeconf.pipelines.intervals import Batch, Range, batches, moment, short, without
 from lakeconf.pipelines.kinds import Append, Incremental, Seed, View

@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from lakeconf.commits import ModelRun
+from lakeconf.commit.journal import ModelRun
 from lakeconf.errors import CommitConflictError
-from lakeconf.lake import Lake
+from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.columns import apply
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import PROMOTED

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lakeconf.commits import ModelRun
-from lakeconf.connection import fetched
+from lakeconf.commit.journal import ModelRun
+from lakeconf.connection.connection import fetched
 from lakeconf.errors import DataLossError, LakeconfError, PipelineError
-from lakeconf.lake import Lake
+from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.columns import ColumnChanges, check_dropped, column_changes
 from lakeconf.pipelines.kinds import Merge, View
 from lakeconf.pipelines.model import Model

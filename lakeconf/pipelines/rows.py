@@ -9,15 +9,15 @@ from typing import Any
 
 import narwhals as nw
 
-from lakeconf.definition import type_sql
 from lakeconf.errors import LakeconfError, PipelineError
-from lakeconf.lake import Lake
+from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Step, located
 from lakeconf.sql import identifier, literal
+from lakeconf.write.ddl import type_sql
 
 _READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
 _FEED = ("snapshot_id", "rowid", "change_type")

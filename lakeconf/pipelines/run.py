@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Literal
 
-from lakeconf.commits import ModelRun
+from lakeconf.commit.journal import ModelRun
 from lakeconf.errors import LakeconfError, PipelineError
-from lakeconf.lake import Lake
+from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
 from lakeconf.pipelines.columns import column_changes
 from lakeconf.pipelines.intervals import Batch, moment

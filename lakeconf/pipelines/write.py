@@ -8,14 +8,14 @@ from typing import Any
 import narwhals as nw
 
 from lakeconf.errors import SchemaError
-from lakeconf.lake import Lake
-from lakeconf.merge import Delete, Update
+from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.columns import apply, check_dropped, column_changes, drop_hint
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import Append, Incremental, Merge
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.plan import Step
 from lakeconf.sql import identifier, literal
+from lakeconf.write.merge import Delete, Update
 
 
 def write(

@@ -13,7 +13,7 @@ import pytest
 from catalog_lake import FILE_CATALOGS, Lake, duckdb_rows, lake, planned_rows
 from hypothesis import given, settings
 
-from lakeconf.catalog.predicate import duckdb_type
+from lakeconf.catalog.predicate.nodes import duckdb_type
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.catalog.table import load_table
 from lakeconf.errors import LakeconfError, TableNotFoundError

@@ -9,7 +9,7 @@ from catalog_lake import METADATA, Lake, lake
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.catalog.snapshot import latest
-from lakeconf.connection import connect, load_extension
+from lakeconf.connection.connection import connect, load_extension
 from lakeconf.errors import CatalogError
 
 if TYPE_CHECKING:

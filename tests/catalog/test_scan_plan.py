@@ -9,7 +9,7 @@ from catalog_lake import METADATA, Lake, duckdb_rows, lake, planned_rows
 
 from lakeconf.catalog.data_file import NameMapping
 from lakeconf.catalog.scan import inlined_rows, plan_scan, plan_with_inlined_rows
-from lakeconf.connection import load_extension
+from lakeconf.connection.connection import load_extension
 from lakeconf.errors import CatalogError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import duckdb
 import narwhals as nw
 import pytest
 
-from lakeconf.catalog.predicate import And, Comparison, In, IsNull, Not, Or, StartsWith, columns_of, to_duckdb_sql
+from lakeconf.catalog.predicate.nodes import And, Comparison, In, IsNull, Not, Or, StartsWith, columns_of, to_duckdb_sql
+from lakeconf.catalog.predicate.parse import parse
 from lakeconf.catalog.table import Column
-from lakeconf.catalog.where import parse
 from lakeconf.errors import PredicateError
 
 if TYPE_CHECKING:
-    from lakeconf.catalog.where import Where
+    from lakeconf.catalog.predicate.parse import Where
 
 TYPES = {
     "i8": "int8", "a": "int32", "u": "uint64", "h": "int128", "b": "boolean", "s": "varchar", "d": "date",

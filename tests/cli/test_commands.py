@@ -301,6 +301,7 @@ def test_preview_sql_loads_nothing_that_it_does_not_need(project: Path) -> None:
     assert {name for name in loaded if name.count(".") == 3} == {
         "lakeconf.backends.metadata.catalog_file",
         "lakeconf.backends.metadata.libpq",
+        "lakeconf.backends.metadata.migration",
         "lakeconf.backends.metadata.postgres",
         "lakeconf.backends.metadata.sqlite",
         "lakeconf.backends.storage.local",

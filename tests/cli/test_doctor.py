@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakeconf
-from lakeconf import doctor
 from lakeconf.cli.commands import run
-from lakeconf.connection import Connection
+from lakeconf.connection.connection import Connection
 from lakeconf.errors import LakeconfError
+from lakeconf.inspection import doctor
 
 if TYPE_CHECKING:
     from servers import PostgresServer, S3Server
@@ -192,7 +192,7 @@ def test_a_clock_that_is_wrong(
         def now(cls, tz: Any = None) -> Any:
             return super().now(tz) + dt.timedelta(hours=hours)
 
-    monkeypatch.setattr("lakeconf.doctor_lake.datetime", Wrong)
+    monkeypatch.setattr("lakeconf.inspection.doctor_lake.datetime", Wrong)
     assert diagnosed(config)["clock"].status == status
 
 

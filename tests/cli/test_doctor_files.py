@@ -9,8 +9,8 @@ from cli.test_doctor import diagnosed, local
 
 import lakeconf
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.cleanup import remove_files
 from lakeconf.cli.commands import run
+from lakeconf.lake.cleanup import remove_files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,8 @@ import pytest
 from doc_pages import blocks
 
 from lakeconf.cli.commands import run
-from lakeconf.config.first import METADATA, STORAGE, first_configuration
 from lakeconf.config.model import validate
+from lakeconf.config.template import METADATA, STORAGE, first_configuration
 from lakeconf.config.warnings import warnings
 from lakeconf.errors import LakeconfError
 

@@ -53,7 +53,7 @@ def interrupted(point: str, *arguments: str) -> subprocess.CompletedProcess[str]
 @pytest.mark.parametrize("query", [LONG_QUERY, LONG_QUERY.replace("count(*)", "*")])
 def test_ctrl_c_stops_a_long_query(query: str, project: Path) -> None:
     lakeconf.init().get_store().open().close()
-    done = interrupted("lakeconf.connection:Connection:named_rows:0.5", "sql", query, "--format", "csv")
+    done = interrupted("lakeconf.connection.connection:Connection:named_rows:0.5", "sql", query, "--format", "csv")
     assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
 
 

@@ -14,8 +14,8 @@ import pytest
 
 import lakeconf
 from lakeconf.cli.commands import run
-from lakeconf.report import report
-from lakeconf.sizes import table_sizes
+from lakeconf.inspection.report import report
+from lakeconf.inspection.sizes import table_sizes
 
 if TYPE_CHECKING:
     from servers import PostgresServer

@@ -10,7 +10,7 @@ import pytest
 
 import lakeconf
 from lakeconf.errors import StorageError, UnsafeQueryError
-from lakeconf.query import query
+from lakeconf.inspection.read_only_sql import query
 
 if TYPE_CHECKING:
     from pathlib import Path

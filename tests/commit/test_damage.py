@@ -77,7 +77,7 @@ def test_a_merged_delete_file_that_ducklake_has_removed_is_never_taken_for_a_suc
     kept: bool,
 ) -> None:
     if not kept:
-        monkeypatch.setattr("lakeconf.kept_files._MOST_FILES", 0)
+        monkeypatch.setattr("lakeconf.commit.kept_files._MOST_FILES", 0)
     database = postgres_server.create_database()
     store = store_of(tmp_path, on_postgres(postgres_server, database, postgres_proxy.port))
     with store.open() as lake:

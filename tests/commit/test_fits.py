@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from lakeconf.engines.selection import fits
+from lakeconf.engines.schema_check import fits
 
 FITS = [
     *(("TINYINT", "BIGINT"), ("UINTEGER", "BIGINT"), ("BIGINT", "HUGEINT"), ("UTINYINT", "USMALLINT")),

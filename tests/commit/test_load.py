@@ -46,7 +46,7 @@ WRONG_STATISTICS = """
 """
 # Forked from a process that runs nothing: of one that runs DuckDB or Spark there is no fork.
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["lakeconf.lake", "lakeconf.merge", "pyarrow", "pytest"])
+processes.set_forkserver_preload(["lakeconf.lake.lake", "lakeconf.write.merge", "pyarrow", "pytest"])
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from commit_hooks import on_postgres, store_of
 
-from lakeconf.connection import Connection
+from lakeconf.connection.connection import Connection
 from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError
 
 if TYPE_CHECKING:

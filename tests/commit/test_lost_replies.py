@@ -112,8 +112,8 @@ def test_files_of_other_writers_do_not_displace_the_own_ones(
         for number in range(3):
             table.append(rows(number))
     # As many as have room: one.
-    monkeypatch.setattr("lakeconf.kept_files._MOST_FILES", 1)
-    monkeypatch.setattr("lakeconf.kept_files._LARGEST_BYTES", 1000)
+    monkeypatch.setattr("lakeconf.commit.kept_files._MOST_FILES", 1)
+    monkeypatch.setattr("lakeconf.commit.kept_files._LARGEST_BYTES", 1000)
     with hurt.open() as lake:
         at_commit(monkeypatch, before=lambda: postgres_proxy.reset_on(b"COMMIT", forward=True))
         lake.table("t").append(rows(3))

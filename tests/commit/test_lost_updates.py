@@ -13,7 +13,7 @@ import pytest
 from commit_hooks import at_commit
 
 import lakeconf
-from lakeconf.connection import Connection
+from lakeconf.connection.connection import Connection
 from lakeconf.errors import AuditError, CommitConflictError
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 from commit_hooks import at_commit, on_postgres, store_of
 
-from lakeconf import committer
+from lakeconf.commit import committer
+from lakeconf.commit.recovery import AttachedCatalog
 from lakeconf.errors import CommitUnknownError, ConnectionFailed
-from lakeconf.settle import AttachedCatalog
 
 if TYPE_CHECKING:
     from servers import FaultProxy, PostgresServer
@@ -99,7 +99,7 @@ def test_a_second_interrupt_while_the_outcome_is_looked_up_removes_no_file(
     with sqlite.open(engine) as lake:
         lake.create_table("t", like=MORE)
         at_commit(monkeypatch, after=interrupt)
-        monkeypatch.setattr("lakeconf.settle.find_commit", lambda *_: interrupt())
+        monkeypatch.setattr("lakeconf.commit.recovery.find_commit", lambda *_: interrupt())
         with pytest.raises(KeyboardInterrupt):
             lake.table("t").append(MORE)
     with sqlite.open(engine) as lake:
@@ -134,7 +134,7 @@ def test_a_server_that_goes_away_after_the_commit_does_not_make_it_fail(
             assert lake.table("t").append(MORE) == 2
         with monkeypatch.context() as patch:
             at_commit(patch, after=go_away)
-            patch.setattr("lakeconf.settle.find_commit", unasked)
+            patch.setattr("lakeconf.commit.recovery.find_commit", unasked)
             assert lake.table("t").append(MORE) == 3, "the reply to COMMIT is the proof: nothing is looked up"
         assert "could not be read" not in caplog.text
         postgres_proxy.heal()

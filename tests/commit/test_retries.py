@@ -15,7 +15,7 @@ import pytest
 from retrying_job import ROWS, run
 
 from lakeconf.engines.spark.java import ensure_java
-from lakeconf.marker import MARKER
+from lakeconf.guard.marker import MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

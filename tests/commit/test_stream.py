@@ -15,8 +15,8 @@ from writing_process import start
 
 import lakeconf
 from lakeconf.errors import LakeconfError
-from lakeconf.stream import StreamSink
-from lakeconf.table import Table
+from lakeconf.lake.streaming import StreamSink
+from lakeconf.lake.table import Table
 
 PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lakeconf
-from lakeconf.connection import Connection
+from lakeconf.connection.connection import Connection
 from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def test_a_slow_look_up_by_another_thread_does_not_move_reads_back(
     store: Store, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
     """Reads that go back make the lake's own commit look known, and the next update undoes it."""
-    module = "lakeconf.lake" if other == "refresh" else "lakeconf.upkeep"
+    module = "lakeconf.lake.lake" if other == "refresh" else "lakeconf.lake.maintenance"
     real = importlib.import_module(module).latest
     looked, go = Event(), Event()
 

@@ -12,7 +12,7 @@ import pytest
 
 import lakeconf
 from lakeconf.errors import CommitConflictError, UnsupportedError
-from lakeconf.merge import Delete, Insert
+from lakeconf.write.merge import Delete, Insert
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from source_tree import PACKAGE
 
 from lakeconf.cli.commands import run
 from lakeconf.config.codes import Code
-from lakeconf.config.explain import explanation
+from lakeconf.config.explain_code import explanation
 from lakeconf.config.model import validate
 from lakeconf.config.warnings import warnings
 from lakeconf.errors import LakeconfError

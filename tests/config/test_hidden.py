@@ -15,7 +15,7 @@ from lakeconf.cli.commands import run
 from lakeconf.config.model import validate
 from lakeconf.config.warnings import warnings
 from lakeconf.errors import LakeconfError
-from lakeconf.exports import TOOLS
+from lakeconf.integrations.exports import TOOLS
 from lakeconf.secret import HiddenText, Secret, hidden, masked
 
 if TYPE_CHECKING:

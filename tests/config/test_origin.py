@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.cli.commands import run
+from lakeconf.config.explain_key import explain_key
 from lakeconf.config.model import init
-from lakeconf.config.origin import explain_key
 from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:

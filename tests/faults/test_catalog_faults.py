@@ -9,7 +9,7 @@ import pytest
 from commit_hooks import at_commit
 from faults.conftest import ROWS, State, ids, local_files, make_store, refused, state
 
-from lakeconf import committer
+from lakeconf.commit import committer
 from lakeconf.errors import CommitError, CommitUnknownError, ConnectionFailed
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def test_files_that_ducklake_has_removed_are_never_taken_for_a_success(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Such as more files than can be kept.
-    monkeypatch.setattr("lakeconf.kept_files._MOST_FILES", 0)
+    monkeypatch.setattr("lakeconf.commit.kept_files._MOST_FILES", 0)
     before = state(direct, files)
     with hurt.open() as lake:
         last = lake.snapshot_id

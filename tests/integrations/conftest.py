@@ -8,7 +8,7 @@ import duckdb
 import pytest
 from server_project import TOML, Project
 
-from lakeconf.connection import _extension_wheel
+from lakeconf.connection.connection import _extension_wheel
 
 if TYPE_CHECKING:
     from pathlib import Path

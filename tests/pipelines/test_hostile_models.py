@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lakeconf
-from lakeconf.audits import is_query
 from lakeconf.cli.commands import run as run_command
+from lakeconf.commit.audits import is_query
 from lakeconf.config.model import validate
-from lakeconf.definition import Definition, type_sql
 from lakeconf.errors import AuditError, LakeconfError, PipelineError, SchemaError
 from lakeconf.pipelines import Append, Full, Model, Pipeline, Seed, run
 from lakeconf.pipelines.model import Query
+from lakeconf.write.ddl import Definition, type_sql
 
 if TYPE_CHECKING:
     from pathlib import Path

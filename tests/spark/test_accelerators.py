@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark import SparkConf
 
-from lakeconf.engines.spark.accelerators import refuse_accelerators
 from lakeconf.engines.spark.engine import SparkEngine
+from lakeconf.engines.spark.read.accelerators import refuse_accelerators
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:

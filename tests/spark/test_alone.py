@@ -13,10 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from spark_rows import assert_alike, scan
 
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.connection import connect, load_extension
-from lakeconf.engines.spark import worker
+from lakeconf.connection.connection import connect, load_extension
 from lakeconf.engines.spark.engine import SparkEngine
-from lakeconf.engines.spark.files import read_files
+from lakeconf.engines.spark.read import executor_code
+from lakeconf.engines.spark.read.landed_files import read_files
 from lakeconf.errors import QueryError, SchemaError, UnsupportedError
 from lakeconf.sql import literal
 
@@ -298,8 +298,8 @@ def test_files_whose_types_do_not_go_together(spark: SparkSession, files: Lake) 
 
 def test_an_executor_without_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    task = worker.Task("a.parquet", "1", "t", (), "UTC", 1, (), None, None, None)
+    task = executor_code.Task("a.parquet", "1", "t", (), "UTC", 1, (), None, None, None)
     with pytest.raises(RuntimeError, match=r"read a\.parquet .* no package duckdb; install it there"):
-        list(worker.read_file(task, b"", None))
+        list(executor_code.read_file(task, b"", None))
     with pytest.raises(RuntimeError, match=r"verify needs the package duckdb .* install it there"):
-        list(worker.summing("", "UTC")(iter([])))
+        list(executor_code.summing("", "UTC")(iter([])))

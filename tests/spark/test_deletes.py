@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from spark_rows import assert_alike, scan
 
-from lakeconf.engines.spark import bitmap
+from lakeconf.engines.spark.read import bitmap
 
 if TYPE_CHECKING:
     from catalog_lake import Lake

@@ -10,9 +10,9 @@ from catalog_lake import Lake, lake
 from spark_rows import assert_alike, scan
 
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.connection import load_extension
-from lakeconf.engines.spark import worker
-from lakeconf.engines.spark.worker import puffin_positions
+from lakeconf.connection.connection import load_extension
+from lakeconf.engines.spark.read import executor_code
+from lakeconf.engines.spark.read.executor_code import puffin_positions
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ def test_columns_with_the_names_that_the_query_uses(tmp_path: Path, name: str) -
     """Deleted positions are compared with the number of the row, never with a column of the file."""
     path = tmp_path / "data.parquet"
     duckdb.sql(f"COPY (SELECT i AS a, 99 - i AS {name} FROM range(100) r(i)) TO '{path}' (FORMAT parquet)")
-    task = worker.Task(
+    task = executor_code.Task(
         path=str(path),
-        select=f'a, "{name}", {worker.POSITION} AS row',
+        select=f'a, "{name}", {executor_code.POSITION} AS row',
         source="read_parquet(?)",
         conditions=(),
         time_zone="UTC",
@@ -111,7 +111,9 @@ def test_columns_with_the_names_that_the_query_uses(tmp_path: Path, name: str) -
         delete_key=None,
     )
     found = [
-        tuple(row.values()) for batch in worker.read_file(task, path.read_bytes(), None) for row in batch.to_pylist()
+        tuple(row.values())
+        for batch in executor_code.read_file(task, path.read_bytes(), None)
+        for row in batch.to_pylist()
     ]
     assert sorted(found) == [(i, 99 - i, i) for i in range(10, 100)]
 

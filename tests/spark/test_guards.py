@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from spark_rows import scan
 
-from lakeconf.engines.spark import bitmap, deletes, relation
-from lakeconf.engines.spark.guards import check_types
+from lakeconf.engines.spark.read import bitmap, deletes, relation
+from lakeconf.engines.spark.read.guards import check_types
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from catalog_lake import lake
 from spark_rows import scan
 
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.engines.spark import bitmap
-from lakeconf.engines.spark.scan import read
+from lakeconf.engines.spark.read import bitmap
+from lakeconf.engines.spark.read.scan import read
 from lakeconf.engines.spark.session import private_session
 from lakeconf.errors import SparkError
 

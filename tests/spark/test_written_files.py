@@ -12,7 +12,7 @@ from pyspark import TaskContext
 
 import lakeconf
 from lakeconf.errors import SchemaError, UnsupportedError
-from lakeconf.verify import verify
+from lakeconf.inspection.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

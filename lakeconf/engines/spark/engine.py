@@ -9,33 +9,33 @@ from typing import Any
 import narwhals as nw
 from pyspark.sql import DataFrame, SparkSession
 
-from lakeconf.catalog.changed_rows import plan_changes_with_inlined_rows
-from lakeconf.catalog.changes import plan_changes
-from lakeconf.catalog.predicate import columns_of
+from lakeconf.catalog.change_feed import plan_changes
+from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
+from lakeconf.catalog.predicate.nodes import columns_of
+from lakeconf.catalog.predicate.parse import Where, parse
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import plan_with_inlined_rows
 from lakeconf.catalog.table import Column, TableInfo, load_table
-from lakeconf.catalog.where import Where, parse
-from lakeconf.connection import Connection
+from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import ROW_ID, Staged
+from lakeconf.engines.change_feed import changes_sql, refuse_hidden
+from lakeconf.engines.checksum import TableCheck
 from lakeconf.engines.duckdb import arrow, native_frame
-from lakeconf.engines.feed import changes_sql, refuse_hidden
-from lakeconf.engines.fingerprint import TableCheck
-from lakeconf.engines.manifest import announce, manifest_path, staging_folder
-from lakeconf.engines.selection import selected
-from lakeconf.engines.spark.accelerators import refuse_accelerators
-from lakeconf.engines.spark.changes import read_changes
-from lakeconf.engines.spark.check import check
-from lakeconf.engines.spark.files import read_files
+from lakeconf.engines.schema_check import selected
+from lakeconf.engines.spark.compare import check
 from lakeconf.engines.spark.hadoop import check_session
-from lakeconf.engines.spark.outcome import conformed, stage_rows, staged_frame
-from lakeconf.engines.spark.predicate import to_spark
 from lakeconf.engines.spark.query import query
-from lakeconf.engines.spark.reading import quoted
-from lakeconf.engines.spark.scan import read
+from lakeconf.engines.spark.read.accelerators import refuse_accelerators
+from lakeconf.engines.spark.read.change_feed import read_changes
+from lakeconf.engines.spark.read.column_reader import quoted
+from lakeconf.engines.spark.read.landed_files import read_files
+from lakeconf.engines.spark.read.predicate import to_spark
+from lakeconf.engines.spark.read.scan import read
 from lakeconf.engines.spark.session import active_session_kept, from_arrow, private_session, rebind
 from lakeconf.engines.spark.views import register
-from lakeconf.engines.spark.write import duckdb_schema, remove_folder, stage_files
+from lakeconf.engines.spark.write.files import duckdb_schema, remove_folder, stage_files
+from lakeconf.engines.spark.write.staged_merge import conformed, stage_rows, staged_frame
+from lakeconf.engines.staging import announce, manifest_path, staging_folder
 from lakeconf.errors import SparkError, UnsupportedError
 from lakeconf.secret import Secret
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from lakeconf.engines.spark.unlogged import unlogged
+from lakeconf.engines.spark.py4j_logging import unlogged
 from lakeconf.errors import SparkError, UnsupportedError
 from lakeconf.secret import Secret
 

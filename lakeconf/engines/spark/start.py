@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from lakeconf.engines.spark.java import ensure_java
-from lakeconf.engines.spark.unlogged import unlogged
+from lakeconf.engines.spark.py4j_logging import unlogged
 from lakeconf.errors import MissingDependencyError, SparkError
 from lakeconf.secret import Settings
 

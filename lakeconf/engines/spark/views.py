@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lakeconf.engines.spark.reading import quoted
+from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.session import rebind
 from lakeconf.errors import SparkError
 

@@ -1,0 +1,72 @@
+"""Looks into a catalog before DuckDB migrates it, for what the migration would lose in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakeconf.backends.base import MetadataBackend, StoreNames
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import CatalogError
+from lakeconf.sql import Attach, Value, identifier
+
+_BEFORE = "__lakeconf_before_migration"
+# A file of DuckLake 0.3 names the snapshots that were merged into it, and the rows up to each: `27:5|28:10`.
+_WITHIN_MERGED_FILES = """
+SELECT count(DISTINCT snapshot_id), min(snapshot_id), max(snapshot_id)
+FROM {schema}.ducklake_data_file JOIN {schema}.ducklake_snapshot
+ON snapshot_id >= begin_snapshot
+AND snapshot_id < CAST(split_part(string_split(partial_file_info, '|')[-1], ':', 1) AS BIGINT)
+WHERE partial_file_info LIKE '%|%'
+"""
+
+
+def check_merged_files(
+    connection: Connection, backend: MetadataBackend, names: StoreNames, attach_options: Mapping[str, Value]
+) -> None:
+    """Refuses to migrate a catalog some of whose snapshots would show rows of later ones.
+
+    The extension's migration forgets which rows of a merged file came with which snapshot.
+    Source: https://github.com/duckdb/ducklake, `MigrateV03` in src/storage/ducklake_metadata_manager.cpp
+
+    Args:
+        connection: Where the secrets of the store are; the lake is not attached.
+        backend: Where the catalog is.
+        names: The store's names.
+        attach_options: Options of ATTACH.
+
+    Raises:
+        CatalogError: There are such snapshots; says which, and how to give them up.
+    """
+    options = backend.ducklake_options(names)
+    parameters = options.get("metadata_parameters", {})
+    given = {key[len("meta_") :]: value for key, value in attach_options.items() if key.startswith("meta_")}
+    connection.run(Attach(str(options["metadata_path"]), _BEFORE, {**_mapping(parameters), **given}))
+    try:
+        schema = str(options.get("metadata_schema") or "main")
+        count, first, last = _snapshots_within_merged_files(connection, schema)
+    finally:
+        connection.execute(f"DETACH {identifier(_BEFORE)}")
+    if count:
+        raise CatalogError(
+            f"stores.{names.store}: after the migration, {count} snapshots between {first} and {last} would show rows "
+            "of later ones, since it forgets which rows of a merged file came with which snapshot",
+            hint="expire these snapshots first, with the DuckDB that made the lake: "
+            f"CALL ducklake_expire_snapshots('lake', versions => [{first}, …, {last}])",
+        )
+
+
+def _snapshots_within_merged_files(connection: Connection, schema: str) -> tuple[int, int, int]:
+    has_merged_files = connection.rows(
+        "SELECT 1 FROM duckdb_columns() WHERE database_name = ? AND schema_name = ? "
+        "AND table_name = 'ducklake_data_file' AND column_name = 'partial_file_info'",
+        [_BEFORE, schema],
+    )
+    if not has_merged_files:
+        return 0, 0, 0
+    place = f"{identifier(_BEFORE)}.{identifier(schema)}"
+    ((count, first, last),) = connection.rows(_WITHIN_MERGED_FILES.format(schema=place))
+    return count, first, last
+
+
+def _mapping(value: Value) -> Mapping[str, Value]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,61 @@
+"""Which tables each snapshot changed, from DuckLake's `changes_made`."""
+
+from __future__ import annotations
+
+import re
+
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.errors import SnapshotNotFoundError
+
+_CHANGED = re.compile(r"(?P<change>[a-z_]+):(?P<table>\d+)(?:,|$)")
+# Maintenance: these changes move rows between files and keep the contents of the table.
+_MAINTENANCE = ("merge_adjacent", "compacted_table", "rewrite_delete", "inline_flush", "flushed_inlined")
+_CHANGES = (
+    "SELECT snapshot_id, changes_made FROM ducklake_snapshot LEFT JOIN ducklake_snapshot_changes "
+    "USING (snapshot_id) WHERE snapshot_id > ? AND snapshot_id <= ? ORDER BY snapshot_id"
+)
+
+
+def changes_between(reader: CatalogReader, after: int, until: int) -> list[tuple[int, str | None]]:
+    """The text `changes_made` of each snapshot in a range, oldest first.
+
+    Args:
+        reader: The lake.
+        after: The snapshot before the range.
+        until: The last snapshot of the range.
+
+    Returns:
+        Snapshots and their `changes_made`; None if the catalog does not record what a snapshot changed.
+    """
+    with reader.transaction() as transaction:
+        return [(version, changes) for version, changes in transaction.rows(_CHANGES, [after, until])]
+
+
+def changes_since(reader: CatalogReader, table_id: int, since: int, until: int) -> list[int]:
+    """The snapshots after `since`, up to `until`, that created a table or changed its rows or columns.
+
+    Raises:
+        SnapshotNotFoundError: A snapshot of the range has expired.
+    """
+    with reader.transaction() as transaction:
+        found = transaction.rows(_CHANGES, [since, until])
+        ((made_in,),) = transaction.rows(
+            "SELECT min(begin_snapshot) FROM ducklake_table WHERE table_id = ?", [table_id]
+        )
+    if len(found) != max(until - since, 0):
+        raise SnapshotNotFoundError(f"not all snapshots after {since} are left: some have expired")
+    return [
+        version
+        for version, made in found
+        if version == made_in or any(table == table_id for _, table in changed_tables(made))
+    ]
+
+
+def changed_tables(made: str | None) -> list[tuple[str, int]]:
+    """Pairs of a kind of change and a table id, without maintenance."""
+    return [(kind, table) for kind, table in made_changes(made) if not kind.startswith(_MAINTENANCE)]
+
+
+def made_changes(made: str | None) -> list[tuple[str, int]]:
+    """Pairs of a kind of change and a table id, in the order in which a snapshot records them."""
+    return [(change["change"], int(change["table"])) for change in _CHANGED.finditer(made or "")]

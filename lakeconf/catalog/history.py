@@ -1,0 +1,141 @@
+"""What a table consists of, and what has been done to it, as the catalog says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from lakeconf.catalog.changes_made import made_changes
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.snapshot import snapshots
+from lakeconf.catalog.table import load_table
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A data file of a table at a snapshot.
+
+    Attributes:
+        path: Its absolute path or URI.
+        rows: Rows in it, deleted ones included.
+        bytes: Its size, in bytes.
+        begin_snapshot: The snapshot that it belongs to.
+        delete_file: The file of its deleted positions; None where there is none.
+        deleted_rows: How many of its rows are deleted, in that file and in the catalog.
+        partition: The values of its partition, as text, in the order of the keys; empty where it is in none.
+    """
+
+    path: str
+    rows: int
+    bytes: int
+    begin_snapshot: int
+    delete_file: str | None = None
+    deleted_rows: int = 0
+    partition: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableChange:
+    """A snapshot that has changed a table.
+
+    Attributes:
+        snapshot_id: Its version.
+        time: When it was committed, in UTC.
+        changes: What it did, in DuckLake's words: `inserted_into_table`, `deleted_from_table`, `altered_table`,
+            `merge_adjacent` and others; `created_table` where it made the table,
+            `renamed_table` where it gave it another name.
+        author: Who committed it; None where nobody said so.
+        message: The commit message.
+        extra_info: What else the commit says, often JSON.
+    """
+
+    snapshot_id: int
+    time: datetime
+    changes: tuple[str, ...]
+    author: str | None
+    message: str | None
+    extra_info: str | None
+
+
+@dataclass(frozen=True)
+class LakeSize:
+    """What a lake consists of at a snapshot.
+
+    Attributes:
+        snapshot_id: Its version.
+        time: When it was committed, in UTC.
+        files: Data files of all tables.
+        bytes: Their size, in bytes.
+        delete_files: Files of deleted positions.
+    """
+
+    snapshot_id: int
+    time: datetime
+    files: int
+    bytes: int
+    delete_files: int
+
+
+# What comes and goes with each snapshot: the sums of all up to one are what is there at it.
+_COMINGS_AND_GOINGS = """
+    SELECT begin_snapshot, count(*), sum(file_size_bytes), 0 FROM ducklake_data_file GROUP BY ALL
+    UNION ALL
+    SELECT end_snapshot, -count(*), -sum(file_size_bytes), 0 FROM ducklake_data_file
+    WHERE end_snapshot IS NOT NULL GROUP BY ALL
+    UNION ALL
+    SELECT begin_snapshot, 0, 0, count(*) FROM ducklake_delete_file GROUP BY ALL
+    UNION ALL
+    SELECT end_snapshot, 0, 0, -count(*) FROM ducklake_delete_file WHERE end_snapshot IS NOT NULL GROUP BY ALL
+"""
+
+
+def growth(reader: CatalogReader) -> list[LakeSize]:
+    """What the lake consists of at each snapshot that there is; see `Lake.growth`."""
+    with reader.transaction() as transaction:
+        changes = sorted(transaction.rows(_COMINGS_AND_GOINGS))
+    found, files, size, delete_files = [], 0, 0, 0
+    waiting = iter([*changes, None])
+    change = next(waiting)
+    for snapshot in snapshots(reader):
+        while change is not None and change[0] <= snapshot.snapshot_id:
+            files, size, delete_files = files + change[1], size + int(change[2]), delete_files + change[3]
+            change = next(waiting)
+        found.append(LakeSize(snapshot.snapshot_id, snapshot.time, files, size, delete_files))
+    return found
+
+
+def files(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableFile]:
+    """The data files of a table at a snapshot; see `Table.files`."""
+    return [
+        TableFile(
+            path=file.path,
+            rows=file.record_count,
+            bytes=file.file_size_bytes,
+            begin_snapshot=file.begin_snapshot,
+            delete_file=None if file.delete_file is None else file.delete_file.path,
+            deleted_rows=(file.delete_file.delete_count if file.delete_file else 0) + len(file.inlined_deletes),
+            partition=tuple(value for _, value in file.partition_values),
+        )
+        for file in plan_scan(reader, table, snapshot_id).files
+    ]
+
+
+def history(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableChange]:
+    """The snapshots that have changed a table, up to one; see `Table.history`."""
+    table_id = load_table(reader, table, snapshot_id).table_id
+    with reader.transaction() as transaction:
+        # A rename is told by the new name alone, without the table's id.
+        versions = "SELECT begin_snapshot FROM ducklake_table WHERE table_id = ? ORDER BY begin_snapshot"
+        made_in, *renamed_in = (begin for (begin,) in transaction.rows(versions, [table_id]))
+    found = []
+    for snapshot in snapshots(reader):
+        kinds = {kind: None for kind, changed in made_changes(snapshot.changes) if changed == table_id}
+        if snapshot.snapshot_id == made_in:
+            kinds = {"created_table": None, **kinds}
+        if snapshot.snapshot_id in renamed_in:
+            kinds = {"renamed_table": None, **kinds}
+        if kinds and snapshot.snapshot_id <= snapshot_id:
+            said = (snapshot.author, snapshot.message, snapshot.extra_info)
+            found.append(TableChange(snapshot.snapshot_id, snapshot.time, tuple(kinds), *said))
+    return found

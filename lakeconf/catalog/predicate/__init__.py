@@ -1,0 +1,1 @@
+"""The `where` of a scan: its grammar, its values and its form for each engine."""

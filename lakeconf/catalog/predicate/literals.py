@@ -1,0 +1,286 @@
+"""Fits the literals of a `where` to the types of its columns, exactly or not at all."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import ROUND_FLOOR, Context, Decimal
+from typing import Generic, TypeAlias, TypeVar
+
+from lakeconf.catalog.predicate.datetimes import DATE, TIMESTAMP, parse_date, parse_timestamp
+from lakeconf.catalog.predicate.nodes import And, Comparison, In, Operator, Or, Predicate, Value
+from lakeconf.catalog.table import Column
+from lakeconf.errors import PredicateError
+
+Raw: TypeAlias = "Value | Text"
+T = TypeVar("T")
+_INTEGER = re.compile(r"(u?)int(8|16|32|64|128)")
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_SECOND_FRACTIONS = {
+    "timestamp_s": 1_000_000,
+    "timestamp_ms": 1000,
+    "timestamp": 1,
+    "timestamp_ns": 1,
+    "timestamptz": 1,
+}
+# What TIMESTAMP_NS reaches.
+_FIRST_NANOSECONDS = datetime(1677, 9, 22)
+_LAST_NANOSECONDS = datetime(2262, 4, 11)
+_EXACT = Context(prec=200)
+_BEYOND_ALL = Decimal("1e50")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string literal without a type of its own: it takes that of the column."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fit(Generic[T]):
+    """A literal among the values that a column can hold.
+
+    Attributes:
+        value: The greatest of them that is not above the literal; None where all are above it.
+        is_exact: True where it is the literal.
+        any_value: One of them, whichever.
+    """
+
+    value: T | None
+    is_exact: bool
+    any_value: T
+
+
+def compare(column: Column, operator: Operator, raw: Raw) -> Predicate:
+    """The comparison of a column with a literal.
+
+    A literal between two values that the column can hold, or beyond them, gives what is equivalent: for an integer
+    column, `x < 1.5` is `x <= 1`, and `x = 1.5` is true for no row and NULL where `x` is.
+
+    Raises:
+        PredicateError: The column's type cannot be compared with the literal.
+    """
+    fit = _fit(column, raw)
+    if fit.value is not None and fit.is_exact:
+        return Comparison(column, operator, fit.value)
+    if operator == "=":
+        return _constant(column, fit, value=False)
+    if operator == "!=":
+        return _constant(column, fit, value=True)
+    if fit.value is None:
+        return _constant(column, fit, value=operator in (">", ">="))
+    return Comparison(column, "<=" if operator in ("<", "<=") else ">", fit.value)
+
+
+def one_of(column: Column, raws: list[Raw]) -> Predicate:
+    """The predicate that a column is one of some literals.
+
+    Raises:
+        PredicateError: The column's type cannot be compared with one of them.
+    """
+    fits = [_fit(column, raw) for raw in _of_one_type(column, raws)]
+    values = dict.fromkeys(fit.value for fit in fits if fit.value is not None and fit.is_exact)
+    return In(column, tuple(values)) if values else _constant(column, fits[0], value=False)
+
+
+def between(column: Column, low: Raw, high: Raw) -> Predicate:
+    """The predicate that a column is not below `low` and not above `high`.
+
+    Raises:
+        PredicateError: The column's type cannot be compared with one of them.
+    """
+    low, high = _of_one_type(column, [low, high])
+    return And((compare(column, ">=", low), compare(column, "<=", high)))
+
+
+def _of_one_type(column: Column, raws: list[Raw]) -> list[Raw]:
+    """The literals as DuckDB types them together: beside a DOUBLE, a FLOAT column and a decimal become DOUBLEs, too."""
+    if column.type != "float32" or not any(isinstance(raw, float) for raw in raws):
+        return raws
+    return [_float(column, raw) for raw in raws]
+
+
+def _constant(column: Column, fit: Fit[Value], *, value: bool) -> Predicate:
+    """True or false for every row but those where the column is NULL, for which it is NULL."""
+    above = Comparison(column, ">", fit.any_value)
+    not_above = Comparison(column, "<=", fit.any_value)
+    return Or((above, not_above)) if value else And((above, not_above))
+
+
+def _fit(column: Column, raw: Raw) -> Fit[Value]:
+    if column.type.startswith("decimal("):
+        return _fit_decimal(column, raw)
+    if _INTEGER.fullmatch(column.type):
+        return _fit_integer(column, raw)
+    fitter = _FITTERS.get(column.type)
+    if fitter is None:
+        raise PredicateError(
+            f"the column {column.name!r} of type {column.type} cannot be compared in a `where`",
+            hint="IS NULL and IS NOT NULL work; filter on it after the scan, or ask DuckDB with lake.sql()",
+        )
+    return fitter(column, raw)
+
+
+def _exactly(value: Value) -> Fit[Value]:
+    return Fit(value, is_exact=True, any_value=value)
+
+
+def _number(column: Column, raw: Raw) -> Decimal:
+    if isinstance(raw, Text):
+        number = Decimal(raw.value.strip()) if _NUMBER.fullmatch(raw.value.strip()) else None
+    elif isinstance(raw, float):
+        number = Decimal(repr(raw))  # as it is written: 1e-1 equals the decimal 0.1
+    else:
+        number = raw if isinstance(raw, Decimal) else None
+    if number is None or number.is_nan():
+        raise _misfit(column, raw, "a number")
+    return number
+
+
+def _bounded(number: Decimal) -> Decimal:
+    """The number, or one as far beyond every column's range, so that no huge integer is made of `1e999999`."""
+    return max(-_BEYOND_ALL, min(_BEYOND_ALL, number))
+
+
+def _fit_integer(column: Column, raw: Raw) -> Fit[Value]:
+    unsigned, bits = re.fullmatch(_INTEGER, column.type).groups()  # type: ignore[union-attr]
+    low, high = (0, 2 ** int(bits) - 1) if unsigned else (-(2 ** (int(bits) - 1)), 2 ** (int(bits) - 1) - 1)
+    number = _bounded(_number(column, raw))
+    if isinstance(raw, Text) and number != number.to_integral_value():
+        raise _misfit(column, raw, "a whole number")  # DuckDB would round it
+    floor = int(number.to_integral_value(ROUND_FLOOR))
+    if floor < low:
+        return Fit(None, is_exact=False, any_value=low)
+    return Fit(min(floor, high), is_exact=floor == number and floor <= high, any_value=low)
+
+
+def _fit_decimal(column: Column, raw: Raw) -> Fit[Value]:
+    precision, scale = map(int, _DECIMAL.fullmatch(column.type).groups())  # type: ignore[union-attr]
+    # As text, and with copy_negate, since arithmetic would round to the 28 digits of the default context.
+    step, high = Decimal(f"1E-{scale}"), Decimal(f"{10**precision - 1}E-{scale}")
+    low = high.copy_negate()
+    number = _bounded(_number(column, raw))
+    if number < low:
+        return Fit(None, is_exact=False, any_value=low)
+    floor = min(number, high).quantize(step, ROUND_FLOOR, _EXACT)
+    if isinstance(raw, Text) and floor != number:
+        raise _misfit(column, raw, f"a number with at most {scale} decimals")
+    return Fit(floor, is_exact=floor == number, any_value=high)
+
+
+def _fit_double(column: Column, raw: Raw) -> Fit[Value]:
+    return _exactly(_float(column, raw))
+
+
+def _fit_single(column: Column, raw: Raw) -> Fit[Value]:
+    number = _float(column, raw)
+    single = _to_single(number)
+    if math.isnan(number) or single == number or not isinstance(raw, float):
+        return _exactly(single)  # DuckDB casts a decimal literal to the column's type, a DOUBLE the other way
+    return Fit(single if single < number else _single_below(single), is_exact=False, any_value=0.0)
+
+
+def _float(column: Column, raw: Raw) -> float:
+    if isinstance(raw, float):
+        return raw
+    if isinstance(raw, Text) and re.fullmatch(r"(?i)[+-]?(nan|inf(inity)?)", raw.value.strip()):
+        return float(raw.value)
+    return float(_number(column, raw))
+
+
+def _to_single(number: float) -> float:
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", number))[0])
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+def _single_below(single: float) -> float:
+    if single == math.inf:
+        return _to_single(3.4028234663852886e38)
+    (bits,) = struct.unpack("<i", struct.pack("<f", single))
+    if single == 0:
+        return -_to_single(1.401298464324817e-45)
+    return float(struct.unpack("<f", struct.pack("<i", bits - 1 if single > 0 else bits + 1))[0])
+
+
+def _fit_boolean(column: Column, raw: Raw) -> Fit[Value]:
+    if isinstance(raw, bool):
+        return _exactly(raw)
+    if isinstance(raw, Text) and raw.value.lower() in ("true", "false"):
+        return _exactly(raw.value.lower() == "true")
+    raise _misfit(column, raw, "true or false")
+
+
+def _fit_text(column: Column, raw: Raw) -> Fit[Value]:
+    if isinstance(raw, Text):
+        return _exactly(raw.value)
+    raise _misfit(column, raw, "a string in single quotes")
+
+
+def _fit_uuid(column: Column, raw: Raw) -> Fit[Value]:
+    if isinstance(raw, Text) and re.fullmatch(r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", raw.value):
+        return _exactly(str(uuid.UUID(raw.value)))
+    raise _misfit(column, raw, "a UUID in single quotes")
+
+
+def _fit_blob(column: Column, raw: Raw) -> Fit[Value]:
+    if isinstance(raw, bytes):
+        return _exactly(raw)
+    raise _misfit(column, raw, r"a BLOB, such as '\xAA'::BLOB")
+
+
+def _fit_date(column: Column, raw: Raw) -> Fit[Value]:
+    if isinstance(raw, Text) and DATE.fullmatch(raw.value):
+        return _exactly(parse_date(raw.value))
+    if isinstance(raw, datetime) and raw.tzinfo is None:
+        return Fit(raw.date(), is_exact=raw.time() == time(), any_value=date.min)
+    if isinstance(raw, date) and not isinstance(raw, datetime):
+        return _exactly(raw)
+    raise _misfit(column, raw, "a date, such as DATE '2026-01-31'")
+
+
+def _fit_timestamp(column: Column, raw: Raw) -> Fit[Value]:
+    moment: Raw = raw
+    if isinstance(raw, Text) and TIMESTAMP.fullmatch(raw.value):
+        moment = parse_timestamp(raw.value)
+    elif isinstance(raw, date) and not isinstance(raw, datetime):
+        moment = datetime.combine(raw, time())
+    wants_zone = column.type == "timestamptz"
+    if not isinstance(moment, datetime) or (moment.tzinfo is not None) != wants_zone:
+        # What a time without a zone means to a column with one, and the other way, depends on the session.
+        example = "TIMESTAMPTZ '2026-01-31 00:00:00+00'" if wants_zone else "TIMESTAMP '2026-01-31 00:00:00'"
+        raise _misfit(column, raw, f"a time with{'' if wants_zone else 'out'} a zone, such as {example}")
+    too_fine = moment.microsecond % _SECOND_FRACTIONS[column.type]
+    if isinstance(raw, Text) and too_fine:
+        raise _misfit(column, raw, "a time as coarse as the column")  # DuckDB would round it
+    floor = moment - timedelta(microseconds=too_fine)
+    if column.type == "timestamp_ns" and not _FIRST_NANOSECONDS <= floor <= _LAST_NANOSECONDS:
+        raise _misfit(column, raw, "a time between the years 1678 and 2261")
+    return Fit(floor, is_exact=not too_fine, any_value=floor)
+
+
+def _misfit(column: Column, raw: Raw, wanted: str) -> PredicateError:
+    shown = repr(raw.value) if isinstance(raw, Text) else str(raw)
+    return PredicateError(
+        f"the column {column.name!r} of type {column.type} cannot be compared with {shown}", hint=f"write {wanted}"
+    )
+
+
+_FITTERS: dict[str, Callable[[Column, Raw], Fit[Value]]] = {
+    "float64": _fit_double,
+    "float32": _fit_single,
+    "boolean": _fit_boolean,
+    "varchar": _fit_text,
+    "uuid": _fit_uuid,
+    "blob": _fit_blob,
+    "date": _fit_date,
+    **dict.fromkeys(_SECOND_FRACTIONS, _fit_timestamp),
+}

@@ -1,0 +1,1 @@
+"""Which files a predicate can match, by their statistics and partition values."""

@@ -1,0 +1,107 @@
+"""Reads the texts of `min_value`, `max_value` and partition values as bounds of what a file holds.
+
+A text may have been written when the column had another type, or taken from the footer of a file that somebody else
+wrote in a narrower one: `0.1` of a FLOAT is 0.10000000149 as a DOUBLE. Where that can be, the bounds are widened.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from lakeconf.catalog.predicate.nodes import Value, duckdb_type, value_sql
+from lakeconf.catalog.table import Column
+
+# The length of a text that is as fine as the type, and by how much a finer one may be off once it is cast.
+_TIMESTAMPS = {
+    "timestamp_s": (19, "1 SECOND"),
+    "timestamp_ms": (23, "1 SECOND"),
+    "timestamp": (26, "1 MICROSECOND"),
+    "timestamp_ns": (26, "1 MICROSECOND"),
+}
+_ZONED_TEXT = r":[0-9]{2}(\.[0-9]{1,6})?[+-][0-9:]+$|^-?infinity$"
+# 128-bit integers are stored as doubles, and the bounds of a BLOB are hex in some files and raw text in others.
+_CAST = {
+    "boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "date", "varchar", "uuid",
+}  # fmt: skip
+_FLOATS = {"float32", "float64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """SQL expressions for the least and the greatest value that a file holds, given the texts that bound them."""
+
+    low: str
+    high: str
+
+
+def bounds_of(column: Column, low: str, high: str) -> Bounds | None:
+    """How the texts in the SQL expressions `low` and `high` bound the column; None where they tell nothing.
+
+    An expression is NULL where its text cannot be read.
+    """
+    if column.type == "timestamptz":
+        return _zoned(low, high)
+    if column.type in _TIMESTAMPS:
+        return _naive(column, low, high)
+    if column.type == "float64":
+        # A DECIMAL that was promoted becomes a DOUBLE by a division, which rounds otherwise than reading its text.
+        near = "nextafter(nextafter(TRY_CAST({1} AS DOUBLE), {2}), {2})"
+        wide = "{0}(" + near + ", CAST(TRY_CAST({1} AS FLOAT) AS DOUBLE))"
+        lowest, greatest = (f"CAST('{sign}inf' AS DOUBLE)" for sign in ("-", ""))
+        return Bounds(
+            _unless_nan(wide.format("least", low, lowest)), _unless_nan(wide.format("greatest", high, greatest))
+        )
+    target = duckdb_type(column.type)
+    if column.type not in _CAST | {"float32"} and not column.type.startswith("decimal("):
+        return None
+    exact = Bounds(f"TRY_CAST({low} AS {target})", f"TRY_CAST({high} AS {target})")
+    if column.type == "float32":
+        return Bounds(_unless_nan(exact.low), _unless_nan(exact.high))
+    if column.type == "date" and "timestamptz" in column.later_types:
+        return Bounds(f"TRY({exact.low} - 1)", f"TRY({exact.high} + 1)")
+    return exact
+
+
+def comparable_sql(value: Value, column: Column) -> str:
+    """The value in SQL, as the bounds of its column are compared with it."""
+    return value_sql(value, "timestamp" if column.type in _TIMESTAMPS else column.type)
+
+
+def is_float(column: Column) -> bool:
+    """True where the column may hold NaN, which no bound tells of."""
+    return column.type in _FLOATS
+
+
+def is_nan(value: Value) -> bool:
+    """True where the value is NaN."""
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _unless_nan(expression: str) -> str:
+    return f"nullif({expression}, 'nan')"
+
+
+def _naive(column: Column, low: str, high: str) -> Bounds:
+    length, slack = _TIMESTAMPS[column.type]
+    if "timestamptz" in column.later_types:
+        length, slack = 0, "1 DAY"  # the text may be of a file that was compacted since, and then has a zone
+
+    def widened(text: str, sign: str) -> str:
+        moment = f"TRY_CAST({text} AS TIMESTAMP)"
+        return f"CASE WHEN length({text}) > {length} THEN TRY({moment} {sign} INTERVAL {slack}) ELSE {moment} END"
+
+    return Bounds(widened(low, "-"), widened(high, "+"))
+
+
+def _zoned(low: str, high: str) -> Bounds:
+    # A text without a zone is of a column that was promoted; what it means depends on the reader's zone, and around
+    # a change of the clocks the order of two such texts is not that of the moments that they mean.
+    def widened(text: str, sign: str) -> str:
+        moment = f"TRY_CAST({text} AS TIMESTAMPTZ)"
+        return (
+            f"CASE WHEN regexp_matches({text}, '{_ZONED_TEXT}') THEN {moment} "
+            f"ELSE TRY({moment} {sign} INTERVAL 1 DAY) END"
+        )
+
+    return Bounds(widened(low, "-"), widened(high, "+"))

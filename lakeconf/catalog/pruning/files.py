@@ -1,0 +1,216 @@
+"""Which data files may hold a row that matches, by their statistics and partition values.
+
+The answer is an SQL condition that DuckDB evaluates on the metadata, so that only the files that are left reach Python.
+A file is skipped only where it is certain that none of its rows matches: whatever is unknown, cannot be read as the
+column's type, or depends on a session keeps the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakeconf.catalog.predicate.nodes import (
+    And,
+    Comparison,
+    In,
+    IsNull,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    StartsWith,
+    Value,
+    columns_of,
+    duckdb_type,
+    value_sql,
+)
+from lakeconf.catalog.pruning import partition
+from lakeconf.catalog.pruning.bounds import Bounds, bounds_of, comparable_sql, is_float, is_nan
+from lakeconf.catalog.pruning.partition import PartitionKey
+from lakeconf.catalog.reader import MetadataTransaction
+from lakeconf.catalog.table import Column, TableInfo
+
+_OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+# Of a longer list, only its least and its greatest value are compared with the bounds.
+_FEW_VALUES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Survivors:
+    """What a predicate leaves of a table's files.
+
+    Attributes:
+        data_file_ids: The files that may hold a row that matches.
+        files_skipped: How many others are visible at the snapshot.
+        bytes_skipped: Their size.
+    """
+
+    data_file_ids: tuple[int, ...]
+    files_skipped: int
+    bytes_skipped: int
+
+
+def surviving_files(
+    transaction: MetadataTransaction, table: TableInfo, snapshot_id: int, predicate: Predicate
+) -> Survivors:
+    """Finds the files of the table that may hold a row for which the predicate is true.
+
+    Args:
+        transaction: The open transaction on the metadata; its time zone is that of the reads.
+        table: The table at the snapshot.
+        snapshot_id: The snapshot.
+        predicate: On columns of that table.
+    """
+    columns = columns_of(predicate)
+    keys = partition.usable_keys(transaction, table.table_id, columns)
+    condition = _Pruning(keys).condition(predicate, negated=False)
+    tables = {f"stats_{column.field_id}": _statistics_sql(table.table_id, column) for column in columns}
+    joins = [f"LEFT JOIN {name} ON {name}.data_file_id = f.data_file_id" for name in tables]
+    for key in (key for found in keys.values() for key in found):
+        tables[key.name] = key.table_sql(table.table_id)
+        joins.append(
+            f"LEFT JOIN {key.name} "
+            f"ON {key.name}.data_file_id = f.data_file_id AND {key.name}.partition_id = f.partition_id"
+        )
+    definitions = ", ".join(f"{name} AS ({sql})" for name, sql in tables.items())
+    sql = f"""
+        WITH {definitions}, marked AS (
+            SELECT f.data_file_id, f.file_size_bytes, {condition} AS survives
+            FROM ducklake_data_file AS f {" ".join(joins)}
+            WHERE f.table_id = $2 AND f.begin_snapshot <= $1 AND (f.end_snapshot IS NULL OR f.end_snapshot > $1)
+        )
+        SELECT list(DISTINCT data_file_id) FILTER (survives), count(*) FILTER (NOT survives),
+            coalesce(sum(file_size_bytes) FILTER (NOT survives), 0)
+        FROM marked"""  # noqa: S608
+    ((survivors, files_skipped, bytes_skipped),) = transaction.rows(sql, [snapshot_id, table.table_id])
+    return Survivors(tuple(sorted(survivors or ())), files_skipped, int(bytes_skipped))
+
+
+def _statistics_sql(table_id: int, column: Column) -> str:
+    bounds = bounds_of(column, "min_value", "max_value") or Bounds("NULL", "NULL")
+    return f"""
+        SELECT data_file_id, {bounds.low} AS low, {bounds.high} AS high, null_count, value_count,
+            CAST(contains_nan AS BOOLEAN) AS contains_nan
+        FROM ducklake_file_column_stats WHERE table_id = {table_id} AND column_id = {column.field_id}"""  # noqa: S608
+
+
+class _Pruning:
+    """Turns a predicate into a condition on a file: true where it may hold a row that matches, and never NULL."""
+
+    def __init__(self, keys: dict[int, list[PartitionKey]]) -> None:
+        self._keys = keys
+
+    def condition(self, predicate: Predicate, *, negated: bool) -> str:
+        if isinstance(predicate, Not):
+            return self.condition(predicate.operand, negated=not negated)
+        if isinstance(predicate, And | Or):
+            # NOT distributes over AND and OR, with NULLs too.
+            all_of_them = isinstance(predicate, And) != negated
+            parts = (self.condition(operand, negated=negated) for operand in predicate.operands)
+            return "(" + (" AND " if all_of_them else " OR ").join(parts) + ")"
+        if duckdb_type(predicate.column.type) is None:
+            return "true"  # what is counted for nested columns and variants are their parts
+        name = f"stats_{predicate.column.field_id}"
+        all_null = f"({name}.value_count = 0 AND {name}.null_count > 0)"
+        if isinstance(predicate, IsNull):
+            # Some types have neither count, and then there may well be NULLs.
+            none_null = f"({name}.null_count = 0 AND {name}.value_count > 0)"
+            return _unless(all_null if negated else none_null)
+        return f"({_unless(all_null)} AND {' AND '.join(self._leaf(predicate, name, negated=negated))})"
+
+    def _leaf(self, predicate: Comparison | In | StartsWith, name: str, *, negated: bool) -> list[str]:
+        column = predicate.column
+        evidence = [_Evidence(f"{name}.low", f"{name}.high", f"{name}.contains_nan")]
+        found = []
+        for key in self._keys.get(column.field_id, ()):
+            bounds = bounds_of(column, f"{key.name}.value", f"{key.name}.value")
+            if key.transform != "identity":
+                found.append(_key_condition(key, predicate, negated=negated))
+            elif bounds is not None:
+                evidence.append(_Evidence(bounds.low, bounds.high, "NULL"))
+        return [_may_hold(each, predicate, negated=negated) for each in evidence] + found
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """SQL expressions for what is known of a column in a file; NULL is unknown."""
+
+    low: str
+    high: str
+    contains_nan: str
+
+
+def _unless(impossible: str) -> str:
+    """True but where `impossible` is."""
+    return f"({impossible}) IS NOT TRUE"
+
+
+def _may_hold(evidence: _Evidence, predicate: Comparison | In | StartsWith, *, negated: bool) -> str:
+    if isinstance(predicate, StartsWith):
+        return _may_start(evidence, predicate.prefix, negated=negated)
+    if isinstance(predicate, In):
+        return _may_be_one_of(evidence, predicate, negated=negated)
+    operator = _OPPOSITE[predicate.operator] if negated else predicate.operator
+    return _may_compare(evidence, predicate.column, operator, predicate.value)
+
+
+def _may_compare(evidence: _Evidence, column: Column, operator: Operator, value: Value) -> str:
+    if is_nan(value):
+        return _may_compare_with_nan(evidence, operator)
+    wanted = comparable_sql(value, column)
+    low, high = evidence.low, evidence.high
+    impossible = {
+        "=": f"{low} > {wanted} OR {high} < {wanted}",
+        "!=": f"{low} = {wanted} AND {high} = {wanted}",
+        "<": f"{low} >= {wanted}",
+        "<=": f"{low} > {wanted}",
+        ">": f"{high} <= {wanted}",
+        ">=": f"{high} < {wanted}",
+    }[operator]
+    if is_float(column) and operator in ("!=", ">", ">="):
+        # NaN is greater than every bound, and not among them.
+        impossible = f"({impossible}) AND {evidence.contains_nan} = false"
+    return _unless(impossible)
+
+
+def _may_compare_with_nan(evidence: _Evidence, operator: Operator) -> str:
+    if operator == ">":
+        return "false"
+    return _unless(f"{evidence.contains_nan} = false") if operator in ("=", ">=") else "true"
+
+
+def _may_be_one_of(evidence: _Evidence, predicate: In, *, negated: bool) -> str:
+    column, values = predicate.column, predicate.values
+    if any(is_nan(value) for value in values):
+        return "true"
+    if negated:
+        differ = [f"({_may_compare(evidence, column, '!=', value)})" for value in values[:_FEW_VALUES]]
+        return "(" + " AND ".join(differ) + ")"
+    if len(values) > _FEW_VALUES:
+        least, greatest = min(values), max(values)
+        return f"({_may_compare(evidence, column, '>=', least)} AND {_may_compare(evidence, column, '<=', greatest)})"
+    return "(" + " OR ".join(_may_compare(evidence, column, "=", value) for value in values) + ")"
+
+
+def _may_start(evidence: _Evidence, prefix: str, *, negated: bool) -> str:
+    wanted = value_sql(prefix, "varchar")
+    if negated:
+        # All that lies between two strings with the prefix has it, too.
+        return _unless(f"starts_with({evidence.low}, {wanted}) AND starts_with({evidence.high}, {wanted})")
+    above = f"{evidence.low} > {wanted} AND NOT starts_with({evidence.low}, {wanted})"
+    return _unless(f"({above}) OR {evidence.high} < {wanted}")
+
+
+def _key_condition(key: PartitionKey, predicate: Comparison | In | StartsWith, *, negated: bool) -> str:
+    operator: Operator
+    values: Sequence[Value]
+    if isinstance(predicate, Comparison):
+        operator, values = predicate.operator, [predicate.value]
+        operator = _OPPOSITE[operator] if negated else operator
+    elif isinstance(predicate, In) and not negated and len(predicate.values) <= _FEW_VALUES:
+        operator, values = "=", predicate.values
+    else:
+        return "true"
+    condition = partition.condition(key, predicate.column, operator, values)
+    return "true" if condition is None else f"({condition}) IS NOT FALSE"

@@ -1,0 +1,103 @@
+"""Conditions that must hold on the state which a transaction would make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import duckdb
+import narwhals as nw
+
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.stored_queries import prepare_query
+from lakeconf.connection.connection import Connection, fetched
+from lakeconf.connection.errors import translated_errors
+from lakeconf.errors import AuditError, LakeconfError
+from lakeconf.secret import scrub
+
+SAMPLE_ROWS = 5
+
+Check: TypeAlias = str | Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A condition, as what breaks it.
+
+    Attributes:
+        name: What the error calls it.
+        check: SQL, or a function that takes the table's new rows as a lazy frame; both give the rows that break the
+            condition.
+        source: The table, quoted, for a function.
+    """
+
+    name: str
+    check: Check
+    source: str | None = None
+
+
+def run(audit: Audit, writer: Connection, reader: CatalogReader) -> None:
+    """Runs an audit inside the transaction that it judges.
+
+    Args:
+        audit: The audit.
+        writer: The connection whose transaction is open.
+        reader: The lake, to check the views and macros that the audit reaches.
+
+    Raises:
+        AuditError: Rows break it, or it fails itself.
+    """
+    try:
+        if isinstance(audit.check, str):
+            prepare_query(reader, audit.check, writer)
+        broken = _broken(audit, writer)
+        ((count,),) = fetched(broken.select(nw.len()), writer.secrets)
+        names = broken.collect_schema().names()
+        shown = fetched(broken.head(SAMPLE_ROWS), writer.secrets) if count else []
+        sample = [dict(zip(names, row, strict=True)) for row in shown]
+    except AuditError:
+        raise
+    except Exception as error:
+        reason = error.message if isinstance(error, LakeconfError) else f"{type(error).__name__}: {error}"
+        reason = scrub(reason, writer.secrets)
+        raise AuditError(f"the audit {audit.name!r} cannot be run, so nothing was written: {reason}") from error
+    if count:
+        rows = "\n".join(f"  {row}" for row in sample)
+        more = f"\n  and {count - len(sample)} more" if count > len(sample) else ""
+        found = f"{count} row{'s' if count > 1 else ''}"
+        raise AuditError(
+            f"the audit {audit.name!r} found {found}, so nothing was written:\n{rows}{more}",
+            hint="correct the rows or the audit",
+        )
+
+
+def is_query(sql: str) -> bool:
+    """True if SQL is exactly one query by DuckDB's own parser; nothing is run.
+
+    Raises:
+        QueryError: DuckDB cannot parse it.
+    """
+    with translated_errors():
+        kinds = [one.type for one in duckdb.extract_statements(sql)]
+        # DuckDB takes a PRAGMA for the query that it becomes, and one of them runs any statement. Offsets are of bytes.
+        start = next((offset for offset, _ in duckdb.tokenize(sql)), 0)
+    return kinds == [duckdb.StatementType.SELECT] and not sql.encode()[start:].lower().startswith(b"pragma")
+
+
+def _broken(audit: Audit, writer: Connection) -> nw.LazyFrame[Any]:
+    if isinstance(audit.check, str):
+        if not is_query(audit.check):
+            raise AuditError(
+                f"the audit {audit.name!r} is not one query", hint="write one SELECT: its rows break the condition"
+            )
+        return nw.from_native(writer.relation(audit.check))
+    rows = nw.from_native(writer.relation(f"FROM {audit.source}"))
+    with writer.errors():
+        found = audit.check(rows)
+    if not isinstance(found, nw.LazyFrame):
+        raise AuditError(
+            f"the audit {audit.name!r} gave a {type(found).__name__}",
+            hint="give a lazy frame of the rows that break it: return frame.filter(…)",
+        )
+    return found

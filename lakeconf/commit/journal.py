@@ -1,0 +1,269 @@
+"""`lakeconf.commits`: the table in the lake itself that remembers what must outlive `expire_snapshots`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import CatalogError, CommitConflictError, UnknownNameError
+from lakeconf.placeholders import escaped_json
+from lakeconf.sql import folded, identifier, literal
+
+INTERNAL_SCHEMA = "lakeconf"
+TABLE = f"{INTERNAL_SCHEMA}.commits"
+_COLUMNS = {
+    "token": "VARCHAR",
+    "table_name": "VARCHAR",
+    "idempotency_key": "VARCHAR",
+    "committed_at": "TIMESTAMPTZ",
+    "model": "VARCHAR",
+    "definition": "VARCHAR",
+    "run": "VARCHAR",
+    "interval_start": "TIMESTAMP",
+    "interval_end": "TIMESTAMP",
+    "inputs": "VARCHAR",
+    "files": "VARCHAR",
+    # Tables that early versions of lakeconf made lack it.
+    "table_uuid": "VARCHAR",
+}
+# What the key of `late_since` begins with among the inputs; no table's name has a space before its schema.
+_LATE = "late rows of "
+
+
+class FormerName(NamedTuple):
+    """A name that a table has or had.
+
+    Attributes:
+        table: The full name.
+        begin: The first snapshot of the name.
+        end: The snapshot in which the table lost the name; None for its name now.
+    """
+
+    table: str
+    begin: int
+    end: int | None
+
+
+@dataclass(frozen=True)
+class CommitKey:
+    """What a write may be done once for. It belongs to the table, whatever the table is called.
+
+    Attributes:
+        table: The table's full name.
+        key: The caller's idempotency key.
+        table_uuid: The table's id in the catalog; None for a table that the same transaction creates.
+        names: The names of the table: a row without the table's id counts if the table had the row's name then.
+    """
+
+    table: str
+    key: str
+    table_uuid: str | None = None
+    names: tuple[FormerName, ...] = field(default=(), compare=False)
+
+    def is_of(self, table: str, table_uuid: str | None, snapshot_id: int) -> bool:
+        """True if a row of `lakeconf.commits` with this key is of this table.
+
+        Args:
+            table: The table's name in the row.
+            table_uuid: The table's id in the row.
+            snapshot_id: The snapshot of the row.
+        """
+        if table_uuid is not None:
+            return table_uuid == self.table_uuid
+        return any(
+            folded(table) == folded(name.table)
+            and name.begin <= snapshot_id
+            and (name.end or snapshot_id + 1) > snapshot_id
+            for name in self.names
+        )
+
+
+@dataclass(frozen=True)
+class ModelRun:
+    """A run of a model that was committed, or is about to be.
+
+    Attributes:
+        model: The model's table.
+        definition: The hash of its definition.
+        run: The id of the run of the pipeline.
+        interval: The time range that is done, its end not included; None where the model has no intervals.
+        inputs: The snapshot that each input was read at, by the table's name.
+        files: The files that it has loaded.
+        earlier: How many runs of the model there were when this one began.
+        late_since: Inputs with late rows for intervals that this run has not done again: the snapshot after which those
+            rows came, by the table's name.
+    """
+
+    model: str
+    definition: str
+    run: str
+    interval: tuple[datetime, datetime] | None = None
+    inputs: Mapping[str, int] = field(default_factory=dict)
+    files: Sequence[str] = ()
+    earlier: int = 0
+    late_since: Mapping[str, int] = field(default_factory=dict)
+
+
+def find(connection: Connection, alias: str, keys: Sequence[CommitKey]) -> dict[CommitKey, int]:
+    """The keys that have been committed, each with its snapshot.
+
+    Args:
+        connection: A connection that the lake is attached to; inside a transaction it answers for that.
+        alias: The lake.
+        keys: The keys that are looked for.
+    """
+    columns = _columns(connection, alias) if keys else ()
+    if not columns:
+        return {}
+    table_uuid = "table_uuid" if "table_uuid" in columns else "NULL"
+    wanted = ", ".join(sorted({literal(key.key) for key in keys}))
+    rows = connection.rows(
+        f"SELECT table_name, idempotency_key, {table_uuid}, min(snapshot_id) FROM {identifier(alias)}.{TABLE} "
+        f"WHERE idempotency_key IN ({wanted}) GROUP BY ALL ORDER BY 4 DESC"
+    )
+    # The oldest comes last and counts.
+    return {
+        key: snapshot_id
+        for name, text, found, snapshot_id in rows
+        for key in keys
+        if key.key == text and key.is_of(name, found, snapshot_id)
+    }
+
+
+def keys_of(connection: Connection, alias: str, prefix: CommitKey) -> list[str]:
+    """The keys of a table that start with the key of `prefix`, sorted.
+
+    Args:
+        connection: As for `find`.
+        alias: The lake.
+        prefix: The table, and what its keys start with.
+    """
+    columns = _columns(connection, alias)
+    if not columns:
+        return []
+    table_uuid = "table_uuid" if "table_uuid" in columns else "NULL"
+    rows = connection.rows(
+        f"SELECT table_name, idempotency_key, {table_uuid}, snapshot_id FROM {identifier(alias)}.{TABLE} "
+        f"WHERE starts_with(idempotency_key, {literal(prefix.key)})"
+    )
+    return sorted({text for name, text, found, snapshot_id in rows if prefix.is_of(name, found, snapshot_id)})
+
+
+def names_of(reader: CatalogReader, table_id: int) -> tuple[str | None, tuple[FormerName, ...]]:
+    """The id of a table in the catalog and the names that it had in snapshots that have not expired.
+
+    Args:
+        reader: The lake.
+        table_id: The table.
+    """
+    with reader.transaction() as transaction:
+        rows = transaction.rows(
+            "SELECT CAST(t.table_uuid AS VARCHAR), s.schema_name, t.table_name, t.begin_snapshot, t.end_snapshot "
+            "FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id WHERE t.table_id = ?",
+            [table_id],
+        )
+    names = tuple(FormerName(f"{schema}.{table}", begin, end) for _, schema, table, begin, end in rows)
+    return (rows[0][0] if rows else None), names
+
+
+def model_runs(connection: Connection, alias: str, model: str) -> list[ModelRun]:
+    """The runs of a model that have been committed, oldest first.
+
+    Args:
+        connection: As for `find`.
+        alias: The lake.
+        model: The model's table.
+    """
+    if not _columns(connection, alias):
+        return []
+    rows = connection.rows(
+        "SELECT definition, run, interval_start, interval_end, inputs, files "
+        f"FROM {identifier(alias)}.{TABLE} WHERE model = ? ORDER BY snapshot_id, rowid",
+        [model],
+    )
+    return [
+        ModelRun(
+            model,
+            definition,
+            run,
+            interval=None if start is None else (start, end),
+            inputs={table: snapshot for table, snapshot in found.items() if not table.startswith(_LATE)},
+            files=json.loads(files),
+            earlier=earlier,
+            late_since={table[len(_LATE) :]: snapshot for table, snapshot in found.items() if table.startswith(_LATE)},
+        )
+        for earlier, (definition, run, start, end, inputs, files) in enumerate(rows)
+        for found in [json.loads(inputs)]
+    ]
+
+
+def check_runs(connection: Connection, alias: str, runs: Sequence[ModelRun]) -> None:
+    """Refuses runs of models that somebody else has run since they began.
+
+    Raises:
+        CommitConflictError: There is one.
+    """
+    for run in runs:
+        if len(model_runs(connection, alias, run.model)) != run.earlier:
+            raise CommitConflictError(
+                f"another runner has run the model {run.model} meanwhile, so nothing was written",
+                hint="run it again: what the other has done is skipped",
+            )
+
+
+def statements(alias: str, token: str, keys: Sequence[CommitKey], runs: Sequence[ModelRun] = ()) -> tuple[str, ...]:
+    """The SQL that remembers keys and runs of models, inside the transaction that they are for.
+
+    The table is only ever appended to: an update would conflict with every other writer's append.
+    """
+    rows = [
+        f"({literal(token)}, {literal(key.table)}, {literal(key.key)}, now(){', NULL' * 7}, {_text(key.table_uuid)})"
+        for key in dict.fromkeys(keys)
+    ]
+    rows += [f"({literal(token)}, {literal(run.model)}, NULL, now(), {_run_values(run)}, NULL)" for run in runs]
+    if not rows:
+        return ()
+    schema = f"{identifier(alias)}.{INTERNAL_SCHEMA}"
+    columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
+    return (
+        f"CREATE SCHEMA IF NOT EXISTS {schema}",
+        f"CREATE TABLE IF NOT EXISTS {schema}.commits ({columns})",
+        f"ALTER TABLE {schema}.commits ADD COLUMN IF NOT EXISTS table_uuid VARCHAR",
+        f"INSERT INTO {schema}.commits ({', '.join(_COLUMNS)}) VALUES {', '.join(rows)}",
+    )
+
+
+def _text(value: str | None) -> str:
+    return "NULL" if value is None else literal(value)
+
+
+def _run_values(run: ModelRun) -> str:
+    interval = ["NULL", "NULL"] if run.interval is None else [literal(moment.isoformat(" ")) for moment in run.interval]
+    late = {f"{_LATE}{table}": snapshot_id for table, snapshot_id in run.late_since.items()}
+    texts = (json.dumps({**run.inputs, **late}), escaped_json(json.dumps(list(run.files))))
+    return ", ".join([*map(literal, (run.model, run.definition, run.run)), *interval, *map(literal, texts)])
+
+
+def _columns(connection: Connection, alias: str) -> tuple[str, ...]:
+    """The columns of `lakeconf.commits`, in lower case; none if the lake has no such table.
+
+    Raises:
+        CatalogError: The table lacks columns, so it is not lakeconf's.
+    """
+    try:
+        found = connection.rows(f"DESCRIBE {identifier(alias)}.{TABLE}")
+    except UnknownNameError:
+        return ()
+    columns = tuple(str(name).lower() for name, *_ in found)
+    missing = [name for name in _COLUMNS if name not in columns and name != "table_uuid"]
+    if missing:
+        raise CatalogError(
+            f"{TABLE} lacks the column {missing[0]!r}, so lakeconf cannot tell what was committed before",
+            hint=f"if another program made the table, rename its schema: lakeconf needs {INTERNAL_SCHEMA!r} for itself",
+        )
+    return columns

@@ -1,0 +1,323 @@
+"""Collects the changes of a write as plain data, and commits them as one snapshot or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from lakeconf import __version__
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.stored_queries import StoredQueries
+from lakeconf.commit import audits, journal
+from lakeconf.commit.audits import Audit
+from lakeconf.commit.change import Change, Target
+from lakeconf.commit.committer import Commit, Phase
+from lakeconf.commit.conflicts import Base, check_columns, check_conflicts, run_counted
+from lakeconf.commit.delete_files import check_delete_files
+from lakeconf.commit.journal import CommitKey, ModelRun
+from lakeconf.commit.recovery import AttachedCatalog, without_retries
+from lakeconf.connection.connection import Connection
+from lakeconf.engines.base import Engine
+from lakeconf.errors import CommitError, LakeconfError
+from lakeconf.guard.guard import LakeGuard
+from lakeconf.guard.locks import Held, pauses
+from lakeconf.logs import EventLogger
+from lakeconf.placeholders import escaped_json
+from lakeconf.sql import literal
+
+__all__ = ["Change", "LakeState", "Target", "Transaction"]
+_log = EventLogger("commit")
+
+
+@dataclass
+class LakeState:
+    """What the tables of an open lake share.
+
+    Attributes:
+        alias: The name that the lake is attached as.
+        reader: The way to the catalog, on the connection for reading.
+        writer: The connection that commits; nothing else runs on it.
+        engine: What reads and writes the files.
+        lock: The locks of the lake and its tables, and the marker below its data path.
+        reconnect: Opens another instance, to ask for the fate of a commit whose reply was lost.
+        barrier: The statement that waits for commits under way; see `settle.AttachedCatalog`.
+        snapshot_id: The snapshot that reads see.
+        base: What conflict checks compare with.
+        guard: Held by the thread that uses the writer, or a setting of the DuckDB instance.
+        read_only: Why nothing can be written; None where it can.
+        pinned: True where the snapshot stays what it is.
+        transaction: The open transaction, which collects what tables write.
+    """
+
+    alias: str
+    reader: CatalogReader
+    writer: Connection
+    engine: Engine
+    lock: LakeGuard
+    reconnect: Callable[[], Connection]
+    barrier: str | None
+    snapshot_id: int
+    base: Base
+    guard: threading.RLock = field(default_factory=threading.RLock)
+    moving: threading.RLock = field(default_factory=threading.RLock)
+    read_only: str | None = None
+    pinned: bool = False
+    transaction: Transaction | None = None
+
+    def commit(self, transaction: Transaction) -> None:
+        """Commits a transaction, and moves reads to its snapshot."""
+        with self.guard:
+            snapshot_id = transaction.commit()
+            with self.moving:
+                self.snapshot_id = max(self.snapshot_id, snapshot_id)
+                if transaction.made is not None:
+                    self.base.own.add(transaction.made)
+
+    def move(self, snapshot_id: int, *, refresh: bool = False) -> int:
+        """Moves reads to a snapshot, but never back: another thread may have moved them further meanwhile.
+
+        Args:
+            snapshot_id: The snapshot.
+            refresh: True if conflict checks begin again there.
+
+        Returns:
+            The snapshot that reads see.
+        """
+        with self.moving:
+            self.snapshot_id = max(self.snapshot_id, snapshot_id)
+            if refresh:
+                self.base.refresh(self.snapshot_id)
+            return self.snapshot_id
+
+
+@dataclass
+class Transaction:
+    """Changes that become one snapshot together.
+
+    Attributes:
+        state: The lake.
+        message: The commit message.
+        author: Who commits.
+        extra: Keys of the caller's own for the commit info.
+        token: The name of this write, by which its snapshot can be told.
+        changes: What was collected.
+        audits: What must hold on the new state.
+        targets: Tables that were made or changed in this transaction, by their full name in lower case.
+        runs: The runs of models that it is.
+        made: The snapshot that it has made; None where it has made none.
+        held: The lock of the lake that protects it; None if the metadata backend has no locks.
+        writing: Held by the thread that adds a write: threads that share a transaction take turns.
+    """
+
+    state: LakeState
+    message: str | None = None
+    author: str | None = None
+    extra: Mapping[str, object] = field(default_factory=dict)
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    changes: list[Change] = field(default_factory=list)
+    audits: list[Audit] = field(default_factory=list)
+    targets: dict[str, Target] = field(default_factory=dict)
+    runs: list[ModelRun] = field(default_factory=list)
+    made: int | None = None
+    held: Held | None = None
+    writing: threading.RLock = field(default_factory=threading.RLock)
+    _started: float = field(default_factory=time.monotonic)
+    _repeated: set[CommitKey] = field(default_factory=set)
+    _staged: int = 0
+    _attempt: Commit = field(init=False)
+    _base: Base = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Other threads may refresh the lake, or commit with it, before this transaction ends.
+        self._base = self.state.base.copy()
+        self._attempt = self._new_attempt()
+
+    def add(self, change: Change) -> None:
+        """Collects a change; nothing happens yet."""
+        self.changes.append(change)
+
+    def next_token(self) -> str:
+        """A name for the next frame that is staged."""
+        self._staged += 1
+        return f"{self.token}{self._staged}"
+
+    def described(self, statements: tuple[str, ...], quoted: str) -> list[tuple[str, str, bool]]:
+        """The columns that a table would have after what was collected and some more statements; nothing is changed.
+
+        Returns:
+            Names, types in DuckDB's names, and whether they take NULL.
+
+        Raises:
+            LakeconfError: A statement is refused.
+        """
+        writer = self.state.writer
+        with self.state.guard:
+            try:
+                writer.execute("BEGIN")
+                earlier = (statement for change in self.changes if change.defines for statement in change.statements)
+                for statement in (*earlier, *statements):
+                    writer.execute(statement)
+                found = writer.rows(f"DESCRIBE {quoted}")
+            finally:
+                self._roll_back()
+        return [(name, type_name, null == "YES") for name, type_name, null, *_ in found]
+
+    def commit(self) -> int:
+        """Commits what was collected.
+
+        Returns:
+            The new snapshot; where there is nothing to commit the one that is read, or the one that all of it was
+            committed with before.
+
+        Raises:
+            CommitConflictError: Another writer has changed what a change relies on; nothing was written.
+            AuditError: An audit does not hold; nothing was written.
+            CommitUnknownError: It could not be found out whether the commit succeeded; staged files were kept.
+            CommitError: Nothing was written, or, where the message says so, committed files are damaged.
+        """
+        if not self.changes and not self.runs:
+            return self.state.snapshot_id
+        began, tables = time.monotonic(), ", ".join(sorted({change.table for change in self.changes}))
+        _log.info("committing %d changes to %s (write %s)", len(self.changes), tables, self.token)
+        try:
+            with self.state.guard:
+                snapshot_id = self._commit_under_locks()
+            _log.info("committed %s as snapshot %d in %.1f s", self.token, snapshot_id, time.monotonic() - began)
+            return snapshot_id
+        finally:
+            # What the phase says decides, whatever was raised: signals come at any moment.
+            if self._attempt.phase is Phase.COMMITTED:
+                self._tidy(self.changes, committed=True)
+            elif self._attempt.may_discard:
+                self.discard()
+
+    def discard(self) -> None:
+        """Removes what was staged."""
+        self._tidy(self.changes, committed=False)
+
+    def forget(self, changes: list[Change], targets: dict[str, Target]) -> None:
+        """Goes back to what was collected earlier, and removes what was staged since."""
+        dropped = self.changes[len(changes) :]
+        self.changes, self.targets = changes, targets
+        self._tidy(dropped, committed=False)
+
+    def _locks(self) -> AbstractContextManager[Held | None]:
+        wanted = {change.table for change in self.changes if change.relies_on is not None}
+        if self.runs or any(change.key for change in self.changes):
+            wanted.add(journal.TABLE)
+        if not wanted:
+            return contextlib.nullcontext()
+        return self.state.lock(wanted)
+
+    def _commit_under_locks(self) -> int:
+        locks = self._locks()
+        locks.__enter__()
+        try:
+            with without_retries(self.state.writer) if self._is_checked() else contextlib.nullcontext():
+                return self._commit_with_patience()
+        finally:
+            # A lock that was lost says nothing about the commit, whose outcome is known by now.
+            try:
+                locks.__exit__(None, None, None)
+            except LakeconfError as error:
+                _log.warning("a lock of commit %s could not be released: %s", self.token, type(error).__name__)
+
+    def _commit_with_patience(self) -> int:
+        last: LakeconfError | None = None
+        for _ in pauses():
+            self._attempt = self._new_attempt()
+            if self.held is not None:
+                self.held.renew()
+            try:
+                snapshot_id = self._attempt.run(self._work)
+            except LakeconfError as error:
+                if not self._attempt.lost_race(error, conflicts=True):
+                    raise
+                _log.warning("commit %s was overtaken by another writer and is tried again", self.token)
+                last = error
+            else:
+                self.made = self._attempt.made
+                return snapshot_id
+        raise CommitError(f"other writers were always faster: {last}", hint="try again later")
+
+    def _is_checked(self) -> bool:
+        """True where the commit rests on checks, which DuckLake's own retries would leave out."""
+        return bool(self.audits or self.runs) or any(change.relies_on or change.key for change in self.changes)
+
+    def _new_attempt(self) -> Commit:
+        state, token = self.state, self.token
+        return Commit(
+            AttachedCatalog(state.alias, state.writer, state.reader, state.reconnect, state.barrier, token), token
+        )
+
+    def _work(self, begun: int) -> int | None:
+        """Everything inside the transaction; see `Commit.run`."""
+        writer, alias = self.state.writer, self.state.alias
+        done = journal.find(writer, alias, [change.key for change in self.changes if change.key])
+        self._repeated = set(done)
+        changes = [change for change in self.changes if change.key not in done]
+        if done and not changes:
+            return max(done.values())
+        StoredQueries.load(self.state.reader, begun).check_expressions()
+        journal.check_runs(writer, alias, self.runs)
+        relied_on = [change.relies_on for change in changes if change.relies_on]
+        check_conflicts(self.state.reader, relied_on, self._base, begun)
+        check_columns(self.state.reader, [change.written_for for change in changes if change.written_for], begun)
+        check_delete_files(self.state.reader, [change.relies_on for change in changes if change.deletes])
+        self._carry_out(changes)
+        # Files that Spark has written are registered; DuckLake removes none of them.
+        by_ducklake = {change.table for change in changes if not (change.is_registered or change.defines)}
+        keeps = {journal.TABLE} if self.runs or any(change.key for change in changes) else set[str]()
+        self._attempt.catalog.keep_written(by_ducklake | keeps, begun)
+        return None
+
+    def _carry_out(self, changes: list[Change]) -> None:
+        writer, alias = self.state.writer, self.state.alias
+        for change in changes:
+            run_counted(writer, change.table, change.statements, change.counts)
+        for audit in self.audits:
+            audits.run(audit, writer, self.state.reader)
+        for statement in journal.statements(
+            alias, self.token, [change.key for change in changes if change.key], self.runs
+        ):
+            writer.execute(statement)
+        # Not as `alias.set_commit_message`: DuckDB could not tell the lake from a schema of its name.
+        message = f"CALL ducklake_set_commit_message({literal(alias)}, ?, ?, extra_info => "
+        writer.execute(f"{message}{literal(self._commit_info(changes))})", [self.author, self.message])
+        if self.held is not None:
+            self.held.check()
+
+    def _roll_back(self) -> None:
+        with contextlib.suppress(LakeconfError):
+            self.state.writer.execute("ROLLBACK")
+
+    def _commit_info(self, changes: list[Change]) -> str:
+        staged = [change.staged for change in changes if change.staged is not None]
+        info: dict[str, object] = {
+            "lakeconf": __version__,
+            "token": self.token,
+            "engine": self.state.engine.name,
+            **self.state.engine.details(),
+            "rows": sum(rows.row_count or 0 for rows in staged),
+            "seconds": round(time.monotonic() - self._started, 3),
+        }
+        return escaped_json(json.dumps(info | ({"extra": dict(self.extra)} if self.extra else {})))
+
+    def _tidy(self, changes: list[Change], *, committed: bool) -> None:
+        for change in changes:
+            if change.staged is None:
+                continue
+            for statement in change.staged.discard:
+                with contextlib.suppress(LakeconfError):
+                    self.state.writer.execute(statement)
+            keep_files = committed and change.staged.keeps_files and change.key not in self._repeated
+            try:
+                self.state.engine.release(change.staged, keep_files=keep_files)
+            except Exception as error:  # noqa: BLE001 - the outcome of the commit stays what it is
+                _log.warning("files of write %s could not be removed: %s", self.token, type(error).__name__)

@@ -1,0 +1,123 @@
+"""Where the value of each key of a store came from, and what the key does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from lakeconf.backends.registry import metadata_backend, storage_backend
+from lakeconf.backends.secrecy import holds_credentials, is_secret
+from lakeconf.config.codes import Code
+from lakeconf.config.inheritance import Path
+from lakeconf.config.load_store import Reading
+from lakeconf.config.model import Config
+from lakeconf.config.schema import json_schema
+from lakeconf.config.store_builder import Origin
+from lakeconf.errors import LakeconfError, nearest
+from lakeconf.secret import MASK, Secret, masked
+
+_BACKENDS = {"metadata_backend": metadata_backend, "storage_backend": storage_backend}
+
+
+class KeyOrigin(NamedTuple):
+    """A key of a store.
+
+    Attributes:
+        key: The dotted key.
+        value: Its value as text; `***` where it is secret, `(not set)` where it has none.
+        origin: Where it came from, in words.
+        description: What it does.
+    """
+
+    key: str
+    value: str
+    origin: str
+    description: str
+
+
+def explain_key(config: Config, key: str) -> list[KeyOrigin]:
+    """What a key of a store, or each key of a table of one, is, and where it came from.
+
+    Args:
+        config: The configuration.
+        key: The dotted key, such as `stores.prod` or `stores.prod.storage_backend.region`.
+
+    Returns:
+        The key, or those of the table, in the order of the models.
+
+    Raises:
+        LakeconfError: There is no such key, or the store cannot be read.
+    """
+    parts = tuple(key.split("."))
+    if len(parts) < 2 or parts[0] != "stores":
+        raise LakeconfError(f"{key!r} is no key of a store", hint="write stores.<name>, or a key below it")
+    store, below = config.known(parts[1]), parts[2:]
+    every = list(_keys(config, store))
+    found = [one for path, one in every if path[: len(below)] == below]
+    if not found:
+        known = {one.key for _, one in every}
+        near = nearest(key, known)
+        raise LakeconfError(
+            f"the store {store!r} has no key {key!r}",
+            hint=f"did you mean {near}?" if near else f"lakeconf explain stores.{store} lists them",
+        )
+    return found
+
+
+def _keys(config: Config, store: str) -> Iterator[tuple[Path, KeyOrigin]]:
+    """All keys that the store may have, each with its path inside the store's table."""
+    reading = config.reading(store)
+    secrets = (*config.secrets, *(reading.store.secrets if reading.store is not None else ()))
+    for path, description, default in _possible(reading):
+        if path in reading.origins:
+            text = _text(path, _at(reading.values, path), secrets)
+            value, origin = text, _origin(config, store, reading.origins[path])
+        else:
+            value, origin = ("(not set)", "not given") if default is None else (str(default), "the default")
+        yield path, KeyOrigin(".".join(("stores", store, *path)), value, origin, description)
+
+
+def _possible(reading: Reading) -> Iterator[tuple[Path, str, Any]]:
+    """Paths of keys with what they do and their defaults."""
+    definitions = json_schema()["$defs"]
+    for name in ("extends", "alias"):
+        yield (name,), definitions["store"]["properties"][name]["description"], None
+    for section, find in _BACKENDS.items():
+        kind = _at(reading.values, (section, "type"))
+        properties = definitions.get(f"{section}.{kind}", {}).get("properties", {})
+        fields = find(kind).model_fields if properties else {}
+        for name, schema in properties.items():
+            field = fields.get(name)
+            default = None if field is None or field.is_required() or name == "type" else field.default
+            yield (section, name), schema.get("description", ""), default
+    for name, schema in definitions["attach_options"]["properties"].items():
+        if ("attach_options", name) in reading.origins:
+            yield ("attach_options", name), schema["description"], None
+
+
+def _origin(config: Config, store: str, found: Origin) -> str:
+    problem = config.problem(Code.WRONG_VALUE, "", found.place)
+    place = "the configuration" if problem.file is None else f"{problem.file.name}:{problem.line}"
+    words = {
+        "literal": place,
+        "variable": f"the variable {found.variable}, named in {place}",
+        "default": f"the default in {place}, since the variable {found.variable} is not set",
+        "mixed": f"{place}, with the variable {found.variable}",
+        "override": f"the variable {found.variable}, which overrides the file",
+    }[found.kind]
+    parent = found.place[1] if len(found.place) > 1 else store
+    return words if parent == store else f"{words}, taken over from stores.{parent}"
+
+
+def _text(path: Path, value: Any, secrets: Sequence[Secret]) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} = {_text((*path, name), item, secrets)}" for name, item in value.items())
+    if isinstance(value, list) and not is_secret(path):
+        return f"[{', '.join(_text(path, item, secrets) for item in value)}]"
+    return MASK if is_secret(path) or holds_credentials(path[-1], str(value)) else masked(str(value), secrets)
+
+
+def _at(values: Any, path: Path) -> Any:
+    for part in path:
+        values = values.get(part) if isinstance(values, Mapping) else None
+    return values

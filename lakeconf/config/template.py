@@ -1,0 +1,110 @@
+"""A first configuration: one store of two backends, with variables in the place of secrets."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from lakeconf.backends.registry import metadata_backend, storage_backend
+from lakeconf.backends.secrecy import is_secret
+from lakeconf.config.backend import field_types, typed
+from lakeconf.config.codes import Code
+from lakeconf.config.file import dotted
+from lakeconf.config.load_store import allowed_name
+from lakeconf.config.model import validate
+from lakeconf.config.structure import STORE_NAME
+from lakeconf.config.variables import variable_alone
+from lakeconf.errors import LakeconfError, nearest
+
+# What each backend needs, with what is likely right; None has to be given.
+METADATA: Mapping[str, Mapping[str, str | None]] = MappingProxyType(
+    {
+        "sqlite": {"uri": ".lakeconf/catalog.sqlite"},
+        "duckdb": {"uri": ".lakeconf/catalog.duckdb"},
+        "postgres": {"host": "${PGHOST}", "database": "lake", "user": "${PGUSER}", "password": "${LAKE_PG_PASSWORD}"},
+        "motherduck": {"database": "lake"},
+    }
+)
+STORAGE: Mapping[str, Mapping[str, str | None]] = MappingProxyType(
+    {
+        "local": {"path": ".lakeconf/data"},
+        "s3": {"bucket": None, "region": "us-east-1"},
+        "r2": {"account_id": None, "bucket": None, "key_id": "${R2_KEY_ID}", "secret": "${R2_SECRET}"},
+        "gcs": {"bucket": None, "key_id": "${GCS_KEY_ID}", "secret": "${GCS_SECRET}"},
+    }
+)
+_COMMENTS = MappingProxyType(
+    {
+        "metadata_backend": "Where the catalog is: names of tables, snapshots, files.",
+        "storage_backend": "Where the Parquet files are.",
+    }
+)
+# libpq sends PGPASSWORD to any server that asks for a password, so the variable has another name. It also does without
+# TLS if the server has none, unless it is told not to.
+_SSLMODE = 'secret_parameters = { sslmode = "${LAKE_PG_SSLMODE:-require}" }'
+# A bucket of AWS is reached with the credentials that its tools use.
+_CHAIN = 'secret_parameters = { provider = "credential_chain" }'
+
+
+def first_configuration(store: str, metadata: str, storage: str | None, values: Mapping[tuple[str, str], str]) -> str:
+    """The text of a lakeconf.toml with one store.
+
+    Args:
+        store: Its name.
+        metadata: The type of the metadata backend.
+        storage: The type of the storage backend; None where MotherDuck keeps the files.
+        values: Fields by section and name, such as `("storage_backend", "bucket")`; the others are as likely right.
+
+    Raises:
+        LakeconfError: A name, a type or a field is not allowed, a value is missing, or a secret is not a variable.
+    """
+    if not STORE_NAME.fullmatch(store):
+        raise LakeconfError(f"{store!r} is not allowed as a store's name", hint=f"write it as {allowed_name(store)}")
+    kinds = {"metadata_backend": metadata, "storage_backend": storage}
+    for section, name in values:
+        if kinds.get(section) is None:
+            raise LakeconfError(f"there is no {section} to set {name} of", hint=f"there are {', '.join(kinds)}")
+    lines = [f'default_store = "{store}"']
+    for section, kind in kinds.items():
+        if kind is not None:
+            given = {name: value for (part, name), value in values.items() if part == section}
+            lines += ["", f"# {_COMMENTS[section]}", f"[stores.{store}.{section}]", *_backend(section, kind, given)]
+    text = "\n".join(lines) + "\n"
+    for problem in validate(tomllib.loads(text)):
+        if problem.code != Code.UNSET_VARIABLE.code:
+            raise LakeconfError(f"{problem.key}: {problem.message}", hint=problem.hint)
+    return text
+
+
+def _backend(section: str, kind: str, given: Mapping[str, str]) -> list[str]:
+    """The lines of a backend's table."""
+    known = METADATA if section == "metadata_backend" else STORAGE
+    if kind not in known:
+        near = nearest(kind, known)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
+        raise LakeconfError(f"there is no {section} {kind!r}", hint=hint)
+    if "type" in given:
+        raise LakeconfError(f"{section}.type is {kind} already", hint="choose it by --metadata and --storage")
+    model = metadata_backend(kind) if section == "metadata_backend" else storage_backend(kind)
+    fields = {**known[kind], **given}
+    lines = [f'type = "{kind}"']
+    for name, value in fields.items():
+        text = _checked(section, name, value)
+        allowed: set[type] = field_types(model, name) if name in model.model_fields else {str}
+        lines.append(f"{dotted((name,))} = {json.dumps(typed(text, allowed), ensure_ascii=False)}")
+    if kind == "postgres":
+        return [*lines, _SSLMODE]
+    return [*lines, _CHAIN] if kind == "s3" and not {"key_id", "secret_name"} & fields.keys() else lines
+
+
+def _checked(section: str, name: str, value: str | None) -> str:
+    if value is None:
+        raise LakeconfError(f"{section}.{name} has to be given", hint=f"--set {section}.{name}=…")
+    if is_secret((section, name)) and variable_alone(value) is None:
+        raise LakeconfError(
+            f"{section}.{name} is a secret, and does not belong into the file",
+            hint=f"name a variable that holds it: --set '{section}.{name}=${{MY_{name.upper()}}}'",
+        )
+    return value

@@ -1,0 +1,1 @@
+"""The connection to DuckDB, and its errors as errors of lakeconf."""

@@ -1,0 +1,215 @@
+"""Turns errors of duckdb into lakeconf's, without a secret in them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator
+
+from lakeconf.ducklake import MIGRATE, refused_version
+from lakeconf.errors import (
+    CatalogError,
+    CatalogLockedError,
+    CatalogMissingError,
+    CatalogVersionError,
+    CommitConflictError,
+    CommitError,
+    ConnectionFailed,
+    FileMissingError,
+    LakeconfError,
+    QueryError,
+    SchemaError,
+    StorageError,
+    UnknownNameError,
+)
+from lakeconf.secret import Secret, scrub
+
+_NO_ANSWER = "no answer from the server"
+
+# Ordered: the first pattern that the message matches decides.
+_BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
+    (r"^(Catalog|Binder) Error: .* does not exist", UnknownNameError, None),
+    (r"creating a new DuckLake is explicitly disabled", CatalogMissingError, None),
+    (
+        r"DATA_PATH parameter .* does not match",
+        CatalogError,
+        "give the path that the lake was made with, or set attach_options.override_data_path = true",
+    ),
+    (r"catalog version|AUTOMATIC_MIGRATION|DuckLake Extension .* requires", CatalogError, None),
+    (
+        r"exists, but it is not a valid DuckDB database|file is not a database|not an error",
+        CatalogError,
+        "the file is not a catalog of this type: check `type` and `uri` of the metadata backend",
+    ),
+    (
+        r"readonly database|database or disk is full|disk I/O error",
+        CatalogError,
+        "the catalog's file or its folder cannot be written: check their rights, and the space on the disk",
+    ),
+    # What names a file comes before what is looked for in whole sentences: a file may be called anything.
+    (
+        r"certificate.* for HTTP",
+        StorageError,
+        "of a private authority, name its certificate: `ca_cert_file` of the storage backend",
+    ),
+    (
+        r"ExpiredToken|token (included in the request )?(is|has) expired",
+        StorageError,
+        "the credentials have expired: get new ones, and open the lake again",
+    ),
+    (
+        r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken",
+        StorageError,
+        "check key_id, secret and session_token of the storage backend",
+    ),
+    (r"NoSuchBucket", StorageError, "make the bucket, or check `bucket`, `region` and `endpoint`"),
+    (r"HTTP (code )?404", FileMissingError, None),
+    (r"HTTP (code )?403", StorageError, "the credentials of the storage backend do not permit this on the bucket"),
+    (r"HTTP (code )?(503|429|500)", StorageError, "the storage server is overloaded or ill: try again later"),
+    (r"error for HTTP [A-Z]+ to", StorageError, "is the storage server up? Check `endpoint` and `use_ssl`"),
+    (r"No space left|File too large", StorageError, "the disk is full: make room, and do it again"),
+    (
+        r"Unique file handle conflict",
+        ConnectionFailed,
+        "this process has the catalog's file open already: close that lake first, or use SQLite or Postgres",
+    ),
+    (r"database is locked", CatalogLockedError, "another process is writing; try again"),
+    (r"Could not set lock on file", ConnectionFailed, "another process is writing; try again"),
+    (r"password authentication failed", ConnectionFailed, "check `user` and `password` of the metadata backend"),
+    (r"FATAL: +database .* does not exist", ConnectionFailed, "make the database, or check `database`"),
+    (
+        r"Unable to connect to Postgres|could not connect|connection to server|Connection refused"
+        r"|server closed the connection|SSL (error|connection)|Could not establish connection"
+        rf"|terminating connection|could not receive data|could not send data|{_NO_ANSWER}",
+        ConnectionFailed,
+        "is the server up? Check `host` and `port` of the metadata backend",
+    ),
+    (r"[Cc]onflict|has been altered by another|attempting to .* another transaction", CommitConflictError, None),
+    (r"Failed to (attach|probe|initialize|load|migrate) DuckLake", CatalogError, None),
+    (r"Failed to commit", CommitError, None),
+    (r"HTTP|No such file|No files found|Permission denied|Cannot open file|Cannot write to", StorageError, None),
+)
+_BY_CLASS: dict[str, type[LakeconfError]] = {
+    "HTTPException": StorageError,
+    "IOException": StorageError,
+    "PermissionException": StorageError,
+    "ConnectionException": ConnectionFailed,
+    "TransactionException": CommitError,
+    "ConstraintException": SchemaError,
+    "ConversionException": SchemaError,
+    "TypeMismatchException": SchemaError,
+    "OutOfRangeException": SchemaError,
+}
+
+# What duckdb and Arrow make of an interrupt in a frame or function written in Python. Texts of the data never come at
+# these places.
+_INTERRUPTED = re.compile(
+    r"(?s)\A(Invalid Input Error: Python exception occurred while executing the UDF: )?KeyboardInterrupt: "
+    r"|Detail: Python exception: Traceback \(most recent call last\):.*\nKeyboardInterrupt(: [^\n]*)?\s*\Z"
+)
+# The same for `sys.exit()`.
+_EXITED = re.compile(
+    r"(?s)\A(Invalid Input Error: Python exception occurred while executing the UDF: )?SystemExit: (?P<udf>[^\n]*)"
+    r"|Detail: Python exception: Traceback \(most recent call last\):.*\nSystemExit(: (?P<code>[^\n]*))?\s*\Z"
+)
+
+# Reasons of SQLite and of PostgreSQL's client that hold no value of the statement.
+_WITHOUT_VALUES = re.compile(
+    r"(database( table)? is locked|disk I/O error|database or disk is full|attempt to write a readonly database"
+    r"|database disk image is malformed|unable to open database file|file is not a database|not an error|interrupted"
+    r"|(UNIQUE|PRIMARY KEY|NOT NULL) constraint failed: [\w., ]+|no such table: \w+"
+    r"|(server closed the connection|SSL (error|connection)|could not (connect|receive data|send data)"
+    r"|terminating connection|no connection to the server|connection to server)[^\n\"]*)"
+)
+
+
+@contextlib.contextmanager
+def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
+    """Turns every error of duckdb into one of lakeconf's, with `secrets` scrubbed.
+
+    Raises:
+        LakeconfError: In place of `duckdb.Error`, which is its cause and is scrubbed as well.
+        KeyboardInterrupt: The user interrupted the query, or the Python code of a frame that it reads.
+        SystemExit: That code called `sys.exit()`.
+    """
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        error.args = (_scrubbed(str(error), secrets),)
+        if _INTERRUPTED.search(str(error)):
+            raise KeyboardInterrupt from error
+        ended = _EXITED.search(str(error))
+        if ended is not None:
+            raise SystemExit(_exit_code(ended["udf"] or ended["code"] or "")) from error
+        raise _translate(error) from error
+    except RuntimeError as error:
+        if not is_interrupt(error):
+            raise
+        raise KeyboardInterrupt from error
+
+
+def _exit_code(text: str) -> int | str | None:
+    """What `sys.exit()` was called with."""
+    if text in ("", "None"):
+        return None
+    return int(text) if re.fullmatch(r"-?\d+", text) else text
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """True for what a signal such as that of Ctrl-C raises, during a query or outside of one."""
+    # duckdb raises this in place of the exception of the signal's handler.
+    of_duckdb = isinstance(error, RuntimeError) and str(error) == "Query interrupted"
+    return of_duckdb or isinstance(error, KeyboardInterrupt)
+
+
+def _without_statement(text: str) -> str:
+    """An error of PostgreSQL without the statement, which holds encryption keys and bounds of the data."""
+    cut = re.sub(r"(\bquery \").*(\": (ERROR|FATAL|PANIC):)", r"\1…\2", text, flags=re.DOTALL)
+    if cut == text:
+        reason = _WITHOUT_VALUES.match(text.rpartition('": ')[2])
+        # A connection that broke while another statement waited gives no reason for the next one.
+        shown = f'…": {reason[0]}' if reason else f'…": {_NO_ANSWER}' if text.endswith('": ') else '…"'
+        return re.sub(r"(Failed to [a-z ]*query \").*", lambda found: found[1] + shown, text, flags=re.DOTALL)
+    cut = re.sub(r"\nLINE \d+: [^\n]*(\n *\^)?", "", cut)
+    return re.sub(r"\nDETAIL: [^\n]*", "", cut)
+
+
+def _scrubbed(text: str, secrets: Iterable[Secret]) -> str:
+    text = _without_statement(text)
+    # A connection string in an error holds the password in clear, whoever wrote it.
+    text = re.sub(r"(password\s*=\s*)('[^']*'|\S+)", r"\1***", scrub(text, secrets))
+    return re.sub(r"(://[^\s:/@]*:)[^\s@/]+@", r"\1***@", text)
+
+
+def _of_server(text: str) -> str | None:
+    """What PostgreSQL or its client says about a connection that failed; None if the error is another one."""
+    unknown = re.search(r'could not translate host name "([^"]*)" to address: ([^\n]*)', text)
+    if unknown is not None:
+        return f"the host {unknown[1]} of PostgreSQL is unknown: {unknown[2]}"
+    tried = [
+        (f"{server}:{port}" if port else server, reason)
+        for server, port, reason in re.findall(
+            r'connection to server (?:at|on socket) "([^"]*)"(?: \([^)]*\))?(?:, port (\d+))? failed: ([^\n]*)', text
+        )
+    ]
+    if not tried:
+        return None
+    servers, (_, reason) = ", ".join(dict.fromkeys(server for server, _ in tried)), tried[-1]
+    if "Connection refused" in reason:
+        return f"PostgreSQL at {servers} refused the connection"
+    return f"PostgreSQL at {servers} cannot be used: {reason}"
+
+
+def _translate(error: Exception) -> LakeconfError:
+    text = str(error)
+    version = refused_version(text)
+    if version is not None:
+        refused = CatalogVersionError(version)
+        refused.can_migrate = version.endswith(MIGRATE)
+        return refused
+    for pattern, error_class, hint in _BY_MESSAGE:
+        if re.search(pattern, text):
+            return error_class(_of_server(text) or text if error_class is ConnectionFailed else text, hint=hint)
+    return _BY_CLASS.get(type(error).__name__, QueryError)(text)

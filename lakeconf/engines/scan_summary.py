@@ -1,0 +1,96 @@
+"""What a scan reads and what it skips."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakeconf.catalog.predicate.parse import Where
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.scan import plan_scan
+from lakeconf.engines.base import Engine
+from lakeconf.engines.schema_check import full_name
+from lakeconf.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class ScanSummary:
+    """What a scan reads and what it skips, as the catalog says.
+
+    On Spark exactly these files are read; DuckDB decides again, by the same statistics, when it runs.
+
+    Attributes:
+        table: The table, with its schema.
+        snapshot_id: The snapshot.
+        engine: `duckdb` or `spark`.
+        files: How many data files are read.
+        files_skipped: How many cannot hold a wanted row.
+        bytes: The size of the data files that are read, in bytes; of all their columns.
+        bytes_skipped: The size of those that are skipped, in bytes.
+        delete_files: How many delete files belong to what is read.
+        inlined_deletes: How many rows of what is read the catalog itself lists as deleted.
+        inlined_rows: How many rows the catalog itself holds, whether they are wanted or not.
+        refusal: Why the engine refuses the scan; None where it does not.
+    """
+
+    table: str
+    snapshot_id: int
+    engine: str
+    files: int
+    files_skipped: int
+    bytes: int
+    bytes_skipped: int
+    delete_files: int
+    inlined_deletes: int
+    inlined_rows: int
+    refusal: str | None = None
+
+    def __str__(self) -> str:
+        lines = [
+            f"scan of {self.table} at snapshot {self.snapshot_id} by {self.engine}",
+            f"  data files    {self.files} of {self.files + self.files_skipped} read, "
+            f"{_size(self.bytes)} of {_size(self.bytes + self.bytes_skipped)}",
+            f"  delete files  {self.delete_files}",
+            f"  in catalog    {self.inlined_rows} rows, {self.inlined_deletes} deletes",
+        ]
+        if self.refusal is not None:
+            lines.append(f"  refused       {self.refusal}")
+        return "\n".join(lines)
+
+
+def summary(
+    engine: Engine,
+    reader: CatalogReader,
+    table: str,
+    snapshot_id: int,
+    columns: Sequence[str] | None,
+    where: Where | None,
+) -> ScanSummary:
+    """Plans a scan and sums it up; see `Table.explain`."""
+    plan = plan_scan(reader, table, snapshot_id, columns, where)
+    refusal = None
+    try:
+        engine.scan(reader, table, snapshot_id, columns, where)
+    except UnsupportedError as error:
+        refusal = str(error)
+    return ScanSummary(
+        table=full_name(plan.table),
+        snapshot_id=snapshot_id,
+        engine=engine.name,
+        files=len(plan.files),
+        files_skipped=plan.files_skipped,
+        bytes=sum(file.file_size_bytes for file in plan.files),
+        bytes_skipped=plan.bytes_skipped,
+        delete_files=sum(file.delete_file is not None for file in plan.files),
+        inlined_deletes=sum(len(file.inlined_deletes) for file in plan.files),
+        inlined_rows=plan.inlined_row_count,
+        refusal=refusal,
+    )
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

@@ -1,0 +1,209 @@
+"""Which columns of a table are wanted, and whether the columns of a frame fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import duckdb
+from duckdb.sqltypes import DuckDBPyType
+
+from lakeconf.catalog.column_lookup import columns_named
+from lakeconf.catalog.table import Column, TableInfo, split_name
+from lakeconf.errors import LakeconfError, SchemaError, nearest
+from lakeconf.sql import folded
+
+# Columns that merges put beside those of the frame and the table.
+RESERVED = "__lakeconf_"
+_INTEGERS = {
+    "tinyint": (True, 8),
+    "smallint": (True, 16),
+    "integer": (True, 32),
+    "bigint": (True, 64),
+    "hugeint": (True, 128),
+    "utinyint": (False, 8),
+    "usmallint": (False, 16),
+    "uinteger": (False, 32),
+    "ubigint": (False, 64),
+    "uhugeint": (False, 128),
+}
+# Beside a type itself, what its column takes over without losing anything.
+_WIDENINGS = {
+    "double": {"float", "tinyint", "smallint", "integer", "utinyint", "usmallint", "uinteger"},
+    "float": {"tinyint", "smallint", "utinyint", "usmallint"},
+    "timestamp": {"date", "timestamp_s", "timestamp_ms"},
+    "timestamp_ms": {"timestamp_s"},
+    "varchar": {"enum", "uuid"},
+    "uuid": {"varchar"},
+}
+# Taken, and checked value by value: what a scan by Spark gives for a column that Spark has no type for, and the wider
+# sums of DuckDB for a column that was made from Spark's.
+_CHECKED = {
+    "bigint": {"hugeint"},
+    "utinyint": {"smallint"},
+    "usmallint": {"integer"},
+    "uinteger": {"bigint"},
+    "ubigint": {"decimal"},
+    "hugeint": {"decimal"},
+    "uhugeint": {"decimal"},
+    "time": {"varchar"},
+    "time with time zone": {"varchar"},
+    "interval": {"varchar"},
+    "timestamp_s": {"timestamp"},
+    "timestamp_ms": {"timestamp"},
+    "timestamp_ns": {"timestamp", "timestamp_s", "timestamp_ms"},
+}
+
+
+def selected(table: TableInfo, columns: Sequence[str] | None) -> tuple[Column, ...]:
+    """The columns of the table by their names, in the order wanted.
+
+    Args:
+        table: The table.
+        columns: Names; None for all.
+
+    Raises:
+        SchemaError: The table has no such column, or a name is given twice.
+    """
+    return table.columns if columns is None else columns_named(table, columns)
+
+
+def full_name(table: TableInfo) -> str:
+    """The name with its schema, as people write it."""
+    return f"{table.schema_name}.{table.name}"
+
+
+def named_views(tables: Sequence[str], prefix: str) -> dict[str, str]:
+    """Tables by the names of their views: `schema_table` after the prefix.
+
+    Raises:
+        LakeconfError: Two tables would be one view; Spark does not tell names apart by their case.
+    """
+    views: dict[str, str] = {}
+    taken: dict[str, str] = {}
+    for name in tables:
+        view = prefix + "_".join(split_name(name))
+        if view.lower() in taken:
+            raise LakeconfError(
+                f"the tables {taken[view.lower()]} and {name} would both be the view {view}",
+                hint="register one of them with tables=[…], the other with a prefix",
+            )
+        views[view] = taken[view.lower()] = name
+    return views
+
+
+def not_null_violation(column: str, table: str) -> SchemaError:
+    """The error of a NULL in a column that is NOT NULL."""
+    return SchemaError(
+        f"the column {column!r} of {table} is NOT NULL, but the frame has a NULL in it",
+        hint="fill it, or drop NOT NULL from the table",
+    )
+
+
+def check_fit(table: str, frame: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """Checks that a frame can be written to a table: all its columns by name, each of a type that fits.
+
+    Args:
+        table: The table's name, for the message.
+        frame: The frame's columns and their types, in DuckDB's names.
+        wanted: The table's.
+
+    Raises:
+        SchemaError: A column is missing, is one too many, or would lose something.
+    """
+    given = {folded(name): (name, type_name) for name, type_name in frame.items()}
+    known = {folded(name): name for name in wanted}
+    extra = [name for name in frame if folded(name) not in known]
+    if extra:
+        raise SchemaError(f"the frame has a column {extra[0]!r} that {table} has not", hint=_hint(extra[0], known))
+    for name, type_name in wanted.items():
+        if folded(name) not in given:
+            raise SchemaError(
+                f"the frame lacks the column {name!r} ({type_name}) of {table}",
+                hint="add it, with NULL where it has no value",
+            )
+        _check_type(table, name, given[folded(name)][1], type_name)
+
+
+def _check_type(table: str, name: str, given: str, wanted: str) -> None:
+    if fits(duckdb.sqltype(given), duckdb.sqltype(wanted)):
+        return
+    raise SchemaError(
+        f"the frame's column {name!r} is {given}, but in {table} it is {wanted}, which cannot hold all its values",
+        hint=f"cast the frame's column to {wanted}, or evolve the table",
+    )
+
+
+def fits(given: DuckDBPyType, wanted: DuckDBPyType) -> bool:
+    """True where a column of type `wanted` can hold every value of type `given`, or each value is checked.
+
+    Types are compared as DuckDB names them; nested ones field by field, by name.
+    """
+    # JSON is a VARCHAR with another name.
+    if given == wanted or given.id == "null" or given.id == wanted.id == "varchar":
+        return True
+    if given.id in _CHECKED.get(wanted.id, ()):
+        return True
+    if wanted.id in _INTEGERS:
+        return given.id in _INTEGERS and _integer_fits(given.id, wanted.id)
+    if wanted.id == "decimal":
+        return _decimal_fits(given, wanted)
+    if wanted.id == "struct" and given.id == "struct":
+        theirs, ours = _parts(given), _parts(wanted)
+        return theirs.keys() == ours.keys() and all(fits(theirs[name], ours[name]) for name in ours)
+    if wanted.id == given.id and wanted.id in ("list", "map"):
+        theirs, ours = _parts(given), _parts(wanted)
+        return all(fits(theirs[name], ours[name]) for name in ours)
+    return given.id in _WIDENINGS.get(wanted.id, ())
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuses names of columns that lakeconf needs for itself.
+
+    Raises:
+        SchemaError: There is one.
+    """
+    for name in names:
+        if name.lower().startswith(RESERVED):
+            raise SchemaError(f"a column cannot be called {name!r}: lakeconf needs names that start with {RESERVED!r}")
+
+
+def has_null(found: DuckDBPyType) -> bool:
+    """True for the type of NULL alone, at any depth."""
+    return found.id == "null" or any(isinstance(part, DuckDBPyType) and has_null(part) for _, part in _children(found))
+
+
+def _children(found: DuckDBPyType) -> Sequence[tuple[str, object]]:
+    return found.children if found.id in ("struct", "list", "map", "array") else ()
+
+
+def _parts(nested: DuckDBPyType) -> dict[str, DuckDBPyType]:
+    """The fields of a struct, the element of a list, key and value of a map."""
+    return {name: part for name, part in nested.children if isinstance(part, DuckDBPyType)}
+
+
+def _integer_fits(given: str, wanted: str) -> bool:
+    (given_signed, given_bits), (wanted_signed, wanted_bits) = _INTEGERS[given], _INTEGERS[wanted]
+    if given_signed == wanted_signed:
+        return given_bits <= wanted_bits
+    return wanted_signed and given_bits < wanted_bits
+
+
+def _decimal_fits(given: DuckDBPyType, wanted: DuckDBPyType) -> bool:
+    precision, scale = _digits(wanted)
+    if given.id in _INTEGERS:
+        signed, bits = _INTEGERS[given.id]
+        return precision - scale >= len(str(2 ** (bits - signed)))
+    if given.id != "decimal":
+        return False
+    given_precision, given_scale = _digits(given)
+    return scale == given_scale or (scale > given_scale and precision - scale >= given_precision - given_scale)
+
+
+def _digits(decimal: DuckDBPyType) -> tuple[int, int]:
+    parts = dict(decimal.children)
+    return int(str(parts["precision"])), int(str(parts["scale"]))
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    near = nearest(folded(name), known)
+    return f"did you mean {near!r}?" if near else f"the columns are {', '.join(known)}"

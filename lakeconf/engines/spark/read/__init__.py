@@ -1,0 +1,1 @@
+"""Scan plans carried out with Spark's Parquet reader."""

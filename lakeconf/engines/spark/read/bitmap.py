@@ -1,0 +1,159 @@
+"""Deleted rows as a bitmap in the plan: the quickest way, where the driver can read the delete files itself.
+
+A join costs a job for its small side and a look into a hash table for each row. Here each row looks up where the bits
+of its file begin, and then its bit, in two arrays that travel with the tasks.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.classic.column import Column as ClassicColumn
+
+from lakeconf.catalog.data_file import DataFile, DeleteFile
+from lakeconf.connection.connection import Connection, connect
+from lakeconf.engines.spark.read.guards import UNKNOWN_FILE_SQL
+from lakeconf.engines.spark.read.relation import Relation, check_local
+from lakeconf.sql import literal
+
+SNAPSHOT_COLUMN = "_ducklake_internal_snapshot_id"
+# More would make the plan large and its making slow; then the rows are joined.
+_MOST_POSITIONS, _MOST_ROWS, _MOST_FILES = 5_000_000, 1 << 26, 500
+_TRIES = 1000
+# No mark is negative.
+_EMPTY, _BASE_BITS = -1, 32
+_PATTERN = re.compile(r"[*?\[]")
+
+
+def bitmap_condition(
+    private: SparkSession, files: Sequence[DataFile], opened: Relation, snapshot_id: int
+) -> Column | None:
+    """What is true of the rows of some files that are not deleted.
+
+    Args:
+        private: The session of the scan.
+        files: The files.
+        opened: Their relation, whose rows have `_metadata`.
+        snapshot_id: Deletes of later snapshots are not applied.
+
+    Returns:
+        The condition; None where the driver should not read so much, or the delete files are not at hand.
+
+    Raises:
+        StorageError: A delete file is gone, or is not the one that the catalog lists.
+    """
+    places = None if opened.marks is None or not _is_at_hand(files) else _places(list(opened.marks.values()))
+    if opened.marks is None or places is None:
+        return None
+    factor, shift, size = places
+    # A slot has the mark of its file in the upper half, and where the bits of the file begin in the lower half.
+    bases, slots, end = {}, [_EMPTY] * size, 0
+    for file in files:
+        mark = opened.marks[file.path]
+        bases[file.path] = end
+        slots[(mark * factor >> shift) & (size - 1)] = mark << _BASE_BITS | end
+        end += -(-file.record_count // 64) * 64
+    place = F.expr(f"cast(shiftright({opened.mark_sql} * {factor}L, {shift}) & {size - 1} AS int)")
+    slot = F.get(_longs(private, struct.pack(f"<{size}q", *slots)), place)
+    is_known = _shifted(slot, F.lit(_BASE_BITS)) == F.expr(opened.mark_sql)
+    base = F.when(is_known, slot.bitwiseAND(F.lit((1 << _BASE_BITS) - 1))).otherwise(F.expr(UNKNOWN_FILE_SQL))
+    row = base + F.col("_metadata.row_index")
+    word = F.get(_longs(private, _bits(files, bases, end, snapshot_id)), _shifted(row, F.lit(6)).cast("int"))
+    return _shifted(word, row.bitwiseAND(F.lit(63)).cast("int")).bitwiseAND(F.lit(1)) != F.lit(1)
+
+
+def _is_at_hand(files: Sequence[DataFile]) -> bool:
+    deletes = [file.delete_file for file in files if file.delete_file]
+    return (
+        len(files) <= _MOST_FILES
+        and sum(file.record_count for file in files) <= _MOST_ROWS
+        and sum(file.delete_count for file in deletes) <= _MOST_POSITIONS
+        and all(map(_is_readable, deletes))
+    )
+
+
+def _is_readable(file: DeleteFile) -> bool:
+    """True where DuckDB reads it as it is: a file of this machine, whose name it does not take for a pattern."""
+    is_plain = file.format == "parquet" and file.encryption_key is None
+    return is_plain and file.path.startswith("/") and not _PATTERN.search(file.path)
+
+
+def _places(marks: Sequence[int]) -> tuple[int, int, int] | None:
+    """A factor, a shift and a power of two: `mark * factor >> shift`, modulo that power, is unlike for all marks."""
+    # A table with room for the square of the files: so every second factor or so will do.
+    bits = min(2 * len(marks).bit_length() + 1, 20)
+    chance = random.Random(0)  # noqa: S311 - any factors will do
+    for _ in range(_TRIES):
+        factor, shift = chance.randrange(1, 1 << 31, 2), chance.randrange(8, 32)
+        if len({(mark * factor >> shift) & ((1 << bits) - 1) for mark in marks}) == len(marks):
+            return factor, shift, 1 << bits
+    return None
+
+
+def _shifted(value: Column, count: Column) -> Column:
+    return F.call_function("shiftright", value, count)
+
+
+def _bits(files: Sequence[DataFile], bases: Mapping[str, int], end: int, snapshot_id: int) -> bytes:
+    """A bit for each row, set where it is deleted, as little-endian words of 64."""
+    with_file = [file for file in files if file.delete_file]
+    check_local([file.delete_file for file in with_file if file.delete_file])
+    starts = {
+        "filename": pa.array([file.delete_file.path for file in with_file if file.delete_file], pa.string()),
+        "base": pa.array([bases[file.path] for file in with_file], pa.int64()),
+        "record_count": pa.array([file.record_count for file in with_file], pa.int64()),
+    }
+    inlined = [bases[f.path] + position for f in files for position in f.inlined_deletes if position < f.record_count]
+    with connect() as duckdb:
+        duckdb.register("starts", pa.table(starts))
+        duckdb.register("inlined", pa.table({"row": pa.array(inlined, pa.int64())}))
+        paths = starts["filename"].to_pylist()
+        rows = " UNION ALL ".join(["SELECT row FROM inlined", *_sources(duckdb, paths, snapshot_id)])
+        words = duckdb.arrow(
+            f"WITH words AS (SELECT row >> 6 AS word, bit_or(1::UBIGINT << (row & 63)::UBIGINT) AS bits "
+            f"FROM ({rows}) GROUP BY ALL) "
+            f"SELECT coalesce(bits, 0) AS bits FROM range({end // 64 + 1}) r(word) LEFT JOIN words USING (word) "
+            "ORDER BY word"
+        )
+    bits = words.combine_chunks()["bits"].chunk(0)
+    return bytes(bits.buffers()[1].slice(8 * bits.offset, 8 * len(bits)))
+
+
+def _sources(duckdb: Connection, paths: Sequence[str], snapshot_id: int) -> list[str]:
+    """The SQL that reads the rows in delete files, those of later snapshots left out."""
+    if not paths:
+        return []
+    having = f"SELECT file_name FROM parquet_schema({_listed(paths)}) WHERE name = ?"
+    marked = {path for (path,) in duckdb.rows(having, [SNAPSHOT_COLUMN])}
+    visible = f" AND ({SNAPSHOT_COLUMN} IS NULL OR {SNAPSHOT_COLUMN} <= {snapshot_id})"
+    # A name that DuckDB writes otherwise would lose deletes: better no rows than wrong ones.
+    row = "CASE WHEN base IS NULL THEN error('an unknown delete file: ' || filename) ELSE base + pos END AS row"
+    return [
+        f"SELECT {row} FROM read_parquet({_listed(part)}, filename = true, hive_partitioning = false) "
+        f"LEFT JOIN starts USING (filename) WHERE (base IS NULL OR pos < record_count){condition}"
+        for condition, part in ((visible, marked), ("", set(paths) - marked))
+        if part
+    ]
+
+
+def _listed(paths: Iterable[str]) -> str:
+    return f"[{', '.join(map(literal, sorted(paths)))}]"
+
+
+def _longs(private: SparkSession, content: bytes) -> Column:
+    """An array of longs as a literal of the plan."""
+    jvm: Any = private._jvm  # noqa: SLF001
+    array = private.sparkContext._gateway.new_array(jvm.long, len(content) // 8)  # type: ignore[union-attr]  # noqa: SLF001
+    jvm.java.nio.ByteBuffer.wrap(content).order(jvm.java.nio.ByteOrder.LITTLE_ENDIAN).asLongBuffer().get(array)
+    types, expressions = jvm.org.apache.spark.sql.types.DataTypes, jvm.org.apache.spark.sql.catalyst.expressions
+    may_be_null = False
+    type_ = types.createArrayType(types.LongType, may_be_null)
+    value = expressions.Literal(expressions.UnsafeArrayData.fromPrimitiveArray(array), type_)
+    return ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(value))

@@ -1,0 +1,176 @@
+"""Carries out the plan of a change feed with Spark's own Parquet reader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import LongType, StructField, StructType
+
+from lakeconf.catalog.change_feed import ChangesPlan, Deletes
+from lakeconf.catalog.data_file import DeleteFile
+from lakeconf.catalog.inlined_changes import BEGIN, END, ROW_ID
+from lakeconf.engines import base
+from lakeconf.engines.spark.read import scan
+from lakeconf.engines.spark.read.column_reader import quoted
+from lakeconf.engines.spark.read.file_columns import FILENAME
+from lakeconf.engines.spark.read.guards import join_known
+from lakeconf.engines.spark.read.inlined import inlined_frame
+from lakeconf.engines.spark.read.projection import SNAPSHOT
+from lakeconf.engines.spark.read.relation import relation
+from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
+from lakeconf.engines.spark.types import spark_schema
+from lakeconf.errors import UnsupportedError
+
+_KEY = ["snapshot_id", "rowid"]
+_KEY_FIELDS = [StructField(name, LongType()) for name in _KEY]
+_BOTH = "__lakeconf_both"
+# Of a deleted row: the file and the place where it is, and the snapshot that deleted it.
+_STORED = StructField(SNAPSHOT[1], LongType())
+_POSITION, _DELETED, _END = scan.FILE_ROW_NUMBER, "__lakeconf_deleted", "__lakeconf_end"
+
+
+def read_changes(spark: SparkSession, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
+    """The changes of a plan as a frame of the user's session; nothing is read yet.
+
+    Args:
+        spark: The user's session; its settings neither change nor matter.
+        plan: What to read.
+        inlined: The rows that the catalog holds, as `catalog.changed_rows.changed_inlined_rows` gives them.
+
+    Returns:
+        A frame with `snapshot_id`, `rowid`, `change_type` and the table's columns.
+
+    Raises:
+        StorageError: A file is gone, or is not the one that the catalog lists.
+        UnsupportedError: A column or a file cannot be read exactly.
+        SparkError: The session has no JVM of its own (Spark Connect).
+    """
+    private = private_session(spark)
+    with active_session_kept(spark):
+        inserted, deleted = _inserted(private, plan, inlined), _deleted(private, plan, inlined)
+        frame = _typed(private, plan, inserted, deleted)
+    return rebind(frame, spark)
+
+
+def _typed(
+    private: SparkSession, plan: ChangesPlan, inserted: DataFrame | None, deleted: DataFrame | None
+) -> DataFrame:
+    """Both kinds of changes with their names: what is deleted and inserted in one snapshot was updated."""
+    names = [quoted(column.name) for column in plan.inserted.columns]
+    parts = []
+    for rows, others, alone, both in (
+        (inserted, deleted, "insert", "update_postimage"),
+        (deleted, inserted, "delete", "update_preimage"),
+    ):
+        if rows is None:
+            continue
+        kind = F.lit(alone)
+        joined = rows
+        if others is not None:
+            joined = rows.join(others.select(_KEY).distinct().withColumn(_BOTH, F.expr("true")), _KEY, "left")
+            kind = F.when(F.col(_BOTH), both).otherwise(alone)
+        parts.append(joined.select(*_KEY, kind.alias("change_type"), *names))
+    if parts:
+        return reduce(DataFrame.unionAll, parts)
+    none = private.createDataFrame([], StructType([*_KEY_FIELDS, *spark_schema(plan.inserted.columns).fields]))
+    return none.select(*_KEY, F.lit("insert").alias("change_type"), *names)
+
+
+def _inserted(private: SparkSession, plan: ChangesPlan, inlined: pa.Table) -> DataFrame | None:
+    parts = []
+    if plan.inserted.files:
+        rows = scan.read(private, plan.inserted, None, row_ids=True)
+        parts.append(_keyed(plan, rows, scan.SNAPSHOT_ID))
+    parts += _inlined(private, plan, inlined, BEGIN)
+    return reduce(DataFrame.unionAll, parts) if parts else None
+
+
+def _deleted(private: SparkSession, plan: ChangesPlan, inlined: pa.Table) -> DataFrame | None:
+    parts = []
+    if plan.deleted.files:
+        rows = scan.read(private, plan.deleted, None, row_ids=True)
+        parts.append(_keyed(plan, _with_deleted(private, rows, plan.deletes), _DELETED))
+    parts += _inlined(private, plan, inlined, END)
+    return reduce(DataFrame.unionAll, parts) if parts else None
+
+
+def _keyed(plan: ChangesPlan, rows: DataFrame, snapshot: str) -> DataFrame:
+    """The rows whose change is of the range, with the key of a change in front of the table's columns."""
+    wanted = rows.where(F.col(snapshot).between(plan.since, plan.until))
+    if plan.compactions:
+        wanted = wanted.where(~F.col(snapshot).isin(*plan.compactions))
+    key = (F.col(snapshot).alias("snapshot_id"), F.col(base.ROW_ID).alias("rowid"))
+    return wanted.select(*key, *(quoted(column.name) for column in plan.inserted.columns))
+
+
+def _inlined(private: SparkSession, plan: ChangesPlan, rows: pa.Table, snapshot: str) -> list[DataFrame]:
+    """The rows of the catalog for which the snapshot in a column of theirs is of the range."""
+    found = rows.column(snapshot).to_pylist()
+    within = [version is not None and plan.since <= version <= plan.until for version in found]
+    chosen = rows.filter(pa.array(within, pa.bool_()))
+    if not chosen.num_rows:
+        return []
+    frame = inlined_frame(
+        private, plan.inserted.columns, chosen, list(zip(_KEY_FIELDS, (snapshot, ROW_ID), strict=True))
+    )
+    return [frame.select(*_KEY, *(quoted(column.name) for column in plan.inserted.columns))]
+
+
+def _with_deleted(private: SparkSession, rows: DataFrame, deletes: Sequence[Deletes]) -> DataFrame:
+    """The rows that were deleted, and in `_DELETED` by which snapshot."""
+    positions = _positions(private, deletes)
+    ends = {each.path: each.end_snapshot for each in deletes if each.end_snapshot is not None}
+    if not ends:
+        # As there are files of the plan that have not ended, there are positions.
+        return rows if positions is None else rows.join(positions, [FILENAME, _POSITION])
+    lost = pa.table({FILENAME: pa.array(list(ends), pa.string()), _END: pa.array(list(ends.values()), pa.int64())})
+    frame = rows.join(F.broadcast(private.createDataFrame(lost)), FILENAME, "left")
+    if positions is None:
+        return frame.withColumnRenamed(_END, _DELETED)
+    joined = frame.join(positions, [FILENAME, _POSITION], "left")
+    # What was deleted before the file ended was not deleted by its end.
+    return joined.withColumn(_DELETED, F.least(_DELETED, _END))
+
+
+def _positions(private: SparkSession, deletes: Sequence[Deletes]) -> DataFrame | None:
+    """The deleted rows of the files: where each is, and the first snapshot that deleted it."""
+    parts = []
+    owners = {file: (each.path, begin) for each in deletes for file, begin in each.files}
+    if owners:
+        parts.append(_in_files(private, owners))
+    in_catalog = [(each.path, *pair) for each in deletes for pair in each.inlined]
+    if in_catalog:
+        paths, positions, snapshots = zip(*in_catalog, strict=True)
+        table = pa.table(
+            {
+                FILENAME: pa.array(paths, pa.string()),
+                _POSITION: pa.array(positions, pa.int64()),
+                _DELETED: pa.array(snapshots, pa.int64()),
+            }
+        )
+        parts.append(private.createDataFrame(table))
+    if not parts:
+        return None
+    return reduce(DataFrame.unionAll, parts).groupBy(FILENAME, _POSITION).agg(F.min(_DELETED).alias(_DELETED))
+
+
+def _in_files(private: SparkSession, owners: Mapping[DeleteFile, tuple[str, int]]) -> DataFrame:
+    """The positions in delete files, of which the path of the data file and the first snapshot are given."""
+    for file in owners:
+        if file.encryption_key is not None:
+            raise UnsupportedError(f"the delete file {file.path} is encrypted, so that Spark cannot join it")
+    opened = relation(private, list(owners), StructType([StructField("pos", LongType()), _STORED]))
+    table = pa.table(
+        {
+            "name": pa.array([opened.names[file.path] for file in owners], pa.string()),
+            FILENAME: pa.array([path for path, _ in owners.values()], pa.string()),
+            "begin": pa.array([begin for _, begin in owners.values()], pa.int64()),
+        }
+    )
+    found = opened.frame.selectExpr(f"pos AS {_POSITION}", _STORED.name, "_metadata.file_path AS name")
+    joined = join_known(found, private.createDataFrame(table), "name", "begin")
+    return joined.select(FILENAME, _POSITION, F.coalesce(_STORED.name, "begin").alias(_DELETED))

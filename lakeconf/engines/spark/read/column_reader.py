@@ -1,0 +1,190 @@
+"""What Spark's Parquet reader is asked for, and the expressions that make the table's columns of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructField, StructType
+
+from lakeconf.catalog.table import Column
+from lakeconf.engines.spark.read.columns import FLOATS, Found
+from lakeconf.engines.spark.read.defaults import default_sql
+from lakeconf.engines.spark.read.primitive_types import Convert, casts_alike, leaf_reading
+from lakeconf.engines.spark.types import spark_type
+
+FIELD_ID = "parquet.field.id"
+EXISTENCE_DEFAULT = "EXISTS_DEFAULT"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How one column is read from a group of files.
+
+    Attributes:
+        type: What is asked of Spark's reader.
+        convert: From what was read to the column's Spark type; None where it is that already.
+    """
+
+    type: DataType
+    convert: Convert | None = None
+
+
+def requested(found: Found, type_: DataType, *, default: str | None = None) -> StructField:
+    """A field of the schema that Spark's reader is given.
+
+    Args:
+        found: Where the files have it.
+        type_: The type that is asked for.
+        default: The Spark SQL of what a file that lacks it holds.
+    """
+    metadata: dict[str, object] = {} if found.field_id is None else {FIELD_ID: found.field_id}
+    if default is not None:
+        metadata[EXISTENCE_DEFAULT] = default
+    return StructField(found.name, type_, metadata=metadata)
+
+
+def reading(column: Column, found: Found, *, can_filter: bool = True) -> Reading | None:
+    """How a column is read; None where Spark cannot do what DuckDB does.
+
+    Args:
+        column: The column, or a field inside a nested one.
+        found: Where the files have it.
+        can_filter: False in the element of a list or map, which Spark never filters row groups by.
+    """
+    if column.type in ("struct", "list", "map"):
+        if found.type != column.type:
+            return None
+        if column.type == "struct":
+            return _struct(column, found, can_filter=can_filter)
+        return {"list": _list, "map": _map}[column.type](column, found)
+    leaf = leaf_reading(found.type, column)
+    if leaf is None:
+        return None
+    asked, convert = leaf
+    if can_filter and found.field_id is None and found.type in FLOATS:
+        return Reading(asked, _unfiltered(asked, convert))
+    return Reading(asked, convert)
+
+
+def _unfiltered(asked: DataType, convert: Convert | None) -> Convert:
+    """The same float through a product that changes nothing, so that no filter on it reaches the statistics in files.
+
+    Those tell -0.0 from 0.0. Where a file is read by field id, `read_name` does the same without a computation.
+    """
+
+    def product(value: SparkColumn) -> SparkColumn:
+        same = value * F.lit(1.0).cast(asked)
+        return same if convert is None else convert(same)
+
+    return product
+
+
+def missing(column: Column) -> SparkColumn:
+    """What a column is where a file lacks it."""
+    if column.initial_default is None:
+        return F.lit(None).cast(spark_type(column))
+    return F.expr(default_sql(column))
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark's `col` takes it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _struct(column: Column, found: Found, *, can_filter: bool) -> Reading | None:
+    places = list(zip(column.children, found.children, strict=True))
+    inner = [None if at is None else reading(child, at, can_filter=can_filter) for child, at in places]
+    if any(how is None and at is not None for how, at in zip(inner, found.children, strict=True)):
+        return None
+    fields = [requested(at, how.type) for at, how in zip(found.children, inner, strict=True) if at and how]
+    if not fields:
+        if found.witness is None:
+            return None
+        fields = [requested(found.witness, _witness_type(found.witness))]
+    stored = StructType(fields)
+    if all(how is not None and how.convert is None for how in inner):
+        target = spark_type(column)
+        if stored.fieldNames() == [child.name for child in column.children]:
+            return Reading(stored)
+        # Spark renames the fields of a struct by a cast, which costs nothing when it runs.
+        return Reading(stored, lambda struct: struct.cast(target))
+    # The cast changes nothing but what Spark knows of NULLs: the schema is the same, whatever a file lacks.
+    return Reading(stored, lambda struct: _rebuilt(_whole(struct, stored), places, inner).cast(spark_type(column)))
+
+
+def _whole(struct: SparkColumn, stored: StructType) -> SparkColumn:
+    """The struct under other names, by a cast that costs nothing when it runs.
+
+    Where Spark sees single fields taken out of a relation's struct, it may ask its reader for those alone, and then
+    forgets their field ids: they would all be NULL. Through a cast it does not see that.
+    """
+    return struct.cast(StructType([StructField(_inner_name(at.name), at.dataType) for at in stored.fields]))
+
+
+def _inner_name(name: str) -> str:
+    return f"__lakeconf_{name}"
+
+
+def _witness_type(found: Found) -> DataType:
+    known = leaf_reading(found.type, Column(0, found.name, found.type, nullable=True, initial_default=None))
+    return known[0] if known else BinaryType()
+
+
+def _rebuilt(
+    struct: SparkColumn, places: Sequence[tuple[Column, Found | None]], inner: Sequence[Reading | None]
+) -> SparkColumn:
+    fields = []
+    for (child, at), how in zip(places, inner, strict=True):
+        if at is None or how is None:
+            value = missing(child)
+        else:
+            value = struct.getField(_inner_name(at.name))
+            value = how.convert(value) if how.convert else value
+        fields.append(value.alias(child.name))
+    return F.when(struct.isNotNull(), F.struct(*fields))
+
+
+def _list(column: Column, found: Found) -> Reading | None:
+    inner = _places(column, found)
+    if inner is None:
+        return None
+    (element,) = inner
+    convert = element.convert
+    if convert is None:
+        return Reading(ArrayType(element.type))
+    return Reading(ArrayType(element.type), lambda array: F.transform(array, convert))
+
+
+def _map(column: Column, found: Found) -> Reading | None:
+    inner = _places(column, found)
+    if inner is None:
+        return None
+    key, item = inner
+    key_convert, item_convert = key.convert, item.convert
+    whole = found.children[0] is not None and casts_alike(found.children[0].type, column.children[0].type)
+
+    def convert(value: SparkColumn) -> SparkColumn:
+        if key_convert is not None and whole:
+            # Unlike `transform_keys`, a cast accepts keys that become equal, as DuckDB does.
+            value = value.cast(MapType(spark_type(column.children[0]), item.type))
+        elif key_convert is not None:
+            value = F.transform_keys(value, lambda k, _: key_convert(k))
+        if item_convert is not None:
+            value = F.transform_values(value, lambda _, v: item_convert(v))
+        return value
+
+    return Reading(MapType(key.type, item.type), convert if key_convert or item_convert else None)
+
+
+def _places(column: Column, found: Found) -> list[Reading] | None:
+    """How the element of a list, or key and value of a map, are read."""
+    inner = []
+    for child, at in zip(column.children, found.children, strict=False):
+        how = None if at is None else reading(child, at, can_filter=False)
+        if how is None:
+            return None
+        inner.append(how)
+    return inner if len(inner) == len(column.children) else None

@@ -1,0 +1,132 @@
+"""Files that Spark's reader cannot read as DuckDB does: DuckDB reads them inside the executors.
+
+Spark fetches their bytes, so DuckDB needs no way to the store. Keys travel in a broadcast, not in the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import StructField, StructType
+
+from lakeconf.catalog.data_file import DataFile
+from lakeconf.catalog.scan import ScanPlan
+from lakeconf.catalog.table import Column
+from lakeconf.engines.spark.read import executor_code
+from lakeconf.engines.spark.read.columns import IN_PATH, Found
+from lakeconf.engines.spark.read.file_columns import path_text
+from lakeconf.engines.spark.read.groups import Group
+from lakeconf.engines.spark.read.guards import join_known
+from lakeconf.engines.spark.read.projection import (
+    ROW_ID,
+    SNAPSHOT,
+    by_id_source,
+    column_sql,
+    constant_sql,
+    row_id_sql,
+    snapshot_sql,
+)
+from lakeconf.engines.spark.read.relation import File, relation
+from lakeconf.engines.spark.types import all_types, exact_cast, spark_schema
+from lakeconf.errors import UnsupportedError
+from lakeconf.sql import identifier, literal
+
+
+def fallback_frame(private: SparkSession, plan: ScanPlan, group: Group, virtual: Sequence[StructField]) -> DataFrame:
+    """The rows of a group that Spark cannot read.
+
+    Args:
+        private: The session of the scan.
+        plan: The plan.
+        group: Files of the plan.
+        virtual: The further columns of the frame: row id, snapshot, file name and position, or none.
+
+    Raises:
+        StorageError: A file is gone, or is not the one that the catalog lists.
+        UnsupportedError: DuckDB cannot hand a column over either.
+    """
+    _refuse(plan.columns, group)
+    tasks = [_task(plan, group, file, [field.name for field in virtual]) for file in group.files]
+    contents = _contents(private, group.files, "content").withColumnRenamed("owner", "task")
+    deletes = {index: file.delete_file for index, file in enumerate(group.files) if file.delete_file}
+    if deletes:
+        listed = _contents(private, list(deletes.values()), "deletes", list(deletes))
+        contents = contents.join(F.broadcast(listed), F.col("task") == F.col("owner"), "left").drop("owner")
+    else:
+        contents = contents.withColumn("deletes", F.lit(None).cast("binary"))
+    schema = StructType([*spark_schema(plan.columns).fields, *virtual])
+    broadcast = private.sparkContext.broadcast(tasks)
+    return contents.select("task", "content", "deletes").mapInArrow(executor_code.reader_of(broadcast), schema)
+
+
+def _refuse(columns: Sequence[Column], group: Group) -> None:
+    for column in columns:
+        if "variant" in all_types(column):
+            raise UnsupportedError(
+                f"the column {column.name!r} holds VARIANT in a file that only DuckDB can read: {group.files[0].path}",
+                hint="leave the column out with scan(columns=…), or read it with DuckDB",
+            )
+        if group.files[0].encryption_key is not None and not all(map(_is_plain, column.children)):
+            raise UnsupportedError(
+                f"fields in the column {column.name!r} were renamed, dropped or given a default, and its encrypted "
+                "files do not say so",
+                hint="leave the column out with scan(columns=…), or read it with DuckDB",
+            )
+
+
+def _is_plain(column: Column) -> bool:
+    return column.name_is_unique and column.initial_default is None and all(map(_is_plain, column.children))
+
+
+def _contents(
+    private: SparkSession, files: Sequence[File], name: str, owners: Sequence[int] | None = None
+) -> DataFrame:
+    """The bytes of some files in the column `name`, and in `owner` their numbers."""
+    opened = relation(private, files, source="binaryFile")
+    lookup = pa.table(
+        {
+            "file": pa.array([opened.names[file.path] for file in files], pa.string()),
+            "owner": pa.array(owners if owners is not None else range(len(files)), pa.int64()),
+        }
+    )
+    found = opened.frame.select(F.col("_metadata.file_path").alias("file"), F.col("content").alias(name))
+    return join_known(found, private.createDataFrame(lookup), "file", "owner").drop("file")
+
+
+def _task(plan: ScanPlan, group: Group, file: DataFile, virtual: Sequence[str]) -> executor_code.Task:
+    if file.encryption_key is None:
+        source = "read_parquet(?)"
+        columns = [_column(plan, file, column, at) for column, at in zip(plan.columns, group.places, strict=True)]
+        row_id, snapshot = group.internal
+    else:
+        source = by_id_source(plan.columns)
+        columns = [identifier(column.name) for column in plan.columns]
+        row_id, snapshot = ROW_ID[1], SNAPSHOT[1]
+    casts = [exact_cast(sql, column) for sql, column in zip(columns, plan.columns, strict=True)]
+    added = [row_id_sql(file, row_id), snapshot_sql(file, snapshot), literal(file.path), executor_code.POSITION]
+    names = [*(column.name for column in plan.columns), *virtual]
+    selected = [f"{sql} AS {identifier(name)}" for sql, name in zip([*casts, *added], names, strict=False)]
+    deletes = file.delete_file
+    return executor_code.Task(
+        path=file.path,
+        select=", ".join(selected),
+        source=source,
+        conditions=() if file.snapshot_filter is None else (f"{SNAPSHOT[1]} <= {file.snapshot_filter}",),
+        time_zone=plan.time_zone,
+        snapshot_id=plan.snapshot_id,
+        deleted=file.inlined_deletes,
+        delete_format=None if deletes is None else deletes.format,
+        key=file.encryption_key,
+        delete_key=None if deletes is None else deletes.encryption_key,
+    )
+
+
+def _column(plan: ScanPlan, file: DataFile, column: Column, place: Found | None) -> str:
+    if place is None:
+        return constant_sql(column.initial_default, column)
+    if place == IN_PATH:
+        return constant_sql(path_text(plan, file, column), column)
+    return column_sql(column, place)

@@ -1,0 +1,111 @@
+"""What is the same for every row of a file: its name, where its row ids begin, the values in its path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
+
+from lakeconf.catalog.data_file import DataFile
+from lakeconf.catalog.scan import ScanPlan
+from lakeconf.catalog.table import Column
+from lakeconf.connection.connection import connect
+from lakeconf.engines.spark.read.guards import join_known
+from lakeconf.engines.spark.types import duckdb_type, spark_type
+from lakeconf.errors import StorageError
+from lakeconf.sql import folded, identifier
+
+# The column by which a frame is joined: what `_metadata.file_path` says.
+FILE = "__lakeconf_file"
+FILENAME = "__lakeconf_filename"
+INDEX = "__lakeconf_index"
+ROW_ID_START = "__lakeconf_row_id_start"
+BEGIN = "__lakeconf_begin"
+_NULL_IN_PATH = "__HIVE_DEFAULT_PARTITION__"
+
+
+def path_value(column: Column) -> str:
+    """The name of the column that holds a hive partition column's value."""
+    return f"__lakeconf_path_{column.field_id}"
+
+
+def with_constants(
+    private: SparkSession,
+    frame: DataFrame,
+    plan: ScanPlan,
+    files: Sequence[DataFile],
+    names: Mapping[str, str],
+    in_path: Sequence[Column],
+) -> DataFrame:
+    """Adds the columns above to a frame that has `FILE`.
+
+    Args:
+        private: The session of the scan.
+        frame: Rows of `files`.
+        plan: The plan.
+        files: The files.
+        names: Of the path of each file what `FILE` says.
+        in_path: The columns whose values are in the paths.
+    """
+    texts = {path_value(column): [path_text(plan, file, column) for file in files] for column in in_path}
+    table = pa.table(
+        {
+            FILE: pa.array([names[file.path] for file in files], pa.string()),
+            FILENAME: pa.array([file.path for file in files], pa.string()),
+            INDEX: pa.array(range(len(files)), pa.int64()),
+            ROW_ID_START: pa.array([file.row_id_start for file in files], pa.int64()),
+            BEGIN: pa.array([file.begin_snapshot for file in files], pa.int64()),
+            **{name: pa.array(values, pa.string()) for name, values in texts.items()},
+        }
+    )
+    # Without a schema Spark takes a TIMESTAMP for one with a zone.
+    types: dict[str, DataType] = {FILE: StringType(), FILENAME: StringType()}
+    types |= {path_value(column): spark_type(column) for column in in_path}
+    schema = StructType([StructField(name, types.get(name, LongType())) for name in table.column_names])
+    return join_known(frame, private.createDataFrame(_cast(table, in_path), schema), FILE, INDEX)
+
+
+def _cast(table: pa.Table, in_path: Sequence[Column]) -> pa.Table:
+    """The table with the texts of the paths in the types of their columns, cast by DuckDB."""
+    if not in_path:
+        return table
+    # DuckDB takes the text for a JSON as it is, valid or not.
+    casts = ", ".join(
+        f"CAST(CAST({identifier(path_value(column))} AS "
+        f"{'VARCHAR' if column.type == 'json' else duckdb_type(column, for_spark=False)}) "
+        f"AS {duckdb_type(column, for_spark=True)}) AS {identifier(path_value(column))}"
+        for column in in_path
+    )
+    with connect() as duckdb:
+        duckdb.execute("SET TimeZone = 'UTC'")
+        duckdb.register("files", table)
+        return duckdb.arrow(f"SELECT * REPLACE ({casts}) FROM files")
+
+
+def path_text(plan: ScanPlan, file: DataFile, column: Column) -> str | None:
+    """What the path of a file says of a hive partition column; None for NULL."""
+    assert file.mapping_id is not None  # noqa: S101 - only a mapping says that a value is in the path
+    mapping = next(m for m in plan.name_mappings[file.mapping_id] if m.field_id == column.field_id)
+    values = _values(file.path, exact=mapping.source_name)
+    if not values:
+        raise StorageError(f"the path of {file.path} does not say what {column.name!r} is: no folder {column.name}=…")
+    # As DuckDB: the first folder counts, and these are NULL.
+    if values[0].upper() == "NULL" or values[0] == _NULL_IN_PATH:
+        return None
+    if not values[0] and column.type not in ("varchar", "json"):
+        return None
+    try:
+        return unquote(values[0], errors="strict")
+    except UnicodeDecodeError:
+        raise StorageError(f"the value of {column.name!r} in the path of {file.path} is not UTF-8") from None
+
+
+def _values(path: str, *, exact: str) -> list[str]:
+    """What the folders of a path give a key, as it is written there; folders with the key in another case come last."""
+    folders = [part.split("=") for part in path.split("/")[:-1]]
+    pairs = [(unquote(folder[0]), folder[1]) for folder in folders if len(folder) == 2]
+    same = [value for key, value in pairs if key == exact]
+    return same + [value for key, value in pairs if key != exact and folded(key) == folded(exact)]

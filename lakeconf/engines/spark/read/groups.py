@@ -1,0 +1,126 @@
+"""Groups the files of a plan, so that one relation of Spark can read each group."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from lakeconf.catalog.data_file import DataFile
+from lakeconf.catalog.scan import ScanPlan
+from lakeconf.engines.spark.read.column_reader import reading
+from lakeconf.engines.spark.read.columns import IN_PATH, Found, assumed, by_field_id, by_name, is_reserved, needs_footer
+from lakeconf.engines.spark.read.footers import MILLISECONDS, Stored, footers
+from lakeconf.engines.spark.read.projection import ROW_ID, SNAPSHOT
+from lakeconf.engines.spark.read.relation import relation
+from lakeconf.errors import UnsupportedError
+
+# Since this version Spark keeps a struct that is not NULL where the file lacks all requested fields of it.
+_KEEPS_STRUCTS = (4, 1)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files that are read alike.
+
+    Attributes:
+        places: Of each column of the plan where they have it; None where they lack it.
+        is_mapped: True where they are read by name.
+        is_assumed: True where nobody has looked into their footers.
+        by_duckdb: True where Spark's reader cannot read them.
+        has_deletes: True where rows of them are deleted.
+        snapshot_filter: As `DataFile.snapshot_filter`.
+        can_filter: False where Spark would filter row groups wrongly.
+        internal: The names of the columns with row ids and snapshots; None for what a file lacks or nobody looked for.
+        files: The files.
+    """
+
+    places: tuple[Found | None, ...]
+    is_mapped: bool
+    is_assumed: bool
+    by_duckdb: bool
+    has_deletes: bool
+    snapshot_filter: int | None
+    can_filter: bool = True
+    internal: tuple[str | None, str | None] = (None, None)
+    files: tuple[DataFile, ...] = ()
+
+
+def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:
+    """The files of a plan in groups; looks into footers only where the catalog does not say what it needs to know."""
+    keeps_structs = tuple(map(int, private.version.split(".")[:2])) >= _KEEPS_STRUCTS
+    look = any(needs_footer(column, keeps_structs=keeps_structs) for column in plan.columns)
+    opened = [file for file in plan.files if file.encryption_key is None and (look or file.mapping_id is not None)]
+    contents = _contents(private, opened)
+    usual = tuple(assumed(column) for column in plan.columns)
+    found: defaultdict[Group, list[DataFile]] = defaultdict(list)
+    for file in plan.files:
+        content = contents.get(file.path)
+        fields = None if content is None else content.children
+        places = usual if fields is None else _places(plan, file, fields)
+        by_duckdb = file.encryption_key is not None or not _is_readable(plan, places)
+        if by_duckdb and fields is not None:
+            places = _places(plan, file, fields, as_stored=True)
+        key = Group(
+            places=places,
+            is_mapped=file.mapping_id is not None,
+            is_assumed=fields is None,
+            by_duckdb=by_duckdb,
+            has_deletes=file.delete_file is not None or bool(file.inlined_deletes),
+            snapshot_filter=file.snapshot_filter,
+            can_filter=not any(place is not None and _has_milliseconds(place) for place in places),
+            internal=(_name_of(ROW_ID, fields), _name_of(SNAPSHOT, fields)),
+        )
+        found[key].append(file)
+    return [replace(key, files=tuple(files)) for key, files in found.items()]
+
+
+def _contents(private: SparkSession, files: Sequence[DataFile]) -> dict[str, Stored]:
+    """What each file holds, by its path."""
+    if not files:
+        return {}
+    listed = relation(private, files, StructType())
+    ordered = sorted(files, key=lambda file: listed.positions[file.path])
+    known = footers(private, listed.statuses, [(file.path, file.file_size_bytes) for file in ordered])
+    return {file.path: stored for file, stored in zip(ordered, known, strict=True)}
+
+
+def _places(
+    plan: ScanPlan, file: DataFile, fields: Sequence[Stored], *, as_stored: bool = False
+) -> tuple[Found | None, ...]:
+    if file.mapping_id is None:
+        if fields and all(field.field_id is None for field in fields):
+            raise UnsupportedError(
+                f"the file {file.path} has no field ids, and the catalog has no names for its columns: a lake older "
+                "than DuckLake 0.2 has such files",
+                hint="read the table with DuckDB, and write it to a new table",
+            )
+        return tuple(by_field_id(column, fields, as_stored=as_stored) for column in plan.columns)
+    mappings = plan.name_mappings[file.mapping_id]
+    return tuple(by_name(column, mappings, fields) for column in plan.columns)
+
+
+def _name_of(internal: tuple[int, str], fields: Sequence[Stored] | None) -> str | None:
+    return next((field.name for field in fields or () if field.field_id == internal[0]), None)
+
+
+def _is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:
+    # The session that runs the scan may not tell names apart by their case.
+    names = [place.name.lower() for place in places if place is not None and place != IN_PATH]
+    return len(set(names)) == len(names) and all(
+        place is None or place == IN_PATH or (not _is_hidden(place) and reading(column, place) is not None)
+        for column, place in zip(plan.columns, places, strict=True)
+    )
+
+
+def _is_hidden(place: Found) -> bool:
+    """True where the column must be read by a name that Spark's reader or a scan uses for itself."""
+    return place.field_id is None and is_reserved(place.name)
+
+
+def _has_milliseconds(place: Found) -> bool:
+    """True where moments are stored in milliseconds: Spark rounds the value of a filter down to compare it."""
+    return place.type == MILLISECONDS or any(at is not None and _has_milliseconds(at) for at in place.children)

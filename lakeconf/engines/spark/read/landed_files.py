@@ -1,0 +1,51 @@
+"""Reads Parquet files that belong to no lake with the executors, where the rows are those that DuckDB would give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from lakeconf.engines.spark.hadoop import spark_paths
+from lakeconf.engines.spark.read.column_reader import quoted
+from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
+from lakeconf.engines.spark.write.files import duckdb_schema
+from lakeconf.errors import LakeconfError
+
+# Types of DuckDB that Spark's reader refuses, in a job that fails loudly, or takes for others.
+_FOREIGN = re.compile(r"\b(UUID|TIME|TIMESTAMP_\w+|U\w*INT\w*|HUGEINT|INTERVAL|JSON|VARIANT|GEOMETRY|ENUM|UNION|BIT)\b")
+
+
+def read_files(spark: SparkSession, paths: Sequence[str], types: Mapping[str, str]) -> DataFrame | None:
+    """The rows of Parquet files.
+
+    Args:
+        spark: The user's session; it stays as it is.
+        paths: Absolute paths or URIs.
+        types: The columns and their types, as DuckDB finds them.
+
+    Returns:
+        A frame with these columns; None where Spark finds other columns or types, or where its executors cannot see
+        the files of this machine.
+    """
+    is_local_cluster = str(spark.sparkContext.master).startswith("local")
+    if not is_local_cluster and any("://" not in path for path in paths):
+        return None
+    if any(_FOREIGN.search(kind.replace("WITH TIME ZONE", "")) for kind in types.values()):
+        return None
+    private = private_session(spark)
+    with active_session_kept(spark):
+        try:
+            frame = private.read.option("mergeSchema", "true").parquet(*spark_paths(paths))
+            found = duckdb_schema(frame)
+        except (LakeconfError, PySparkException, Py4JJavaError):
+            return None
+        return rebind(frame.select(*map(quoted, types)), spark) if _plain(found) == _plain(types) else None
+
+
+def _plain(types: Mapping[str, str]) -> dict[str, str]:
+    """The types without the quotes around names of fields, which DuckDB writes where they are needed."""
+    return {name: kind.replace('"', "") for name, kind in types.items()}

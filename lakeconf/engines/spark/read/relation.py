@@ -1,0 +1,183 @@
+"""Spark's relation over Parquet files of the plan, checked to be those files and no others."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from lakeconf.engines.spark.hadoop import spark_paths, spark_uri
+from lakeconf.engines.spark.read.file_index import with_fixed_files
+from lakeconf.errors import StorageError, UnsupportedError
+
+_STATUS = re.compile(
+    r"^\w*FileStatus\{path=.*?; isDirectory=false; length=(?P<length>\d+); .*; modification_time=(?P<time>\d+); ",
+    re.MULTILINE,
+)
+_MARK_BITS = 31
+# What Spark would otherwise take from the session in which an action runs.
+_OPTIONS = {
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+}
+# Hadoop looks for a checksum beside each local file, by a name that it cannot form where there is a colon.
+WITHOUT_CHECKSUMS = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+
+
+class File(Protocol):
+    """A data file or a delete file."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def file_size_bytes(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Files as Spark sees them.
+
+    Attributes:
+        frame: Their rows.
+        names: For each path of the plan what `_metadata.file_path` says in its rows.
+        statuses: Spark's list of the files, a Scala sequence of `FileStatus`.
+        positions: For each path of the plan its place in that list.
+        marks: For each path a number below 2^31 that tells the file from the others; None where there is none.
+        mark_sql: The SQL that gives this number in the rows of the file.
+    """
+
+    frame: DataFrame
+    names: dict[str, str]
+    statuses: Any
+    positions: dict[str, int]
+    marks: dict[str, int] | None
+    mark_sql: str
+
+
+def relation(
+    private: SparkSession, files: Sequence[File], schema: StructType | None = None, *, source: str = "parquet"
+) -> Relation:
+    """The relation over some files.
+
+    Args:
+        private: The session that fixes the reader's settings.
+        files: At least one; no two have the same path.
+        schema: What is asked of the reader; fields with a field id are found by it. None where the source has its own.
+        source: Spark's name of the format.
+
+    Raises:
+        StorageError: A file is gone, or its size is not the one in the catalog.
+        UnsupportedError: Spark would not read a file, because of its name.
+    """
+    uris = [spark_uri(file.path) for file in files]
+    reader = private.read.format(source).options(**_OPTIONS)
+    if schema is not None:
+        reader = reader.schema(schema)
+    if any(":" in uri.rpartition("/")[2] for uri in uris):
+        reader = reader.options(**WITHOUT_CHECKSUMS)
+    try:
+        frame = reader.load(spark_paths(file.path for file in files))
+        location: Any = frame._jdf.queryExecution().analyzed().relation().location()  # noqa: SLF001
+        statuses = location.allFiles()
+        listed = _listed(private, location, statuses)
+        frame = with_fixed_files(private, frame)
+    except (PySparkException, Py4JJavaError) as error:
+        _refuse_missing(private, files)
+        raise StorageError(f"Spark cannot open the files of the table: {error}") from error
+    found = {}
+    for file, uri in zip(files, uris, strict=True):
+        if _key(uri) not in listed:
+            raise UnsupportedError(f"Spark does not read files of this name: {file.path}", hint="read it with DuckDB")
+        found[file.path] = listed[_key(uri)]
+        _check_size(file, found[file.path].size)
+    if statuses.size() != len(files):
+        raise StorageError(f"Spark would read {statuses.size()} files in place of {len(files)}")
+    names = {path: listed.name for path, listed in found.items()}
+    positions = {path: listed.position for path, listed in found.items()}
+    return Relation(frame, names, statuses, positions, *_marks(found))
+
+
+def check_local(files: Sequence[File]) -> None:
+    """Checks files of this machine as `relation` does, without Spark.
+
+    Raises:
+        StorageError: A file is gone, or its size is not the one in the catalog.
+    """
+    for file in files:
+        try:
+            size = os.stat(file.path).st_size
+        except FileNotFoundError:
+            raise StorageError(f"{file.path} is gone, but the catalog lists it") from None
+        _check_size(file, size)
+
+
+def _check_size(file: File, size: int) -> None:
+    if size != file.file_size_bytes:
+        raise StorageError(
+            f"{file.path} has {size} bytes, but the catalog says {file.file_size_bytes}: it was cut short or replaced"
+        )
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """A file in Spark's list: what `_metadata.file_path` says of it, its size, its time in milliseconds, its place."""
+
+    name: str
+    size: int
+    time: int
+    position: int
+
+
+def _listed(private: SparkSession, location: Any, statuses: Any) -> dict[str, _Listed]:
+    """Spark's list of files; in three calls, however many there are."""
+    jvm: Any = private._jvm  # noqa: SLF001
+    wrapped = jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(location.inputFiles())
+    encoded = str(wrapped.mkString("\n")).split("\n")
+    facts = [(int(match["length"]), int(match["time"])) for match in _STATUS.finditer(statuses.mkString("\n"))]
+    if len(facts) != len(encoded):
+        each = [statuses.apply(index) for index in range(statuses.size())]
+        facts = [(status.getLen(), status.getModificationTime()) for status in each]
+    return {
+        _key(unquote(name)): _Listed(re.sub("^file:///", "file:/", name), size, time, position)
+        for position, (name, (size, time)) in enumerate(zip(encoded, facts, strict=True))
+    }
+
+
+def _marks(files: Mapping[str, _Listed]) -> tuple[dict[str, int] | None, str]:
+    """Numbers made of size and time that tell files apart, and the SQL for them: comparing paths takes long."""
+    mask = (1 << _MARK_BITS) - 1
+    sizes = {path: file.size & mask for path, file in files.items()}
+    if len(set(sizes.values())) == len(files):
+        return sizes, f"(_metadata.file_size & {mask})"
+    for shift in range(0, 20, 3):
+        marks = {path: (file.size ^ (file.time * 1000 >> shift)) & mask for path, file in files.items()}
+        if len(set(marks.values())) == len(files):
+            time = f"shiftright(unix_micros(_metadata.file_modification_time), {shift})"
+            return marks, f"((_metadata.file_size ^ {time}) & {mask})"
+    return None, ""
+
+
+def _key(uri: str) -> str:
+    return re.sub("^file:/+", "/", uri)
+
+
+def _refuse_missing(private: SparkSession, files: Sequence[File]) -> None:
+    jvm: Any = private._jvm  # noqa: SLF001
+    configuration = private._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+    for file in files:
+        path = jvm.org.apache.hadoop.fs.Path(spark_uri(file.path))
+        if not path.getFileSystem(configuration).exists(path):
+            raise StorageError(f"{file.path} is gone, but the catalog lists it")

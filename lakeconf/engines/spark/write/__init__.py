@@ -1,0 +1,1 @@
+"""Rows staged by Spark's executors."""

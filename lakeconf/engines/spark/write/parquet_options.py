@@ -1,0 +1,79 @@
+"""How the files of a lake are written, from the lake's options: their compression and their size."""
+
+from __future__ import annotations
+
+import re
+
+from lakeconf.catalog.table import TableInfo
+from lakeconf.connection.connection import Connection
+from lakeconf.engines.schema_check import full_name
+from lakeconf.errors import UnsupportedError
+
+# The codecs that Spark and DuckDB both write, by DuckLake's name.
+_CODECS = {
+    "uncompressed": "none",
+    "snappy": "snappy",
+    "gzip": "gzip",
+    "zstd": "zstd",
+    "lz4": "lz4raw",
+    "lz4_raw": "lz4raw",
+}
+_LEVELS = {"zstd": "parquet.compression.codec.zstd.level", "gzip": "zlib.compress.level"}
+_ROW_GROUP = "parquet.block.size"
+# DuckLake's own, where nobody has set one.
+_TARGET_FILE_SIZE = "512MB"
+_SIZE = re.compile(r"([\d.]+)\s*([KMGT]?)(I?)B?", re.IGNORECASE)
+# DuckDB's own is snappy; this is smaller, and as fast to read.
+_DEFAULT = "zstd"
+
+
+def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dict[str, str]:
+    """The options of Spark's Parquet writer for a table.
+
+    A task begins another file where one would become larger than `target_file_size`, as far as the rows that the table
+    has tell; no rows are moved between tasks for it.
+
+    Args:
+        writer: A connection whose default database is the lake.
+        table: The table; its own options win over its schema's, and those over the lake's.
+        row_width: How many bytes a row takes in memory, for a table that has no rows yet.
+
+    Raises:
+        UnsupportedError: The lake's files are encrypted, or compressed as Spark cannot.
+    """
+    query = "SELECT option_name, value, scope, scope_entry FROM ducklake_options(?)"
+    rows = writer.rows(query, [writer.database])
+    order = {"GLOBAL": 0, "SCHEMA": 1, "TABLE": 2}
+    entries = {"GLOBAL": None, "SCHEMA": table.schema_name, "TABLE": full_name(table)}
+    ordered = sorted(rows, key=lambda row: order[row[2]])
+    found: dict[str, object] = {name: value for name, value, scope, entry in ordered if entries[scope] in (None, entry)}
+    if str(found.get("encrypted", "false")).lower() == "true":
+        raise UnsupportedError(
+            f"the files of {full_name(table)} are encrypted, and Spark would write them in clear",
+            hint="open the lake with DuckDB to write to it: store.open()",
+        )
+    codec = str(found.get("parquet_compression", _DEFAULT)).lower()
+    if codec not in _CODECS:
+        raise UnsupportedError(
+            f"the lake's option parquet_compression is {codec!r}, which Spark does not write",
+            hint=f"one that both have: {', '.join(sorted(_CODECS))}; or write with DuckDB",
+        )
+    target = _bytes(str(found.get("target_file_size", _TARGET_FILE_SIZE)))
+    rows_per_file = max(int(target / (table.bytes_per_row or row_width)), 1)
+    options = {"compression": _CODECS[codec], "maxRecordsPerFile": str(rows_per_file)}
+    if codec in _LEVELS and "parquet_compression_level" in found:
+        options[_LEVELS[codec]] = str(found["parquet_compression_level"])
+    if "parquet_row_group_size_bytes" in found:
+        options[_ROW_GROUP] = str(found["parquet_row_group_size_bytes"])
+    return options
+
+
+def _bytes(text: str) -> float:
+    """A size as DuckDB writes it: a number of bytes, `512MB`, `1.5 GiB`."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise UnsupportedError(
+            f"the lake's option target_file_size is {text!r}, which is no size", hint="write it as 512MB"
+        )
+    number, unit, binary = found.groups()
+    return float(number) * float(1024 if binary else 1000) ** " KMGT".index(unit.upper() or " ")

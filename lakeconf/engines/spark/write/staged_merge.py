@@ -1,0 +1,99 @@
+"""Writes down what a merge or an update does to which row, for the commit to carry out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import NullType
+
+from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.connection.connection import Connection
+from lakeconf.engines.base import Staged
+from lakeconf.engines.spark.hadoop import catalog_uri, spark_paths, spark_uri
+from lakeconf.engines.spark.jobs import run_job
+from lakeconf.engines.spark.read.column_reader import quoted
+from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
+from lakeconf.engines.spark.types import spark_type
+from lakeconf.engines.spark.write.files import (
+    is_registered,
+    parquet_files,
+    remove_folder,
+    staged_source,
+    translated,
+    writing_session,
+)
+from lakeconf.engines.spark.write.parquet_options import parquet_options
+from lakeconf.engines.spark.write.placeholders import without_placeholders
+from lakeconf.engines.staging import staging_folder
+from lakeconf.sql import folded
+
+
+def conformed(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """A frame with these columns of a table only, in the types that the table's scan has."""
+    rebound = rebind(frame, writing_session(frame.sparkSession))
+    by_name = {folded(name): name for name in frame.columns}
+    values = [_cast(F.col(quoted(by_name[folded(column.name)])), column) for column in columns]
+    return rebind(rebound.select(*values), frame.sparkSession)
+
+
+def stage_rows(
+    spark: SparkSession,
+    frame: DataFrame,
+    table: TableInfo,
+    types: Mapping[str, str],
+    writer: Connection,
+    location: str,
+    token: str,
+) -> Staged:
+    """Writes a frame into a folder below the table's, as files that are read once and never registered.
+
+    Args:
+        spark: The user's session.
+        frame: The frame.
+        table: The table that its rows are about.
+        types: The frame's columns, and the types that DuckDB casts them to.
+        writer: The connection that will commit.
+        location: The lake's data path, as the catalog has it.
+        token: The name of this write, which names the folder.
+
+    Raises:
+        SparkError: The job failed.
+        UnsupportedError: The lake's files are encrypted.
+    """
+    options = parquet_options(writer, table, int(frame._jdf.schema().defaultSize()))  # noqa: SLF001
+    folder = staging_folder(table, token)
+    try:
+        rows = _checked(rebind(frame, writing_session(frame.sparkSession)))
+        job = rows.write.options(**options).mode("error")
+        run_job(spark, lambda: job.parquet(spark_uri(folder)), token)
+        files = [catalog_uri(path, location) for path in parquet_files(spark, folder)]
+        source = staged_source(writer, files, types)
+    except BaseException as error:
+        remove_folder(spark, folder)
+        raise translated(error) from error
+    return Staged(source, files=tuple(files), folder=folder, keeps_files=False)
+
+
+def staged_frame(spark: SparkSession, staged: Staged, condition: str, columns: Sequence[str]) -> DataFrame:
+    """The rows of staged files that satisfy a condition, as a frame of the user's session."""
+    private = private_session(spark)
+    with active_session_kept(spark):
+        read = private.read.parquet(*spark_paths(staged.files)).where(condition)
+        return rebind(read.select(*map(quoted, columns)), spark)
+
+
+def _checked(rows: DataFrame) -> DataFrame:
+    """The rows, none of which has a text that DuckLake would replace, and no column without a type."""
+    columns = []
+    for field in rows.schema.fields:
+        column = F.col(quoted(field.name))
+        column = column.cast("string") if isinstance(field.dataType, NullType) else column
+        columns.append(without_placeholders(column, field.dataType, field.name).alias(field.name))
+    return rows.select(*columns)
+
+
+def _cast(value: SparkColumn, column: Column) -> SparkColumn:
+    return (value.cast(spark_type(column)) if is_registered(column) else value).alias(column.name)

@@ -1,0 +1,61 @@
+"""The manifest of staged files: who is writing them, so that nobody takes them for what a killed write left."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from lakeconf.catalog.table import TableInfo
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import LakeconfError, StorageError
+from lakeconf.sql import literal
+
+PREFIX = "lakeconf-"
+
+
+def staging_folder(table: TableInfo, token: str) -> str:
+    """The folder of the staged files of one write."""
+    return f"{table.path}{PREFIX}{token}/"
+
+
+def manifest_path(folder: str) -> str:
+    """The manifest of a staging folder: a Parquet file, as that is all that DuckLake removes where nobody needs it."""
+    return f"{folder.rstrip('/')}.parquet"
+
+
+def announce(writer: Connection, folder: str, lake_id: str) -> None:
+    """Writes the manifest of a staging folder, before there is anything in it.
+
+    Args:
+        writer: Any connection that reaches the storage.
+        folder: The staging folder.
+        lake_id: The id of the lake that the files are staged for.
+
+    Raises:
+        StorageError: The folder of the table cannot be written.
+    """
+    path = manifest_path(folder)
+    if "://" not in path:
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"the folder {Path(path).parent} cannot be made: {error.strerror}") from error
+    owner = f"SELECT {literal(socket.gethostname())} AS host, {os.getpid()} AS pid, now() AS started_at, "
+    owner += f"{literal(lake_id)} AS lake"
+    writer.execute(f"COPY ({owner}) TO {literal(path)} (FORMAT parquet)")
+
+
+def is_manifest_of(reader: Connection, path: str, lake_id: str) -> bool:
+    """True if a file is a manifest of a write to a lake. A damaged one, or one that has vanished, is none.
+
+    Args:
+        reader: Any connection that reaches the storage.
+        path: The file.
+        lake_id: The id of the lake.
+    """
+    try:
+        found = reader.rows(f"SELECT lake FROM read_parquet({literal(path)})")
+    except LakeconfError:
+        return False
+    return found == [(lake_id,)]

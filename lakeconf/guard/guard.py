@@ -1,0 +1,118 @@
+"""What protects a lake from other writers and other lakes: its locks, and the marker below its data path."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.errors import CommitError, LakeconfError
+from lakeconf.guard.catalog_place import neighbours, places
+from lakeconf.guard.file_locks import FileLocks
+from lakeconf.guard.locks import Held, LakeLocks
+from lakeconf.guard.marker import LakeMarker
+from lakeconf.guard.server_locks import ServerLocks
+from lakeconf.store import Store
+
+
+class LakeGuard:
+    """The locks and the marker of an open lake.
+
+    Args:
+        locks: The locks; None if the metadata backend has none.
+        marker: The marker; None if the metadata backend keeps the files.
+    """
+
+    def __init__(self, locks: LakeLocks | None, marker: LakeMarker | None) -> None:
+        self.marker = marker
+        self._locks = locks
+        # How many writes each thread has open, by the thread's id: a transaction may end in another thread.
+        self._writing: Counter[int] = Counter()
+        self._counting = threading.Lock()
+
+    def __call__(self, tables: Collection[str]) -> AbstractContextManager[Held]:
+        """The locks of tables.
+
+        Raises:
+            CommitError: The metadata backend has no locks.
+        """
+        if self._locks is None:
+            raise CommitError("the metadata backend has no lock, so that only plain appends are safe on it")
+        return self._locks(tables)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Held | None]:
+        """Surrounds a write from before its first staged file until the reply to its commit.
+
+        Yields:
+            The lock of this write; None if the metadata backend has no locks.
+
+        Raises:
+            CatalogError: The data path is another lake's.
+            CommitError: Maintenance has held the lock of the lake for too long.
+        """
+        if self.marker is not None:
+            self.marker.before_write()
+        if self._locks is None:
+            yield None
+            return
+        with self._locks.shared() as held, self._counted():
+            yield held
+
+    @contextlib.contextmanager
+    def removing(self) -> Iterator[None]:
+        """Surrounds maintenance that removes snapshots or files: no writer of lakeconf is at work meanwhile.
+
+        Raises:
+            CommitError: Writers have held the lock of the lake for too long.
+            LakeconfError: This thread itself has a transaction open, which would be waited for in vain.
+        """
+        if self._locks is None:
+            yield
+            return
+        if self._writing[threading.get_ident()]:
+            raise LakeconfError(
+                "a transaction of this lake is open in this thread, and maintenance waits until all writes have ended",
+                hint="end the transaction first: call it after the `with` block",
+            )
+        with self._locks.exclusive():
+            yield
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        thread = threading.get_ident()
+        with self._counting:
+            self._writing[thread] += 1
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._writing[thread] -= 1
+                self._writing += Counter()  # forgets threads that write no more
+
+    def close(self) -> None:
+        """Closes the connection that locks are held on."""
+        if self._locks is not None:
+            self._locks.close()
+
+
+def guard_of(store: Store, reader: CatalogReader) -> LakeGuard:
+    """The guard of a store's attached lake."""
+    marker = (
+        None
+        if store.storage_backend is None
+        else LakeMarker(reader, partial(places, store, reader), partial(neighbours, store))
+    )
+    return LakeGuard(locks_of(store), marker)
+
+
+def locks_of(store: Store) -> LakeLocks | None:
+    """The locks of a store's lake; None if its metadata backend has none."""
+    file = store.metadata_backend.file()
+    if file is not None:
+        return FileLocks(file)
+    return None if store.metadata_backend.lock_sql(0) is None else ServerLocks(store)

@@ -1,0 +1,164 @@
+"""Compares a table of one store with the table of the same name in another; DuckDB reads both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import SchemaError, TableNotFoundError
+from lakeconf.sql import identifier
+from lakeconf.store import Store
+
+_OTHER = "lakeconf_other"
+
+
+@dataclass(frozen=True)
+class TableDiff:
+    """What two tables of one name differ in.
+
+    Attributes:
+        table: The table.
+        stores: The names of the two stores.
+        schema: Columns that differ: name, type in the first and type in the second; None where it has no such column.
+        rows: How many rows each has.
+        only: How many rows are in each alone: without a row of the same key, or where there is none of the same row.
+        equal: How many rows are in both.
+        columns: How many of the rows with the same key differ, by column; empty without a key.
+        samples: Some rows of each alone.
+        sample_changes: Some rows with the same key that differ: the key, and pairs of values by column.
+    """
+
+    table: str
+    stores: tuple[str, str]
+    schema: Sequence[tuple[str, str | None, str | None]]
+    rows: tuple[int, int]
+    only: tuple[int, int]
+    equal: int
+    columns: Mapping[str, int] = field(default_factory=dict)
+    samples: tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]] = ((), ())
+    sample_changes: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def is_equal(self) -> bool:
+        """True where the tables have the same columns and rows."""
+        return not self.schema and self.only == (0, 0) and not any(self.columns.values())
+
+
+def compare(one: Store, other: Store, table: str, on: Sequence[str] = (), *, samples: int = 5) -> TableDiff:
+    """Compares a table of two stores as they are now.
+
+    Args:
+        one: The first store.
+        other: The second store.
+        table: The table, as `schema.table`.
+        on: The columns that are a row's key; without them whole rows are compared.
+        samples: How many rows to show of each kind.
+
+    Returns:
+        What differs.
+
+    Raises:
+        TableNotFoundError: One of the stores has no such table.
+        SchemaError: One has not the columns of the key, or they have no columns in common.
+    """
+    one, other = one.for_reading(), other.for_reading()
+    # Both are attached to one connection, whose errors may show what either of them holds.
+    one.hidden += other.secrets
+    second = Store(
+        other.name,
+        other.metadata_backend,
+        other.storage_backend,
+        alias=_OTHER if other.alias == one.alias else other.alias,
+        attach_options=other.attach_options,
+        hidden=(*other.hidden, *one.secrets),
+    )
+    connection = one.open_connection()
+    try:
+        if one.name != other.name:
+            second.attach_to(connection)
+            connection.prefer_builtins(one.alias)
+        aliases = (one.alias, one.alias if one.name == other.name else second.alias)
+        types = [
+            _types(connection, alias, table, store.name) for alias, store in zip(aliases, (one, other), strict=True)
+        ]
+        return _compared(connection, (one.name, other.name), aliases, types, table, on, samples)
+    finally:
+        connection.close()
+
+
+def _compared(
+    connection: Connection,
+    stores: tuple[str, str],
+    aliases: tuple[str, str],
+    types: Sequence[Mapping[str, str]],
+    table: str,
+    on: Sequence[str],
+    samples: int,
+) -> TableDiff:
+    schema = [
+        (name, types[0].get(name), types[1].get(name))
+        for name in {**types[0], **types[1]}
+        if types[0].get(name) != types[1].get(name)
+    ]
+    common = [name for name in types[0] if name in types[1]]
+    missing = [name for name in on if name not in common]
+    if missing or not common:
+        raise SchemaError(
+            f"{table} has no column {missing[0]!r} in both stores" if missing else f"{table} has no column in common",
+            hint=f"the columns of both are {', '.join(common)}",
+        )
+    names = ", ".join(map(identifier, common))
+    first, second = (f"(SELECT {names} FROM {_quoted(alias, table)})" for alias in aliases)
+    counts = [connection.rows(f"SELECT count(*) FROM {source}")[0][0] for source in (first, second)]
+    if not on:
+        left, right = f"FROM {first} EXCEPT ALL FROM {second}", f"FROM {second} EXCEPT ALL FROM {first}"
+    else:
+        left, right = (f"FROM {a} a ANTI JOIN {b} b ON {_same(on)}" for a, b in ((first, second), (second, first)))
+    only = tuple(connection.rows(f"SELECT count(*) FROM ({query})")[0][0] for query in (left, right))
+    changed, differing = _changes(connection, f"{first} a JOIN {second} b ON {_same(on)}", common, on, samples)
+    both = counts[0] - only[0] - differing
+    shown = tuple(connection.records(f"{query} ORDER BY ALL LIMIT {samples}") for query in (left, right))
+    return TableDiff(
+        table, stores, schema, (counts[0], counts[1]), (only[0], only[1]), both, *changed[:1], (shown[0], shown[1]),
+        changed[1],
+    )  # fmt: skip
+
+
+def _changes(
+    connection: Connection, joined: str, common: Sequence[str], on: Sequence[str], samples: int
+) -> tuple[tuple[Mapping[str, int], Sequence[Mapping[str, Any]]], int]:
+    """Rows of the same key that differ: how many by column and some of them, and how many in all."""
+    values = [name for name in common if name not in on]
+    if not on or not values:
+        return ({}, ()), 0
+    differs = {name: f"a.{identifier(name)} IS DISTINCT FROM b.{identifier(name)}" for name in values}
+    any_of = " OR ".join(differs.values())
+    counts = ", ".join(f"count(*) FILTER ({one})" for one in differs.values())
+    ((differing, *by_column),) = connection.rows(f"SELECT count(*) FILTER ({any_of}), {counts} FROM {joined}")
+    keys = ", ".join(f"a.{identifier(name)}" for name in on)
+    pairs = ", ".join(f"[a.{identifier(name)}, b.{identifier(name)}] AS {identifier(name)}" for name in values)
+    shown = connection.records(f"SELECT {keys}, {pairs} FROM {joined} WHERE {any_of} ORDER BY ALL LIMIT {samples}")
+    return (dict(zip(values, by_column, strict=True)), shown), differing
+
+
+def _same(on: Sequence[str]) -> str:
+    return " AND ".join(f"a.{identifier(name)} IS NOT DISTINCT FROM b.{identifier(name)}" for name in on) or "false"
+
+
+def _quoted(alias: str, table: str) -> str:
+    return ".".join(map(identifier, (alias, *table.split("."))))
+
+
+def _types(connection: Connection, alias: str, table: str, store: str) -> dict[str, str]:
+    schema, _, name = table.rpartition(".")
+    # Not duckdb_columns(), which binds every view of the lake.
+    found = connection.rows(
+        "SELECT 1 FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = ?",
+        [alias, schema or "main", name],
+    )
+    if not found:
+        raise TableNotFoundError(f"there is no table {table} in the store {store!r}", hint=f"lakeconf tables {store}")
+    described = connection.rows(f"DESCRIBE {_quoted(alias, table)}")
+    return {column: type_name for column, type_name, *_ in described}

@@ -1,0 +1,299 @@
+"""Tries a store step by step, and says of each step what was found, or what failed, why, and what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from lakeconf.backends.base import StoreNames
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.connection.connection import Connection, connect, load_extension
+from lakeconf.engines.spark.java import ensure_java
+from lakeconf.errors import CatalogError, CatalogMissingError, CatalogMovedError, LakeconfError
+from lakeconf.guard.catalog_place import neighbours, places, reader_of
+from lakeconf.guard.marker import LakeMarker
+from lakeconf.inspection.doctor_lake import Skip, Warn, examine_clock, examine_files, examine_marker, examine_timeout
+from lakeconf.inspection.doctor_probe import make_folders, read_and_remove
+from lakeconf.secret import scrub
+from lakeconf.sql import Attach, CreateSecret, LoadExtension, Use, literal
+from lakeconf.store import Store
+
+OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
+
+
+@dataclass(frozen=True)
+class Step:
+    """The outcome of one step.
+
+    Attributes:
+        name: What was tried.
+        status: `ok`, `warning`, `failed` or `skipped`.
+        found: What was found; where the step failed, what is wrong; where it was skipped, why.
+        hint: What to do; None where there is nothing.
+        seconds: How long it took.
+    """
+
+    name: str
+    status: str
+    found: str
+    hint: str | None = None
+    seconds: float = 0.0
+
+
+@dataclass
+class Examination:
+    """A store under examination.
+
+    Attributes:
+        store: The store.
+        connection: An instance of DuckDB with no lake attached yet.
+        has_catalog: False where there is no lake yet.
+    """
+
+    store: Store
+    connection: Connection
+    has_catalog: bool = True
+    failed: set[str] = field(default_factory=set)
+
+    @property
+    def names(self) -> StoreNames:
+        """The names that the store gives to what it makes."""
+        return StoreNames(self.store.name, self.store.alias)
+
+
+def diagnose(store: Store) -> list[Step]:
+    """Tries everything that a job with this store needs, and leaves the lake as it is.
+
+    A catalog that does not exist yet is not made. A file is put below the data path, read and removed again, unless
+    the store is read-only. No Spark session is started.
+
+    Args:
+        store: The store.
+
+    Returns:
+        The steps in their order; one whose ground has failed is skipped.
+    """
+    with connect(store.secrets) as connection:
+        examination = Examination(store, connection)
+        return [_carry_out(examination, *step) for step in _STEPS]
+
+
+def repair_marker(store: Store, confirm_move: Callable[[CatalogMovedError], None]) -> None:
+    """Creates the marker below the data path of a lake that exists and has none, or records that its catalog was moved.
+
+    Args:
+        store: The store.
+        confirm_move: Called with the error before the marker of a catalog at another place is replaced. It raises if
+            nobody confirms that no other catalog uses the data path.
+
+    Raises:
+        CatalogError: There is no lake; or the data path is another lake's, or has files that this lake does not know.
+        LakeconfError: The store is read-only.
+    """
+    if store.read_only:
+        raise LakeconfError(f"the store {store.name!r} is read-only: the marker cannot be created")
+    with connect(store.secrets) as connection:
+        examination = Examination(store, connection)
+        for prepare in (_extensions, _secrets, _catalog):
+            prepare(examination)
+        if not examination.has_catalog:
+            raise CatalogError(f"stores.{store.name} has no lake yet", hint="the first write creates the marker")
+        reader = reader_of(store, connection)
+        marker = LakeMarker(reader, partial(places, store, reader), partial(neighbours, store))
+        try:
+            marker.repair()
+        except CatalogMovedError as error:
+            confirm_move(error)
+            marker.confirm_move()
+
+
+def _carry_out(examination: Examination, name: str, needs: tuple[str, ...], run: Callable[[Examination], str]) -> Step:
+    missing = [need for need in needs if need in examination.failed]
+    if missing:
+        examination.failed.add(name)
+        return Step(name, SKIPPED, f"after {missing[0]!r} failed")
+    started = time.monotonic()
+    hint = None
+    try:
+        status, found = OK, run(examination)
+    except Skip as skip:
+        status, found = SKIPPED, str(skip)
+    except Warn as warning:
+        status, (found, hint) = WARNING, warning.args
+    except LakeconfError as error:
+        examination.failed.add(name)
+        status, found, hint = FAILED, error.message, error.hint
+    except Exception as error:  # noqa: BLE001 - a backend of another package may raise anything
+        examination.failed.add(name)
+        status, found = FAILED, scrub(f"{type(error).__name__}: {error}", examination.store.secrets)
+    return Step(name, status, found, hint, round(time.monotonic() - started, 3))
+
+
+def _extensions(examination: Examination) -> str:
+    for name in examination.store.extensions:
+        load_extension(examination.connection, name)
+    query = "SELECT extension_name, extension_version FROM duckdb_extensions() WHERE loaded"
+    versions = dict(examination.connection.rows(query))
+    ((duckdb_version,),) = examination.connection.rows("SELECT version()")
+    loaded = (f"{name} {versions.get(name) or ''}".strip() for name in examination.store.extensions)
+    return f"DuckDB {duckdb_version}: {', '.join(loaded)}"
+
+
+def _secrets(examination: Examination) -> str:
+    made = []
+    for statement in examination.store.statements:
+        if isinstance(statement, CreateSecret):
+            made.append(statement.name)
+        if not isinstance(statement, (Attach, Use, LoadExtension)):
+            examination.connection.run(statement)
+    return ", ".join(made)
+
+
+def _catalog(examination: Examination) -> str:
+    store = examination.store
+    file = store.metadata_backend.file()
+    if file is not None and not file.exists():
+        examination.has_catalog = False
+        return f"none yet: the first write creates {file}"
+    if file is not None:
+        store.metadata_backend.prepare(read_only=True)
+    (attach,) = [statement for statement in store.statements if isinstance(statement, Attach)]
+    changing = {"automatic_migration", *(store.metadata_backend.write_defaults.keys() - store.attach_options.keys())}
+    options = {key: value for key, value in attach.options.items() if key not in changing}
+    try:
+        examination.connection.run(attach._replace(options={**options, "create_if_not_exists": False}))
+    except CatalogMissingError:
+        examination.has_catalog = False
+        return "none yet: the first write creates it"
+    return f"{_place(store)}, attached as {store.alias}"
+
+
+def _place(store: Store) -> str:
+    """Where the catalog is, as far as the backend says so."""
+    backend = store.metadata_backend
+    if backend.file() is not None:
+        return str(backend.file())
+    said = (str(getattr(backend, name)) for name in ("host", "database", "service") if getattr(backend, name, None))
+    return " ".join((backend.type, *said))
+
+
+def _version(examination: Examination) -> str:
+    reader = _reader(examination)
+    with reader.transaction() as transaction:
+        ((version,),) = transaction.rows("SELECT value FROM ducklake_metadata WHERE key = 'version'")
+        ((count,),) = transaction.rows("SELECT count(*) FROM ducklake_snapshot")
+    return f"DuckLake {version}, {count:,} snapshot{'' if count == 1 else 's'}"
+
+
+def _readable(examination: Examination) -> str:
+    location = _location(examination)
+    if "://" not in location and not Path(location).exists():
+        return f"none yet: the first write makes {location}"
+    ((count,),) = examination.connection.rows("SELECT count(*) FROM glob(?)", [f"{location}**/*.parquet"])
+    return f"{location}: {count:,} Parquet file{'' if count == 1 else 's'}"
+
+
+def _writable(examination: Examination) -> str:
+    if examination.store.read_only:
+        raise Skip("the store is read-only")
+    location, connection = _location(examination), examination.connection
+    folder = f"{location}lakeconf-doctor-{uuid.uuid4().hex}/"
+    probe = literal(f"{folder}probe.parquet")
+    made = [] if "://" in location else make_folders(Path(folder))
+    try:
+        connection.execute(f"COPY (SELECT 42 AS probe) TO {probe} (FORMAT parquet)")
+        read_and_remove(connection, folder, probe)
+    finally:
+        for path in reversed(made):
+            with contextlib.suppress(OSError):
+                path.rmdir()
+    return "a file was put, read back and removed"
+
+
+def _clock(examination: Examination) -> str:
+    return _examined(examination, examine_clock)
+
+
+def _server(examination: Examination) -> str:
+    return _examined(examination, examine_timeout)
+
+
+def _marker(examination: Examination) -> str:
+    _location(examination)
+    return _examined(examination, examine_marker)
+
+
+def _files(examination: Examination) -> str:
+    _location(examination)
+    return _examined(examination, examine_files)
+
+
+def _examined(examination: Examination, examine: Callable[[Store, Connection], str]) -> str:
+    if not examination.has_catalog:
+        raise Skip("there is no catalog yet")
+    return examine(examination.store, examination.connection)
+
+
+def _spark(examination: Examination) -> str:
+    if importlib.util.find_spec("pyspark") is None:
+        raise Skip("pyspark is not installed: pip install 'lakeconf[spark]'")
+    java = ensure_java()
+    conf = examination.store.spark_conf()
+    packages = [package for package in conf.get("spark.jars.packages", "").split(",") if package]
+    found = f"PySpark {importlib.metadata.version('pyspark')}, Java in {java}"
+    keys = [key for key in conf if not key.startswith("spark.jars.")]
+    if keys:
+        found += f"; sets {', '.join(keys)}"
+    absent = [package for package in packages if not _in_repository(package)]
+    if absent:
+        raise Warn(
+            f"{found}; Spark must fetch {', '.join(absent)}",
+            "where Spark reaches no repository, put them into the local one: mvn dependency:get -Dartifact=…",
+        )
+    return found + (f"; {len(packages)} packages are in the local repository" if packages else "")
+
+
+def _in_repository(package: str) -> bool:
+    group, artifact, version = package.split(":")
+    home = Path.home()
+    jar = f"{artifact}-{version}.jar"
+    places = [
+        home / ".m2" / "repository" / group.replace(".", "/") / artifact / version / jar,
+        *(home / ivy / "jars" / f"{group}_{jar}" for ivy in (".ivy2", ".ivy2.5.2")),
+    ]
+    return any(place.exists() for place in places)
+
+
+def _reader(examination: Examination) -> CatalogReader:
+    if not examination.has_catalog:
+        raise Skip("there is no catalog yet")
+    return reader_of(examination.store, examination.connection)
+
+
+def _location(examination: Examination) -> str:
+    if examination.store.storage_backend is None:
+        raise Skip("the metadata backend keeps the files")
+    return examination.store.storage_backend.location
+
+
+# Each with the steps that it stands on.
+_STEPS: tuple[tuple[str, tuple[str, ...], Callable[[Examination], str]], ...] = (
+    ("extensions", (), _extensions),
+    ("secrets", ("extensions",), _secrets),
+    ("catalog", ("secrets",), _catalog),
+    ("version", ("catalog",), _version),
+    ("data path readable", ("secrets",), _readable),
+    ("data path writable", ("secrets", "data path readable"), _writable),
+    ("clock", ("catalog",), _clock),
+    ("server", ("catalog",), _server),
+    ("marker", ("catalog", "data path readable"), _marker),
+    ("files", ("catalog", "data path readable"), _files),
+    ("spark", (), _spark),
+)

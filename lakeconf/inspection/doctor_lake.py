@@ -1,0 +1,172 @@
+"""What `lakeconf doctor` looks at in a lake that exists: its marker, and the clock and timeouts of its server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from lakeconf.catalog.lost_deletes import lost_deletes
+from lakeconf.catalog.table import compose_path, joined_name
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import CatalogError, LakeconfError
+from lakeconf.guard.catalog_place import neighbours, places, reader_of
+from lakeconf.guard.marker import LakeMarker
+from lakeconf.logs import escaped
+from lakeconf.sql import literal
+from lakeconf.store import Store
+
+# Beyond the second, S3 refuses every request: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
+_CLOCK_WARNING, _CLOCK_LIMIT = timedelta(minutes=1), timedelta(minutes=15)
+# A commit of many files takes this long on a busy server.
+_SHORTEST_TIMEOUT_SECONDS = 60
+_TIMEOUT = """
+    SELECT coalesce(max(setting::bigint), 0)::bigint AS milliseconds FROM pg_settings
+    WHERE name = 'idle_in_transaction_session_timeout'
+"""
+# The folder of a schema, of a table, and the file, each with whether it is relative to the one before.
+_NEEDED = " UNION ALL ".join(
+    f"""
+    SELECT s.path, s.path_is_relative, t.path, t.path_is_relative, f.path, f.path_is_relative
+    FROM {files} AS f
+    JOIN (SELECT DISTINCT table_id, schema_id, path, path_is_relative FROM ducklake_table) AS t USING (table_id)
+    JOIN (SELECT DISTINCT schema_id, path, path_is_relative FROM ducklake_schema) AS s USING (schema_id)
+    """  # noqa: S608 - constants
+    for files in ("ducklake_data_file", "ducklake_delete_file")
+)
+_SCHEDULED = "SELECT path, path_is_relative FROM ducklake_files_scheduled_for_deletion"
+_SUFFIXES = (".parquet", ".puffin")
+_SHOWN = 3
+
+
+class Skip(Exception):  # noqa: N818 - no error
+    """A step that has nothing to do; says why."""
+
+
+class Warn(Exception):  # noqa: N818 - no error
+    """A step that found something to look at; says what, and what to do."""
+
+
+def examine_clock(store: Store, connection: Connection) -> str:
+    """Compares this machine's clock with that of the catalog's server.
+
+    Args:
+        store: The store.
+        connection: Where its lake is attached.
+
+    Raises:
+        LakeconfError: Object storage refuses requests at this difference.
+    """
+    ((server,),) = _ask(store, connection, "SELECT extract(epoch FROM clock_timestamp())::float8 AS now")
+    difference = timedelta(seconds=abs(datetime.now(UTC).timestamp() - float(server)))
+    found = f"this machine and the catalog's server differ by {difference.total_seconds():.0f} s"
+    if difference > _CLOCK_LIMIT:
+        raise LakeconfError(found, hint="set the clock: object storage refuses what is signed at another time")
+    if difference > _CLOCK_WARNING:
+        raise Warn(found, "set the clock")
+    return found
+
+
+def examine_timeout(store: Store, connection: Connection) -> str:
+    """Looks for a timeout of the catalog's server that ends a transaction before its commit is complete.
+
+    Args:
+        store: The store.
+        connection: Where its lake is attached.
+    """
+    ((milliseconds,),) = _ask(store, connection, _TIMEOUT)
+    if 0 < milliseconds < _SHORTEST_TIMEOUT_SECONDS * 1000:
+        raise Warn(
+            f"the server ends transactions that are idle for {milliseconds / 1000:g} s: a long commit would fail",
+            "ALTER ROLE … SET idle_in_transaction_session_timeout = 0 for the role of the metadata backend",
+        )
+    return "no timeout that would end a commit"
+
+
+def examine_marker(store: Store, connection: Connection) -> str:
+    """Checks that the marker below the data path names the catalog of a store.
+
+    Args:
+        store: The store.
+        connection: Where its lake is attached.
+    """
+    reader = reader_of(store, connection)
+    marker = LakeMarker(reader, partial(places, store, reader), partial(neighbours, store))
+    if not marker.exists() and not marker.knows_files():
+        raise Skip("none yet: the first write creates it")
+    try:
+        marker.before_cleanup()
+    except CatalogError as error:
+        raise Warn(error.message, error.hint) from error
+    return f"{marker.path} names this catalog"
+
+
+def examine_files(store: Store, connection: Connection) -> str:
+    """Compares the files that the catalog knows with those below the data path.
+
+    Args:
+        store: The store.
+        connection: Where its lake is attached.
+
+    Raises:
+        CatalogError: Files of the catalog do not exist.
+        Warn: A rewrite has undone deletes, or there are unknown files.
+    """
+    reader = reader_of(store, connection)
+    root = reader.data_path
+    with reader.transaction() as transaction:
+        needed = {_path(root, row) for row in transaction.rows(_NEEDED)}
+        scheduled = {_path(root, row) for row in transaction.rows(_SCHEDULED)}
+    outside = {path for path in needed if not path.startswith(root)}
+    listed = _listed(connection, root)
+    missing = sorted(needed - outside - listed)
+    if missing:
+        raise CatalogError(
+            f"snapshots need {_some(missing)}, missing below {root}",
+            hint="check `path`, or `bucket` and `prefix`, of the storage backend; or restore the files from a backup",
+        )
+    lost = lost_deletes(reader)
+    if lost:
+        listed_tables = ", ".join(f"{rows:,} of {escaped(joined_name(*table))}" for table, rows in lost.items())
+        raise Warn(
+            f"deleted rows are visible again: {listed_tables}",
+            "another tool rewrote their files while they were deleted (see docs/writing.md): repeat the deletes",
+        )
+    unknown = sorted(listed - needed - scheduled)
+    if unknown:
+        raise Warn(
+            f"the catalog does not know {_some(unknown)}",
+            "a write is running or was killed (`lakeconf maintain` removes its files), or they are not the lake's",
+        )
+    more = f"; {len(outside):,} more outside the data path were not looked for" if outside else ""
+    return f"{root} has all files of the catalog ({len(needed - outside):,}), and no others{more}"
+
+
+def _path(root: str, row: tuple[Any, ...]) -> str:
+    for path, is_relative in zip(row[::2], row[1::2], strict=True):
+        root = compose_path(root, path, is_relative=bool(is_relative))
+    return root
+
+
+def _listed(connection: Connection, root: str) -> set[str]:
+    if "://" not in root:
+        # DuckDB takes some characters of the path for a pattern.
+        found = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
+        return {path.as_posix() for path in found if path.suffix in _SUFFIXES}
+    rows = connection.rows("SELECT file FROM glob(?)", [f"{root}**"])
+    return {str(path) for (path,) in rows if PurePosixPath(path).suffix in _SUFFIXES}
+
+
+def _some(paths: Sequence[str]) -> str:
+    shown = ", ".join(paths[:_SHOWN]) + (", …" if len(paths) > _SHOWN else "")
+    return f"{len(paths):,} file{'' if len(paths) == 1 else 's'} ({shown})"
+
+
+def _ask(store: Store, connection: Connection, query: str) -> list[tuple[float]]:
+    if store.metadata_backend.lock_sql(0) is None:
+        raise Skip("the metadata backend has no server that can be asked")
+    database = str(store.attach_options.get("metadata_catalog") or f"__ducklake_metadata_{store.alias}")
+    return connection.rows(f"FROM postgres_query({literal(database)}, {literal(query)})")

@@ -1,0 +1,178 @@
+"""Queries on a store that can change nothing and reach nothing but the lake."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from lakeconf.backends.base import StoreNames
+from lakeconf.backends.metadata.libpq import hidden_credentials
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.references import References, check_syntax, find_references
+from lakeconf.catalog.stored_queries import SAFE_TABLE_FUNCTIONS, StoredQueries
+from lakeconf.catalog.table import compose_path, tables
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import QueryError, UnsafeQueryError
+from lakeconf.sql import literal
+from lakeconf.store import Store
+
+# Beside what a view may call: functions that describe the lake, and those that are in the plans of DuckDB's own views.
+_READERS = SAFE_TABLE_FUNCTIONS | {
+    *("duckdb_columns", "duckdb_constraints", "duckdb_functions", "duckdb_indexes", "duckdb_keywords"),
+    *("duckdb_schemas", "duckdb_tables", "duckdb_types", "duckdb_views", "ducklake_options", "ducklake_settings"),
+    *("options", "settings", "pragma_table_info", "pragma_version"),
+}
+_FILE_READERS = frozenset(
+    {
+        *("glob", "parquet_bloom_probe", "parquet_file_metadata", "parquet_full_metadata", "parquet_kv_metadata"),
+        *("parquet_metadata", "parquet_scan", "parquet_schema", "read_blob", "read_csv", "read_csv_auto", "read_json"),
+        *("read_json_auto", "read_json_objects", "read_json_objects_auto", "read_ndjson", "read_ndjson_auto"),
+        *("read_ndjson_objects", "read_parquet", "read_text", "sniff_csv"),
+    }
+)
+# The operators of DuckDB's plans that only compute. A scan has the name of its function.
+_OPERATORS = frozenset(
+    {
+        *("ASOF_JOIN", "BLOCKWISE_NL_JOIN", "COLUMN_DATA_SCAN", "CROSS_PRODUCT", "CTE", "CTE_SCAN", "DELIM_SCAN"),
+        *("DUCKLAKE_SCAN", "DUMMY_SCAN", "EMPTY_RESULT", "EXPRESSION_SCAN", "FILTER", "HASH_GROUP_BY", "HASH_JOIN"),
+        *("IE_JOIN", "INOUT_FUNCTION", "LEFT_DELIM_JOIN", "LIMIT", "LIMIT_PERCENT", "NESTED_LOOP_JOIN", "ORDER_BY"),
+        *("PARTITIONED_AGGREGATE", "PERFECT_HASH_GROUP_BY", "PIECEWISE_MERGE_JOIN", "PIVOT", "POSITIONAL_JOIN"),
+        *("POSITIONAL_SCAN", "PROJECTION", "RECURSIVE_CTE", "RECURSIVE_KEY_CTE", "REC_CTE", "REC_CTE_SCAN"),
+        *("RESERVOIR_SAMPLE", "RIGHT_DELIM_JOIN", "STREAMING_LIMIT", "STREAMING_SAMPLE", "STREAMING_WINDOW"),
+        *("TOP_N", "UNGROUPED_AGGREGATE", "UNION", "UNNEST", "WINDOW"),
+    }
+)
+_NOT_ONE_QUERY = "this is not one query"
+
+
+def query(
+    store: Store, statement: str, limit: int | None = None, *, allow_files: bool = False
+) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+    """Runs a query of DuckDB's SQL on a lake, which is attached read-only.
+
+    The query reads the lake and nothing else: no file, no URL, no other database, and not the catalog's own tables.
+    Views and macros of the lake may do no more than that with `allow_files`, either.
+
+    Args:
+        store: The store.
+        statement: One query; the lake is the default database.
+        limit: The maximum number of rows to fetch; all by default.
+        allow_files: True if the query may read files and URLs.
+
+    Returns:
+        The names of the columns, and the rows.
+
+    Raises:
+        QueryError: It is not one query, or DuckDB refuses it.
+        UnsafeQueryError: It, or a view or macro that it reaches, may do more than read.
+    """
+    backend = store.metadata_backend.with_own_credentials()
+    options = store.for_reading().attach_options
+    reading = Store(
+        store.name,
+        backend,
+        store.storage_backend,
+        alias=store.alias,
+        attach_options=options,
+        hidden=store.hidden,
+    )
+    with hidden_credentials(), reading.open_connection() as connection:
+        schema = backend.ducklake_options(StoreNames(store.name, store.alias)).get("metadata_schema")
+        reader = CatalogReader(connection, store.alias, None if schema is None else str(schema))
+        # What is checked is what runs: from here on the transaction sees this snapshot.
+        connection.execute("BEGIN")
+        ((snapshot_id,),) = connection.rows(f"FROM ducklake_current_snapshot({literal(store.alias)})")
+        references = find_references(connection, statement)
+        if references is None:
+            check_syntax(connection, statement)
+            raise QueryError(_NOT_ONE_QUERY, hint="write SELECT … or FROM …; tables are changed by jobs")
+        stored = StoredQueries.load(reader, snapshot_id)
+        stored.open_schemas(connection)
+        _check_references(references, stored, allow_files=allow_files)
+        _restrict(connection, reader, snapshot_id, allow_files=allow_files)
+        return _run(connection, statement, limit, _READERS | (_FILE_READERS if allow_files else frozenset()))
+
+
+def _run(
+    connection: Connection, statement: str, limit: int | None, readers: frozenset[str]
+) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+    connection.relation(statement)  # an error of the query shows the query, and not EXPLAIN
+    ((_, plan),) = connection.rows(f"EXPLAIN (FORMAT json)\n{statement}")
+    allowed = _OPERATORS | {name.upper() for name in readers}
+    refused = sorted({name for node in json.loads(plan) for name in _operators(node)} - allowed)
+    if refused:
+        raise _unsafe(", ".join(name.lower() for name in refused))
+    return connection.named_rows(statement, limit)
+
+
+def _check_references(query: References, stored: StoredQueries, *, allow_files: bool) -> None:
+    """Refuses a query that names anything but the lake's tables and functions that only read."""
+    macros = {one.name for one in stored.queries if one.kind == "table macro"}
+    readers = _READERS | (_FILE_READERS if allow_files else frozenset())
+    refused = sorted(query.table_functions - readers - macros)
+    if refused and not allow_files and set(refused) <= _FILE_READERS:
+        raise UnsafeQueryError(
+            f"the query calls {', '.join(refused)}, which reads files",
+            hint="lakeconf sql --allow-files permits this for the query, not for views of the lake",
+        )
+    if refused:
+        raise _unsafe(", ".join(refused))
+    metadata = stored.reader.metadata_database.lower()
+    for relation in sorted(query.relations):
+        if metadata in (relation.database, relation.schema):
+            raise UnsafeQueryError(
+                f"the query reads {relation} of the catalog's own database",
+                hint="look into the lake with: lakeconf tables, snapshots, files",
+            )
+    stored.check(query)
+    stored.check_schemas(query, stored.reader.connection)
+
+
+def _restrict(connection: Connection, reader: CatalogReader, snapshot_id: int, *, allow_files: bool) -> None:
+    """Takes everything from the instance that a query on the lake does not need."""
+    settings: dict[str, str] = {
+        # DuckDB answers filters in the past from the statistics of today, which is wrong once files were rewritten.
+        "disabled_optimizers": "'statistics_propagation'",
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "python_enable_replacements": "false",
+    }
+    if not allow_files:
+        folder, files = reader.data_path, _files_elsewhere(reader, snapshot_id)
+        settings["allowed_directories"] = f"[{literal(folder)}]"
+        settings["allowed_paths"] = f"[{', '.join(map(literal, files))}]"
+        settings["enable_external_access"] = "false"
+    for name, value in (settings | {"lock_configuration": "true"}).items():
+        connection.execute(f"SET {name} = {value}")
+
+
+def _files_elsewhere(reader: CatalogReader, snapshot_id: int) -> list[str]:
+    """The files of tables that are not below the data path, such as those that were added where they are."""
+    folders = {info.table_id: info.path for info in tables(reader, snapshot_id)}
+    moved = [str(table_id) for table_id, folder in folders.items() if not folder.startswith(reader.data_path)]
+    condition = f"NOT path_is_relative OR table_id IN ({', '.join(moved) or 'NULL'})"
+    with reader.transaction() as transaction:
+        found = transaction.rows(
+            f"SELECT table_id, path, path_is_relative FROM ducklake_data_file WHERE {condition} "
+            f"UNION ALL SELECT table_id, path, path_is_relative FROM ducklake_delete_file WHERE {condition}"
+        )
+    files = (compose_path(folders.get(table_id, ""), path, is_relative=relative) for table_id, path, relative in found)
+    return [file for file in files if not file.startswith(reader.data_path)]
+
+
+def _operators(node: Mapping[str, Any]) -> Iterator[str]:
+    """The names of the operators of a plan, and of the table functions that they call."""
+    yield node["name"].strip()
+    function = node["extra_info"].get("Function")
+    if function is not None:
+        yield function
+    for child in node["children"]:
+        yield from _operators(child)
+
+
+def _unsafe(what: str) -> UnsafeQueryError:
+    return UnsafeQueryError(
+        f"the query calls {what}, which does more than read",
+        hint="maintain a lake with: lakeconf maintain; look into it with: lakeconf tables, snapshots, files",
+    )

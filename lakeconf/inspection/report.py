@@ -1,0 +1,174 @@
+"""A page about a lake that a person would rather look at than read: one HTML file that loads nothing."""
+
+from __future__ import annotations
+
+import html
+import re
+import secrets
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from importlib import resources
+from string import Template
+from typing import Any
+
+from lakeconf.catalog.history import LakeSize
+from lakeconf.errors import LakeconfError, MissingDependencyError
+from lakeconf.inspection.sizes import TableSize, table_sizes
+from lakeconf.lake.lake import Lake
+from lakeconf.lake.maintenance_plan import maintain
+
+# Readable on white and on near black.
+_BLUE, _ORANGE = "#3d7dd8", "#e08a2e"
+_SHOWN = 20
+
+
+def report(lake: Lake, title: str) -> str:
+    """A page about a lake: its growth, its tables and files, what is deleted, what upkeep would do.
+
+    Args:
+        lake: The lake, at its newest snapshot.
+        title: What the page is called.
+
+    Returns:
+        An HTML page with all that it needs. It names tables, and who committed what; no secret, no value of a row.
+
+    Raises:
+        MissingDependencyError: plotly is not installed.
+    """
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise MissingDependencyError("plotly", extra="report", needed_for="a report") from error
+    # The browser runs the scripts of this page alone, and sends nothing anywhere, whatever a name may hold.
+    nonce = secrets.token_urlsafe(24)
+    tables, growth = table_sizes(lake), lake.growth()
+    figures = {
+        "growth": _growth(growth),
+        "tables": _bars(tables),
+        "files": _file_sizes(tables),
+    }
+    page = resources.files("lakeconf").joinpath("report.html").read_text("utf-8")
+    return Template(page).substitute(
+        title=html.escape(title),
+        plotly=get_plotlyjs(),
+        nonce=nonce,
+        tiles=_tiles(tables, growth),
+        upkeep=html.escape(_upkeep(lake)),
+        table=_table(
+            ("table", "rows", "files", "size", "deleted rows", "rows in the catalog"),
+            (
+                (one.table, one.rows, len(one.files), _size(one.bytes), one.deleted_rows, one.inlined_rows)
+                for one in tables
+            ),
+        ),
+        snapshots=_table(
+            ("snapshot", "time (UTC)", "changes", "author", "message"),
+            (
+                (one.snapshot_id, f"{one.time:%Y-%m-%d %H:%M:%S}", one.changes, one.author or "", one.message or "")
+                for one in reversed(lake.snapshots()[-_SHOWN:])
+            ),
+        ),
+        **{f"{name}_figure": _embedded(name, figure, nonce) for name, figure in figures.items()},
+    )
+
+
+def _growth(growth: Sequence[LakeSize]) -> Any:
+    from plotly.subplots import make_subplots
+
+    times, versions = [one.time for one in growth], [f"snapshot {one.snapshot_id}" for one in growth]
+    counts = [one.files + one.delete_files for one in growth]
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
+    drawn = (("bytes", [one.bytes for one in growth], _BLUE), ("files", counts, _ORANGE))
+    for row, (name, values, colour) in enumerate(drawn, 1):
+        line = {"shape": "hv", "width": 2, "color": colour}
+        figure.add_scatter(
+            x=times, y=values, text=versions, name=name, fill="tozeroy", line=line, mode="lines+markers", row=row, col=1
+        )
+        figure.update_yaxes(title=name, row=row, col=1)
+    figure.update_yaxes(dtick=_whole_step(counts), row=2, col=1)
+    figure.update_layout(height=420, showlegend=False)
+    return figure
+
+
+def _bars(tables: Sequence[TableSize]) -> Any:
+    import plotly.graph_objects as go
+
+    largest = sorted(tables, key=lambda one: one.bytes)[-_SHOWN:]
+    names = [html.escape(one.table) for one in largest]
+    texts = [f"{one.rows:,} rows, {one.deleted_rows:,} deleted, {one.inlined_rows:,} in the catalog" for one in largest]
+    figure = go.Figure()
+    figure.add_bar(y=names, x=[one.bytes for one in largest], hovertext=texts, orientation="h", marker_color=_BLUE)
+    figure.update_layout(xaxis_title="bytes", height=140 + 26 * len(largest))
+    return figure
+
+
+def _file_sizes(tables: Sequence[TableSize]) -> Any:
+    import plotly.graph_objects as go
+
+    limits = [2**power for power in range(10, 34, 2)]
+    sizes = [file.bytes for one in tables for file in one.files]
+    counts = [
+        sum(low <= size < high for size in sizes) for low, high in zip([0, *limits], [*limits, 2**63], strict=True)
+    ]
+    labels = [*(f"below {_size(limit)}" for limit in limits), f"{_size(limits[-1])} and more"]
+    shown = [index for index, count in enumerate(counts) if count]
+    wanted = range(min(shown, default=0), max(shown, default=0) + 1)
+    figure = go.Figure()
+    figure.add_bar(x=[labels[index] for index in wanted], y=[counts[index] for index in wanted], marker_color=_ORANGE)
+    figure.update_layout(yaxis_title="files", yaxis_dtick=_whole_step(counts), height=320)
+    return figure
+
+
+def _whole_step(counts: Sequence[int]) -> int:
+    """A step of whole numbers between the marks of an axis."""
+    return max(1, -(-max(counts, default=1) // 5))
+
+
+def _embedded(name: str, figure: Any, nonce: str) -> str:
+    figure.update_layout(
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        margin={"l": 60, "r": 20, "t": 20, "b": 50},
+    )
+    figure.update_yaxes(automargin=True, rangemode="tozero")
+    config = {"displayModeBar": False, "responsive": True}
+    text = str(figure.to_html(full_html=False, include_plotlyjs=False, div_id=name, config=config))
+    # Names are escaped in it; the only script is plotly's own, at the same place in each figure.
+    return re.sub(r"<script\b", f'<script nonce="{nonce}"', text, count=1)
+
+
+def _tiles(tables: Sequence[TableSize], growth: Sequence[LakeSize]) -> str:
+    values = {
+        "tables": f"{len(tables):,}",
+        "rows": f"{sum(one.rows for one in tables):,}",
+        "data files": f"{sum(len(one.files) for one in tables):,}",
+        "size": _size(sum(one.bytes for one in tables)),
+        "snapshots": f"{len(growth):,}",
+    }
+    return "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in values.items())
+
+
+def _upkeep(lake: Lake) -> str:
+    try:
+        planned = maintain(
+            lake, expire_older_than=timedelta(days=30), cleanup_older_than=timedelta(days=2), dry_run=True
+        )
+    except LakeconfError as error:
+        return str(error)  # a page about a lake that cannot be maintained is worth as much
+    return str(planned)
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    def line(cells: Sequence[object], tag: str) -> str:
+        texts = (f"{cell:,}" if isinstance(cell, int) else html.escape(str(cell)) for cell in cells)
+        return "<tr>" + "".join(f"<{tag}>{text}</{tag}>" for text in texts) + "</tr>"
+
+    return line(header, "th") + "".join(line(row, "td") for row in rows)
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

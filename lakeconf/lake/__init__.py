@@ -1,0 +1,1 @@
+"""An open lake and its tables, as users see them."""

@@ -1,0 +1,291 @@
+"""The removal of files that no snapshot needs: first a list, every path of which must be provably this lake's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.table import compose_path
+from lakeconf.connection.connection import Connection
+from lakeconf.engines.staging import PREFIX, is_manifest_of
+from lakeconf.errors import CatalogError, StorageError
+from lakeconf.guard.marker import MARKER, LakeMarker
+from lakeconf.logs import EventLogger
+from lakeconf.sql import literal
+
+_log = EventLogger("cleanup")
+_STAGED = re.compile(rf"(?P<folder>{PREFIX}[0-9a-f]+)(?:/.*|\.parquet)")
+_BY_DUCKDB = re.compile(r"(?:[^/]*=[^/]*/)*ducklake-[0-9a-f-]{36}(?:-delete)?\.parquet")
+_REGISTERED = re.compile(rf"(?:[^/]*=[^/]*/)*{PREFIX}[0-9a-f]+[^/]*\.parquet")
+# DuckLake lists files by a pattern that begins with the data path. With one of these in the path it lists other
+# folders.
+_PATTERN = re.compile(r"[*?\[{\\]")
+_LISTINGS = 5
+_DAYS_OFF = 4
+_FOLDERS = """
+    SELECT DISTINCT s.path, s.path_is_relative, t.path, t.path_is_relative
+    FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
+"""
+_KNOWN = """
+    SELECT path FROM ducklake_data_file UNION SELECT path FROM ducklake_delete_file
+    UNION SELECT path FROM ducklake_files_scheduled_for_deletion
+"""
+_SCHEDULED = """
+    SELECT path, path_is_relative, CAST(schedule_start AS TIMESTAMPTZ) < CAST(? AS TIMESTAMPTZ)
+    FROM ducklake_files_scheduled_for_deletion
+"""
+_LIVE = "SELECT path FROM ducklake_data_file UNION SELECT path FROM ducklake_delete_file"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The files that a cleanup would remove.
+
+    Attributes:
+        scheduled: Files that DuckLake has scheduled for deletion: only expired snapshots needed them.
+        orphans: Files of writers that were killed before their commit.
+        skipped: Why orphans were not searched for; None if they were.
+    """
+
+    scheduled: tuple[str, ...]
+    orphans: tuple[str, ...]
+    skipped: str | None = None
+
+    @property
+    def paths(self) -> list[str]:
+        """All paths."""
+        return [*self.scheduled, *self.orphans]
+
+
+Run = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True)
+class Cleanup:
+    """A cleanup of a lake.
+
+    Attributes:
+        reader: The lake.
+        marker: The lake's marker; None if the metadata backend keeps the files.
+        run: Runs one statement on the connection that writes.
+    """
+
+    reader: CatalogReader
+    marker: LakeMarker | None
+    run: Run
+
+    def plan(self, older_than: datetime) -> Removal:
+        """The files that may be removed; nothing is changed.
+
+        Args:
+            older_than: Files that were given up, or written, later than this stay.
+
+        Raises:
+            CatalogError: The marker is missing or names another catalog; or the catalog asks for the removal of a file
+                that is not provably this lake's. The message lists the paths.
+        """
+        if self.marker is not None:
+            self.marker.before_cleanup()
+        _, scheduled = self._scheduled(older_than)
+        skipped = self._skipped()
+        if skipped is not None:
+            _log.warning("orphans were not searched for: %s", skipped)
+        return Removal(tuple(scheduled), () if skipped else tuple(self._orphans(older_than)), skipped)
+
+    def remove(self, older_than: datetime) -> Removal:
+        """Removes the files that may be removed; the caller holds the exclusive lock of the lake.
+
+        Returns:
+            What was removed.
+
+        Raises:
+            CatalogError: As for `plan`; nothing was removed.
+        """
+        removal = self.plan(older_than)
+        if self.marker is not None:
+            # What was removed is not needed from this snapshot on: an older catalog that is restored may need it.
+            self.marker.record()
+        if removal.scheduled:
+            moment, _ = self._scheduled(older_than)
+            self._call("ducklake_cleanup_old_files", moment, dry_run=False)
+        if removal.orphans:
+            remove_files(self.reader.connection, removal.orphans)
+        for path in removal.paths:
+            _log.info("removed %s", path)
+        return removal
+
+    def _scheduled(self, older_than: datetime) -> tuple[datetime, list[str]]:
+        """The scheduled files that may be removed, and the moment to remove them by."""
+        moment, paths = self._given_up(older_than)
+        foreign = [path for path in paths if not self._is_below_data_path(path)]
+        if foreign:
+            raise CatalogError(
+                f"the catalog asks to remove files that are not below {self.reader.data_path}, so that no file was "
+                f"removed: {', '.join(foreign)}",
+                hint="find out who wrote these rows to ducklake_files_scheduled_for_deletion; delete the rows in the "
+                "catalog's database to keep the files",
+            )
+        other = self._other_lakes(paths)
+        nested = [path for path in paths if _is_below(_real(path), other)]
+        if nested:
+            raise CatalogError(
+                f"the catalog asks to remove files below the marker of another lake, so that no file was removed: "
+                f"{', '.join(nested)}",
+                hint="find out who wrote these rows to ducklake_files_scheduled_for_deletion; give each lake a data "
+                "path of its own",
+            )
+        with self.reader.transaction() as transaction:
+            live = {_name(path) for (path,) in transaction.rows(_LIVE)}
+        needed = [path for path in paths if _name(path) in live or _name(path) == _name(self._marker_path())]
+        if needed:
+            raise CatalogError(
+                f"the catalog asks to remove files that snapshots still need, so that no file was removed: "
+                f"{', '.join(needed)}",
+                hint="find out who wrote these rows to ducklake_files_scheduled_for_deletion",
+            )
+        return moment, paths
+
+    def _given_up(self, older_than: datetime) -> tuple[datetime, list[str]]:
+        with self.reader.transaction() as transaction:
+            rows = transaction.rows(_SCHEDULED, [older_than.isoformat()])
+        root = self.reader.data_path
+        old, young = (
+            {
+                compose_path(root, path, is_relative=is_relative)
+                for path, is_relative, is_old in rows
+                if is_old is wanted
+            }
+            for wanted in (True, False)
+        )
+        # On SQLite DuckLake compares moments as texts of different forms, and takes up to a day too much.
+        for days in range(_DAYS_OFF):
+            moment = older_than - timedelta(days=days)
+            paths = self._listed("ducklake_cleanup_old_files", moment)
+            if set(paths) <= old - young:
+                return moment, paths
+        raise CatalogError("DuckLake would remove files that were given up later than asked for: no file was removed")
+
+    def _orphans(self, older_than: datetime) -> list[str]:
+        paths = self._listed("ducklake_delete_orphaned_files", older_than)
+        if paths and self.marker is not None and not self.marker.knows_files():
+            raise CatalogError(
+                f"the catalog knows no file, but there are {len(paths):,} Parquet files below {self.reader.data_path}, "
+                f"such as {paths[0]}: no file was removed",
+                hint="the files may be those of a catalog that was lost; delete them yourself if nobody needs them",
+            )
+        with self.reader.transaction() as transaction:
+            known = {_name(path) for (path,) in transaction.rows(_KNOWN)}
+            folders = {self._folder(*row) for row in transaction.rows(_FOLDERS)}
+        announced = {
+            path.removesuffix(".parquet")
+            for path in paths
+            if _STAGED.fullmatch(_name(path)) and is_manifest_of(self.reader.connection, path, self.reader.lake_id)
+        }
+        other = self._other_lakes(paths)
+        return [
+            path
+            for path in paths
+            if self._is_below_data_path(path)
+            and not _is_below(_real(path), other)
+            and _name(path) not in known
+            and (_is_in(path, folders) or _is_announced(path, announced))
+        ]
+
+    def _other_lakes(self, paths: Sequence[str]) -> set[str]:
+        """The folders below the data path that have a marker of their own, as far as the paths lie in them."""
+        root = _real(self.reader.data_path)
+        if "://" in root:
+            if not paths:
+                return set()
+            found = self.reader.connection.rows("SELECT file FROM glob(?)", [f"{root}**/{MARKER}"])
+            return {str(path).removesuffix(MARKER) for (path,) in found} - {root}
+        folders = {folder for path in paths for folder in _folders_of(_real(path)) if len(folder) > len(root)}
+        return {folder for folder in folders if os.path.lexists(folder + MARKER)}
+
+    def _listed(self, function: str, older_than: datetime) -> list[str]:
+        for _ in range(_LISTINGS - 1):
+            # DuckDB raises an error if a file of another process vanishes during the listing.
+            with contextlib.suppress(StorageError):
+                return self._call(function, older_than, dry_run=True)
+        return self._call(function, older_than, dry_run=True)
+
+    def _call(self, function: str, older_than: datetime, *, dry_run: bool) -> list[str]:
+        moment = f"CAST({literal(older_than.isoformat())} AS TIMESTAMPTZ)"
+        call = f"{function}({literal(self.reader.alias)}, older_than => {moment}, dry_run => {dry_run})"
+        return [str(path) for (path,) in self.run(f"FROM {call}", [])]
+
+    def _folder(self, schema: str | None, schema_is_relative: bool, table: str | None, table_is_relative: bool) -> str:  # noqa: FBT001 - columns of a row
+        parent = compose_path(self.reader.data_path, schema, is_relative=schema_is_relative)
+        return compose_path(parent, table, is_relative=table_is_relative)
+
+    def _is_below_data_path(self, path: str) -> bool:
+        return _real(path).startswith(_real(self.reader.data_path)) and ".." not in path.split("/")
+
+    def _marker_path(self) -> str:
+        return "" if self.marker is None else self.marker.path
+
+    def _skipped(self) -> str | None:
+        found = _PATTERN.search(self.reader.data_path)
+        if found is None:
+            return None
+        return f"the data path has the character {found.group()!r}, which DuckLake takes for a pattern"
+
+
+def remove_files(connection: Connection, paths: Sequence[str]) -> None:
+    """Removes exactly these files, on this machine or in a bucket; one that does not exist is no error.
+
+    DuckDB has no statement that removes a file. A catalog in memory that has these files scheduled for deletion has.
+
+    Args:
+        connection: A connection that reaches the files.
+        paths: Absolute paths or URIs.
+    """
+    # An interrupted removal may have left its own attached, and another thread may remove files at the same time.
+    scratch = f"__lakeconf_removal_{uuid.uuid4().hex}"
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute(f"ATTACH 'ducklake::memory:' AS {scratch} (DATA_PATH '/')")
+            rows = ", ".join(f"({number}, {literal(path)}, false, now())" for number, path in enumerate(paths))
+            scheduled = f"__ducklake_metadata_{scratch}.ducklake_files_scheduled_for_deletion"
+            cursor.execute(f"INSERT INTO {scheduled} VALUES {rows}")
+            cursor.rows(f"CALL ducklake_cleanup_old_files('{scratch}', cleanup_all => true)")
+        finally:
+            cursor.execute(f"DETACH DATABASE IF EXISTS {scratch}")
+
+
+def _real(path: str) -> str:
+    """A path without symbolic links in its folders, any of which may lead out of the data path."""
+    folder, slash, name = path.rpartition("/")
+    if "://" in path:
+        return path
+    return os.path.realpath(folder or "/").rstrip("/") + slash + name
+
+
+def _folders_of(path: str) -> list[str]:
+    """All folders that a path is in, each with a slash at its end."""
+    return [path[: match.end()] for match in re.finditer("/", path)]
+
+
+def _is_below(path: str, folders: set[str]) -> bool:
+    return not folders.isdisjoint(_folders_of(path))
+
+
+def _is_in(path: str, folders: set[str]) -> bool:
+    """True if a writer puts files of this name directly into one of the folders of tables."""
+    rests = [path[len(folder) :] for folder in _folders_of(path) if folder in folders]
+    return any(pattern.fullmatch(rest) for rest in rests for pattern in (_STAGED, _BY_DUCKDB, _REGISTERED))
+
+
+def _is_announced(path: str, announced: set[str]) -> bool:
+    return any(path == f"{folder}.parquet" or path.startswith(f"{folder}/") for folder in announced)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,0 +1,144 @@
+"""What a compaction would do, as the catalog says: nothing is changed and no data file is read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
+from lakeconf.catalog.table import joined_name
+from lakeconf.sql import identifier
+
+# The defaults of the extension: https://ducklake.select/docs/stable/duckdb/usage/configuration
+_TARGET_BYTES = 512 * 10**6
+_DELETE_THRESHOLD = 0.95
+_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_TABLES = """
+    SELECT t.table_id, s.schema_name, t.table_name FROM ducklake_table AS t
+    JOIN ducklake_schema AS s ON s.schema_id = t.schema_id AND s.end_snapshot IS NULL
+    WHERE t.end_snapshot IS NULL ORDER BY s.schema_name, t.table_name
+"""
+_FILES = """
+    SELECT f.table_id, f.data_file_id, f.record_count, f.file_size_bytes, max(v.schema_version), f.partition_id
+    FROM ducklake_data_file AS f LEFT JOIN ducklake_schema_versions AS v
+      ON v.table_id = f.table_id AND v.begin_snapshot <= f.begin_snapshot
+    WHERE f.end_snapshot IS NULL
+    GROUP BY f.table_id, f.data_file_id, f.record_count, f.file_size_bytes, f.partition_id
+"""
+_DELETED = """
+    SELECT data_file_id, max(delete_count) FROM ducklake_delete_file WHERE end_snapshot IS NULL GROUP BY data_file_id
+"""
+_PARTITIONS = """
+    SELECT data_file_id, partition_key_index, partition_value FROM ducklake_file_partition_value
+    ORDER BY data_file_id, partition_key_index
+"""
+
+
+@dataclass(frozen=True)
+class TableCompaction:
+    """What a compaction would do to a table.
+
+    Attributes:
+        table: Its name.
+        flushed_rows: Rows and deletes that the catalog holds, which would be written to files.
+        rewritten_files: Files that would be rewritten because most of their rows are deleted.
+        merged_files: Small files that would be merged with others.
+    """
+
+    table: str
+    flushed_rows: int = 0
+    rewritten_files: int = 0
+    merged_files: int = 0
+
+    def __str__(self) -> str:
+        steps = (
+            (self.flushed_rows, "write {:,} row{} of the catalog to files"),
+            (self.rewritten_files, "rewrite {:,} file{} with deleted rows"),
+            (self.merged_files, "merge {:,} small file{}"),
+        )
+        done = (text.format(count, "" if count == 1 else "s") for count, text in steps if count)
+        return f"{self.table}: {', '.join(done)}"
+
+
+@dataclass(frozen=True)
+class _File:
+    file_id: int
+    rows: int
+    size: int
+    group: tuple[object, ...]
+    deleted: int
+
+
+def plan_compaction(reader: CatalogReader) -> list[TableCompaction]:
+    """The tables that a compaction would change, as DuckLake chooses them, sorted by name.
+
+    Files that a flush would add, and could then be merged, are not counted.
+
+    Args:
+        reader: The lake.
+    """
+    with reader.transaction() as transaction:
+        tables = transaction.rows(_TABLES)
+        options = _options(transaction)
+        files = _files(transaction)
+        flushed = {table_id: _inlined(transaction, table_id) for table_id, *_ in tables}
+    found = []
+    for table_id, schema, name in tables:
+        target = _bytes(options.get((table_id, "target_file_size")) or options.get((None, "target_file_size")))
+        limit = options.get((table_id, "rewrite_delete_threshold")) or options.get((None, "rewrite_delete_threshold"))
+        threshold = _DELETE_THRESHOLD if limit is None else float(limit)
+        own = files[table_id]
+        rewritten = sum(file.deleted > 0 and file.deleted >= threshold * file.rows for file in own)
+        merged = _merged([file for file in own if not file.deleted and file.size < target])
+        found.append(TableCompaction(joined_name(schema, name), flushed[table_id], rewritten, merged))
+    return [one for one in found if one.flushed_rows or one.rewritten_files or one.merged_files]
+
+
+def _merged(files: list[_File]) -> int:
+    """How many of some small files have another beside them."""
+    groups: dict[tuple[object, ...], int] = defaultdict(int)
+    for file in files:
+        groups[file.group] += 1
+    return sum(count for count in groups.values() if count > 1)
+
+
+def _files(transaction: MetadataTransaction) -> dict[int, list[_File]]:
+    deleted = dict(transaction.rows(_DELETED))
+    partitions: dict[int, list[object]] = defaultdict(list)
+    for file_id, index, value in transaction.rows(_PARTITIONS):
+        partitions[file_id].append((index, value))
+    files: dict[int, list[_File]] = defaultdict(list)
+    for table_id, file_id, rows, size, version, partition_id in transaction.rows(_FILES):
+        group = (version, partition_id, *partitions[file_id])
+        files[table_id].append(_File(file_id, rows, size, group, deleted.get(file_id, 0)))
+    return files
+
+
+def _options(transaction: MetadataTransaction) -> dict[tuple[int | None, str], str]:
+    query = "SELECT scope, scope_id, key, value FROM ducklake_metadata WHERE scope IS NULL OR scope = 'table'"
+    return {
+        (None if scope is None else int(scope_id), key): value
+        for scope, scope_id, key, value in transaction.rows(query)
+    }
+
+
+def _inlined(transaction: MetadataTransaction, table_id: int) -> int:
+    query = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ?"
+    count = 0
+    for (name,) in transaction.rows(query, [table_id]):
+        ((rows,),) = transaction.rows(f"SELECT count(*) FROM {identifier(name)} WHERE end_snapshot IS NULL")
+        count += rows
+    deletes = f"ducklake_inlined_delete_{table_id}"
+    if transaction.has_table(deletes):
+        ((rows,),) = transaction.rows(f"SELECT count(*) FROM {identifier(deletes)}")
+        count += rows
+    return count
+
+
+def _bytes(text: str | None) -> int:
+    """A size as the catalog has it: a number, or with a unit such as `512MB`."""
+    if text is None:
+        return _TARGET_BYTES
+    digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
+    unit = text[len(digits) :].strip().lower()
+    return int(float(digits) * _UNITS.get(unit or "b", 1)) if digits else _TARGET_BYTES

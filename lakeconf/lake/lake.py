@@ -1,0 +1,307 @@
+"""A lake: an opened store at a pinned snapshot."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.snapshot import Snapshot, by_timestamp, by_version, latest, snapshots
+from lakeconf.catalog.stored_queries import prepare_query
+from lakeconf.catalog.table import joined_name, split_name, tables
+from lakeconf.commit.audits import Audit, Check
+from lakeconf.commit.conflicts import Base
+from lakeconf.commit.journal import INTERNAL_SCHEMA
+from lakeconf.commit.recovery import SETTINGS
+from lakeconf.commit.transaction import LakeState, Transaction
+from lakeconf.connection.connection import search_path_sql
+from lakeconf.connection.shared import SharedConnection
+from lakeconf.engines.duckdb import DuckDBEngine
+from lakeconf.engines.schema_check import named_views
+from lakeconf.errors import LakeconfError, required
+from lakeconf.guard.catalog_place import reader_of
+from lakeconf.guard.guard import guard_of
+from lakeconf.lake.maintenance import LakeUpkeep
+from lakeconf.lake.model_runs import LakeModelRuns
+from lakeconf.lake.streaming import StreamSink
+from lakeconf.lake.table import Table
+from lakeconf.logs import EventLogger
+from lakeconf.placeholders import check_placeholders
+from lakeconf.sql import identifier, literal
+from lakeconf.write.ddl import Definition
+from lakeconf.write.writes import create
+
+if TYPE_CHECKING:
+    from lakeconf.engines.base import Engine
+    from lakeconf.store import Store
+
+_log = EventLogger("lake")
+
+
+class Lake(LakeUpkeep, LakeModelRuns):
+    """A lake whose tables are all read at one snapshot; `Store.open` gives it.
+
+    Its own commits and `refresh()` move the snapshot. As a context manager it closes at the end, with all its frames.
+    """
+
+    @classmethod
+    def open(cls, store: Store, engine: Any = None) -> Lake:
+        """Opens a store; see `Store.open`."""
+        if engine is not None:
+            _check_spark(engine)
+        search_path = search_path_sql(store.alias)
+        reading = SharedConnection(store.open_connection(), search_path)
+        writer = SharedConnection(reading.cursor(), search_path)
+        try:
+            for name, value in SETTINGS.items():
+                reading.execute(f"SET {name} = {literal(value)}")
+            reader = reader_of(store, reading)
+            writer.prefer_builtins(store.alias)
+            state = LakeState(
+                alias=store.alias,
+                reader=reader,
+                writer=writer,
+                engine=DuckDBEngine(reading) if engine is None else _spark_engine(store, reader, engine),
+                lock=guard_of(store, reader),
+                # A file of DuckDB opens in one instance alone.
+                reconnect=store.open_connection if store.metadata_backend.file() is None else reading.cursor,
+                barrier=store.metadata_backend.barrier_sql() if store.metadata_backend.file() is None else "",
+                snapshot_id=(opened := latest(reader).snapshot_id),
+                base=Base(opened),
+                read_only=f"the store {store.name!r} is read-only" if store.read_only else None,
+            )
+        except BaseException:
+            reading.close()
+            raise
+        _log.info("opened %s at snapshot %d with %s", store.name, state.snapshot_id, state.engine.name)
+        return cls(state)
+
+    def __enter__(self) -> Lake:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Lake({self._state.alias!r} at snapshot {self._state.snapshot_id}, {self._state.engine.name})"
+
+    def close(self) -> None:
+        """Closes the connections to the catalog."""
+        self._state.lock.close()
+        self._state.writer.close()
+        self._state.reader.connection.close()
+
+    @property
+    def snapshot_id(self) -> int:
+        """The snapshot that reads see."""
+        return self._state.snapshot_id
+
+    def refresh(self) -> int:
+        """Moves to the latest snapshot and gives its version.
+
+        Raises:
+            LakeconfError: The lake is pinned, by `at` or by an open transaction.
+        """
+        if self._state.pinned:
+            raise LakeconfError(
+                f"the lake is pinned at snapshot {self.snapshot_id}", hint="refresh the lake it came from"
+            )
+        return self._state.move(latest(self._state.reader).snapshot_id, refresh=True)
+
+    def table(self, name: str) -> Table:
+        """A table by its name; that it exists is checked when it is used.
+
+        Args:
+            name: `schema.table`, or `table` for one in the schema `main`.
+        """
+        return Table(self._state, name)
+
+    def tables(self) -> list[str]:
+        """The names of the tables at the lake's snapshot, as `table` takes them, sorted, without lakeconf's own."""
+        found = tables(self._state.reader, self._state.snapshot_id)
+        return sorted(
+            joined_name(info.schema_name, info.name) for info in found if info.schema_name.lower() != INTERNAL_SCHEMA
+        )
+
+    def snapshots(self) -> list[Snapshot]:
+        """All snapshots of the lake that have not expired, oldest first."""
+        return list(snapshots(self._state.reader))
+
+    def at(self, *, version: int | None = None, timestamp: datetime | None = None) -> Lake:
+        """The lake as it was; it is read-only and lives as long as this one.
+
+        Args:
+            version: A snapshot's version.
+            timestamp: A moment, with its time zone, in place of a version.
+
+        Raises:
+            SnapshotNotFoundError: There is none, or it has expired; says which there are.
+        """
+        if (version is None) == (timestamp is None):
+            raise LakeconfError("give a version or a timestamp")
+        reader = self._state.reader
+        found = by_version(reader, version) if version is not None else by_timestamp(reader, timestamp)  # type: ignore[arg-type]
+        why = f"the lake is pinned at snapshot {found.snapshot_id}"
+        return Lake(replace(self._state, snapshot_id=found.snapshot_id, read_only=why, pinned=True, transaction=None))
+
+    def create_table(
+        self,
+        name: str,
+        like: object,
+        *,
+        partitioned_by: Sequence[str] = (),
+        sorted_by: Sequence[str] = (),
+        comment: str | None = None,
+        column_comments: Mapping[str, str] | None = None,
+    ) -> Table:
+        """Makes an empty table, and its schema where there is none.
+
+        Args:
+            name: `schema.table`, or `table` for one in the schema `main`.
+            like: Its columns: a mapping of names to types of DuckDB, which `NOT NULL` may follow, or a frame whose
+                schema is taken.
+            partitioned_by: Keys: a column, or `year(column)`, `month(…)`, `day(…)`, `hour(…)`, `bucket(n, column)`.
+            sorted_by: Columns by which DuckLake sorts the rows of each file that it writes, each of which `ASC` or
+                `DESC` and `NULLS FIRST` or `NULLS LAST` may follow.
+            comment: What the table is.
+            column_comments: What its columns are, by name.
+
+        Returns:
+            The table.
+
+        Raises:
+            SchemaError: The table is there already, or a type, a key or a column does not exist.
+        """
+        columns = dict(like) if isinstance(like, Mapping) else self._state.engine.schema(self._state.engine.adopt(like))
+        create(self._state, name, Definition(columns, partitioned_by, sorted_by, comment, column_comments or {}))
+        return self.table(name)
+
+    @contextlib.contextmanager
+    def transaction(
+        self, message: str | None = None, *, author: str | None = None, extra: Mapping[str, object] | None = None
+    ) -> Iterator[Lake]:
+        """Writes to several tables that become one snapshot, or none.
+
+        Args:
+            message: The commit message.
+            author: Who commits.
+            extra: Keys of your own for the commit info; what is in it at the end counts.
+
+        Yields:
+            A lake whose tables write into the transaction. Its scans still read the snapshot that the transaction
+            began at.
+
+        Raises:
+            CommitConflictError: Another writer has changed a table that was overwritten or deleted from.
+            AuditError: An audit does not hold.
+            CommitError: Nothing was written.
+        """
+        if self._state.transaction is not None:
+            raise LakeconfError("a transaction is open already: write to its lake")
+        check_placeholders(message, "the commit message")
+        check_placeholders(author, "the author")
+        state = replace(self._state, pinned=True, base=self._state.base.copy())
+        transaction = state.transaction = Transaction(state, message, author, extra or {})
+        with state.lock.writing() as transaction.held:
+            try:
+                yield Lake(state)
+            except BaseException:
+                transaction.discard()
+                raise
+            finally:
+                state.read_only = "the transaction has ended"
+            self._state.commit(transaction)
+
+    def audit(self, name: str, check: Check, *, table: str | None = None) -> None:
+        """Sets a condition for the open transaction: where it does not hold on the new state, nothing is committed.
+
+        DuckDB runs it inside the commit's transaction, so that it sees exactly what would be committed, on any engine.
+
+        Args:
+            name: What the error calls it.
+            check: A query whose rows break the condition; the lake is the default database. Or a function that takes
+                the table's new rows as a lazy frame of narwhals and gives those that break it.
+            table: The table that a function is given, as `table` takes it.
+
+        Raises:
+            LakeconfError: No transaction is open, or a function has no table.
+        """
+        if self._state.transaction is None:
+            raise LakeconfError("an audit belongs to a transaction", hint="with lake.transaction() as tx: tx.audit(…)")
+        if callable(check) and table is None:
+            raise LakeconfError(f"the audit {name!r} does not say of which table", hint="audit(…, table=…)")
+        source = None if table is None else ".".join(map(identifier, (self._state.alias, *split_name(table))))
+        self._state.transaction.audits.append(Audit(name, check, source))
+
+    def stream_sink(self, table: str, *, query: str | None = None) -> StreamSink:
+        """A sink for a Structured Streaming query: `stream.writeStream.foreachBatch(lake.stream_sink("raw.events"))`.
+
+        Each batch is one snapshot, and is committed once, however often Spark hands it over.
+
+        Args:
+            table: The table that batches are appended to.
+            query: A name for the query. With another checkpoint it is refused: Spark counts batches from 0 again.
+                Without a name Spark's own id counts, and with another checkpoint all batches are appended again.
+        """
+        return StreamSink(self.table(table), query)
+
+    def sql(self, query: str) -> nw.LazyFrame[Any]:
+        """Runs DuckDB's SQL on the lake, at its latest snapshot unless the query says `AT (VERSION => …)`.
+
+        Args:
+            query: A query; the lake is the default database.
+
+        Returns:
+            A lazy frame on DuckDB, whatever the lake's engine is.
+
+        Raises:
+            QueryError: DuckDB refuses it, or it reaches a view or macro that may do more than read the lake.
+        """
+        self._state.base.add_read(None)
+        prepare_query(self._state.reader, query)
+        return nw.from_native(self._state.reader.connection.relation(query))
+
+    def register_views(self, spark: Any = None, prefix: str = "", *, tables: Sequence[str] | None = None) -> list[str]:
+        """Makes tables temporary views of a Spark session, at the lake's snapshot: `spark.sql` finds them then.
+
+        The view of `raw.events` is `raw_events`, that of `main.events` `main_events`; one of that name is replaced.
+        Where a table cannot be read exactly, no view is made at all. The views stay at their snapshot.
+
+        Args:
+            spark: The session that gets them; the lake's own unless given.
+            prefix: What the names begin with.
+            tables: The tables, as `table` takes them; all unless given.
+
+        Returns:
+            The names of the views.
+
+        Raises:
+            UnsupportedError: The lake was opened without Spark, or Spark cannot read a table exactly.
+            LakeconfError: Two tables would be one view.
+            SparkError: The session is of another application.
+        """
+        names = self.tables() if tables is None else list(tables)
+        views = named_views(names, prefix)
+        frames = {view: self.table(name).scan() for view, name in views.items()}
+        self._state.engine.register_views(frames, spark)
+        return list(views)
+
+
+def _check_spark(spark: Any) -> None:
+    for package in ("pyspark", "pyarrow"):  # a cluster may provide the first one alone
+        with required(package, extra="spark", needed_for="a lake on Spark"):
+            importlib.import_module(package)
+    importlib.import_module("lakeconf.engines.spark.version").check_version(spark)
+
+
+def _spark_engine(store: Store, reader: CatalogReader, spark: Any) -> Engine:
+    engine = importlib.import_module("lakeconf.engines.spark.engine")
+    settings = store.storage_backend.hadoop_settings() if store.storage_backend is not None else {}
+    spark_engine: Engine = engine.SparkEngine(spark, reader.data_path, settings, reader.lake_id)
+    return spark_engine

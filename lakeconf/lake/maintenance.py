@@ -1,0 +1,238 @@
+"""Upkeep of a lake by DuckLake's own functions, which keep row ids and the history of changes as they are.
+
+Source: https://ducklake.select/docs/stable/duckdb/maintenance/recommended_maintenance
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from lakeconf.catalog.history import LakeSize, growth
+from lakeconf.catalog.snapshot import latest, snapshots
+from lakeconf.catalog.stored_queries import StoredQueries
+from lakeconf.commit.maintenance_commit import run_step
+from lakeconf.commit.transaction import LakeState
+from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
+from lakeconf.guard.locks import pauses
+from lakeconf.lake.cleanup import Cleanup, Removal
+from lakeconf.lake.compaction import TableCompaction, plan_compaction
+from lakeconf.logs import EventLogger
+from lakeconf.sql import literal
+
+# How many files are merged in one transaction: DuckDB holds what it knows of all of them in memory.
+_FILES_AT_ONCE = 200
+SHORTEST_AGE = timedelta(days=1)
+
+_log = EventLogger("maintenance")
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """What a step of upkeep has done.
+
+    Attributes:
+        files_before: Data files and delete files of the latest snapshot before it.
+        files_after: The same after it.
+        bytes_before: Size of those data files and delete files before it.
+        bytes_after: The same after it.
+    """
+
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+
+
+class LakeUpkeep:
+    """The part of `Lake` that keeps it in order; see there. DuckDB does it, whatever the lake's engine is."""
+
+    def __init__(self, state: LakeState) -> None:
+        self._state = state
+
+    def growth(self) -> list[LakeSize]:
+        """What the lake consists of at each snapshot that has not expired, oldest first.
+
+        Returns:
+            For each snapshot: its version and time, how many data files there are of all tables, their size in bytes,
+            and how many delete files. Files are counted from the snapshot on that they belong to: one that a
+            compaction has made counts for the rows that it took over.
+        """
+        return growth(self._state.reader)
+
+    def compact(self) -> Upkeep:
+        """Merges small files, rewrites those of which many rows are deleted, and writes inlined rows to files.
+
+        The lake's rows, row ids and history stay as they are.
+
+        Returns:
+            Files and bytes before and after.
+        """
+        return self._done(_flush, _rewrite, _merge)
+
+    def flush(self) -> Upkeep:
+        """Writes the rows and deletes that the catalog holds to files.
+
+        Returns:
+            Files and bytes before and after.
+        """
+        return self._done(_flush)
+
+    def rewrite(self) -> Upkeep:
+        """Writes files anew of which many rows are deleted: those beyond the lake's option `rewrite_delete_threshold`.
+
+        Returns:
+            Files and bytes before and after.
+        """
+        return self._done(_rewrite)
+
+    def expire_snapshots(
+        self, *, older_than: datetime | timedelta, keep: int = 1, dry_run: bool = False, force: bool = False
+    ) -> list[int]:
+        """Expires old snapshots, which cannot be read any more; `cleanup` then removes the files that only they need.
+
+        Args:
+            older_than: A moment with its time zone, or an age. At least a day, because writers without lakeconf may be
+                committing, and readers may still use a snapshot.
+            keep: How many of the newest stay in any case; at least 1.
+            dry_run: True to expire nothing, and to return only what would be expired.
+            force: True to accept less than a day, if nobody else uses the lake.
+
+        Returns:
+            The versions that were expired.
+
+        Raises:
+            CommitError: Writers were at work all the time; nothing was expired.
+        """
+        if keep < 1:
+            raise LakeconfError(f"keep is {keep}: the latest snapshot always stays", hint="give 1 or more")
+        limit = _moment(older_than, force=force)
+        if dry_run:
+            return self._expired(limit, keep)
+        check_writable(self._state)
+        with self._state.lock.removing():
+            expired = self._expired(limit, keep)
+            if expired:
+                self._state.base.remember(self._state.reader, set(expired))
+                versions = ", ".join(map(str, expired))
+                run(self._state, f"CALL ducklake_expire_snapshots(?, versions => [{versions}])", [self._state.alias])
+                _log.info("expired %d snapshots, up to version %d", len(expired), expired[-1])
+        return expired
+
+    def cleanup(self, *, older_than: datetime | timedelta, dry_run: bool = False, force: bool = False) -> list[str]:
+        """Removes files that no snapshot needs any more, and those of writers that were killed before their commit.
+
+        Only files that are provably this lake's are removed: files that its catalog has scheduled for deletion below
+        the data path, and unknown files that are named as lakeconf or DuckDB names them, in a folder of a table of this
+        catalog. If a path has one of `*?[{`, files of killed writers are not searched for, and a warning is logged.
+
+        Args:
+            older_than: How long ago they were given up: longer than the longest job that may still read or write them.
+                At least a day, because writers without lakeconf announce nothing.
+            dry_run: True to remove nothing, and to return only what would be removed.
+            force: True to accept less than a day, if nobody else uses the lake.
+
+        Returns:
+            The paths of the removed files.
+
+        Raises:
+            CatalogError: The marker below the data path is missing or is another lake's, or the catalog asks to remove
+                files that are not the lake's. Nothing was removed.
+            CommitError: Writers were at work all the time; nothing was removed.
+        """
+        if dry_run:
+            return self.plan_cleanup(older_than=older_than, force=force).paths
+        limit = _moment(older_than, force=force)
+        with self._state.lock.removing():
+            return self._cleanup().remove(limit).paths
+
+    def plan_cleanup(self, *, older_than: datetime | timedelta, force: bool = False) -> Removal:
+        """The files that `cleanup` would remove, and whether it searches for those of killed writers; see there."""
+        return self._cleanup().plan(_moment(older_than, force=force))
+
+    def plan_compaction(self) -> list[TableCompaction]:
+        """The tables that `compact` would change, as the catalog says; no data file is read."""
+        return plan_compaction(self._state.reader)
+
+    def _cleanup(self) -> Cleanup:
+        check_writable(self._state)
+        return Cleanup(self._state.reader, self._state.lock.marker, partial(run, self._state))
+
+    def _expired(self, limit: datetime, keep: int) -> list[int]:
+        return [found.snapshot_id for found in snapshots(self._state.reader)[:-keep] if found.time < limit]
+
+    def _done(self, *steps: Callable[[LakeState], None]) -> Upkeep:
+        check_writable(self._state)
+        files_before, bytes_before = _size(self._state)
+        StoredQueries.load(self._state.reader).check_expressions()
+        for step in steps:
+            step(self._state)
+        files_after, bytes_after = _size(self._state)
+        self._state.move(latest(self._state.reader).snapshot_id)
+        return Upkeep(files_before, files_after, bytes_before, bytes_after)
+
+
+def check_writable(state: LakeState) -> None:
+    """Refuses maintenance of a lake that cannot be written.
+
+    Raises:
+        LakeconfError: The lake is read-only, or a transaction is open.
+    """
+    if state.read_only is not None:
+        raise LakeconfError(f"nothing can be written: {state.read_only}")
+    if state.transaction is not None:
+        raise LakeconfError("a transaction is open: upkeep is a change of its own")
+
+
+def run(state: LakeState, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+    """Runs a statement of its own transaction on the writing connection, and waits where the catalog is locked.
+
+    Raises:
+        LakeconfError: The lake is read-only.
+        CommitError: The catalog stayed locked.
+    """
+    check_writable(state)
+    for _ in pauses():
+        try:
+            with state.guard:
+                return state.writer.rows(sql, parameters)
+        except CatalogLockedError:
+            continue
+    raise CommitError("the catalog stayed locked by another writer", hint="try again later")
+
+
+def _flush(state: LakeState) -> None:
+    run_step(state, f"CALL ducklake_flush_inlined_data({literal(state.alias)})")
+
+
+def _rewrite(state: LakeState) -> None:
+    run_step(state, f"CALL ducklake_rewrite_data_files({literal(state.alias)})")
+
+
+def _merge(state: LakeState) -> None:
+    """Merges small files, some at a time, until there are none that are worth it."""
+    call = f"CALL ducklake_merge_adjacent_files({literal(state.alias)}, max_compacted_files => {_FILES_AT_ONCE})"
+    while any(created for *_, created in run_step(state, call)):
+        continue
+
+
+def _moment(older_than: datetime | timedelta, *, force: bool) -> datetime:
+    now = datetime.now(UTC)
+    moment = now - older_than if isinstance(older_than, timedelta) else older_than
+    if moment.tzinfo is None:
+        raise LakeconfError(f"the time {older_than} has no time zone", hint="give one, such as timezone.utc")
+    if not force and moment > now - SHORTEST_AGE:
+        raise LakeconfError(
+            "older_than is less than a day: somebody may still read or write what is removed",
+            hint="give a day or more; or, if nobody else uses the lake, force=True",
+        )
+    return moment
+
+
+def _size(state: LakeState) -> tuple[int, int]:
+    sums = "sum(file_count + delete_file_count), sum(file_size_bytes + delete_file_size_bytes)"
+    ((files, size),) = state.writer.rows(f"SELECT {sums} FROM ducklake_table_info(?)", [state.alias])
+    return int(files or 0), int(size or 0)

@@ -1,0 +1,130 @@
+"""Everything that keeps a lake in order, in its order: first as a plan, then done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from lakeconf.lake.compaction import TableCompaction
+from lakeconf.lake.lake import Lake
+from lakeconf.lake.maintenance import Upkeep
+from lakeconf.logs import escaped
+
+
+@dataclass(frozen=True)
+class Maintenance:
+    """What maintenance would do, or has done.
+
+    Attributes:
+        dry_run: True if nothing was done.
+        expired: The versions of the snapshots that expire.
+        removed: The paths of the files that are removed.
+        compaction: The tables that the compaction would change; empty after it was done.
+        compacted: Files and bytes before and after the compaction; None if it was not done.
+        more_removed: True if the files that this compaction and this expiry give up would be removed as well.
+        skipped: Why files of killed writers are not searched for; None if they are.
+    """
+
+    dry_run: bool
+    expired: tuple[int, ...]
+    removed: tuple[str, ...]
+    compaction: tuple[TableCompaction, ...] = ()
+    compacted: Upkeep | None = None
+    more_removed: bool = False
+    skipped: str | None = None
+
+    @property
+    def changes(self) -> bool:
+        """True if there is anything to do."""
+        return bool(self.compaction or self.expired or self.removed or self.compacted)
+
+    def __str__(self) -> str:
+        lines = [f"compact   {escaped(str(one))}" for one in self.compaction]
+        if self.compacted is not None:
+            done = self.compacted
+            lines.append(
+                f"compact   {done.files_before:,} files ({_size(done.bytes_before)}) became "
+                f"{done.files_after:,} ({_size(done.bytes_after)})"
+            )
+        elif not lines:
+            lines.append("compact   nothing to merge, rewrite or flush")
+        verb = "would be " if self.dry_run else ""
+        lines.append(f"expire    {_count(self.expired, 'snapshot')} {verb}expired{_range(self.expired)}")
+        more = ", and those that this run gives up" if self.more_removed else ""
+        lines.append(f"clean up  {_count(self.removed, 'file')} {verb}removed{more}")
+        if self.dry_run:
+            lines += [f"          {escaped(path)}" for path in self.removed]
+        if self.skipped is not None:
+            lines.append(f"          files of killed writers are not searched for: {self.skipped}")
+        return "\n".join(lines)
+
+
+def maintain(
+    lake: Lake,
+    *,
+    expire_older_than: timedelta,
+    cleanup_older_than: timedelta,
+    keep: int = 1,
+    dry_run: bool = False,
+    force: bool = False,
+) -> Maintenance:
+    """Compacts a lake, expires old snapshots, and removes the files that nobody needs any more.
+
+    Args:
+        lake: The lake.
+        expire_older_than: The age from which snapshots expire; at least a day.
+        cleanup_older_than: The age from which files that were given up are removed: longer than the longest job, and
+            at least a day.
+        keep: How many of the newest snapshots stay in any case.
+        dry_run: True to change nothing and to return the plan.
+        force: True to accept ages of less than a day, if nobody else uses the lake.
+
+    Returns:
+        What was done, or the plan.
+
+    Raises:
+        LakeconfError: The lake is read-only, or an age is less than a day.
+        CatalogError: Files would be removed that are not provably this lake's; nothing was changed.
+        CommitError: The catalog stayed locked, or writers were at work all the time.
+    """
+    # One moment for the plan and for what is done. Files that are given up later are not removed, unless asked for.
+    now = datetime.now(UTC)
+    removal = lake.plan_cleanup(older_than=now - cleanup_older_than, force=force)
+    expired = lake.expire_snapshots(older_than=now - expire_older_than, keep=keep, dry_run=True, force=force)
+    if dry_run:
+        plan = tuple(lake.plan_compaction())
+        gives_up = cleanup_older_than <= timedelta(0) and bool(plan or expired)
+        return Maintenance(
+            dry_run=True,
+            compaction=plan,
+            expired=tuple(expired),
+            removed=tuple(removal.paths),
+            more_removed=gives_up,
+            skipped=removal.skipped,
+        )
+    compacted = lake.compact()
+    expired = lake.expire_snapshots(older_than=expire_older_than, keep=keep, force=force)
+    removed = lake.cleanup(older_than=cleanup_older_than, force=force)
+    return Maintenance(
+        dry_run=False,
+        compacted=compacted,
+        expired=tuple(expired),
+        removed=tuple(removed),
+        skipped=removal.skipped,
+    )
+
+
+def _count(items: tuple[object, ...], name: str) -> str:
+    return f"{len(items):,} {name}{'' if len(items) == 1 else 's'}"
+
+
+def _range(versions: tuple[int, ...]) -> str:
+    return f" (versions {versions[0]} to {versions[-1]})" if len(versions) > 1 else ""
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

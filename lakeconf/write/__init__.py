@@ -1,0 +1,1 @@
+"""Changes of a table as SQL and staged rows: DDL, inserts, updates and merges."""

@@ -1,0 +1,243 @@
+"""Merges and updates: the engine finds the rows by a join and writes the outcome down, DuckDB commits it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import narwhals as nw
+
+from lakeconf.catalog.predicate.nodes import to_duckdb_sql
+from lakeconf.catalog.predicate.parse import Where, parse
+from lakeconf.catalog.table import Column, TableInfo, load_table
+from lakeconf.commit.transaction import Change, LakeState, Target, Transaction
+from lakeconf.engines.base import ROW_ID, Staged
+from lakeconf.engines.schema_check import RESERVED, check_fit, full_name, selected
+from lakeconf.errors import LakeconfError, SchemaError, UnsupportedError
+from lakeconf.sql import folded, identifier
+from lakeconf.write import writes
+from lakeconf.write.ddl import NO_ID, constant
+from lakeconf.write.merge_clauses import (
+    ACTION,
+    DELETE,
+    IN_SOURCE,
+    INSERT,
+    NOTHING,
+    UPDATE,
+    Clauses,
+    Delete,
+    Insert,
+    Update,
+    action,
+    value,
+)
+from lakeconf.write.staged_rows import check_matches, check_required
+
+_ON = "__lakeconf_on_"
+_STAGED = "__lakeconf_staged"
+
+__all__ = ["Clauses", "Delete", "Insert", "Update", "merge_rows", "update_rows"]
+
+
+def update_rows(
+    state: LakeState, target: Target, transaction: Transaction, values: Mapping[str, object], where: Where
+) -> None:
+    """Adds the change that sets columns of the rows that satisfy a condition; see `Table.update`."""
+    info, types = target.info, target.types
+    named = {column.name: value for column, value in zip(selected(info, list(values)), values.values(), strict=True)}
+    computed = {name: value for name, value in named.items() if isinstance(value, nw.Expr)}
+    settings = {
+        name: f"{_STAGED}.{identifier(name)}" if name in computed else constant(value, types[name])
+        for name, value in named.items()
+    }
+    if not computed:
+        condition = to_duckdb_sql(parse(where, info.columns))
+        sql = f"UPDATE {writes.quoted(state, info)} SET {_settings(settings)} WHERE {condition}"
+        relies_on = writes.reliance_at_commit(state, info)
+        transaction.add(replace(_change(target, transaction, (sql,)), relies_on=relies_on))
+        return
+    rows = _rows(state, target, transaction, where).select(
+        ROW_ID, *(value.alias(name) for name, value in computed.items())
+    )
+    wanted = {name: types[name] for name in computed}
+    staged = _stage(state, target, transaction, rows, wanted)
+    count = _count(state, staged)
+    transaction.add(_change(target, transaction, (_update(state, target, settings, staged.source),), staged, (count,)))
+    check_required(state, target.info, staged, wanted)
+
+
+def merge_rows(state: LakeState, target: Target, transaction: Transaction, adopted: Any, clauses: Clauses) -> None:
+    """Adds the changes of a merge; see `Table.merge`."""
+    info = target.info
+    given = _check_frame(state, target, adopted, clauses)
+    if clauses.deletes_matches and writes.has_rows(transaction, info):
+        writes.delete_matches(state, target, transaction, adopted, selected(info, clauses.on))
+        return
+    _check_names(info)
+    joined = _joined(state, target, transaction, adopted, given, clauses)
+    frame = joined.with_columns(action(clauses).alias(ACTION)).filter(nw.col(ACTION) != NOTHING)
+    values = [value(column, given, clauses).alias(column.name) for column in info.columns]
+    staged = _stage(state, target, transaction, frame.select(ROW_ID, ACTION, *values), target.types, acted=True)
+    change = _change(target, transaction, (), staged)
+    transaction.add(change)
+    counts = dict(state.writer.rows(f"SELECT {ACTION}, count(*) FROM ({staged.source}) GROUP BY ALL"))
+    check_matches(state, target.info, staged, clauses.on)
+    check_required(state, target.info, staged, target.types, f"{ACTION} IN ('{UPDATE}', '{INSERT}')")
+    statements: tuple[str, ...] = ()
+    if counts.get(DELETE):
+        gone = f"SELECT {ROW_ID} FROM ({staged.source}) WHERE {ACTION} = '{DELETE}'"
+        statements += (f"DELETE FROM {writes.quoted(state, info)} WHERE rowid IN ({gone})",)
+    if counts.get(UPDATE):
+        settings = {column.name: f"{_STAGED}.{identifier(column.name)}" for column in info.columns}
+        updated = f"SELECT * FROM ({staged.source}) WHERE {ACTION} = '{UPDATE}'"
+        statements += (_update(state, target, settings, updated),)
+    # The inserted ones are counted with the files that hold them.
+    expected = tuple(counts[action] for action in (DELETE, UPDATE) if counts.get(action))
+    acted = replace(staged, row_count=sum(expected))
+    transaction.changes[-1] = replace(change, statements=statements, staged=acted, counts=expected)
+    if counts.get(INSERT):
+        part = f"{ACTION} = '{INSERT}'"
+        token = transaction.next_token()
+        inserted = state.engine.stage_part(staged, part, info, target.types, state.writer, token)
+        statements = writes.insert(state, info, inserted)
+        transaction.add(Change(statements, full_name(info), inserted, written_for=change.written_for))
+
+
+def _change(
+    target: Target,
+    transaction: Transaction,
+    statements: tuple[str, ...],
+    staged: Staged | None = None,
+    counts: tuple[int, ...] = (),
+) -> Change:
+    """A change that has read the table, and updates or deletes rows of it."""
+    return Change(
+        statements,
+        full_name(target.info),
+        staged,
+        relies_on=writes.reliance(target.info),
+        deletes=True,
+        written_for=writes.written_for(transaction, target.info),
+        counts=counts,
+    )
+
+
+def _check_frame(state: LakeState, target: Target, adopted: Any, clauses: Clauses) -> tuple[Column, ...]:
+    """The table's columns that the frame has, checked."""
+    if not clauses.on:
+        raise SchemaError("a merge needs columns to match by", hint='merge(frame, on="id")')
+    info, types = target.info, target.types
+    found = state.engine.schema(adopted)
+    names = {folded(name) for name in found}
+    given = tuple(column for column in info.columns if clauses.not_matched or folded(column.name) in names)
+    check_fit(full_name(info), found, {column.name: types[column.name] for column in given})
+    for key in selected(info, clauses.on):
+        if key not in given:
+            raise SchemaError(f"the frame lacks the column {key.name!r}, by which the merge matches")
+    for clause in clauses.matched:
+        if isinstance(clause, Update):
+            selected(info, list(clause.values or ()))
+    return given
+
+
+def _joined(
+    state: LakeState,
+    target: Target,
+    transaction: Transaction,
+    adopted: Any,
+    given: Sequence[Column],
+    clauses: Clauses,
+) -> nw.LazyFrame[Any]:
+    """The frame's rows beside those of the table that they match."""
+    conformed: nw.LazyFrame[Any] = nw.from_native(state.engine.conform(adopted, given, target.types))
+    source = conformed.select(nw.col(column.name).alias(f"source_{column.name}") for column in given)
+    source = source.with_columns(nw.lit(1).alias(IN_SOURCE))
+    keys = selected(target.info, clauses.on)
+    ons = [nw.col(key.name).alias(f"{_ON}{index}") for index, key in enumerate(keys)]
+    columns = [nw.col(column.name).alias(f"target_{column.name}") for column in target.info.columns]
+    rows = _rows(state, target, transaction, None).select(ROW_ID, *ons, *columns)
+    how: Literal["full", "left", "inner"] = (
+        "full" if clauses.not_matched_by_source else "left" if clauses.not_matched else "inner"
+    )
+    return source.join(
+        rows,
+        how=how,
+        left_on=[f"source_{key.name}" for key in keys],
+        right_on=[f"{_ON}{index}" for index in range(len(keys))],
+    )
+
+
+def _rows(state: LakeState, target: Target, transaction: Transaction, where: Where | None) -> nw.LazyFrame[Any]:
+    """The table's rows at the read snapshot, each with its row id."""
+    info = target.info
+    if info.table_id != NO_ID and writes.has_rows(transaction, info):
+        raise UnsupportedError(
+            f"the transaction has a write to {full_name(info)} already, and this one reads the table as it was before",
+            hint="commit the transaction first, or write to the table once in it",
+        )
+    if info.table_id == NO_ID:
+        raise LakeconfError(
+            f"{full_name(info)} is made in this transaction, so that there is nothing to compare with yet",
+            hint="append to it",
+        )
+    if any(column.name.lower() == "rowid" for column in info.columns):
+        raise UnsupportedError(
+            f"a column of {full_name(info)} is called rowid and hides DuckLake's own, by which rows are told apart",
+            hint="rename the column: table.evolve(rename={'rowid': …})",
+        )
+    _check_names(info)
+    name = full_name(info)
+    read = {column.name for column in load_table(state.reader, _quoted_name(target), state.snapshot_id).columns}
+    rows = state.engine.scan_rows(state.reader, _quoted_name(target), state.snapshot_id, where)
+    new = {column.name: target.types[column.name] for column in info.columns if column.name not in read}
+    if len(read) + len(new) != len(info.columns):
+        raise LakeconfError(f"columns of {name} were renamed or dropped in this transaction", hint="commit it first")
+    return rows.with_columns(nw.lit(None).alias(column) for column in new) if new else rows
+
+
+def _check_names(info: TableInfo) -> None:
+    """Refuses columns that narwhals cannot name in an expression, or that lakeconf's own would hide."""
+    for column in info.columns:
+        reserved = column.name.lower().startswith(RESERVED)
+        if reserved or any(character in column.name for character in '."`'):
+            raise UnsupportedError(
+                f"a merge or a computed update cannot use the column name {column.name!r} of {full_name(info)}",
+                hint="rename the column: table.evolve(rename={…: …}); append, overwrite, delete and an update with "
+                "constants work as it is",
+            )
+
+
+def _quoted_name(target: Target) -> str:
+    return f"{identifier(target.info.schema_name)}.{identifier(target.info.name)}"
+
+
+def _stage(
+    state: LakeState,
+    target: Target,
+    transaction: Transaction,
+    rows: nw.LazyFrame[Any],
+    types: Mapping[str, str],
+    *,
+    acted: bool = False,
+) -> Staged:
+    native = nw.to_native(rows)
+    own = {ROW_ID: "BIGINT"} | ({ACTION: "VARCHAR"} if acted else {})
+    found = {name: text for name, text in state.engine.schema(native).items() if name not in own}
+    check_fit(full_name(target.info), found, types)
+    return state.engine.stage_rows(native, target.info, {**own, **types}, state.writer, transaction.next_token())
+
+
+def _count(state: LakeState, staged: Staged) -> int:
+    ((count,),) = state.writer.rows(f"SELECT count(*) FROM ({staged.source})")
+    return int(count)
+
+
+def _settings(settings: Mapping[str, str]) -> str:
+    return ", ".join(f"{identifier(name)} = {value}" for name, value in settings.items())
+
+
+def _update(state: LakeState, target: Target, settings: Mapping[str, str], source: str) -> str:
+    table = writes.quoted(state, target.info)
+    rowid = f"{identifier(target.info.name)}.rowid"
+    return f"UPDATE {table} SET {_settings(settings)} FROM ({source}) AS {_STAGED} WHERE {rowid} = {_STAGED}.{ROW_ID}"

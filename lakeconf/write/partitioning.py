@@ -1,0 +1,46 @@
+"""The keys of a table's partitioning: what they are in SQL, and which partitions they tell apart."""
+
+from __future__ import annotations
+
+import re
+
+from lakeconf.catalog.table import TableInfo
+from lakeconf.engines.schema_check import full_name
+from lakeconf.errors import SchemaError
+from lakeconf.sql import identifier
+
+
+def check_recurring(info: TableInfo) -> None:
+    """Refuses partition keys that recur, such as the month of every year: a partition is not what it seems.
+
+    Raises:
+        SchemaError: There is such a key.
+    """
+    larger = {"month": ("year",), "day": ("year", "month"), "hour": ("year", "month", "day")}
+    keys = {(part.field_id, part.transform) for part in info.partition_fields}
+    names = {column.field_id: column.name for column in info.columns}
+    for field_id, transform in sorted(keys):
+        lacking = [part for part in larger.get(transform, ()) if (field_id, part) not in keys]
+        if lacking and (field_id, "identity") not in keys:
+            name = names[field_id]
+            wanted = ", ".join(f'"{part}({name})"' for part in (*larger[transform], transform))
+            raise SchemaError(
+                f"{transform}({name}) recurs: a partition of {full_name(info)} has rows of every {lacking[-1]}, "
+                "and all of them would be replaced",
+                hint=f"use overwrite(frame, where=…), partition the table by [{wanted}], or pass recurring=True",
+            )
+
+
+def partition_keys(info: TableInfo) -> list[str]:
+    """The keys of a table's partitioning, as DuckDB computes them."""
+    names = {column.field_id: identifier(column.name) for column in info.columns}
+    keys = []
+    for part in info.partition_fields:
+        column, bucket = names[part.field_id], re.fullmatch(r"bucket\((\d+)\)", part.transform)
+        if bucket:
+            keys.append(f"(murmur3_32({column}) & 2147483647) % {bucket[1]}")
+        elif part.transform == "identity":
+            keys.append(column)
+        else:
+            keys.append(f"{part.transform}({column})")
+    return keys
