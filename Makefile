@@ -42,9 +42,9 @@ test-latest: setup ## Run the tests of the hooks into other tools with the newes
 	@printf '%s\n' narwhals pydantic polars sqlmesh dbt-duckdb 'dlt[ducklake]' dagster 'pathspec>=1' > .venv-latest/newest
 	@$(BIN)/uv pip install --python .venv-latest/bin/python --upgrade --no-config --override .venv-latest/newest \
 		--editable '.[polars,sqlmesh,dbt,dlt,dagster,bundled,spark,dev]'
-	@.venv-latest/bin/python -m pytest tests/integrations tests/test_exports.py tests/test_parity.py
+	@.venv-latest/bin/python -m pytest tests/integrations tests/lake/test_narwhals_parity.py
 
-SPARK_TESTS := tests/spark tests/differential tests/commit tests/test_merge.py tests/test_spark_storage.py tests/test_verify.py
+SPARK_TESTS := tests/engines/spark tests/differential tests/commit tests/write/test_merge.py tests/inspection/test_verify.py
 
 # The package allows 4.3.x only, and a lake opens with no other version. To allow another one, change pyproject.toml and
 # lakeconf/engines/spark/version.py first, and then run the tests with it.

@@ -172,7 +172,7 @@ def test_each_install_line_of_the_readme_works(extras: tuple[str, ...], dist: Pa
     assert ("spark" in extras) == bool(distributions(python) & optional)
     if "spark" in extras:
         ensure_java()  # sets JAVA_HOME where Spark alone would find none
-    job = str(REPOSITORY / "tests" / "installed_job.py")
+    job = str(REPOSITORY / "tests" / "support" / "installed_job.py")
     assert carried_out(python, installed_project, job, *(["spark"] * ("spark" in extras))).endswith("done\n")
 
 

@@ -22,7 +22,7 @@ SKIPPED = (
 def test_a_skipped_test_fails_the_run(allowed: str, code: int, tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(SKIPPED)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "missing_tools", "-p", "no:cacheprovider", "test_it.py"]
-    variables = os.environ | {"LAKECONF_ALLOW_MISSING": allowed, "PYTHONPATH": str(REPOSITORY / "tests")}
+    variables = os.environ | {"LAKECONF_ALLOW_MISSING": allowed, "PYTHONPATH": str(REPOSITORY / "tests" / "support")}
     result = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
     assert result.returncode == code, result.stdout
     assert "1 tests were skipped" in result.stdout

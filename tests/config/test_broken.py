@@ -15,7 +15,7 @@ from lakeconf.config.model import validate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-BROKEN = Path(__file__).parent.parent / "broken"
+BROKEN = Path(__file__).parent / "broken"
 CASES = sorted(path.stem for path in BROKEN.glob("*.toml"))
 # What stands in no line of the file: nothing was found, or the environment gives it.
 WITHOUT_LINE = re.compile(r"LC001|LC004|LC032|there are no stores|given by the variable|the variable LAKECONF_")

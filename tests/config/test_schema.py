@@ -15,7 +15,7 @@ from lakeconf.backends.registry import METADATA_BACKENDS, STORAGE_BACKENDS
 from lakeconf.config.schema import json_schema
 
 REPOSITORY = Path(__file__).parent.parent.parent
-BROKEN = REPOSITORY / "tests" / "broken"
+BROKEN = REPOSITORY / "tests" / "config" / "broken"
 # What a schema cannot see: what variables give, what keys mean together, and what is no TOML in the first place.
 SEEN_BY_SCHEMA = [
     path.stem

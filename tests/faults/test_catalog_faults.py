@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from commit_hooks import at_commit
-from faults.conftest import ROWS, State, ids, local_files, make_store, refused, state
+from faulty_lake import ROWS, State, ids, local_files, make_store, refused, state
 
 from lakeconf.commit import committer
 from lakeconf.errors import CommitError, CommitUnknownError, ConnectionFailed

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from faults.conftest import ROWS, ids, local_files, make_store, refused, state
+from faulty_lake import ROWS, ids, local_files, make_store, refused, state
 
 from lakeconf.errors import CatalogError, ConnectionFailed, StorageError
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 import pytest
-from faults.conftest import ROWS, ids, make_store, refused, state
+from faulty_lake import ROWS, ids, make_store, refused, state
 
 from lakeconf.engines.spark.hadoop import configure_session
 from lakeconf.errors import LakeconfError, StorageError

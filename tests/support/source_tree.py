@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-REPOSITORY = Path(__file__).parent.parent
+REPOSITORY = Path(__file__).parent.parent.parent
 PACKAGE = REPOSITORY / "lakeconf"
 
 

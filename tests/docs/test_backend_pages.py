@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from servers import PostgresServer
 
-GOLDEN = sorted((REPOSITORY / "tests" / "golden").glob("motherduck-*.masked.sql"))
+GOLDEN = sorted((REPOSITORY / "tests" / "backends" / "golden").glob("motherduck-*.masked.sql"))
 
 
 @pytest.mark.parametrize("number", range(len(blocks("backends.md", "toml"))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from cli.test_doctor import diagnosed, local
+from diagnosis import diagnosed, local
 
 import lakeconf
 from lakeconf.catalog.scan import plan_scan

@@ -205,7 +205,7 @@ def test_the_page_shows_what_is_written(stores: Path) -> None:
 
 
 def test_there_is_a_file_for_each_tool_that_the_pages_are_about() -> None:
-    pages = {path.stem for path in (Path(__file__).parents[1] / "docs" / "integrations").glob("*.md")}
+    pages = {path.stem for path in (Path(__file__).parents[2] / "docs" / "integrations").glob("*.md")}
     assert pages - {"polars", "pytest"} == TOOLS.keys() - {"spark"}
 
 

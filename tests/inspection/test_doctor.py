@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from diagnosis import STEPS, diagnosed, local
 
 import lakeconf
 from lakeconf.cli.commands import run
@@ -18,36 +19,9 @@ from lakeconf.inspection import doctor
 if TYPE_CHECKING:
     from servers import PostgresServer, S3Server
 
-STEPS = (
-    "extensions",
-    "secrets",
-    "catalog",
-    "version",
-    "data path readable",
-    "data path writable",
-    "clock",
-    "server",
-    "marker",
-    "files",
-    "spark",
-)
-
-
-def diagnosed(config: dict[str, Any]) -> dict[str, doctor.Step]:
-    steps = doctor.diagnose(lakeconf.init({"stores": {"dev": config}}).get_store("dev"))
-    assert tuple(step.name for step in steps) == STEPS
-    return {step.name: step for step in steps}
-
 
 def statuses(steps: dict[str, doctor.Step]) -> list[str]:
     return [step.status for step in steps.values()]
-
-
-def local(folder: Path) -> dict[str, Any]:
-    return {
-        "metadata_backend": {"type": "sqlite", "uri": str(folder / "catalog.sqlite")},
-        "storage_backend": {"type": "local", "path": str(folder / "data")},
-    }
 
 
 def on_servers(postgres: PostgresServer, s3: S3Server, **changed: Any) -> dict[str, Any]:

@@ -1,0 +1,38 @@
+"""Runs of `lakeconf doctor` for tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import lakeconf
+from lakeconf.inspection import doctor
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STEPS = (
+    "extensions",
+    "secrets",
+    "catalog",
+    "version",
+    "data path readable",
+    "data path writable",
+    "clock",
+    "server",
+    "marker",
+    "files",
+    "spark",
+)
+
+
+def diagnosed(config: dict[str, Any]) -> dict[str, doctor.Step]:
+    steps = doctor.diagnose(lakeconf.init({"stores": {"dev": config}}).get_store("dev"))
+    assert tuple(step.name for step in steps) == STEPS
+    return {step.name: step for step in steps}
+
+
+def local(folder: Path) -> dict[str, Any]:
+    return {
+        "metadata_backend": {"type": "sqlite", "uri": str(folder / "catalog.sqlite")},
+        "storage_backend": {"type": "local", "path": str(folder / "data")},
+    }
