@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import click
 
 from lakeconf.backends.secrecy import is_secret_key
 from lakeconf.cli.output import show
+from lakeconf.config.file import FILE_NAME
 from lakeconf.config.template import METADATA, STORAGE, first_configuration
 
 
@@ -22,7 +24,7 @@ from lakeconf.config.template import METADATA, STORAGE, first_configuration
     "--set", "given", multiple=True, metavar="KEY=VALUE", help="Set a field, such as storage_backend.bucket=acme."
 )
 @click.option("--yes", is_flag=True, help="Do not prompt; use defaults.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), default="lakeconf.toml", show_default=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=FILE_NAME, show_default=True)
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(
     store: str,
@@ -40,10 +42,10 @@ def command(
     folder of local catalogs and files, to .gitignore.
     """
     if output.exists() and not force:
-        raise click.UsageError(f"{output} is there already; --force replaces it")
+        raise click.UsageError(f"{output} already exists; --force overwrites it")
     asks = not yes and (metadata is None or storage is None)
     if asks and not sys.stdin.isatty():
-        raise click.UsageError("there is nobody to ask: give --metadata and --storage, or --yes")
+        raise click.UsageError("no terminal to prompt on: pass --metadata and --storage, or --yes")
     values = dict(map(_pair, given))
     if asks:
         metadata, storage = _ask(metadata, storage, values)
@@ -52,7 +54,8 @@ def command(
         output.write_text(text)
     except OSError as error:
         raise click.UsageError(f"{output} cannot be written: {error.strerror}") from error
-    show(f"wrote {output}; check it by: lakeconf validate")
+    option = "" if str(output) == FILE_NAME else f" --config {shlex.quote(str(output))}"
+    show(f"wrote {output}; check it with: lakeconf validate{option}")
     if ".lakeconf/" in text and _ignore(output.resolve().parent):
         show("added .lakeconf/ to .gitignore", to_stderr=True)
 
@@ -94,5 +97,5 @@ def _pair(text: str) -> tuple[tuple[str, str], str]:
     key, equals, value = text.partition("=")
     section, dot, name = key.partition(".")
     if not (equals and dot):
-        raise click.UsageError(f"--set {text}: write it as storage_backend.bucket=acme")
+        raise click.UsageError(f"--set {text}: expected a form such as storage_backend.bucket=acme")
     return (section, name), value

@@ -70,14 +70,14 @@ def test_answers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_file_that_is_there_stays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "lakeconf.toml").write_text("mine")
     assert run(["init", "--yes"]) == 2
-    assert "--force replaces it" in capsys.readouterr().err
+    assert "--force overwrites it" in capsys.readouterr().err
     assert (folder / "lakeconf.toml").read_text() == "mine"
     assert run(["init", "--yes", "--force"]) == 0
 
 
 def test_what_cannot_be_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["init"]) == 2
-    assert "there is nobody to ask" in capsys.readouterr().err
+    assert "no terminal to prompt on" in capsys.readouterr().err
     assert run(["init", "--yes", "--set", "bucket"]) == 2
     with pytest.raises(LakeconfError, match=r"storage_backend\.bucket has to be given"):
         first_configuration("dev", "sqlite", "s3", {})

@@ -57,7 +57,7 @@ def test_the_first_example_runs_as_pasted(
 
 
 def test_the_configuration_is_valid(shop: Path) -> None:
-    assert run(["validate"]) == 0
+    assert run(["validate", "--strict"]) == 0
 
 
 def test_preview_sql_prints_what_the_readme_shows(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
