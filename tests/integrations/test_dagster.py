@@ -46,7 +46,7 @@ def test_assets_are_tables_and_partitions_their_rows(
     query = "SELECT day::VARCHAR, user_id, revenue FROM raw.events ORDER BY ALL"
     rows = [("2024-01-01", 1, 1.0), ("2024-01-01", 2, 0.5), ("2024-01-02", 1, 2.0), ("2024-01-02", 2, 0.5)]
     assert server_project.rows(query) == rows
-    others = [found["totals"], found["upkeep"]]
+    others = [found["totals"], found["remove_empty"]]
     result = materialize([found["events"], *others], home, resources, only=others)
     assert server_project.rows("FROM shop.totals ORDER BY 1") == [(1, 3.0), (2, 1.0)]
     (materialization,) = result.asset_materializations_for_node("shop__totals")
