@@ -9,9 +9,10 @@ from typing import Any
 import duckdb
 import pytest
 from servers import PostgresServer
+from source_tree import sources, strings_of
 
 import lakeconf
-from lakeconf.ducklake import refused_version, version_sentence
+from lakeconf.ducklake import refused_version, version_sentence, visible_at
 from lakeconf.errors import CatalogError
 from lakeconf.store import Store
 
@@ -104,3 +105,25 @@ def test_the_advice_fits_the_version(found: str, advice: str) -> None:
 
 def test_another_error_is_not_about_the_version() -> None:
     assert refused_version("IO Error: Could not read catalog version") is None
+
+
+@pytest.mark.parametrize("snapshot_id", [1, 2, 3, 4])
+@pytest.mark.parametrize("row", ["", "files"])
+def test_rows_of_the_catalog_are_visible_from_their_first_snapshot_until_their_last(snapshot_id: int, row: str) -> None:
+    sql = f"""
+        SELECT list(name ORDER BY name)
+        FROM (VALUES ('kept', 2, NULL), ('removed', 2, 4), ('replaced', 1, 3))
+            AS files(name, begin_snapshot, end_snapshot)
+        WHERE {visible_at(row=row)} AND true
+    """
+    (names,) = duckdb.execute(sql, [snapshot_id]).fetchone() or ()
+    expected = {1: ["replaced"], 2: ["kept", "removed", "replaced"], 3: ["kept", "removed"], 4: ["kept"]}
+    assert names == expected[snapshot_id]
+
+
+@pytest.mark.parametrize(
+    "text", ["_ducklake_internal_", "__ducklake_metadata_", "ducklake_inlined_delete_", "end_snapshot IS NULL OR "]
+)
+def test_one_module_knows_how_ducklake_names_and_shows_rows(text: str) -> None:
+    homes = {name for name, path in sources().items() if any(text in each for each in strings_of(path.read_text()))}
+    assert homes <= {"lakeconf.ducklake"}

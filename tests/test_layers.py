@@ -14,7 +14,6 @@ BASE: dict[str, set[str]] = {
     "secret_forms": set(),
     "secret": {"errors", "secret_forms"},
     "ducklake": {"errors"},
-    "placeholders": {"errors"},
     "sql": {"errors", "secret"},
 }
 CATALOG = {*BASE, "connection", "catalog"}

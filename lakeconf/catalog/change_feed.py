@@ -11,6 +11,7 @@ from lakeconf.catalog.data_file import DataFile, DeleteFile, load_name_mappings,
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import TableInfo, find_table
+from lakeconf.ducklake import INLINED_TABLES, inlined_deletes_table
 from lakeconf.errors import CatalogError, UnsupportedError
 from lakeconf.sql import identifier
 
@@ -39,7 +40,6 @@ _DELETE_FILES = """
       ON f.data_file_id = x.data_file_id AND f.table_id = x.table_id
     WHERE x.table_id = $2 AND x.begin_snapshot <= $1 ORDER BY x.data_file_id, x.begin_snapshot
 """
-_INLINED_TABLES = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ? ORDER BY schema_version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ def _inlined_deletes(
     transaction: MetadataTransaction, table: TableInfo, until: int
 ) -> dict[int, list[tuple[int, int]]]:
     found: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-    name = f"ducklake_inlined_delete_{table.table_id}"
+    name = inlined_deletes_table(table.table_id)
     if transaction.has_table(name):
         # Its `row_id` is the position in the file, whatever the row's id is.
         sql = f"SELECT file_id, row_id, min(begin_snapshot) FROM {identifier(name)} WHERE begin_snapshot <= $1"  # noqa: S608
@@ -243,7 +243,7 @@ def _inlined_rows(
 ) -> dict[str, list[InlinedRow]]:
     """By the catalog's table: the rows that the range has changed."""
     found: dict[str, list[InlinedRow]] = {}
-    for (name,) in transaction.rows(_INLINED_TABLES, [table.table_id]):
+    for (name,) in transaction.rows(INLINED_TABLES, [table.table_id]):
         rows: list[tuple[Any, ...]] = transaction.rows(
             f"SELECT row_id, begin_snapshot, end_snapshot FROM {identifier(name)} "  # noqa: S608
             "WHERE begin_snapshot BETWEEN $1 AND $2 OR end_snapshot BETWEEN $1 AND $2 ORDER BY ALL",

@@ -9,23 +9,24 @@ from typing import Any
 
 from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.catalog.table import TableInfo, compose_path
+from lakeconf.ducklake import inlined_deletes_table, visible_at
 from lakeconf.errors import CatalogError, UnsupportedError
 from lakeconf.sql import identifier
 
 # As many ids as the scanners of Postgres and SQLite push down as a list.
 _FEW = 1000
 _DELETE_FORMATS = {"parquet", "puffin"}
-_DATA_FILES = """
+_DATA_FILES = f"""
     SELECT data_file_id, path, path_is_relative, file_format, record_count, file_size_bytes, row_id_start,
         begin_snapshot, partition_id, mapping_id, CASE WHEN partial_max > $1 THEN CAST($1 AS BIGINT) END, encryption_key
     FROM ducklake_data_file
-    WHERE begin_snapshot <= $1 AND (end_snapshot IS NULL OR end_snapshot > $1) AND table_id = $2
-"""
-_DELETE_FILES = """
+    WHERE {visible_at()} AND table_id = $2
+"""  # noqa: S608
+_DELETE_FILES = f"""
     SELECT data_file_id, begin_snapshot, path, path_is_relative, format, delete_count, file_size_bytes, encryption_key
     FROM ducklake_delete_file
-    WHERE begin_snapshot <= $1 AND (end_snapshot IS NULL OR end_snapshot > $1) AND table_id = $2
-"""
+    WHERE {visible_at()} AND table_id = $2
+"""  # noqa: S608
 _PARTITION_VALUES = """
     SELECT data_file_id, partition_key_index, partition_value FROM ducklake_file_partition_value WHERE table_id = $1
 """
@@ -230,7 +231,7 @@ def _delete_files(
 def _inlined_deletes(
     transaction: MetadataTransaction, table: TableInfo, snapshot_id: int, data_file_ids: Sequence[int] | None
 ) -> dict[int, list[int]]:
-    name = f"ducklake_inlined_delete_{table.table_id}"
+    name = inlined_deletes_table(table.table_id)
     found: dict[int, list[int]] = defaultdict(list)
     if not transaction.has_table(name):  # made when the first row is deleted that way
         return found

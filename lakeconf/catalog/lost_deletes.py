@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
+from lakeconf.ducklake import inlined_deletes_table
 from lakeconf.sql import identifier
 
 _TABLES = """
@@ -34,7 +35,7 @@ def lost_deletes(reader: CatalogReader, snapshot_id: int | None = None) -> dict[
 
 
 def _count(transaction: MetadataTransaction, table_id: int, snapshot_id: int | None) -> int:
-    name = f"ducklake_inlined_delete_{table_id}"
+    name = inlined_deletes_table(table_id)
     if not transaction.has_table(name):
         return 0
     # Both in one snapshot is a file that is dropped with its deletes.

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from lakeconf.connection.connection import Connection
-from lakeconf.ducklake import version_sentence
+from lakeconf.ducklake import metadata_database, version_sentence
 from lakeconf.errors import CatalogError, LakeconfError, QueryError, UnknownNameError
 from lakeconf.sql import identifier, literal
 
@@ -93,7 +93,7 @@ class CatalogReader:
             f"WHERE database_name = {literal(self.alias)} AND type = 'ducklake'"
         )
         named = options[0][0] if options else None
-        return named or f"__ducklake_metadata_{self.alias}"
+        return metadata_database(self.alias, named)
 
     def _a_secret_names_a_schema(self) -> bool:
         found = self.connection.rows(

@@ -13,6 +13,7 @@ from lakeconf.catalog.predicate.parse import Where, parse
 from lakeconf.catalog.pruning.files import Survivors, surviving_files
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.table import Column, TableInfo, find_table
+from lakeconf.ducklake import INLINED_TABLES, INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID, visible_at
 from lakeconf.errors import CatalogError, UnsupportedError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import folded, identifier, literal
@@ -21,10 +22,9 @@ if TYPE_CHECKING:
     import pyarrow
 
 # DuckDB's names for what every row has, and the names of the same in files and in the results here.
-_VIRTUAL = {"rowid": "_ducklake_internal_row_id", "snapshot_id": "_ducklake_internal_snapshot_id"}
+_VIRTUAL = {"rowid": INTERNAL_ROW_ID.name, "snapshot_id": INTERNAL_SNAPSHOT_ID.name}
 _ATTEMPTS = 5
 Plan = TypeVar("Plan")
-_INLINED_TABLES = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ? ORDER BY schema_version"
 
 _log = EventLogger("plan")
 
@@ -231,13 +231,10 @@ def _inlined_tables(transaction: MetadataTransaction, table: TableInfo, snapshot
     """The tables with inlined rows that are visible at the snapshot, and how many each has."""
     counts = {
         name: transaction.rows(_visible_inlined("count(*)", name), [snapshot_id])[0][0]
-        for (name,) in transaction.rows(_INLINED_TABLES, [table.table_id])
+        for (name,) in transaction.rows(INLINED_TABLES, [table.table_id])
     }
     return {name: count for name, count in counts.items() if count}
 
 
 def _visible_inlined(selected: str, table: str) -> str:
-    return (
-        f"SELECT {selected} FROM {identifier(table)} "  # noqa: S608
-        "WHERE begin_snapshot <= $1 AND (end_snapshot IS NULL OR end_snapshot > $1)"
-    )
+    return f"SELECT {selected} FROM {identifier(table)} WHERE {visible_at()}"  # noqa: S608

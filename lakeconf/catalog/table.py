@@ -10,20 +10,20 @@ from typing import Any, NoReturn
 
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.snapshot import require
+from lakeconf.ducklake import visible_at
 from lakeconf.errors import TableNotFoundError, UnsupportedError, nearest
 from lakeconf.sql import folded, identifier
 
 DEFAULT_SCHEMA = "main"
 
 _PART = r'"(?:[^"]|"")+"|[^".]+'
-_TABLES = """
+_TABLES = f"""
     SELECT t.table_id, s.schema_name, t.table_name, s.path, s.path_is_relative, t.path, t.path_is_relative
     FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
-    WHERE t.begin_snapshot <= $1 AND (t.end_snapshot IS NULL OR t.end_snapshot > $1)
-      AND s.begin_snapshot <= $1 AND (s.end_snapshot IS NULL OR s.end_snapshot > $1)
-"""
+    WHERE {visible_at(row="t")} AND {visible_at(row="s")}
+"""  # noqa: S608
 # What else a name may stand for; each with its kind.
-_VIEWS_AND_MACROS = """
+_VIEWS_AND_MACROS = f"""
     WITH other AS (
         SELECT 'view' AS kind, schema_id, view_name AS name, begin_snapshot, end_snapshot FROM ducklake_view
         UNION ALL
@@ -31,22 +31,21 @@ _VIEWS_AND_MACROS = """
     )
     SELECT o.kind, s.schema_name, o.name
     FROM other AS o JOIN ducklake_schema AS s ON s.schema_id = o.schema_id
-    WHERE o.begin_snapshot <= $1 AND (o.end_snapshot IS NULL OR o.end_snapshot > $1)
-      AND s.begin_snapshot <= $1 AND (s.end_snapshot IS NULL OR s.end_snapshot > $1)
+    WHERE {visible_at(row="o")} AND {visible_at(row="s")}
       AND lower(s.schema_name) = lower($2) AND lower(o.name) = lower($3)
-"""
+"""  # noqa: S608
 _COLUMNS = """
     SELECT column_id, parent_column, column_name, column_type, nulls_allowed, initial_default,
         begin_snapshot, end_snapshot, column_order
     FROM ducklake_column WHERE table_id = ? ORDER BY column_id, begin_snapshot
 """
-_PARTITIONING = """
+_PARTITIONING = f"""
     SELECT i.partition_id, c.partition_key_index, c.column_id, c.transform
     FROM ducklake_partition_info AS i LEFT JOIN ducklake_partition_column AS c
       ON c.partition_id = i.partition_id AND c.table_id = i.table_id
-    WHERE i.table_id = $2 AND i.begin_snapshot <= $1 AND (i.end_snapshot IS NULL OR i.end_snapshot > $1)
+    WHERE i.table_id = $2 AND {visible_at(row="i")}
     ORDER BY c.partition_key_index
-"""
+"""  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +161,9 @@ def table_folder(reader: CatalogReader, schema: str, table: str, snapshot_id: in
     """
     with reader.transaction() as transaction:
         found = transaction.rows(
-            "SELECT path, path_is_relative FROM ducklake_schema WHERE lower(schema_name) = lower(?) "
-            "AND begin_snapshot <= ? AND (end_snapshot IS NULL OR end_snapshot > ?)",
-            [schema, snapshot_id, snapshot_id],
+            "SELECT path, path_is_relative FROM ducklake_schema "  # noqa: S608
+            f"WHERE lower(schema_name) = lower($2) AND {visible_at()}",
+            [snapshot_id, schema],
         )
         path, is_relative = found[0] if found else (f"{schema}/", True)
         return compose_path(transaction.data_path, path, is_relative=is_relative) + f"{table}/"

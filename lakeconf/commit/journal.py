@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection
+from lakeconf.ducklake import escaped_json
 from lakeconf.errors import CatalogError, CommitConflictError, UnknownNameError
-from lakeconf.placeholders import escaped_json
 from lakeconf.sql import folded, identifier, literal
 
 INTERNAL_SCHEMA = "lakeconf"

@@ -14,6 +14,7 @@ from lakeconf.catalog.table import tables
 from lakeconf.commit.committer import Commit
 from lakeconf.commit.recovery import AttachedCatalog, without_retries
 from lakeconf.commit.transaction import LakeState
+from lakeconf.ducklake import inlined_deletes_table
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard.locks import Held, pauses
 from lakeconf.logs import EventLogger
@@ -92,7 +93,7 @@ class _Step:
             return {
                 f"{info.schema_name}.{info.name}"
                 for info in found
-                if transaction.has_table(f"ducklake_inlined_delete_{info.table_id}")
+                if transaction.has_table(inlined_deletes_table(info.table_id))
             }
 
 

@@ -23,12 +23,12 @@ from lakeconf.commit.delete_files import check_delete_files
 from lakeconf.commit.journal import CommitKey, ModelRun
 from lakeconf.commit.recovery import AttachedCatalog, without_retries
 from lakeconf.connection.connection import Connection
+from lakeconf.ducklake import escaped_json
 from lakeconf.engines.base import Engine
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard.guard import LakeGuard
 from lakeconf.guard.locks import Held, pauses
 from lakeconf.logs import EventLogger
-from lakeconf.placeholders import escaped_json
 from lakeconf.sql import literal
 
 __all__ = ["Change", "LakeState", "Target", "Transaction"]

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
+from lakeconf.ducklake import PLACEHOLDER
 from lakeconf.errors import LakeconfError, SchemaError
-from lakeconf.placeholders import PATTERN
 from lakeconf.sql import folded, identifier, literal
 
 # Begins the message of an error that a cast raises inside a query.
@@ -89,7 +89,7 @@ def _cast(name: str, column: str, given: str, wanted: str) -> str:
         cases += f" WHEN {rounds} THEN error({literal(message)})"
     if has_text(duckdb.sqltype(wanted)):
         text = f"CAST({column} AS VARCHAR)"
-        holds = f"contains({text}, '{{') AND regexp_matches({text}, {literal(PATTERN)})"
+        holds = f"contains({text}, '{{') AND regexp_matches({text}, {literal(PLACEHOLDER)})"
         cases += f" WHEN {holds} THEN error({literal(placeholder_message(name))})"
     return f"CASE{cases} ELSE {cast} END" if cases else cast
 

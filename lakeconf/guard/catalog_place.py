@@ -10,6 +10,7 @@ from pathlib import Path
 from lakeconf.backends.base import StoreNames
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection
+from lakeconf.ducklake import metadata_database
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import literal
 from lakeconf.store import Store
@@ -48,7 +49,7 @@ def places(store: Store, reader: CatalogReader) -> Sequence[str]:
         return _of_file(file.resolve())
     if store.metadata_backend.lock_sql(0) is None:
         return ()
-    database = str(store.attach_options.get("metadata_catalog") or f"__ducklake_metadata_{store.alias}")
+    database = metadata_database(store.alias, store.attach_options.get("metadata_catalog"))
     found = [_ask(reader, database, _SCHEMA.format(literal(reader.metadata_schema or "public")))]
     try:
         found.append(_ask(reader, database, _SERVER))

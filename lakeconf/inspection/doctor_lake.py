@@ -12,6 +12,7 @@ from typing import Any
 from lakeconf.catalog.lost_deletes import lost_deletes
 from lakeconf.catalog.table import compose_path, joined_name
 from lakeconf.connection.connection import Connection
+from lakeconf.ducklake import metadata_database
 from lakeconf.errors import CatalogError, LakeconfError
 from lakeconf.guard.catalog_place import neighbours, places, reader_of
 from lakeconf.guard.marker import LakeMarker
@@ -168,5 +169,5 @@ def _some(paths: Sequence[str]) -> str:
 def _ask(store: Store, connection: Connection, query: str) -> list[tuple[float]]:
     if store.metadata_backend.lock_sql(0) is None:
         raise Skip("the metadata backend has no server that can be asked")
-    database = str(store.attach_options.get("metadata_catalog") or f"__ducklake_metadata_{store.alias}")
+    database = metadata_database(store.alias, store.attach_options.get("metadata_catalog"))
     return connection.rows(f"FROM postgres_query({literal(database)}, {literal(query)})")

@@ -11,13 +11,12 @@ from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.lost_deletes import lost_deletes
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import plan_scan
+from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.checksum import ColumnCheck, Fingerprint
 from lakeconf.engines.schema_check import full_name
 from lakeconf.errors import FileMissingError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import escaped
-
-_SNAPSHOT = "_ducklake_internal_snapshot_id"
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,8 @@ def _deleted_twice(reader: CatalogReader, file: DataFile, snapshot_id: int) -> i
     source, parameters = _source(deletes.path, deletes.encryption_key)
     with reader.lake_cursor() as cursor:
         description = cursor.execute(f"SELECT * FROM {source} LIMIT 0", parameters).description  # noqa: S608
-        visible = f" AND {_SNAPSHOT} <= {snapshot_id}" if _SNAPSHOT in {name for name, *_ in description} else ""
+        internal = INTERNAL_SNAPSHOT_ID.name
+        visible = f" AND {internal} <= {snapshot_id}" if internal in {name for name, *_ in description} else ""
         listed = ", ".join(map(str, file.inlined_deletes))
         query = f"SELECT count(DISTINCT pos) FROM {source} WHERE pos IN ({listed}){visible}"  # noqa: S608
         ((count,),) = cursor.rows(query, parameters)

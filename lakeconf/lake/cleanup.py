@@ -14,6 +14,7 @@ from typing import Any
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import compose_path
 from lakeconf.connection.connection import Connection
+from lakeconf.ducklake import metadata_database
 from lakeconf.engines.staging import PREFIX, is_manifest_of
 from lakeconf.errors import CatalogError, StorageError
 from lakeconf.guard.marker import MARKER, LakeMarker
@@ -253,7 +254,7 @@ def remove_files(connection: Connection, paths: Sequence[str]) -> None:
         try:
             cursor.execute(f"ATTACH 'ducklake::memory:' AS {scratch} (DATA_PATH '/')")
             rows = ", ".join(f"({number}, {literal(path)}, false, now())" for number, path in enumerate(paths))
-            scheduled = f"__ducklake_metadata_{scratch}.ducklake_files_scheduled_for_deletion"
+            scheduled = f"{metadata_database(scratch)}.ducklake_files_scheduled_for_deletion"
             cursor.execute(f"INSERT INTO {scheduled} VALUES {rows}")
             cursor.rows(f"CALL ducklake_cleanup_old_files('{scratch}', cleanup_all => true)")
         finally:

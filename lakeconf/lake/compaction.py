@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.table import joined_name
+from lakeconf.ducklake import inlined_deletes_table
 from lakeconf.sql import identifier
 
 # The defaults of the extension: https://ducklake.select/docs/stable/duckdb/usage/configuration
@@ -128,7 +129,7 @@ def _inlined(transaction: MetadataTransaction, table_id: int) -> int:
     for (name,) in transaction.rows(query, [table_id]):
         ((rows,),) = transaction.rows(f"SELECT count(*) FROM {identifier(name)} WHERE end_snapshot IS NULL")
         count += rows
-    deletes = f"ducklake_inlined_delete_{table_id}"
+    deletes = inlined_deletes_table(table_id)
     if transaction.has_table(deletes):
         ((rows,),) = transaction.rows(f"SELECT count(*) FROM {identifier(deletes)}")
         count += rows

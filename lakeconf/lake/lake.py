@@ -22,6 +22,7 @@ from lakeconf.commit.recovery import SETTINGS
 from lakeconf.commit.transaction import LakeState, Transaction
 from lakeconf.connection.connection import search_path_sql
 from lakeconf.connection.shared import SharedConnection
+from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.schema_check import named_views
 from lakeconf.errors import LakeconfError, required
@@ -32,7 +33,6 @@ from lakeconf.lake.model_runs import LakeModelRuns
 from lakeconf.lake.streaming import StreamSink
 from lakeconf.lake.table import Table
 from lakeconf.logs import EventLogger
-from lakeconf.placeholders import check_placeholders
 from lakeconf.sql import identifier, literal
 from lakeconf.write.ddl import Definition
 from lakeconf.write.writes import create

@@ -15,8 +15,8 @@ from lakeconf.catalog.table import load_table, split_name
 from lakeconf.commit import journal
 from lakeconf.commit.journal import ModelRun
 from lakeconf.commit.transaction import Change, LakeState
+from lakeconf.ducklake import check_placeholders
 from lakeconf.errors import LakeconfError
-from lakeconf.placeholders import check_placeholders
 from lakeconf.sql import identifier, literal
 from lakeconf.write.writes import Writing
 

@@ -11,9 +11,9 @@ from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.table import Column, PartitionField, TableInfo
 from lakeconf.catalog.types import columns_of
+from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.schema_check import check_names, fits, has_null
 from lakeconf.errors import SchemaError, nearest
-from lakeconf.placeholders import check_placeholders
 from lakeconf.sql import identifier, literal
 
 _TRANSFORM = re.compile(r"(?P<name>year|month|day|hour)\((?P<column>.+)\)|bucket\((?P<count>\d+),\s*(?P<bucketed>.+)\)")

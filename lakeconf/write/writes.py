@@ -13,11 +13,11 @@ from lakeconf.commit import journal
 from lakeconf.commit.conflicts import Reliance
 from lakeconf.commit.journal import CommitKey
 from lakeconf.commit.transaction import Change, LakeState, Target, Transaction
+from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.base import Staged
 from lakeconf.engines.schema_check import check_fit, full_name
 from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError, SchemaError
 from lakeconf.logs import EventLogger
-from lakeconf.placeholders import check_placeholders
 from lakeconf.sql import identifier, literal
 from lakeconf.write.ddl import NO_ID, Definition, Evolution, described_columns, evolution_for, new_table
 

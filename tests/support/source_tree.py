@@ -84,3 +84,11 @@ def imports_of(name: str, source: str, modules: set[str]) -> list[Import]:
 def within(tree: ast.Module, matches: Callable[[ast.AST], bool]) -> set[int]:
     """The ids of all nodes below those that match."""
     return {id(inner) for outer in ast.walk(tree) if matches(outer) for inner in ast.walk(outer)}
+
+
+def strings_of(source: str) -> list[str]:
+    """The strings in a module and the literal parts of its f-strings, without docstrings."""
+    tree = ast.parse(source)
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docstrings)
+    return [node.value for node in constants if isinstance(node.value, str)]

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames, Text
+from lakeconf.ducklake import metadata_database
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import Attach, CreateDatabase, CreateSecret, Statement, Value
 
@@ -54,7 +55,7 @@ class MotherDuckMetadata(MetadataBackend):
         return self.database if self.compute == "motherduck" else store
 
     def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - the database says it all
-        return {"metadata_path": f"md:__ducklake_metadata_{self.database}"}
+        return {"metadata_path": f"md:{metadata_database(self.database)}"}
 
     def statements(
         self, names: StoreNames, storage: StorageBackend | None, attach_options: Mapping[str, Value]

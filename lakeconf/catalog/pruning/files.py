@@ -30,6 +30,7 @@ from lakeconf.catalog.pruning.bounds import Bounds, bounds_of, comparable_sql, i
 from lakeconf.catalog.pruning.partition import PartitionKey
 from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.ducklake import visible_at
 
 _OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 # Of a longer list, only its least and its greatest value are compared with the bounds.
@@ -78,7 +79,7 @@ def surviving_files(
         WITH {definitions}, marked AS (
             SELECT f.data_file_id, f.file_size_bytes, {condition} AS survives
             FROM ducklake_data_file AS f {" ".join(joins)}
-            WHERE f.table_id = $2 AND f.begin_snapshot <= $1 AND (f.end_snapshot IS NULL OR f.end_snapshot > $1)
+            WHERE f.table_id = $2 AND {visible_at(row="f")}
         )
         SELECT list(DISTINCT data_file_id) FILTER (survives), count(*) FILTER (NOT survives),
             coalesce(sum(file_size_bytes) FILTER (NOT survives), 0)

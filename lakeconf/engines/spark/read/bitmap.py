@@ -19,11 +19,12 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 
 from lakeconf.catalog.data_file import DataFile, DeleteFile
 from lakeconf.connection.connection import Connection, connect
+from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.spark.read.guards import UNKNOWN_FILE_SQL
 from lakeconf.engines.spark.read.relation import Relation, check_local
 from lakeconf.sql import literal
 
-SNAPSHOT_COLUMN = "_ducklake_internal_snapshot_id"
+SNAPSHOT_COLUMN = INTERNAL_SNAPSHOT_ID.name
 # More would make the plan large and its making slow; then the rows are joined.
 _MOST_POSITIONS, _MOST_ROWS, _MOST_FILES = 5_000_000, 1 << 26, 500
 _TRIES = 1000

@@ -13,13 +13,13 @@ from pyspark.sql.types import LongType, StructField, StructType
 from lakeconf.catalog.change_feed import ChangesPlan, Deletes
 from lakeconf.catalog.data_file import DeleteFile
 from lakeconf.catalog.inlined_changes import BEGIN, END, ROW_ID
+from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
 from lakeconf.engines import base
 from lakeconf.engines.spark.read import scan
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.file_columns import FILENAME
 from lakeconf.engines.spark.read.guards import join_known
 from lakeconf.engines.spark.read.inlined import inlined_frame
-from lakeconf.engines.spark.read.projection import SNAPSHOT
 from lakeconf.engines.spark.read.relation import relation
 from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
 from lakeconf.engines.spark.types import spark_schema
@@ -29,7 +29,7 @@ _KEY = ["snapshot_id", "rowid"]
 _KEY_FIELDS = [StructField(name, LongType()) for name in _KEY]
 _BOTH = "__lakeconf_both"
 # Of a deleted row: the file and the place where it is, and the snapshot that deleted it.
-_STORED = StructField(SNAPSHOT[1], LongType())
+_STORED = StructField(INTERNAL_SNAPSHOT_ID.name, LongType())
 _POSITION, _DELETED, _END = scan.FILE_ROW_NUMBER, "__lakeconf_deleted", "__lakeconf_end"
 
 

@@ -1,6 +1,6 @@
 """What runs inside Spark's executors: Parquet files that Spark cannot read are read there by DuckDB.
 
-Its functions are sent to the executors whole, so they need no lakeconf there, and import nothing of it.
+Its functions are sent to the executors by value, and need no lakeconf there: of lakeconf they use only strings.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
+
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call, unused-ignore]
 # What `summing` calls the rows in its query.
 ROWS = "lakeconf_rows"
 # The position of a row in its file, 0-based. No file can have a column of this name: it would hide the position.
 POSITION = f"__lakeconf_position_{uuid.uuid4().hex}"
+_SNAPSHOT_ID = INTERNAL_SNAPSHOT_ID.name
 _PUFFIN_MAGIC = b"\xd1\xd3\x39\x64"
 _SERIAL_COOKIE, _SERIAL_COOKIE_NO_RUNS = 12347, 12346
 
@@ -137,8 +140,7 @@ def _positions(connection: Any, task: Task, deletes: Any) -> Sequence[int]:
         source = f"read_parquet(?{config})"
         connection.execute(f"SELECT * FROM {source} LIMIT 0", parameters)
         names = [name for name, *_ in connection.description]
-        internal = "_ducklake_internal_snapshot_id"
-        visible = f" WHERE {internal} <= {task.snapshot_id}" if internal in names else ""
+        visible = f" WHERE {_SNAPSHOT_ID} <= {task.snapshot_id}" if _SNAPSHOT_ID in names else ""
         rows = connection.execute(f"SELECT pos FROM {source}{visible}", parameters).fetchall()
         return [position for (position,) in rows]
 

@@ -15,14 +15,13 @@ from pyspark.sql.types import StructField, StructType
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column
+from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.spark.read import executor_code
 from lakeconf.engines.spark.read.columns import IN_PATH, Found
 from lakeconf.engines.spark.read.file_columns import path_text
 from lakeconf.engines.spark.read.groups import Group
 from lakeconf.engines.spark.read.guards import join_known
 from lakeconf.engines.spark.read.projection import (
-    ROW_ID,
-    SNAPSHOT,
     by_id_source,
     column_sql,
     constant_sql,
@@ -104,7 +103,7 @@ def _task(plan: ScanPlan, group: Group, file: DataFile, virtual: Sequence[str]) 
     else:
         source = by_id_source(plan.columns)
         columns = [identifier(column.name) for column in plan.columns]
-        row_id, snapshot = ROW_ID[1], SNAPSHOT[1]
+        row_id, snapshot = INTERNAL_ROW_ID.name, INTERNAL_SNAPSHOT_ID.name
     casts = [exact_cast(sql, column) for sql, column in zip(columns, plan.columns, strict=True)]
     added = [row_id_sql(file, row_id), snapshot_sql(file, snapshot), literal(file.path), executor_code.POSITION]
     names = [*(column.name for column in plan.columns), *virtual]
@@ -114,7 +113,7 @@ def _task(plan: ScanPlan, group: Group, file: DataFile, virtual: Sequence[str]) 
         path=file.path,
         select=", ".join(selected),
         source=source,
-        conditions=() if file.snapshot_filter is None else (f"{SNAPSHOT[1]} <= {file.snapshot_filter}",),
+        conditions=() if file.snapshot_filter is None else (f"{INTERNAL_SNAPSHOT_ID.name} <= {file.snapshot_filter}",),
         time_zone=plan.time_zone,
         snapshot_id=plan.snapshot_id,
         deleted=file.inlined_deletes,

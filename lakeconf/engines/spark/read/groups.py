@@ -11,10 +11,10 @@ from pyspark.sql.types import StructType
 
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.scan import ScanPlan
+from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID, InternalColumn
 from lakeconf.engines.spark.read.column_reader import reading
 from lakeconf.engines.spark.read.columns import IN_PATH, Found, assumed, by_field_id, by_name, is_reserved, needs_footer
 from lakeconf.engines.spark.read.footers import MILLISECONDS, Stored, footers
-from lakeconf.engines.spark.read.projection import ROW_ID, SNAPSHOT
 from lakeconf.engines.spark.read.relation import relation
 from lakeconf.errors import UnsupportedError
 
@@ -72,7 +72,7 @@ def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:
             has_deletes=file.delete_file is not None or bool(file.inlined_deletes),
             snapshot_filter=file.snapshot_filter,
             can_filter=not any(place is not None and _has_milliseconds(place) for place in places),
-            internal=(_name_of(ROW_ID, fields), _name_of(SNAPSHOT, fields)),
+            internal=(_name_of(INTERNAL_ROW_ID, fields), _name_of(INTERNAL_SNAPSHOT_ID, fields)),
         )
         found[key].append(file)
     return [replace(key, files=tuple(files)) for key, files in found.items()]
@@ -103,8 +103,8 @@ def _places(
     return tuple(by_name(column, mappings, fields) for column in plan.columns)
 
 
-def _name_of(internal: tuple[int, str], fields: Sequence[Stored] | None) -> str | None:
-    return next((field.name for field in fields or () if field.field_id == internal[0]), None)
+def _name_of(internal: InternalColumn, fields: Sequence[Stored] | None) -> str | None:
+    return next((field.name for field in fields or () if field.field_id == internal.field_id), None)
 
 
 def _is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:

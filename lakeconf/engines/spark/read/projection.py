@@ -6,14 +6,11 @@ from collections.abc import Sequence
 
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.table import Column
+from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.spark.read.columns import Found
 from lakeconf.engines.spark.read.executor_code import POSITION
 from lakeconf.engines.spark.types import duckdb_type
 from lakeconf.sql import identifier, literal
-
-# The field ids and DuckLake's names of the columns that it adds to files of several snapshots.
-ROW_ID = (2147483540, "_ducklake_internal_row_id")
-SNAPSHOT = (2147483539, "_ducklake_internal_snapshot_id")
 
 
 def constant_sql(text: str | None, column: Column) -> str:
@@ -34,7 +31,7 @@ def by_id_source(columns: Sequence[Column]) -> str:
     Its `?` are the file and the key.
     """
     fields = [(c.field_id, c.name, duckdb_type(c, for_spark=False), c.initial_default) for c in columns]
-    fields += [(*internal, "BIGINT", None) for internal in (ROW_ID, SNAPSHOT)]
+    fields += [(*internal, "BIGINT", None) for internal in (INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID)]
     entries = ", ".join(
         f"{field_id}: {{'name': {literal(name)}, 'type': {literal(type_)}, "
         f"'default_value': {'NULL' if default is None else literal(default)}}}"

@@ -15,8 +15,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column
+from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.base import ROW_ID
-from lakeconf.engines.spark.read import projection
 from lakeconf.engines.spark.read.bitmap import bitmap_condition
 from lakeconf.engines.spark.read.column_reader import FIELD_ID, Reading, missing, quoted, reading, requested
 from lakeconf.engines.spark.read.columns import IN_PATH, Found, is_reserved
@@ -45,14 +45,16 @@ SNAPSHOT_ID = "__lakeconf_snapshot_id"
 FILE_ROW_NUMBER = "__lakeconf_file_row_number"
 # Each with the SQL that gives it for inlined rows.
 _VIRTUAL = (
-    (StructField(ROW_ID, LongType()), "_ducklake_internal_row_id"),
-    (StructField(SNAPSHOT_ID, LongType()), "_ducklake_internal_snapshot_id"),
+    (StructField(ROW_ID, LongType()), INTERNAL_ROW_ID.name),
+    (StructField(SNAPSHOT_ID, LongType()), INTERNAL_SNAPSHOT_ID.name),
     (StructField(FILENAME, StringType()), "CAST(NULL AS VARCHAR)"),
     (StructField(FILE_ROW_NUMBER, LongType()), "CAST(NULL AS BIGINT)"),
 )
 # Columns that DuckLake adds to files whose rows are of several snapshots, or have row ids of their own.
-_STORED_ROW_ID = StructField("__lakeconf_stored_row_id", LongType(), metadata={FIELD_ID: projection.ROW_ID[0]})
-_STORED_SNAPSHOT = StructField("__lakeconf_stored_snapshot", LongType(), metadata={FIELD_ID: projection.SNAPSHOT[0]})
+_STORED_ROW_ID = StructField("__lakeconf_stored_row_id", LongType(), metadata={FIELD_ID: INTERNAL_ROW_ID.field_id})
+_STORED_SNAPSHOT = StructField(
+    "__lakeconf_stored_snapshot", LongType(), metadata={FIELD_ID: INTERNAL_SNAPSHOT_ID.field_id}
+)
 
 
 def read(spark: SparkSession, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False) -> DataFrame:

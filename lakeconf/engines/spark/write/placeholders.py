@@ -6,8 +6,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
 
+from lakeconf.ducklake import PLACEHOLDER
 from lakeconf.engines.exact_casts import placeholder_message
-from lakeconf.placeholders import PATTERN
 
 _NO = "false"
 
@@ -30,7 +30,7 @@ def _holds(value: Column, found: DataType) -> Column | None:
     """The condition that a value has such a text at any depth; None where its type has no text."""
     if isinstance(found, (StringType, BinaryType)):
         text = value.cast("string")
-        return text.contains("{") & text.rlike(PATTERN)
+        return text.contains("{") & text.rlike(PLACEHOLDER)
     if isinstance(found, StructType):
         parts = [_holds(value.getField(field.name), field.dataType) for field in found.fields]
     elif isinstance(found, ArrayType):
