@@ -11,9 +11,8 @@ from typing import Any
 
 from lakeconf import __version__
 from lakeconf.catalog.table import tables
-from lakeconf.commit.committer import Commit
-from lakeconf.commit.recovery import AttachedCatalog, without_retries
-from lakeconf.commit.transaction import LakeState
+from lakeconf.commit.recovery import without_retries
+from lakeconf.commit.session import Session
 from lakeconf.ducklake import inlined_deletes_table
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard.locks import Held, pauses
@@ -25,14 +24,14 @@ _log = EventLogger("maintenance")
 _ATTEMPTS_BESIDE_WRITERS = 5
 
 
-def run_step(state: LakeState, call: str) -> list[tuple[Any, ...]]:
+def run_step(session: Session, call: str) -> list[tuple[Any, ...]]:
     """Runs a step of compaction in a transaction of its own, and repeats it if another commit overtakes it.
 
     DuckLake lets a compaction commit beside a delete whose rows the catalog holds, and the deleted rows are back.
     Without retries of DuckLake, a step that was overtaken fails on the number of its snapshot.
 
     Args:
-        state: The lake.
+        session: The lake.
         call: The call of DuckLake's function.
 
     Returns:
@@ -44,11 +43,11 @@ def run_step(state: LakeState, call: str) -> list[tuple[Any, ...]]:
         CommitUnknownError: It could not be found out whether the step was committed.
     """
     for attempt, _ in enumerate(pauses()):
-        step = _Step(state, call)
+        step = _Step(session, call)
         # Writers that are always faster wait for one step.
-        lock = state.lock.writing() if attempt < _ATTEMPTS_BESIDE_WRITERS else _alone(state.lock.removing())
+        lock = session.guard.writing() if attempt < _ATTEMPTS_BESIDE_WRITERS else _alone(session.guard.removing())
         try:
-            with lock as held, state.guard, without_retries(state.writer):
+            with lock as held, session.writer_lock, without_retries(session.writer):
                 return step.run(held)
         except LakeconfError as error:
             if not step.commit.lost_race(error, conflicts=True):
@@ -60,14 +59,11 @@ def run_step(state: LakeState, call: str) -> list[tuple[Any, ...]]:
 class _Step:
     """One attempt."""
 
-    def __init__(self, state: LakeState, call: str) -> None:
-        self._state, self._call, self._token = state, call, uuid.uuid4().hex
+    def __init__(self, session: Session, call: str) -> None:
+        self._session, self._call, self._token = session, call, uuid.uuid4().hex
         self._held: Held | None = None
         self._rows: list[tuple[Any, ...]] = []
-        catalog = AttachedCatalog(
-            state.alias, state.writer, state.reader, state.reconnect, state.barrier, token=self._token
-        )
-        self.commit = Commit(catalog, self._token)
+        self.commit = session.new_commit(self._token)
 
     def run(self, held: Held | None) -> list[tuple[Any, ...]]:
         self._held = held
@@ -75,7 +71,7 @@ class _Step:
         return self._rows
 
     def _work(self, begun: int) -> int | None:
-        writer, alias = self._state.writer, literal(self._state.alias)
+        writer, alias = self._session.writer, literal(self._session.alias)
         self._rows = writer.rows(self._call)
         # By its token the snapshot is found if the reply to the commit is lost.
         info = literal(json.dumps({"lakeconf": __version__, "token": self._token}))
@@ -88,8 +84,8 @@ class _Step:
 
     def _with_deletes(self, begun: int) -> set[str]:
         """The tables with deletes in the catalog: a flush writes them to files, but does not return such a table."""
-        found = tables(self._state.reader, begun)
-        with self._state.reader.transaction() as transaction:
+        found = tables(self._session.reader, begun)
+        with self._session.reader.transaction() as transaction:
             return {
                 f"{info.schema_name}.{info.name}"
                 for info in found

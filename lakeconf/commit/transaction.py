@@ -7,12 +7,11 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from lakeconf import __version__
-from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.commit import audits, journal
 from lakeconf.commit.audits import Audit
@@ -21,79 +20,15 @@ from lakeconf.commit.committer import Commit, Phase
 from lakeconf.commit.conflicts import Base, check_columns, check_conflicts, run_counted
 from lakeconf.commit.delete_files import check_delete_files
 from lakeconf.commit.journal import CommitKey, ModelRun
-from lakeconf.commit.recovery import AttachedCatalog, without_retries
-from lakeconf.connection.connection import Connection
+from lakeconf.commit.recovery import without_retries
+from lakeconf.commit.session import Session
 from lakeconf.ducklake import escaped_json
-from lakeconf.engines.base import Engine
 from lakeconf.errors import CommitError, LakeconfError
-from lakeconf.guard.guard import LakeGuard
 from lakeconf.guard.locks import Held, pauses
 from lakeconf.logs import EventLogger
 from lakeconf.sql import literal
 
-__all__ = ["Change", "LakeState", "Target", "Transaction"]
 _log = EventLogger("commit")
-
-
-@dataclass
-class LakeState:
-    """What the tables of an open lake share.
-
-    Attributes:
-        alias: The name that the lake is attached as.
-        reader: The way to the catalog, on the connection for reading.
-        writer: The connection that commits; nothing else runs on it.
-        engine: What reads and writes the files.
-        lock: The locks of the lake and its tables, and the marker below its data path.
-        reconnect: Opens another instance, to ask for the fate of a commit whose reply was lost.
-        barrier: The statement that waits for commits under way; see `settle.AttachedCatalog`.
-        snapshot_id: The snapshot that reads see.
-        base: What conflict checks compare with.
-        guard: Held by the thread that uses the writer, or a setting of the DuckDB instance.
-        read_only: Why nothing can be written; None where it can.
-        pinned: True where the snapshot stays what it is.
-        transaction: The open transaction, which collects what tables write.
-    """
-
-    alias: str
-    reader: CatalogReader
-    writer: Connection
-    engine: Engine
-    lock: LakeGuard
-    reconnect: Callable[[], Connection]
-    barrier: str | None
-    snapshot_id: int
-    base: Base
-    guard: threading.RLock = field(default_factory=threading.RLock)
-    moving: threading.RLock = field(default_factory=threading.RLock)
-    read_only: str | None = None
-    pinned: bool = False
-    transaction: Transaction | None = None
-
-    def commit(self, transaction: Transaction) -> None:
-        """Commits a transaction, and moves reads to its snapshot."""
-        with self.guard:
-            snapshot_id = transaction.commit()
-            with self.moving:
-                self.snapshot_id = max(self.snapshot_id, snapshot_id)
-                if transaction.made is not None:
-                    self.base.own.add(transaction.made)
-
-    def move(self, snapshot_id: int, *, refresh: bool = False) -> int:
-        """Moves reads to a snapshot, but never back: another thread may have moved them further meanwhile.
-
-        Args:
-            snapshot_id: The snapshot.
-            refresh: True if conflict checks begin again there.
-
-        Returns:
-            The snapshot that reads see.
-        """
-        with self.moving:
-            self.snapshot_id = max(self.snapshot_id, snapshot_id)
-            if refresh:
-                self.base.refresh(self.snapshot_id)
-            return self.snapshot_id
 
 
 @dataclass
@@ -101,10 +36,14 @@ class Transaction:
     """Changes that become one snapshot together.
 
     Attributes:
-        state: The lake.
+        session: The open lake.
+        snapshot_id: The snapshot that it reads.
+        base: What its conflict checks compare with: a copy, because other threads may refresh the lake, or commit with
+            it, before this transaction ends.
         message: The commit message.
         author: Who commits.
-        extra: Keys of the caller's own for the commit info.
+        extra: Additional keys of the caller for the commit info.
+        explicit: True for `lake.transaction()`; False for the transaction of a single write.
         token: The name of this write, by which its snapshot can be told.
         changes: What was collected.
         audits: What must hold on the new state.
@@ -115,10 +54,13 @@ class Transaction:
         writing: Held by the thread that adds a write: threads that share a transaction take turns.
     """
 
-    state: LakeState
+    session: Session
+    snapshot_id: int
+    base: Base
     message: str | None = None
     author: str | None = None
     extra: Mapping[str, object] = field(default_factory=dict)
+    explicit: bool = False
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     changes: list[Change] = field(default_factory=list)
     audits: list[Audit] = field(default_factory=list)
@@ -130,13 +72,24 @@ class Transaction:
     _started: float = field(default_factory=time.monotonic)
     _repeated: set[CommitKey] = field(default_factory=set)
     _staged: int = 0
+    _ended: bool = False
     _attempt: Commit = field(init=False)
-    _base: Base = field(init=False)
 
     def __post_init__(self) -> None:
-        # Other threads may refresh the lake, or commit with it, before this transaction ends.
-        self._base = self.state.base.copy()
-        self._attempt = self._new_attempt()
+        self._attempt = self.session.new_commit(self.token)
+
+    def check_open(self) -> None:
+        """Refuses writes to a transaction that has ended.
+
+        Raises:
+            LakeconfError: It has ended.
+        """
+        if self._ended:
+            raise LakeconfError("nothing can be written: the transaction has ended")
+
+    def end(self) -> None:
+        """Closes the transaction to further writes; what was collected can still be committed."""
+        self._ended = True
 
     def add(self, change: Change) -> None:
         """Collects a change; nothing happens yet."""
@@ -156,8 +109,8 @@ class Transaction:
         Raises:
             LakeconfError: A statement is refused.
         """
-        writer = self.state.writer
-        with self.state.guard:
+        writer = self.session.writer
+        with self.session.writer_lock:
             try:
                 writer.execute("BEGIN")
                 earlier = (statement for change in self.changes if change.defines for statement in change.statements)
@@ -169,11 +122,10 @@ class Transaction:
         return [(name, type_name, null == "YES") for name, type_name, null, *_ in found]
 
     def commit(self) -> int:
-        """Commits what was collected.
+        """Commits what was collected, and moves the session to the new snapshot.
 
         Returns:
-            The new snapshot; where there is nothing to commit the one that is read, or the one that all of it was
-            committed with before.
+            The snapshot that the session now reads.
 
         Raises:
             CommitConflictError: Another writer has changed what a change relies on; nothing was written.
@@ -181,13 +133,16 @@ class Transaction:
             CommitUnknownError: It could not be found out whether the commit succeeded; staged files were kept.
             CommitError: Nothing was written, or, where the message says so, committed files are damaged.
         """
-        if not self.changes and not self.runs:
-            return self.state.snapshot_id
+        with self.session.writer_lock:
+            snapshot_id = self._commit() if self.changes or self.runs else self.snapshot_id
+            return self.session.advance(snapshot_id, own=self.made)
+
+    def _commit(self) -> int:
+        """The new snapshot; or, if all of it was committed before, the snapshot of that commit."""
         began, tables = time.monotonic(), ", ".join(sorted({change.table for change in self.changes}))
         _log.info("committing %d changes to %s (write %s)", len(self.changes), tables, self.token)
         try:
-            with self.state.guard:
-                snapshot_id = self._commit_under_locks()
+            snapshot_id = self._commit_under_locks()
             _log.info("committed %s as snapshot %d in %.1f s", self.token, snapshot_id, time.monotonic() - began)
             return snapshot_id
         finally:
@@ -213,14 +168,14 @@ class Transaction:
             wanted.add(journal.TABLE)
         if not wanted:
             return contextlib.nullcontext()
-        return self.state.lock(wanted)
+        return self.session.guard(wanted)
 
     def _commit_under_locks(self) -> int:
         locks = self._locks()
         locks.__enter__()
         try:
-            with without_retries(self.state.writer) if self._is_checked() else contextlib.nullcontext():
-                return self._commit_with_patience()
+            with without_retries(self.session.writer) if self._is_checked() else contextlib.nullcontext():
+                return self._commit_with_retry()
         finally:
             # A lock that was lost says nothing about the commit, whose outcome is known by now.
             try:
@@ -228,10 +183,10 @@ class Transaction:
             except LakeconfError as error:
                 _log.warning("a lock of commit %s could not be released: %s", self.token, type(error).__name__)
 
-    def _commit_with_patience(self) -> int:
+    def _commit_with_retry(self) -> int:
         last: LakeconfError | None = None
         for _ in pauses():
-            self._attempt = self._new_attempt()
+            self._attempt = self.session.new_commit(self.token)
             if self.held is not None:
                 self.held.renew()
             try:
@@ -250,26 +205,20 @@ class Transaction:
         """True where the commit rests on checks, which DuckLake's own retries would leave out."""
         return bool(self.audits or self.runs) or any(change.relies_on or change.key for change in self.changes)
 
-    def _new_attempt(self) -> Commit:
-        state, token = self.state, self.token
-        return Commit(
-            AttachedCatalog(state.alias, state.writer, state.reader, state.reconnect, state.barrier, token), token
-        )
-
     def _work(self, begun: int) -> int | None:
         """Everything inside the transaction; see `Commit.run`."""
-        writer, alias = self.state.writer, self.state.alias
+        writer, alias = self.session.writer, self.session.alias
         done = journal.find(writer, alias, [change.key for change in self.changes if change.key])
         self._repeated = set(done)
         changes = [change for change in self.changes if change.key not in done]
         if done and not changes:
             return max(done.values())
-        StoredQueries.load(self.state.reader, begun).check_expressions()
+        StoredQueries.load(self.session.reader, begun).check_expressions()
         journal.check_runs(writer, alias, self.runs)
         relied_on = [change.relies_on for change in changes if change.relies_on]
-        check_conflicts(self.state.reader, relied_on, self._base, begun)
-        check_columns(self.state.reader, [change.written_for for change in changes if change.written_for], begun)
-        check_delete_files(self.state.reader, [change.relies_on for change in changes if change.deletes])
+        check_conflicts(self.session.reader, relied_on, self.base, begun)
+        check_columns(self.session.reader, [change.written_for for change in changes if change.written_for], begun)
+        check_delete_files(self.session.reader, [change.relies_on for change in changes if change.deletes])
         self._carry_out(changes)
         # Files that Spark has written are registered; DuckLake removes none of them.
         by_ducklake = {change.table for change in changes if not (change.is_registered or change.defines)}
@@ -278,11 +227,11 @@ class Transaction:
         return None
 
     def _carry_out(self, changes: list[Change]) -> None:
-        writer, alias = self.state.writer, self.state.alias
+        writer, alias = self.session.writer, self.session.alias
         for change in changes:
             run_counted(writer, change.table, change.statements, change.counts)
         for audit in self.audits:
-            audits.run(audit, writer, self.state.reader)
+            audits.run(audit, writer, self.session.reader)
         for statement in journal.statements(
             alias, self.token, [change.key for change in changes if change.key], self.runs
         ):
@@ -295,15 +244,15 @@ class Transaction:
 
     def _roll_back(self) -> None:
         with contextlib.suppress(LakeconfError):
-            self.state.writer.execute("ROLLBACK")
+            self.session.writer.execute("ROLLBACK")
 
     def _commit_info(self, changes: list[Change]) -> str:
         staged = [change.staged for change in changes if change.staged is not None]
         info: dict[str, object] = {
             "lakeconf": __version__,
             "token": self.token,
-            "engine": self.state.engine.name,
-            **self.state.engine.details(),
+            "engine": self.session.engine.name,
+            **self.session.engine.details(),
             "rows": sum(rows.row_count or 0 for rows in staged),
             "seconds": round(time.monotonic() - self._started, 3),
         }
@@ -315,9 +264,9 @@ class Transaction:
                 continue
             for statement in change.staged.discard:
                 with contextlib.suppress(LakeconfError):
-                    self.state.writer.execute(statement)
+                    self.session.writer.execute(statement)
             keep_files = committed and change.staged.keeps_files and change.key not in self._repeated
             try:
-                self.state.engine.release(change.staged, keep_files=keep_files)
+                self.session.engine.release(change.staged, keep_files=keep_files)
             except Exception as error:  # noqa: BLE001 - the outcome of the commit stays what it is
                 _log.warning("files of write %s could not be removed: %s", self.token, type(error).__name__)

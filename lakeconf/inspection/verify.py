@@ -126,20 +126,20 @@ def verify(lake: Lake, table: str) -> Verification:
         FileMissingError: Data files of the table do not exist; the message lists them.
         UnsupportedError: Spark cannot read the table exactly, or the lake was opened without Spark.
     """
-    state = lake._state  # noqa: SLF001 - what its tables share
-    plan = plan_scan(state.reader, table, state.snapshot_id, [])
-    wrong_counts = _wrong_counts(state.reader, full_name(plan.table), plan.files)
-    found = state.engine.check(state.reader, table, state.snapshot_id)
-    doubles = (DeletedTwice(file.path, _deleted_twice(state.reader, file, state.snapshot_id)) for file in plan.files)
+    session, snapshot_id = lake._session, lake.snapshot_id  # noqa: SLF001 - reads by its engine
+    plan = plan_scan(session.reader, table, snapshot_id, [])
+    wrong_counts = _wrong_counts(session.reader, full_name(plan.table), plan.files)
+    found = session.engine.check(session.reader, table, snapshot_id)
+    doubles = (DeletedTwice(file.path, _deleted_twice(session.reader, file, snapshot_id)) for file in plan.files)
     return Verification(
         table=full_name(plan.table),
-        snapshot_id=state.snapshot_id,
+        snapshot_id=snapshot_id,
         duckdb_rows=found.duckdb_rows,
         spark_rows=found.spark_rows,
         columns=found.columns,
         deleted_twice=tuple(double for double in doubles if double.rows),
         wrong_counts=wrong_counts,
-        lost_deletes=lost_deletes(state.reader, state.snapshot_id).get((plan.table.schema_name, plan.table.name), 0),
+        lost_deletes=lost_deletes(session.reader, snapshot_id).get((plan.table.schema_name, plan.table.name), 0),
     )
 
 

@@ -19,7 +19,8 @@ from lakeconf.commit.audits import Audit, Check
 from lakeconf.commit.conflicts import Base
 from lakeconf.commit.journal import INTERNAL_SCHEMA
 from lakeconf.commit.recovery import SETTINGS
-from lakeconf.commit.transaction import LakeState, Transaction
+from lakeconf.commit.scope import Scope
+from lakeconf.commit.session import Session
 from lakeconf.connection.connection import search_path_sql
 from lakeconf.connection.shared import SharedConnection
 from lakeconf.ducklake import check_placeholders
@@ -63,24 +64,24 @@ class Lake(LakeUpkeep, LakeModelRuns):
                 reading.execute(f"SET {name} = {literal(value)}")
             reader = reader_of(store, reading)
             writer.prefer_builtins(store.alias)
-            state = LakeState(
+            session = Session(
+                store=store.name,
                 alias=store.alias,
                 reader=reader,
                 writer=writer,
                 engine=DuckDBEngine(reading) if engine is None else _spark_engine(store, reader, engine),
-                lock=guard_of(store, reader),
+                guard=guard_of(store, reader),
                 # A file of DuckDB opens in one instance alone.
                 reconnect=store.open_connection if store.metadata_backend.file() is None else reading.cursor,
                 barrier=store.metadata_backend.barrier_sql() if store.metadata_backend.file() is None else "",
-                snapshot_id=(opened := latest(reader).snapshot_id),
-                base=Base(opened),
-                read_only=f"the store {store.name!r} is read-only" if store.read_only else None,
+                base=Base(latest(reader).snapshot_id),
+                read_only=store.read_only,
             )
         except BaseException:
             reading.close()
             raise
-        _log.info("opened %s at snapshot %d with %s", store.name, state.snapshot_id, state.engine.name)
-        return cls(state)
+        _log.info("opened %s at snapshot %d with %s", store.name, session.snapshot_id, session.engine.name)
+        return cls(Scope(session))
 
     def __enter__(self) -> Lake:
         return self
@@ -89,18 +90,16 @@ class Lake(LakeUpkeep, LakeModelRuns):
         self.close()
 
     def __repr__(self) -> str:
-        return f"Lake({self._state.alias!r} at snapshot {self._state.snapshot_id}, {self._state.engine.name})"
+        return f"Lake({self._session.alias!r} at snapshot {self._scope.snapshot_id}, {self._session.engine.name})"
 
     def close(self) -> None:
         """Closes the connections to the catalog."""
-        self._state.lock.close()
-        self._state.writer.close()
-        self._state.reader.connection.close()
+        self._session.close()
 
     @property
     def snapshot_id(self) -> int:
         """The snapshot that reads see."""
-        return self._state.snapshot_id
+        return self._scope.snapshot_id
 
     def refresh(self) -> int:
         """Moves to the latest snapshot and gives its version.
@@ -108,11 +107,11 @@ class Lake(LakeUpkeep, LakeModelRuns):
         Raises:
             LakeconfError: The lake is pinned, by `at` or by an open transaction.
         """
-        if self._state.pinned:
+        if self._scope.is_pinned:
             raise LakeconfError(
                 f"the lake is pinned at snapshot {self.snapshot_id}", hint="refresh the lake it came from"
             )
-        return self._state.move(latest(self._state.reader).snapshot_id, refresh=True)
+        return self._session.advance(latest(self._session.reader).snapshot_id, refresh=True)
 
     def table(self, name: str) -> Table:
         """A table by its name; that it exists is checked when it is used.
@@ -120,18 +119,18 @@ class Lake(LakeUpkeep, LakeModelRuns):
         Args:
             name: `schema.table`, or `table` for one in the schema `main`.
         """
-        return Table(self._state, name)
+        return Table(self._scope, name)
 
     def tables(self) -> list[str]:
         """The names of the tables at the lake's snapshot, as `table` takes them, sorted, without lakeconf's own."""
-        found = tables(self._state.reader, self._state.snapshot_id)
+        found = tables(self._session.reader, self._scope.snapshot_id)
         return sorted(
             joined_name(info.schema_name, info.name) for info in found if info.schema_name.lower() != INTERNAL_SCHEMA
         )
 
     def snapshots(self) -> list[Snapshot]:
         """All snapshots of the lake that have not expired, oldest first."""
-        return list(snapshots(self._state.reader))
+        return list(snapshots(self._session.reader))
 
     def at(self, *, version: int | None = None, timestamp: datetime | None = None) -> Lake:
         """The lake as it was; it is read-only and lives as long as this one.
@@ -145,10 +144,9 @@ class Lake(LakeUpkeep, LakeModelRuns):
         """
         if (version is None) == (timestamp is None):
             raise LakeconfError("give a version or a timestamp")
-        reader = self._state.reader
+        reader = self._session.reader
         found = by_version(reader, version) if version is not None else by_timestamp(reader, timestamp)  # type: ignore[arg-type]
-        why = f"the lake is pinned at snapshot {found.snapshot_id}"
-        return Lake(replace(self._state, snapshot_id=found.snapshot_id, read_only=why, pinned=True, transaction=None))
+        return Lake(Scope(self._session, at=found.snapshot_id))
 
     def create_table(
         self,
@@ -178,8 +176,10 @@ class Lake(LakeUpkeep, LakeModelRuns):
         Raises:
             SchemaError: The table is there already, or a type, a key or a column does not exist.
         """
-        columns = dict(like) if isinstance(like, Mapping) else self._state.engine.schema(self._state.engine.adopt(like))
-        create(self._state, name, Definition(columns, partitioned_by, sorted_by, comment, column_comments or {}))
+        columns = (
+            dict(like) if isinstance(like, Mapping) else self._session.engine.schema(self._session.engine.adopt(like))
+        )
+        create(self._scope, name, Definition(columns, partitioned_by, sorted_by, comment, column_comments or {}))
         return self.table(name)
 
     @contextlib.contextmanager
@@ -202,21 +202,20 @@ class Lake(LakeUpkeep, LakeModelRuns):
             AuditError: An audit does not hold.
             CommitError: Nothing was written.
         """
-        if self._state.transaction is not None:
+        if self._scope.transaction is not None:
             raise LakeconfError("a transaction is open already: write to its lake")
         check_placeholders(message, "the commit message")
         check_placeholders(author, "the author")
-        state = replace(self._state, pinned=True, base=self._state.base.copy())
-        transaction = state.transaction = Transaction(state, message, author, extra or {})
-        with state.lock.writing() as transaction.held:
+        transaction = self._scope.begin(message, author, extra, explicit=True)
+        with self._session.guard.writing() as transaction.held:
             try:
-                yield Lake(state)
+                yield Lake(replace(self._scope, transaction=transaction))
             except BaseException:
                 transaction.discard()
                 raise
             finally:
-                state.read_only = "the transaction has ended"
-            self._state.commit(transaction)
+                transaction.end()
+            transaction.commit()
 
     def audit(self, name: str, check: Check, *, table: str | None = None) -> None:
         """Sets a condition for the open transaction: where it does not hold on the new state, nothing is committed.
@@ -232,12 +231,12 @@ class Lake(LakeUpkeep, LakeModelRuns):
         Raises:
             LakeconfError: No transaction is open, or a function has no table.
         """
-        if self._state.transaction is None:
+        if self._scope.transaction is None:
             raise LakeconfError("an audit belongs to a transaction", hint="with lake.transaction() as tx: tx.audit(…)")
         if callable(check) and table is None:
             raise LakeconfError(f"the audit {name!r} does not say of which table", hint="audit(…, table=…)")
-        source = None if table is None else ".".join(map(identifier, (self._state.alias, *split_name(table))))
-        self._state.transaction.audits.append(Audit(name, check, source))
+        source = None if table is None else ".".join(map(identifier, (self._session.alias, *split_name(table))))
+        self._scope.transaction.audits.append(Audit(name, check, source))
 
     def stream_sink(self, table: str, *, query: str | None = None) -> StreamSink:
         """A sink for a Structured Streaming query: `stream.writeStream.foreachBatch(lake.stream_sink("raw.events"))`.
@@ -263,9 +262,9 @@ class Lake(LakeUpkeep, LakeModelRuns):
         Raises:
             QueryError: DuckDB refuses it, or it reaches a view or macro that may do more than read the lake.
         """
-        self._state.base.add_read(None)
-        prepare_query(self._state.reader, query)
-        return nw.from_native(self._state.reader.connection.relation(query))
+        self._scope.base.add_read(None)
+        prepare_query(self._session.reader, query)
+        return nw.from_native(self._session.reader.connection.relation(query))
 
     def register_views(self, spark: Any = None, prefix: str = "", *, tables: Sequence[str] | None = None) -> list[str]:
         """Makes tables temporary views of a Spark session, at the lake's snapshot: `spark.sql` finds them then.
@@ -289,7 +288,7 @@ class Lake(LakeUpkeep, LakeModelRuns):
         names = self.tables() if tables is None else list(tables)
         views = named_views(names, prefix)
         frames = {view: self.table(name).scan() for view, name in views.items()}
-        self._state.engine.register_views(frames, spark)
+        self._session.engine.register_views(frames, spark)
         return list(views)
 
 

@@ -15,7 +15,8 @@ from lakeconf.catalog.history import LakeSize, growth
 from lakeconf.catalog.snapshot import latest, snapshots
 from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.commit.maintenance_commit import run_step
-from lakeconf.commit.transaction import LakeState
+from lakeconf.commit.scope import Scope
+from lakeconf.commit.session import Session
 from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
 from lakeconf.guard.locks import pauses
 from lakeconf.lake.cleanup import Cleanup, Removal
@@ -50,8 +51,9 @@ class Upkeep:
 class LakeUpkeep:
     """The part of `Lake` that keeps it in order; see there. DuckDB does it, whatever the lake's engine is."""
 
-    def __init__(self, state: LakeState) -> None:
-        self._state = state
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._session = scope.session
 
     def growth(self) -> list[LakeSize]:
         """What the lake consists of at each snapshot that has not expired, oldest first.
@@ -61,7 +63,7 @@ class LakeUpkeep:
             and how many delete files. Files are counted from the snapshot on that they belong to: one that a
             compaction has made counts for the rows that it took over.
         """
-        return growth(self._state.reader)
+        return growth(self._session.reader)
 
     def compact(self) -> Upkeep:
         """Merges small files, rewrites those of which many rows are deleted, and writes inlined rows to files.
@@ -112,13 +114,15 @@ class LakeUpkeep:
         limit = _moment(older_than, force=force)
         if dry_run:
             return self._expired(limit, keep)
-        check_writable(self._state)
-        with self._state.lock.removing():
+        self._scope.check_maintainable()
+        with self._session.guard.removing():
             expired = self._expired(limit, keep)
             if expired:
-                self._state.base.remember(self._state.reader, set(expired))
+                self._scope.base.remember(self._session.reader, set(expired))
                 versions = ", ".join(map(str, expired))
-                run(self._state, f"CALL ducklake_expire_snapshots(?, versions => [{versions}])", [self._state.alias])
+                run(
+                    self._session, f"CALL ducklake_expire_snapshots(?, versions => [{versions}])", [self._session.alias]
+                )
                 _log.info("expired %d snapshots, up to version %d", len(expired), expired[-1])
         return expired
 
@@ -146,7 +150,7 @@ class LakeUpkeep:
         if dry_run:
             return self.plan_cleanup(older_than=older_than, force=force).paths
         limit = _moment(older_than, force=force)
-        with self._state.lock.removing():
+        with self._session.guard.removing():
             return self._cleanup().remove(limit).paths
 
     def plan_cleanup(self, *, older_than: datetime | timedelta, force: bool = False) -> Removal:
@@ -155,67 +159,53 @@ class LakeUpkeep:
 
     def plan_compaction(self) -> list[TableCompaction]:
         """The tables that `compact` would change, as the catalog says; no data file is read."""
-        return plan_compaction(self._state.reader)
+        return plan_compaction(self._session.reader)
 
     def _cleanup(self) -> Cleanup:
-        check_writable(self._state)
-        return Cleanup(self._state.reader, self._state.lock.marker, partial(run, self._state))
+        self._scope.check_maintainable()
+        return Cleanup(self._session.reader, self._session.guard.marker, partial(run, self._session))
 
     def _expired(self, limit: datetime, keep: int) -> list[int]:
-        return [found.snapshot_id for found in snapshots(self._state.reader)[:-keep] if found.time < limit]
+        return [found.snapshot_id for found in snapshots(self._session.reader)[:-keep] if found.time < limit]
 
-    def _done(self, *steps: Callable[[LakeState], None]) -> Upkeep:
-        check_writable(self._state)
-        files_before, bytes_before = _size(self._state)
-        StoredQueries.load(self._state.reader).check_expressions()
+    def _done(self, *steps: Callable[[Session], None]) -> Upkeep:
+        self._scope.check_maintainable()
+        files_before, bytes_before = _size(self._session)
+        StoredQueries.load(self._session.reader).check_expressions()
         for step in steps:
-            step(self._state)
-        files_after, bytes_after = _size(self._state)
-        self._state.move(latest(self._state.reader).snapshot_id)
+            step(self._session)
+        files_after, bytes_after = _size(self._session)
+        self._session.advance(latest(self._session.reader).snapshot_id)
         return Upkeep(files_before, files_after, bytes_before, bytes_after)
 
 
-def check_writable(state: LakeState) -> None:
-    """Refuses maintenance of a lake that cannot be written.
-
-    Raises:
-        LakeconfError: The lake is read-only, or a transaction is open.
-    """
-    if state.read_only is not None:
-        raise LakeconfError(f"nothing can be written: {state.read_only}")
-    if state.transaction is not None:
-        raise LakeconfError("a transaction is open: upkeep is a change of its own")
-
-
-def run(state: LakeState, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+def run(session: Session, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
     """Runs a statement of its own transaction on the writing connection, and waits where the catalog is locked.
 
     Raises:
-        LakeconfError: The lake is read-only.
         CommitError: The catalog stayed locked.
     """
-    check_writable(state)
     for _ in pauses():
         try:
-            with state.guard:
-                return state.writer.rows(sql, parameters)
+            with session.writer_lock:
+                return session.writer.rows(sql, parameters)
         except CatalogLockedError:
             continue
     raise CommitError("the catalog stayed locked by another writer", hint="try again later")
 
 
-def _flush(state: LakeState) -> None:
-    run_step(state, f"CALL ducklake_flush_inlined_data({literal(state.alias)})")
+def _flush(session: Session) -> None:
+    run_step(session, f"CALL ducklake_flush_inlined_data({literal(session.alias)})")
 
 
-def _rewrite(state: LakeState) -> None:
-    run_step(state, f"CALL ducklake_rewrite_data_files({literal(state.alias)})")
+def _rewrite(session: Session) -> None:
+    run_step(session, f"CALL ducklake_rewrite_data_files({literal(session.alias)})")
 
 
-def _merge(state: LakeState) -> None:
+def _merge(session: Session) -> None:
     """Merges small files, some at a time, until there are none that are worth it."""
-    call = f"CALL ducklake_merge_adjacent_files({literal(state.alias)}, max_compacted_files => {_FILES_AT_ONCE})"
-    while any(created for *_, created in run_step(state, call)):
+    call = f"CALL ducklake_merge_adjacent_files({literal(session.alias)}, max_compacted_files => {_FILES_AT_ONCE})"
+    while any(created for *_, created in run_step(session, call)):
         continue
 
 
@@ -232,7 +222,7 @@ def _moment(older_than: datetime | timedelta, *, force: bool) -> datetime:
     return moment
 
 
-def _size(state: LakeState) -> tuple[int, int]:
+def _size(session: Session) -> tuple[int, int]:
     sums = "sum(file_count + delete_file_count), sum(file_size_bytes + delete_file_size_bytes)"
-    ((files, size),) = state.writer.rows(f"SELECT {sums} FROM ducklake_table_info(?)", [state.alias])
+    ((files, size),) = session.writer.rows(f"SELECT {sums} FROM ducklake_table_info(?)", [session.alias])
     return int(files or 0), int(size or 0)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from lakeconf.catalog.history import TableChange, TableFile, files, history
 from lakeconf.catalog.predicate.parse import Where
-from lakeconf.catalog.table import TableInfo, load_table, split_name
-from lakeconf.commit.transaction import LakeState
+from lakeconf.catalog.table import split_name
+from lakeconf.commit.scope import Scope
 from lakeconf.engines.change_feed import check_range
 from lakeconf.engines.scan_summary import ScanSummary, summary
-from lakeconf.sql import identifier
+from lakeconf.write import writes
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 class TableReads:
     """The part of `Table` that reads; see there."""
 
-    def __init__(self, state: LakeState, name: str) -> None:
-        self._state = state
+    def __init__(self, scope: Scope, name: str) -> None:
+        self._scope = scope
+        self._session = scope.session
         self.name = name
 
     @property
@@ -32,15 +33,7 @@ class TableReads:
         Raises:
             TableNotFoundError: There is no such table at the lake's snapshot.
         """
-        transaction = self._state.transaction
-        target = transaction.targets.get(".".join(split_name(self.name)).lower()) if transaction else None
-        if target is not None:
-            return dict(target.types)
-        info = self._info()
-        described = self._state.reader.connection.rows(
-            f"DESCRIBE SELECT * FROM {self._quoted(info)} AT (VERSION => {self._state.snapshot_id})"
-        )
-        return {name: type_name for name, type_name, *_ in described}
+        return dict(writes.current(self._scope, self.name).types)
 
     def scan(self, columns: Sequence[str] | None = None, where: Where | None = None) -> nw.LazyFrame[Any]:
         """The rows of the table at the lake's snapshot. Nothing is read before the frame is used.
@@ -58,8 +51,8 @@ class TableReads:
             PredicateError: The condition is beyond that grammar.
             UnsupportedError: The engine cannot read it exactly; says what to run instead.
         """
-        self._state.base.add_read(".".join(split_name(self.name)))
-        return self._state.engine.scan(self._state.reader, self.name, self._state.snapshot_id, columns, where)
+        self._scope.base.add_read(".".join(split_name(self.name)))
+        return self._session.engine.scan(self._session.reader, self.name, self._scope.snapshot_id, columns, where)
 
     def explain(self, columns: Sequence[str] | None = None, where: Where | None = None) -> ScanSummary:
         """What a scan reads and what it skips, as the catalog says; no row of a data file is read.
@@ -76,8 +69,7 @@ class TableReads:
             PredicateError: The condition is beyond the grammar.
             StorageError: A file is gone, where the engine is Spark.
         """
-        state = self._state
-        return summary(state.engine, state.reader, self.name, state.snapshot_id, columns, where)
+        return summary(self._session.engine, self._session.reader, self.name, self._scope.snapshot_id, columns, where)
 
     def files(self) -> list[TableFile]:
         """The data files of the table at the lake's snapshot, with what is deleted from each.
@@ -87,7 +79,7 @@ class TableReads:
         Raises:
             TableNotFoundError: There is no such table at the lake's snapshot.
         """
-        return files(self._state.reader, self.name, self._state.snapshot_id)
+        return files(self._session.reader, self.name, self._scope.snapshot_id)
 
     def history(self) -> list[TableChange]:
         """The snapshots that have changed the table up to the lake's own, oldest first; expired ones are forgotten.
@@ -95,7 +87,7 @@ class TableReads:
         Raises:
             TableNotFoundError: There is no such table at the lake's snapshot.
         """
-        return history(self._state.reader, self.name, self._state.snapshot_id)
+        return history(self._session.reader, self.name, self._scope.snapshot_id)
 
     def changes(self, since: int | datetime, until: int | datetime | None = None) -> nw.LazyFrame[Any]:
         """The rows that snapshots have inserted, deleted and updated. Nothing is read before the frame is used.
@@ -119,18 +111,12 @@ class TableReads:
             UnsupportedError: The engine cannot give the changes exactly, or a column hides one of the three; says what
                 to do instead.
         """
-        state = self._state
-        state.base.add_read(".".join(split_name(self.name)))
-        first, last = check_range(state.reader, state.snapshot_id, since, until)
-        return state.engine.changes(state.reader, self.name, first, last)
+        reader = self._session.reader
+        self._scope.base.add_read(".".join(split_name(self.name)))
+        first, last = check_range(reader, self._scope.snapshot_id, since, until)
+        return self._session.engine.changes(reader, self.name, first, last)
 
     def __narwhals_lazyframe__(self) -> Any:
         """The scan of the whole table, as narwhals wants it: `nw.from_native(table)` works."""
         # Of narwhals' own, and private; a test pins it.
         return self.scan()._compliant_frame.__narwhals_lazyframe__()  # noqa: SLF001
-
-    def _info(self) -> TableInfo:
-        return load_table(self._state.reader, self.name, self._state.snapshot_id)
-
-    def _quoted(self, info: TableInfo) -> str:
-        return ".".join(map(identifier, (self._state.alias, info.schema_name, info.name)))

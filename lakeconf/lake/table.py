@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from lakeconf.catalog.predicate.nodes import to_duckdb_sql
 from lakeconf.catalog.predicate.parse import Where, parse
-from lakeconf.commit.transaction import Change
+from lakeconf.commit.change import Change
 from lakeconf.engines.schema_check import full_name
 from lakeconf.errors import SchemaError
 from lakeconf.lake.reads import TableReads
@@ -22,12 +22,12 @@ class Table(TableReads):
     """A table by its name; `Lake.table` gives it.
 
     Args:
-        state: The open lake.
+        scope: What the table reads and writes.
         name: `schema.table`, or `table` for one in the schema `main`.
     """
 
     def __repr__(self) -> str:
-        return f"Table({self.name!r} at snapshot {self._state.snapshot_id})"
+        return f"Table({self.name!r} at snapshot {self._scope.snapshot_id})"
 
     def append(self, frame: object, *, evolve: bool = False, idempotency_key: str | None = None) -> int:
         """Adds the rows of a frame.
@@ -48,21 +48,21 @@ class Table(TableReads):
             SchemaError: A column is missing, is one too many, or does not fit; nothing was written.
             CommitError: Nothing was written.
         """
-        key = writes.commit_key(self._state, self.name, idempotency_key)
-        done = writes.committed(self._state, key)
+        key = writes.commit_key(self._scope, self.name, idempotency_key)
+        done = writes.committed(self._session, key)
         if done is not None:
             return done
-        with Writing(self._state, key=key) as transaction:
-            adopted = self._state.engine.adopt(frame)
+        with Writing(self._scope, key=key) as transaction:
+            adopted = self._session.engine.adopt(frame)
             if evolve:
-                writes.evolve_for(self._state, self.name, self._state.engine.schema(adopted), transaction)
-            target = writes.target(self._state, self.name, transaction)
-            staged = writes.stage(self._state, adopted, target, transaction)
-            statements = writes.insert(self._state, target.info, staged)
+                writes.evolve_for(transaction, self.name, self._session.engine.schema(adopted))
+            target = writes.target(transaction, self.name)
+            staged = writes.stage(transaction, adopted, target)
+            statements = writes.insert(self._session, target.info, staged)
             # A frame without rows is remembered too: its key was seen.
             read = writes.written_for(transaction, target.info)
             transaction.add(Change(statements, full_name(target.info), staged, written_for=read))
-        return self._state.snapshot_id
+        return self._scope.snapshot_id
 
     def overwrite(
         self, frame: object, where: Where | None = None, *, evolve: bool = False, idempotency_key: str | None = None
@@ -84,21 +84,21 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        key = writes.commit_key(self._state, self.name, idempotency_key)
-        done = writes.committed(self._state, key)
+        key = writes.commit_key(self._scope, self.name, idempotency_key)
+        done = writes.committed(self._session, key)
         if done is not None:
             return done
-        with Writing(self._state, key=key) as transaction:
-            adopted = self._state.engine.adopt(frame)
+        with Writing(self._scope, key=key) as transaction:
+            adopted = self._session.engine.adopt(frame)
             if evolve:
-                writes.evolve_for(self._state, self.name, self._state.engine.schema(adopted), transaction)
-            target = writes.target(self._state, self.name, transaction)
+                writes.evolve_for(transaction, self.name, self._session.engine.schema(adopted))
+            target = writes.target(transaction, self.name)
             condition = None if where is None else to_duckdb_sql(parse(where, target.info.columns))
-            staged = writes.stage(self._state, adopted, target, transaction)
-            writes.replace_rows(self._state, target, transaction, staged, condition)
+            staged = writes.stage(transaction, adopted, target)
+            writes.replace_rows(transaction, target, staged, condition)
             if condition is not None:
-                check_condition(self._state, staged, condition)
-        return self._state.snapshot_id
+                check_condition(self._session.writer, staged, condition)
+        return self._scope.snapshot_id
 
     def overwrite_partitions(
         self, frame: object, *, recurring: bool = False, idempotency_key: str | None = None
@@ -120,12 +120,12 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        key = writes.commit_key(self._state, self.name, idempotency_key)
-        done = writes.committed(self._state, key)
+        key = writes.commit_key(self._scope, self.name, idempotency_key)
+        done = writes.committed(self._session, key)
         if done is not None:
             return done
-        with Writing(self._state, key=key) as transaction:
-            target = writes.target(self._state, self.name, transaction)
+        with Writing(self._scope, key=key) as transaction:
+            target = writes.target(transaction, self.name)
             keys = partition_keys(target.info)
             if not keys:
                 raise SchemaError(
@@ -133,12 +133,12 @@ class Table(TableReads):
                 )
             if not recurring:
                 check_recurring(target.info)
-            staged = writes.stage(self._state, self._state.engine.adopt(frame), target, transaction)
+            staged = writes.stage(transaction, self._session.engine.adopt(frame), target)
             # A row's key is compared as one value, so that NULL is a partition like any other.
             row = "{" + ", ".join(f"'key{index}': {key}" for index, key in enumerate(keys)) + "}"
             condition = f"{row} IN (SELECT {row} FROM ({staged.source}))"
-            writes.replace_rows(self._state, target, transaction, staged, condition)
-        return self._state.snapshot_id
+            writes.replace_rows(transaction, target, staged, condition)
+        return self._scope.snapshot_id
 
     def delete(self, where: Where, *, idempotency_key: str | None = None) -> int:
         """Deletes the rows that satisfy a condition.
@@ -155,17 +155,17 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        key = writes.commit_key(self._state, self.name, idempotency_key)
-        done = writes.committed(self._state, key)
+        key = writes.commit_key(self._scope, self.name, idempotency_key)
+        done = writes.committed(self._session, key)
         if done is not None:
             return done
-        with Writing(self._state, key=key) as transaction:
-            info = writes.target(self._state, self.name, transaction).info
+        with Writing(self._scope, key=key) as transaction:
+            info = writes.target(transaction, self.name).info
             condition = to_duckdb_sql(parse(where, info.columns))
-            delete = f"DELETE FROM {writes.quoted(self._state, info)} WHERE {condition}"
-            relies_on, read = writes.reliance_at_commit(self._state, info), writes.written_for(transaction, info)
+            delete = f"DELETE FROM {writes.quoted(self._session, info)} WHERE {condition}"
+            relies_on, read = writes.reliance_at_commit(transaction, info), writes.written_for(transaction, info)
             transaction.add(Change((delete,), full_name(info), relies_on=relies_on, deletes=True, written_for=read))
-        return self._state.snapshot_id
+        return self._scope.snapshot_id
 
     def update(self, values: Mapping[str, object], where: Where, *, idempotency_key: str | None = None) -> int:
         """Sets columns in the rows that satisfy a condition; the rows keep their row ids.
@@ -184,13 +184,13 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        key = writes.commit_key(self._state, self.name, idempotency_key)
-        done = writes.committed(self._state, key)
+        key = writes.commit_key(self._scope, self.name, idempotency_key)
+        done = writes.committed(self._session, key)
         if done is not None:
             return done
-        with Writing(self._state, key=key) as transaction:
-            update_rows(self._state, writes.target(self._state, self.name, transaction), transaction, values, where)
-        return self._state.snapshot_id
+        with Writing(self._scope, key=key) as transaction:
+            update_rows(transaction, writes.target(transaction, self.name), values, where)
+        return self._scope.snapshot_id
 
     def merge(
         self,
@@ -226,20 +226,20 @@ class Table(TableReads):
             CommitError: Several rows of the frame match one of the table; nothing was written.
             CommitConflictError: Another writer has changed the table since it was read.
         """
-        key = writes.commit_key(self._state, self.name, idempotency_key)
-        done = writes.committed(self._state, key)
+        key = writes.commit_key(self._scope, self.name, idempotency_key)
+        done = writes.committed(self._session, key)
         if done is not None:
             return done
-        with Writing(self._state, key=key) as transaction:
-            adopted = self._state.engine.adopt(frame)
+        with Writing(self._scope, key=key) as transaction:
+            adopted = self._session.engine.adopt(frame)
             if evolve:
-                writes.evolve_for(self._state, self.name, self._state.engine.schema(adopted), transaction)
+                writes.evolve_for(transaction, self.name, self._session.engine.schema(adopted))
             keys = (on,) if isinstance(on, str) else tuple(on)
             clauses = (matched,) if isinstance(matched, (Update, Delete)) else tuple(matched or ())
             wanted = Clauses(keys, clauses, not_matched, not_matched_by_source)
-            target = writes.target(self._state, self.name, transaction)
-            merge_rows(self._state, target, transaction, adopted, wanted)
-        return self._state.snapshot_id
+            target = writes.target(transaction, self.name)
+            merge_rows(transaction, target, adopted, wanted)
+        return self._scope.snapshot_id
 
     def idempotency_keys(self, prefix: str = "") -> list[str]:
         """The idempotency keys of the writes that were committed to the table, sorted.
@@ -247,7 +247,7 @@ class Table(TableReads):
         Args:
             prefix: What the keys start with.
         """
-        return writes.committed_keys(self._state, self.name, prefix)
+        return writes.committed_keys(self._scope, self.name, prefix)
 
     def evolve(
         self,
@@ -278,6 +278,6 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table's columns.
         """
         evolution = Evolution(drop, rename or {}, promote or {}, add or {}, defaults or {})
-        with Writing(self._state) as transaction:
-            writes.evolve(self._state, self.name, evolution, transaction)
-        return self._state.snapshot_id
+        with Writing(self._scope) as transaction:
+            writes.evolve(transaction, self.name, evolution)
+        return self._scope.snapshot_id

@@ -213,7 +213,7 @@ def located(table: str, lakes: Mapping[str, Lake]) -> tuple[Lake, str]:
 def _new_files(lake: Lake, model: Model, pattern: str, loaded: set[str]) -> Sequence[str]:
     """The files of a pattern that were not loaded before: URIs, or paths from the model's folder."""
     if "://" in pattern:
-        secrets = lake._state.writer.secrets  # noqa: SLF001 - for scrubbing alone
+        secrets = lake._session.writer.secrets  # noqa: SLF001 - for scrubbing alone
         rows = fetched(lake.sql(f"SELECT file FROM glob({literal(pattern)})"), secrets)
         return sorted({str(file) for (file,) in rows} - loaded)
     paths = glob.glob(str(model.folder / pattern), recursive=True)

@@ -251,7 +251,7 @@ def _key(
 
 def _counts(lake: Lake, frames: Mapping[str, Any], sql: str) -> list[tuple[Any, ...]]:
     try:
-        return fetched(lake.query(sql, frames), lake._state.writer.secrets)  # noqa: SLF001 - for scrubbing alone
+        return fetched(lake.query(sql, frames), lake._session.writer.secrets)  # noqa: SLF001 - for scrubbing alone
     except LakeconfError:
         raise
     except Exception as error:

@@ -11,8 +11,11 @@ import narwhals as nw
 from lakeconf.catalog.predicate.nodes import to_duckdb_sql
 from lakeconf.catalog.predicate.parse import Where, parse
 from lakeconf.catalog.table import Column, TableInfo, load_table
-from lakeconf.commit.transaction import Change, LakeState, Target, Transaction
-from lakeconf.engines.base import ROW_ID, Staged
+from lakeconf.commit.change import Change, Target
+from lakeconf.commit.session import Session
+from lakeconf.commit.transaction import Transaction
+from lakeconf.connection.connection import Connection
+from lakeconf.engines.base import ROW_ID, Engine, Staged
 from lakeconf.engines.schema_check import RESERVED, check_fit, full_name, selected
 from lakeconf.errors import LakeconfError, SchemaError, UnsupportedError
 from lakeconf.sql import folded, identifier
@@ -40,11 +43,9 @@ _STAGED = "__lakeconf_staged"
 __all__ = ["Clauses", "Delete", "Insert", "Update", "merge_rows", "update_rows"]
 
 
-def update_rows(
-    state: LakeState, target: Target, transaction: Transaction, values: Mapping[str, object], where: Where
-) -> None:
+def update_rows(transaction: Transaction, target: Target, values: Mapping[str, object], where: Where) -> None:
     """Adds the change that sets columns of the rows that satisfy a condition; see `Table.update`."""
-    info, types = target.info, target.types
+    session, info, types = transaction.session, target.info, target.types
     named = {column.name: value for column, value in zip(selected(info, list(values)), values.values(), strict=True)}
     computed = {name: value for name, value in named.items() if isinstance(value, nw.Expr)}
     settings = {
@@ -53,45 +54,45 @@ def update_rows(
     }
     if not computed:
         condition = to_duckdb_sql(parse(where, info.columns))
-        sql = f"UPDATE {writes.quoted(state, info)} SET {_settings(settings)} WHERE {condition}"
-        relies_on = writes.reliance_at_commit(state, info)
+        sql = f"UPDATE {writes.quoted(session, info)} SET {_settings(settings)} WHERE {condition}"
+        relies_on = writes.reliance_at_commit(transaction, info)
         transaction.add(replace(_change(target, transaction, (sql,)), relies_on=relies_on))
         return
-    rows = _rows(state, target, transaction, where).select(
-        ROW_ID, *(value.alias(name) for name, value in computed.items())
-    )
+    rows = _rows(transaction, target, where).select(ROW_ID, *(value.alias(name) for name, value in computed.items()))
     wanted = {name: types[name] for name in computed}
-    staged = _stage(state, target, transaction, rows, wanted)
-    count = _count(state, staged)
-    transaction.add(_change(target, transaction, (_update(state, target, settings, staged.source),), staged, (count,)))
-    check_required(state, target.info, staged, wanted)
+    staged = _stage(transaction, target, rows, wanted)
+    count = _count(session.writer, staged)
+    transaction.add(
+        _change(target, transaction, (_update(session, target, settings, staged.source),), staged, (count,))
+    )
+    check_required(session.writer, target.info, staged, wanted)
 
 
-def merge_rows(state: LakeState, target: Target, transaction: Transaction, adopted: Any, clauses: Clauses) -> None:
+def merge_rows(transaction: Transaction, target: Target, adopted: Any, clauses: Clauses) -> None:
     """Adds the changes of a merge; see `Table.merge`."""
-    info = target.info
-    given = _check_frame(state, target, adopted, clauses)
+    session, info = transaction.session, target.info
+    given = _check_frame(session.engine, target, adopted, clauses)
     if clauses.deletes_matches and writes.has_rows(transaction, info):
-        writes.delete_matches(state, target, transaction, adopted, selected(info, clauses.on))
+        writes.delete_matches(transaction, target, adopted, selected(info, clauses.on))
         return
     _check_names(info)
-    joined = _joined(state, target, transaction, adopted, given, clauses)
+    joined = _joined(transaction, target, adopted, given, clauses)
     frame = joined.with_columns(action(clauses).alias(ACTION)).filter(nw.col(ACTION) != NOTHING)
     values = [value(column, given, clauses).alias(column.name) for column in info.columns]
-    staged = _stage(state, target, transaction, frame.select(ROW_ID, ACTION, *values), target.types, acted=True)
+    staged = _stage(transaction, target, frame.select(ROW_ID, ACTION, *values), target.types, acted=True)
     change = _change(target, transaction, (), staged)
     transaction.add(change)
-    counts = dict(state.writer.rows(f"SELECT {ACTION}, count(*) FROM ({staged.source}) GROUP BY ALL"))
-    check_matches(state, target.info, staged, clauses.on)
-    check_required(state, target.info, staged, target.types, f"{ACTION} IN ('{UPDATE}', '{INSERT}')")
+    counts = dict(session.writer.rows(f"SELECT {ACTION}, count(*) FROM ({staged.source}) GROUP BY ALL"))
+    check_matches(session.writer, target.info, staged, clauses.on)
+    check_required(session.writer, target.info, staged, target.types, f"{ACTION} IN ('{UPDATE}', '{INSERT}')")
     statements: tuple[str, ...] = ()
     if counts.get(DELETE):
         gone = f"SELECT {ROW_ID} FROM ({staged.source}) WHERE {ACTION} = '{DELETE}'"
-        statements += (f"DELETE FROM {writes.quoted(state, info)} WHERE rowid IN ({gone})",)
+        statements += (f"DELETE FROM {writes.quoted(session, info)} WHERE rowid IN ({gone})",)
     if counts.get(UPDATE):
         settings = {column.name: f"{_STAGED}.{identifier(column.name)}" for column in info.columns}
         updated = f"SELECT * FROM ({staged.source}) WHERE {ACTION} = '{UPDATE}'"
-        statements += (_update(state, target, settings, updated),)
+        statements += (_update(session, target, settings, updated),)
     # The inserted ones are counted with the files that hold them.
     expected = tuple(counts[action] for action in (DELETE, UPDATE) if counts.get(action))
     acted = replace(staged, row_count=sum(expected))
@@ -99,8 +100,8 @@ def merge_rows(state: LakeState, target: Target, transaction: Transaction, adopt
     if counts.get(INSERT):
         part = f"{ACTION} = '{INSERT}'"
         token = transaction.next_token()
-        inserted = state.engine.stage_part(staged, part, info, target.types, state.writer, token)
-        statements = writes.insert(state, info, inserted)
+        inserted = session.engine.stage_part(staged, part, info, target.types, session.writer, token)
+        statements = writes.insert(session, info, inserted)
         transaction.add(Change(statements, full_name(info), inserted, written_for=change.written_for))
 
 
@@ -123,12 +124,12 @@ def _change(
     )
 
 
-def _check_frame(state: LakeState, target: Target, adopted: Any, clauses: Clauses) -> tuple[Column, ...]:
+def _check_frame(engine: Engine, target: Target, adopted: Any, clauses: Clauses) -> tuple[Column, ...]:
     """The table's columns that the frame has, checked."""
     if not clauses.on:
         raise SchemaError("a merge needs columns to match by", hint='merge(frame, on="id")')
     info, types = target.info, target.types
-    found = state.engine.schema(adopted)
+    found = engine.schema(adopted)
     names = {folded(name) for name in found}
     given = tuple(column for column in info.columns if clauses.not_matched or folded(column.name) in names)
     check_fit(full_name(info), found, {column.name: types[column.name] for column in given})
@@ -142,21 +143,20 @@ def _check_frame(state: LakeState, target: Target, adopted: Any, clauses: Clause
 
 
 def _joined(
-    state: LakeState,
-    target: Target,
     transaction: Transaction,
+    target: Target,
     adopted: Any,
     given: Sequence[Column],
     clauses: Clauses,
 ) -> nw.LazyFrame[Any]:
     """The frame's rows beside those of the table that they match."""
-    conformed: nw.LazyFrame[Any] = nw.from_native(state.engine.conform(adopted, given, target.types))
+    conformed: nw.LazyFrame[Any] = nw.from_native(transaction.session.engine.conform(adopted, given, target.types))
     source = conformed.select(nw.col(column.name).alias(f"source_{column.name}") for column in given)
     source = source.with_columns(nw.lit(1).alias(IN_SOURCE))
     keys = selected(target.info, clauses.on)
     ons = [nw.col(key.name).alias(f"{_ON}{index}") for index, key in enumerate(keys)]
     columns = [nw.col(column.name).alias(f"target_{column.name}") for column in target.info.columns]
-    rows = _rows(state, target, transaction, None).select(ROW_ID, *ons, *columns)
+    rows = _rows(transaction, target, None).select(ROW_ID, *ons, *columns)
     how: Literal["full", "left", "inner"] = (
         "full" if clauses.not_matched_by_source else "left" if clauses.not_matched else "inner"
     )
@@ -168,7 +168,7 @@ def _joined(
     )
 
 
-def _rows(state: LakeState, target: Target, transaction: Transaction, where: Where | None) -> nw.LazyFrame[Any]:
+def _rows(transaction: Transaction, target: Target, where: Where | None) -> nw.LazyFrame[Any]:
     """The table's rows at the read snapshot, each with its row id."""
     info = target.info
     if info.table_id != NO_ID and writes.has_rows(transaction, info):
@@ -187,12 +187,14 @@ def _rows(state: LakeState, target: Target, transaction: Transaction, where: Whe
             hint="rename the column: table.evolve(rename={'rowid': …})",
         )
     _check_names(info)
-    name = full_name(info)
-    read = {column.name for column in load_table(state.reader, _quoted_name(target), state.snapshot_id).columns}
-    rows = state.engine.scan_rows(state.reader, _quoted_name(target), state.snapshot_id, where)
+    session, name, snapshot_id = transaction.session, _quoted_name(target), transaction.snapshot_id
+    read = {column.name for column in load_table(session.reader, name, snapshot_id).columns}
+    rows = session.engine.scan_rows(session.reader, name, snapshot_id, where)
     new = {column.name: target.types[column.name] for column in info.columns if column.name not in read}
     if len(read) + len(new) != len(info.columns):
-        raise LakeconfError(f"columns of {name} were renamed or dropped in this transaction", hint="commit it first")
+        raise LakeconfError(
+            f"columns of {full_name(info)} were renamed or dropped in this transaction", hint="commit it first"
+        )
     return rows.with_columns(nw.lit(None).alias(column) for column in new) if new else rows
 
 
@@ -213,9 +215,8 @@ def _quoted_name(target: Target) -> str:
 
 
 def _stage(
-    state: LakeState,
-    target: Target,
     transaction: Transaction,
+    target: Target,
     rows: nw.LazyFrame[Any],
     types: Mapping[str, str],
     *,
@@ -223,13 +224,14 @@ def _stage(
 ) -> Staged:
     native = nw.to_native(rows)
     own = {ROW_ID: "BIGINT"} | ({ACTION: "VARCHAR"} if acted else {})
-    found = {name: text for name, text in state.engine.schema(native).items() if name not in own}
+    session = transaction.session
+    found = {name: text for name, text in session.engine.schema(native).items() if name not in own}
     check_fit(full_name(target.info), found, types)
-    return state.engine.stage_rows(native, target.info, {**own, **types}, state.writer, transaction.next_token())
+    return session.engine.stage_rows(native, target.info, {**own, **types}, session.writer, transaction.next_token())
 
 
-def _count(state: LakeState, staged: Staged) -> int:
-    ((count,),) = state.writer.rows(f"SELECT count(*) FROM ({staged.source})")
+def _count(writer: Connection, staged: Staged) -> int:
+    ((count,),) = writer.rows(f"SELECT count(*) FROM ({staged.source})")
     return int(count)
 
 
@@ -237,7 +239,7 @@ def _settings(settings: Mapping[str, str]) -> str:
     return ", ".join(f"{identifier(name)} = {value}" for name, value in settings.items())
 
 
-def _update(state: LakeState, target: Target, settings: Mapping[str, str], source: str) -> str:
-    table = writes.quoted(state, target.info)
+def _update(session: Session, target: Target, settings: Mapping[str, str], source: str) -> str:
+    table = writes.quoted(session, target.info)
     rowid = f"{identifier(target.info.name)}.rowid"
     return f"UPDATE {table} SET {_settings(settings)} FROM ({source}) AS {_STAGED} WHERE {rowid} = {_STAGED}.{ROW_ID}"

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from lakeconf.catalog.table import TableInfo
-from lakeconf.commit.transaction import LakeState
+from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import ROW_ID, Staged
 from lakeconf.engines.schema_check import full_name, not_null_violation, selected
 from lakeconf.errors import CommitError, PredicateError
 from lakeconf.sql import identifier
 
 
-def check_condition(state: LakeState, staged: Staged, condition: str) -> None:
+def check_condition(writer: Connection, staged: Staged, condition: str) -> None:
     """Refuses staged rows that do not satisfy a condition.
 
     Raises:
         PredicateError: There are some.
     """
     outside = f"SELECT count(*) FROM ({staged.source}) WHERE ({condition}) IS NOT TRUE"
-    ((count,),) = state.writer.rows(outside)
+    ((count,),) = writer.rows(outside)
     if count:
         raise PredicateError(
             f"{count} rows of the frame do not satisfy the `where` of the overwrite ({condition})",
@@ -27,11 +27,11 @@ def check_condition(state: LakeState, staged: Staged, condition: str) -> None:
         )
 
 
-def check_matches(state: LakeState, info: TableInfo, staged: Staged, on: Sequence[str]) -> None:
+def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Sequence[str]) -> None:
     """Refuses the outcome of a merge in which several rows of the frame match one row of the table.
 
     Args:
-        state: The lake.
+        writer: The connection that the rows were staged on.
         info: The table.
         staged: The outcome.
         on: The columns by which the merge matches.
@@ -40,7 +40,7 @@ def check_matches(state: LakeState, info: TableInfo, staged: Staged, on: Sequenc
         CommitError: There is such a row.
     """
     keys = ", ".join(identifier(key.name) for key in selected(info, on))
-    twice = state.writer.rows(
+    twice = writer.rows(
         f"SELECT any_value({{{', '.join(f'{key}: {key}' for key in keys.split(', '))}}}), count(*) "
         f"FROM ({staged.source}) WHERE {ROW_ID} IS NOT NULL GROUP BY {ROW_ID} HAVING count(*) > 1 LIMIT 1"
     )
@@ -54,12 +54,12 @@ def check_matches(state: LakeState, info: TableInfo, staged: Staged, on: Sequenc
 
 
 def check_required(
-    state: LakeState, info: TableInfo, staged: Staged, columns: Collection[str], where: str = "true"
+    writer: Connection, info: TableInfo, staged: Staged, columns: Collection[str], where: str = "true"
 ) -> None:
     """Refuses a NULL in a column that is NOT NULL: DuckLake checks it too late, or not at all.
 
     Args:
-        state: The lake.
+        writer: The connection that the rows were staged on.
         info: The table.
         staged: Rows that are about to be in the table.
         columns: The columns that the rows have.
@@ -72,7 +72,7 @@ def check_required(
     if not required:
         return
     counts = ", ".join(f"count(*) FILTER ({identifier(name)} IS NULL)" for name in required)
-    (nulls,) = state.writer.rows(f"SELECT {counts} FROM ({staged.source}) WHERE {where}")
+    (nulls,) = writer.rows(f"SELECT {counts} FROM ({staged.source}) WHERE {where}")
     for name, count in zip(required, nulls, strict=True):
         if count:
             raise not_null_violation(name, full_name(info))

@@ -10,9 +10,12 @@ from typing import Any
 from lakeconf.catalog.row_size import with_bytes_per_row
 from lakeconf.catalog.table import Column, TableInfo, load_table, split_name, table_folder, tables
 from lakeconf.commit import journal
+from lakeconf.commit.change import Change, Target
 from lakeconf.commit.conflicts import Reliance
 from lakeconf.commit.journal import CommitKey
-from lakeconf.commit.transaction import Change, LakeState, Target, Transaction
+from lakeconf.commit.scope import Scope
+from lakeconf.commit.session import Session
+from lakeconf.commit.transaction import Transaction
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.base import Staged
 from lakeconf.engines.schema_check import check_fit, full_name
@@ -28,25 +31,23 @@ class Writing:
     """The open transaction, or one of its own that commits at the end.
 
     Args:
-        state: The lake.
+        scope: What the lake or table works on.
         message: The commit message of a transaction of its own.
         key: The key of the write: where it was committed before, all changes of the write are left out.
     """
 
-    def __init__(self, state: LakeState, message: str | None = None, *, key: CommitKey | None = None) -> None:
-        self._state, self._key = state, key
-        self._own = state.transaction is None
-        self._transaction = state.transaction or Transaction(state, message)
+    def __init__(self, scope: Scope, message: str | None = None, *, key: CommitKey | None = None) -> None:
+        self._scope, self._key = scope, key
+        self._transaction = scope.transaction or scope.begin(message)
         # What an open transaction writes is guarded by that transaction.
         self._guarded = ExitStack()
         self._changes: list[Change] = []
         self._targets: dict[str, Target] = {}
 
     def __enter__(self) -> Transaction:
-        if self._state.read_only is not None:
-            raise LakeconfError(f"nothing can be written: {self._state.read_only}")
-        if self._own:
-            self._transaction.held = self._guarded.enter_context(self._state.lock.writing())
+        self._scope.check_writable()
+        if not self._transaction.explicit:
+            self._transaction.held = self._guarded.enter_context(self._scope.session.guard.writing())
         # Another thread's write to the transaction must not be taken for a part of this one.
         self._guarded.enter_context(self._transaction.writing)
         self._changes, self._targets = list(self._transaction.changes), dict(self._transaction.targets)
@@ -61,62 +62,67 @@ class Writing:
             if self._key is not None:
                 new = self._transaction.changes[len(self._changes) :]
                 self._transaction.changes[len(self._changes) :] = [replace(change, key=self._key) for change in new]
-            if self._own:
-                self._state.commit(self._transaction)
+            if not self._transaction.explicit:
+                self._transaction.commit()
 
 
-def quoted(state: LakeState, info: TableInfo) -> str:
+def quoted(session: Session, info: TableInfo) -> str:
     """A table's full name in SQL, the lake's included."""
-    return ".".join(map(identifier, (state.alias, info.schema_name, info.name)))
+    return ".".join(map(identifier, (session.alias, info.schema_name, info.name)))
 
 
-def target(state: LakeState, name: str, transaction: Transaction) -> Target:
+def target(transaction: Transaction, name: str) -> Target:
     """A table as a transaction will leave it.
 
     Raises:
         TableNotFoundError: There is no such table.
     """
-    found = transaction.targets.get(_key(name))
-    if found is not None:
-        return found
-    info = load_table(state.reader, name, state.snapshot_id)
-    query = f"DESCRIBE SELECT * FROM {quoted(state, info)} AT (VERSION => {state.snapshot_id})"
-    return Target(info, {column: type_name for column, type_name, *_ in state.reader.connection.rows(query)})
+    return transaction.targets.get(_key(name)) or _at(transaction.session, name, transaction.snapshot_id)
 
 
-def create(state: LakeState, name: str, definition: Definition) -> None:
+def current(scope: Scope, name: str) -> Target:
+    """A table at the snapshot that reads see; in an open transaction as that will leave it.
+
+    Raises:
+        TableNotFoundError: There is no such table.
+    """
+    return target(scope.transaction, name) if scope.transaction else _at(scope.session, name, scope.snapshot_id)
+
+
+def create(scope: Scope, name: str, definition: Definition) -> None:
     """Makes an empty table, and its schema where there is none; inside a transaction, when that commits.
 
     Raises:
         SchemaError: The table is there already, or a type, a key or a column does not exist.
     """
     schema, table = split_name(name)
-    existing = {full_name(info).lower() for info in tables(state.reader, state.snapshot_id)}
-    pending = state.transaction.targets if state.transaction else {}
+    session = scope.session
+    existing = {full_name(info).lower() for info in tables(session.reader, scope.snapshot_id)}
+    pending = scope.transaction.targets if scope.transaction else {}
     if _key(name) in existing | pending.keys():
         raise SchemaError(f"the table {schema}.{table} exists already", hint="use lake.table(…)")
-    quoted_schema = f"{identifier(state.alias)}.{identifier(schema)}"
+    quoted_schema = f"{identifier(session.alias)}.{identifier(schema)}"
     full = f"{quoted_schema}.{identifier(table)}"
     statements = definition.statements(quoted_schema, full)
     for statement in statements:
         check_placeholders(statement, f"the definition of {schema}.{table}")
-    with Writing(state, f"create table {schema}.{table}") as transaction:
-        if state.transaction is not None:
+    with Writing(scope, f"create table {schema}.{table}") as transaction:
+        if transaction.explicit:
             described = _described(transaction, statements, full)
-            folder = table_folder(state.reader, schema, table, state.snapshot_id)
+            folder = table_folder(session.reader, schema, table, transaction.snapshot_id)
             info = new_table(schema, table, folder, described, definition.partitioned_by)
             transaction.targets[_key(name)] = Target(info, {column: text for column, text, _ in described})
         transaction.add(Change(statements, f"{schema}.{table}", defines=True))
 
 
-def evolve(state: LakeState, name: str, evolution: Evolution, transaction: Transaction) -> None:
+def evolve(transaction: Transaction, name: str, evolution: Evolution) -> None:
     """Changes a table's columns.
 
     Raises:
         SchemaError: A column does not exist, or a type cannot be promoted so.
     """
-    before = target(state, name, transaction)
-    full = quoted(state, before.info)
+    before = target(transaction, name)
+    full = quoted(transaction.session, before.info)
     statements = evolution.statements(full, before.types)
     if not statements:
         return
@@ -129,51 +135,47 @@ def evolve(state: LakeState, name: str, evolution: Evolution, transaction: Trans
     transaction.add(Change(statements, full_name(info), relies_on=relies_on, defines=True))
 
 
-def evolve_for(state: LakeState, name: str, frame: Mapping[str, str], transaction: Transaction) -> None:
-    """Adds the columns that a frame has and the table has not, and widens types so that its values fit."""
-    evolve(state, name, evolution_for(frame, target(state, name, transaction).types), transaction)
+def evolve_for(transaction: Transaction, name: str, frame: Mapping[str, str]) -> None:
+    """Adds the columns of a frame that the table lacks, and widens types so that the frame's values fit."""
+    evolve(transaction, name, evolution_for(frame, target(transaction, name).types))
 
 
-def stage(state: LakeState, adopted: Any, wanted: Target, transaction: Transaction) -> Staged:
+def stage(transaction: Transaction, adopted: Any, wanted: Target) -> Staged:
     """Writes an adopted frame down for a table, checked against its columns.
 
     Raises:
         SchemaError: A column is missing, is one too many, or does not fit.
     """
-    check_fit(full_name(wanted.info), state.engine.schema(adopted), wanted.types)
-    info = wanted.info if wanted.info.table_id == NO_ID else with_bytes_per_row(state.reader, wanted.info)
+    session = transaction.session
+    check_fit(full_name(wanted.info), session.engine.schema(adopted), wanted.types)
+    info = wanted.info if wanted.info.table_id == NO_ID else with_bytes_per_row(session.reader, wanted.info)
     token = transaction.next_token()
     _log.info("staging rows for %s (write %s)", full_name(info), token)
-    staged = state.engine.stage(adopted, info, wanted.types, state.writer, token)
+    staged = session.engine.stage(adopted, info, wanted.types, session.writer, token)
     _log.info("staged %d rows in %d files for %s", staged.row_count or 0, len(staged.files), full_name(info))
     return staged
 
 
-def insert(state: LakeState, info: TableInfo, staged: Staged) -> tuple[str, ...]:
+def insert(session: Session, info: TableInfo, staged: Staged) -> tuple[str, ...]:
     """The SQL that commits staged rows."""
     if not staged.files:
         # By name: without names DuckDB goes by position, and another writer may have changed the columns.
         names = ", ".join(identifier(column.name) for column in info.columns)
-        return (f"INSERT INTO {quoted(state, info)} ({names}) SELECT {names} FROM ({staged.source})",)
+        return (f"INSERT INTO {quoted(session, info)} ({names}) SELECT {names} FROM ({staged.source})",)
     files = ", ".join(map(literal, staged.files))
-    arguments = ", ".join(map(literal, (state.alias, info.name)))
+    arguments = ", ".join(map(literal, (session.alias, info.name)))
     # A folder such as `env=prod` above the lake says nothing of a table's columns.
     options = f"schema => {literal(info.schema_name)}, hive_partitioning => false"
     return (f"CALL ducklake_add_data_files({arguments}, [{files}], {options})",)
 
 
-def replace_rows(
-    state: LakeState, wanted: Target, transaction: Transaction, staged: Staged, condition: str | None
-) -> None:
+def replace_rows(transaction: Transaction, wanted: Target, staged: Staged, condition: str | None) -> None:
     """Adds the change that puts staged rows in the place of those that satisfy a condition, or of all."""
-    delete = f"DELETE FROM {quoted(state, wanted.info)}" + (f" WHERE {condition}" if condition else "")
-    statements = (delete, *insert(state, wanted.info, staged))
-    name, relies_on, read = (
-        full_name(wanted.info),
-        reliance_at_commit(state, wanted.info),
-        written_for(transaction, wanted.info),
-    )
-    transaction.add(Change(statements, name, staged, relies_on=relies_on, deletes=True, written_for=read))
+    session, info = transaction.session, wanted.info
+    delete = f"DELETE FROM {quoted(session, info)}" + (f" WHERE {condition}" if condition else "")
+    statements = (delete, *insert(session, info, staged))
+    relies_on, read = reliance_at_commit(transaction, info), written_for(transaction, info)
+    transaction.add(Change(statements, full_name(info), staged, relies_on=relies_on, deletes=True, written_for=read))
 
 
 def has_rows(transaction: Transaction, info: TableInfo) -> bool:
@@ -181,22 +183,20 @@ def has_rows(transaction: Transaction, info: TableInfo) -> bool:
     return any(change.table == full_name(info) and not change.defines for change in transaction.changes)
 
 
-def delete_matches(
-    state: LakeState, target: Target, transaction: Transaction, adopted: Any, on: Sequence[Column]
-) -> None:
+def delete_matches(transaction: Transaction, target: Target, adopted: Any, on: Sequence[Column]) -> None:
     """Adds the change that deletes the rows whose keys a frame has, those of the same transaction included.
 
     Args:
-        state: The lake.
-        target: The table.
         transaction: The transaction.
+        target: The table.
         adopted: The frame, checked against the table.
         on: The columns by which rows match; NULL matches nothing.
     """
+    session = transaction.session
     info, types = target.info, {key.name: target.types[key.name] for key in on}
-    keys = state.engine.conform(adopted, on, target.types)
-    staged = state.engine.stage_rows(keys, info, types, state.writer, transaction.next_token())
-    table, own = quoted(state, info), identifier(info.name)
+    keys = session.engine.conform(adopted, on, target.types)
+    staged = session.engine.stage_rows(keys, info, types, session.writer, transaction.next_token())
+    table, own = quoted(session, info), identifier(info.name)
     same = " AND ".join(f"__lakeconf_keys.{name} = {own}.{name}" for name in map(identifier, types))
     delete = f"DELETE FROM {table} WHERE EXISTS (SELECT 1 FROM ({staged.source}) AS __lakeconf_keys WHERE {same})"
     relies_on, read = reliance(info), written_for(transaction, info)
@@ -204,7 +204,7 @@ def delete_matches(
     transaction.add(Change((delete,), name, staged, relies_on=relies_on, deletes=True, written_for=read))
 
 
-def commit_key(state: LakeState, name: str, key: str | None) -> CommitKey | None:
+def commit_key(scope: Scope, name: str, key: str | None) -> CommitKey | None:
     """The key of a write to a table; None where it has none.
 
     Raises:
@@ -213,11 +213,12 @@ def commit_key(state: LakeState, name: str, key: str | None) -> CommitKey | None
     if key is None:
         return None
     check_placeholders(key, "the idempotency key")
-    pending = state.transaction.targets.get(_key(name)) if state.transaction else None
-    info = pending.info if pending else load_table(state.reader, name, state.snapshot_id)
-    uuid, names = journal.names_of(state.reader, info.table_id) if info.table_id != NO_ID else (None, ())
+    reader = scope.session.reader
+    pending = scope.transaction.targets.get(_key(name)) if scope.transaction else None
+    info = pending.info if pending else load_table(reader, name, scope.snapshot_id)
+    uuid, names = journal.names_of(reader, info.table_id) if info.table_id != NO_ID else (None, ())
     found = CommitKey(full_name(info), key, uuid, names)
-    if state.transaction and any(change.key == found for change in state.transaction.changes):
+    if scope.transaction and any(change.key == found for change in scope.transaction.changes):
         raise CommitError(
             f"the transaction has a write to {found.table} with the idempotency key {key!r} already",
             hint="give each write of a transaction a key of its own",
@@ -225,15 +226,15 @@ def commit_key(state: LakeState, name: str, key: str | None) -> CommitKey | None
     return found
 
 
-def committed(state: LakeState, key: CommitKey | None) -> int | None:
+def committed(session: Session, key: CommitKey | None) -> int | None:
     """The snapshot that a write with this key was committed in; None if it was not, or has no key."""
-    return None if key is None else journal.find(state.writer, state.alias, [key]).get(key)
+    return None if key is None else journal.find(session.writer, session.alias, [key]).get(key)
 
 
-def committed_keys(state: LakeState, name: str, prefix: str) -> list[str]:
+def committed_keys(scope: Scope, name: str, prefix: str) -> list[str]:
     """The keys of the writes that were committed to a table, of those that start with a prefix; sorted."""
-    key = commit_key(state, name, prefix)
-    return [] if key is None else journal.keys_of(state.writer, state.alias, key)
+    key, session = commit_key(scope, name, prefix), scope.session
+    return [] if key is None else journal.keys_of(session.writer, session.alias, key)
 
 
 def reliance(info: TableInfo, *, on_rows: bool = True) -> Reliance | None:
@@ -241,18 +242,24 @@ def reliance(info: TableInfo, *, on_rows: bool = True) -> Reliance | None:
     return None if info.table_id == NO_ID else Reliance(info.table_id, full_name(info), on_rows)
 
 
-def reliance_at_commit(state: LakeState, info: TableInfo) -> Reliance | None:
+def reliance_at_commit(transaction: Transaction, info: TableInfo) -> Reliance | None:
     """What a change relies on whose rows DuckDB finds when it commits.
 
     Rows that others have added since do not matter to it, unless the caller has read the table before, or collects a
     transaction: then the change may follow from what was read.
     """
-    return reliance(info, on_rows=state.transaction is not None or state.base.has_read(full_name(info)))
+    return reliance(info, on_rows=transaction.explicit or transaction.base.has_read(full_name(info)))
 
 
 def written_for(transaction: Transaction, info: TableInfo) -> TableInfo | None:
     """The table as the catalog has it, for the check at the commit; None where the transaction itself defines it."""
     return None if full_name(info).lower() in transaction.targets else info
+
+
+def _at(session: Session, name: str, snapshot_id: int) -> Target:
+    info = load_table(session.reader, name, snapshot_id)
+    query = f"DESCRIBE SELECT * FROM {quoted(session, info)} AT (VERSION => {snapshot_id})"
+    return Target(info, {column: type_name for column, type_name, *_ in session.reader.connection.rows(query)})
 
 
 def _described(transaction: Transaction, statements: Sequence[str], full: str) -> list[tuple[str, str, bool]]:

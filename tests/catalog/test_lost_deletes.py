@@ -58,7 +58,7 @@ def test_deletes_that_a_rewrite_undoes_are_counted(
         found = lake.sql("SELECT count(*) AS n FROM t WHERE i = 50").collect("pyarrow").to_native()["n"].to_pylist()
         # What the function says is what DuckDB shows.
         assert found == [int(overlap)]
-        reader = lake._state.reader
+        reader = lake._session.reader
         assert lost_deletes(reader) == ({("main", "t"): 1} if overlap else {})
         assert lost_deletes(reader, lake.snapshot_id - 1) == {}
     assert run(["doctor"]) == 0
@@ -72,4 +72,4 @@ def test_a_table_that_is_dropped_with_its_deletes_has_lost_none(store: Store) ->
         writer.execute("CREATE TABLE dev.t AS SELECT range AS i FROM range(100)")
         writer.execute("BEGIN; DELETE FROM dev.t WHERE i = 5; DELETE FROM dev.t WHERE i >= 0; COMMIT")
     with store.open() as lake:
-        assert lost_deletes(lake._state.reader) == {}
+        assert lost_deletes(lake._session.reader) == {}

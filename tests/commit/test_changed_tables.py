@@ -92,8 +92,8 @@ def test_columns_that_change_after_the_rows_were_staged(lake: Lake, store: Store
     def write() -> None:
         with store.open() as other, lake.transaction() as tx:
             tx.table("t").append(ROWS)
-            other._state.writer.execute("ALTER TABLE t DROP COLUMN price")
-            other._state.writer.execute("ALTER TABLE t ADD COLUMN discount BIGINT")
+            other._session.writer.execute("ALTER TABLE t DROP COLUMN price")
+            other._session.writer.execute("ALTER TABLE t ADD COLUMN discount BIGINT")
 
     with pytest.raises(CommitConflictError, match=r"main\.t"):
         write()

@@ -54,7 +54,7 @@ def test_no_write_and_no_maintenance_loses_a_row(
     with direct.open() as other:
         other.create_table("t", {"id": "BIGINT"}).append(rows(*range(10)))
     with hurt.open() as lake:
-        table, writer = lake.table("t"), lake._state.writer
+        table, writer = lake.table("t"), lake._session.writer
 
         def insert_small() -> None:
             writer.execute("CALL dev.set_option('data_inlining_row_limit', 10)")
@@ -93,8 +93,8 @@ def test_a_flush_of_deletes_alone_loses_no_file(
     direct, hurt = stores
     with direct.open() as other:
         other.create_table("t", {"id": "BIGINT"}).append(rows(*range(10)))
-        other._state.writer.execute("CALL dev.set_option('data_inlining_row_limit', 10)")
-        other._state.writer.execute("DELETE FROM t WHERE id = 5")
+        other._session.writer.execute("CALL dev.set_option('data_inlining_row_limit', 10)")
+        other._session.writer.execute("DELETE FROM t WHERE id = 5")
     with hurt.open() as lake:
         at_commit(monkeypatch, before=lambda: postgres_proxy.reset_on(b"COMMIT", forward=True))
         lake.flush()

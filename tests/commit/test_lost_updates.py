@@ -179,7 +179,7 @@ def test_a_commit_between_the_checks_and_the_commit_is_seen(store: Store, monkey
         lake.refresh()
         assert ids(lake) == [1, 2, 3]
         setting = Connection(foreign).rows("SELECT current_setting('ducklake_max_retry_count')")
-        assert rival._state.writer.rows("SELECT current_setting('ducklake_max_retry_count')") == [(100,)]
+        assert rival._session.writer.rows("SELECT current_setting('ducklake_max_retry_count')") == [(100,)]
         assert setting != [(0,)]
 
 

@@ -98,7 +98,7 @@ def test_a_failed_write_of_a_thread_leaves_those_of_others_in_the_transaction(
     with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open() as lake, ThreadPoolExecutor(1) as pool:
         lake.create_table("good", rows)
         lake.create_table("bad", rows)
-        adopt = lake._state.engine.adopt
+        adopt = lake._session.engine.adopt
         others: list[Future[int]] = []
 
         def adopt_beside(frame: Any) -> Any:
@@ -107,7 +107,7 @@ def test_a_failed_write_of_a_thread_leaves_those_of_others_in_the_transaction(
                 wait(others, timeout=1)
             return adopt(frame)
 
-        monkeypatch.setattr(lake._state.engine, "adopt", adopt_beside)
+        monkeypatch.setattr(lake._session.engine, "adopt", adopt_beside)
         with lake.transaction() as tx:
             with pytest.raises(LakeconfError):
                 tx.table("bad").overwrite(rows, where="id = 1")
@@ -137,7 +137,7 @@ def test_an_interrupted_change_of_columns_lets_other_threads_go_on(
             with pytest.raises(KeyboardInterrupt):
                 table.evolve(add={"text": "VARCHAR"})
         with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(lake._state.guard.acquire, timeout=1).result()
+            assert pool.submit(lake._session.writer_lock.acquire, timeout=1).result()
 
 
 @pytest.mark.parametrize("other", ["refresh", "compact"])

@@ -91,9 +91,9 @@ def test_rows_that_vanish_between_the_staging_and_the_commit(lake: Lake) -> None
     def write(second: Any) -> None:
         with lake.transaction() as tx:
             tx.table("t").merge(MORE, on="id")
-            (change, *_) = tx._state.transaction.changes  # type: ignore[union-attr]
+            (change, *_) = tx._scope.transaction.changes  # type: ignore[union-attr]
             second(tx)
-            tx._state.transaction.changes.reverse()  # type: ignore[union-attr]
+            tx._scope.transaction.changes.reverse()  # type: ignore[union-attr]
             assert change.counts == (1,)
 
     with pytest.raises(CommitConflictError, match=r"1 rows of main\.t were to be changed, but 0 were found"):

@@ -67,7 +67,7 @@ def held(path: Path) -> str:
 def during(lake: Lake, monkeypatch: pytest.MonkeyPatch, statement: str, look: Any) -> list[Any]:
     """What is seen whenever the writing connection runs a statement that holds a text."""
     seen: list[Any] = []
-    connection = type(lake._state.writer)
+    connection = type(lake._session.writer)
     for name in ("execute", "rows"):
         original = getattr(connection, name)
 
@@ -155,16 +155,16 @@ def test_a_lock_that_is_not_free_names_its_holder(
         table = lake.create_table("raw.t", ROWS)
         other.refresh()
         before = lake.snapshot_id
-        with other._state.lock.writing():
+        with other._session.guard.writing():
             table.append(ROWS)
             with pytest.raises(CommitError, match=f"is held by .*process {os.getpid()}"):
                 lake.expire_snapshots(older_than=NOW, force=True)
         with (
-            other._state.lock.removing(),
+            other._session.guard.removing(),
             pytest.raises(CommitError, match=f"not free .* is held by .*process {os.getpid()}"),
         ):
             table.append(ROWS)
-        with other._state.lock(["raw.t"]), pytest.raises(CommitError, match=f"held by .*process {os.getpid()}"):
+        with other._session.guard(["raw.t"]), pytest.raises(CommitError, match=f"held by .*process {os.getpid()}"):
             table.overwrite(ROWS)
         assert lake.refresh() == before + 1
         table.append(ROWS)
@@ -279,7 +279,7 @@ def test_a_link_to_the_catalog_leads_to_the_same_locks(tmp_path: Path, monkeypat
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "catalog.sqlite").symlink_to(tmp_path / "catalog.sqlite")
     with file_store(tmp_path).open() as lake:
-        through_link, direct = locks_of(file_store(tmp_path / "links")), lake._state.lock
+        through_link, direct = locks_of(file_store(tmp_path / "links")), lake._session.guard
         assert through_link is not None
         with through_link.shared(), pytest.raises(CommitError, match="not free"), direct.removing():
             raise AssertionError
@@ -293,7 +293,7 @@ def test_a_lock_file_that_is_deleted_protects_no_commit(tmp_path: Path) -> None:
         with lake.transaction() as transaction:
             transaction.table("raw.t").append(ROWS)
             lock.unlink()
-            with other._state.lock.removing():
+            with other._session.guard.removing():
                 pass
         assert held(lock) == "not at all"
         assert lake.snapshot_id == before + 1
@@ -318,7 +318,7 @@ def test_a_write_takes_no_lock_of_another_thread_again(postgres_server: Postgres
     database = store.metadata_backend.database  # type: ignore[attr-defined]
     with store.open() as lake:
         table = lake.create_table("raw.t", ROWS)
-        with lake._state.lock.writing() as other:
+        with lake._session.guard.writing() as other:
             assert isinstance(other, lakeconf.server_locks._HeldOnServer)
             other.release()
             table.append(ROWS)
@@ -337,17 +337,17 @@ def test_a_delete_beside_a_compaction_stays(
         for number in range(4):
             table.append(pa.table({"n": pa.array(range(100 * number, 100 * number + 100), pa.int64())}))
         other.refresh()
-        original = type(lake._state.writer).rows
+        original = type(lake._session.writer).rows
         overtaken: list[int] = []
 
         def rows(self: Any, sql: str, *rest: Any) -> Any:
-            if self is not lake._state.writer or "ducklake_merge" not in sql or overtaken:
+            if self is not lake._session.writer or "ducklake_merge" not in sql or overtaken:
                 return original(self, sql, *rest)
             found = original(self, sql, *rest)
             overtaken.append(other.table("raw.t").delete("n IN (5, 205)"))
             return found
 
-        monkeypatch.setattr(type(lake._state.writer), "rows", rows)
+        monkeypatch.setattr(type(lake._session.writer), "rows", rows)
         lake.compact()
         assert overtaken
         assert len(table.scan().collect("pyarrow")) == 398

@@ -42,9 +42,9 @@ def test_files_that_are_missing_or_unknown(
         table.append(rows.to_arrow_table())
         table.delete("id = 3")
         lake.create_table("raw.dropped", rows.to_arrow_table())
-        lake._state.writer.execute("DROP TABLE dev.raw.dropped")
-        (needed, *_) = [file.path for file in plan_scan(lake._state.reader, "raw.events", lake.refresh(), []).files]
-        connection, root = lake._state.writer, lake._state.reader.data_path
+        lake._session.writer.execute("DROP TABLE dev.raw.dropped")
+        (needed, *_) = [file.path for file in plan_scan(lake._session.reader, "raw.events", lake.refresh(), []).files]
+        connection, root = lake._session.writer, lake._session.reader.data_path
         found = diagnosed(config)["files"]
         assert (found.status, found.found.endswith(", and no others")) == ("ok", True), found
         unknown = f"{root}raw/stray.parquet"

@@ -131,7 +131,7 @@ def test_rows_that_are_deleted_twice_are_named_and_the_command_ends_with_1(
             "INSERT INTO dev.raw.numbers SELECT range FROM range(100)",
         )
         # Of two transactions that delete the same rows one writes a delete file, the other one into the catalog.
-        with lake._state.writer.cursor() as first, lake._state.writer.cursor() as second:
+        with lake._session.writer.cursor() as first, lake._session.writer.cursor() as second:
             first.execute("BEGIN; DELETE FROM dev.raw.numbers WHERE id < 20")
             second.execute("CALL dev.set_option('data_inlining_row_limit', 10)")
             second.execute("BEGIN; DELETE FROM dev.raw.numbers WHERE id < 5")
@@ -213,7 +213,7 @@ def test_the_rows_of_each_file_are_compared_with_the_catalog(lake: Lake, capsys:
     write(lake, "CALL dev.set_option('data_inlining_row_limit', 0)")
     write(lake, "INSERT INTO dev.raw.numbers SELECT range, 'a' FROM range(100)")
     write(lake, "INSERT INTO dev.raw.numbers SELECT range, 'b' FROM range(50)")
-    first, _ = (Path(file.path) for file in plan_scan(lake._state.reader, "raw.numbers", lake.snapshot_id, []).files)
+    first, _ = (Path(file.path) for file in plan_scan(lake._session.reader, "raw.numbers", lake.snapshot_id, []).files)
     with contextlib.closing(sqlite3.connect("catalog.sqlite")) as catalog, catalog:
         catalog.execute("UPDATE ducklake_data_file SET record_count = 90 WHERE record_count = 100")
     found = verify(lake, "raw.numbers")

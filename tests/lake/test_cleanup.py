@@ -82,7 +82,7 @@ def store(tmp_path: Path) -> Store:
 def test_the_first_write_creates_the_marker(store: Store, tmp_path: Path) -> None:
     marker = tmp_path / "data" / MARKER
     with store.open() as lake:
-        lake_id = lake._state.reader.lake_id
+        lake_id = lake._session.reader.lake_id
         schemas = lake.sql(
             "SELECT schema_uuid::VARCHAR FROM __ducklake_metadata_dev.ducklake_schema ORDER BY schema_id"
         )
@@ -171,8 +171,8 @@ def test_a_lost_catalog_that_is_made_again(store: Store, tmp_path: Path) -> None
                 lake.create_table("raw.u", ROWS)
             assert not (tmp_path / "data" / MARKER).exists()
             with pytest.raises(CatalogError, match="the catalog knows no file, but there are Parquet files"):
-                lake._state.lock.marker.repair()  # type: ignore[union-attr]
-            (tmp_path / "data" / MARKER).write_text(json.dumps({"lake": lake._state.reader.lake_id}))
+                lake._session.guard.marker.repair()  # type: ignore[union-attr]
+            (tmp_path / "data" / MARKER).write_text(json.dumps({"lake": lake._session.reader.lake_id}))
             with pytest.raises(CatalogError, match=r"the catalog knows no file, but there are 2 Parquet files"):
                 cleaned(lake)
 
@@ -218,7 +218,7 @@ def test_a_catalog_that_asks_to_remove_files_of_others(store: Store, tmp_path: P
             named = f"{tmp_path}/data/raw/t/link/precious.parquet"
             expected = f"not below {tmp_path}/data/.*{named}"
         lake.expire_snapshots(older_than=NOW, force=True)
-        lake._state.writer.execute(
+        lake._session.writer.execute(
             "INSERT INTO __ducklake_metadata_dev.ducklake_files_scheduled_for_deletion "
             f"VALUES (99, '{named}', false, TIMESTAMPTZ '2020-01-01 00:00:00+00')"
         )
@@ -243,11 +243,11 @@ def test_orphans(store: Store, tmp_path: Path) -> None:
         for path in (*removable, *kept):
             (data / path).parent.mkdir(parents=True, exist_ok=True)
             (data / path).write_text("rows")
-        for token, lake_id in (("0a", lake._state.reader.lake_id), ("0b", "of another lake")):
+        for token, lake_id in (("0a", lake._session.reader.lake_id), ("0b", "of another lake")):
             folder = data / "raw" / "never" / f"lakeconf-{token}"
             folder.mkdir(parents=True)
             (folder / "part-0.parquet").write_text("rows")
-            announce(lake._state.writer, f"{folder}/", lake_id)
+            announce(lake._session.writer, f"{folder}/", lake_id)
             (removable if token == "0a" else kept).extend(
                 [f"raw/never/lakeconf-{token}.parquet", f"raw/never/lakeconf-{token}/part-0.parquet"]
             )
@@ -271,7 +271,7 @@ def test_orphans_in_a_bucket_beside_files_of_others(s3_server: S3Server, tmp_pat
     before = set(s3_server.objects(bucket))
     with store.open() as lake:
         for path in ("raw/t/" + ORPHAN, "raw/t/mine.parquet"):
-            lake._state.writer.execute(f"COPY (SELECT 1 AS one) TO 's3://{bucket}/lake/{path}' (FORMAT parquet)")
+            lake._session.writer.execute(f"COPY (SELECT 1 AS one) TO 's3://{bucket}/lake/{path}' (FORMAT parquet)")
         assert f"s3://{bucket}/lake/raw/t/{ORPHAN}" in cleaned(lake)
         assert len(lake.table("raw.t").scan().collect()) == 10
     after = set(s3_server.objects(bucket))
@@ -282,7 +282,7 @@ def test_orphans_in_a_bucket_beside_files_of_others(s3_server: S3Server, tmp_pat
 def test_a_table_recorded_by_another_path_of_the_same_folder(store: Store, tmp_path: Path) -> None:
     (tmp_path / "linked").symlink_to(tmp_path / "data")
     with store.open() as lake:
-        lake._state.writer.execute(
+        lake._session.writer.execute(
             "UPDATE __ducklake_metadata_dev.ducklake_table SET path_is_relative = false, "
             f"path = '{tmp_path}/linked/raw/t/'"
         )
@@ -307,7 +307,7 @@ def test_ages_decide_what_is_expired_and_removed(store: Store, tmp_path: Path) -
     day = dt.timedelta(days=1)
     with store.open() as lake:
         versions = [snapshot.snapshot_id for snapshot in lake.snapshots()]
-        lake._state.writer.execute(
+        lake._session.writer.execute(
             f"UPDATE __ducklake_metadata_dev.ducklake_snapshot SET snapshot_time = now() - INTERVAL 40 HOUR "
             f"WHERE snapshot_id <= {versions[-2]}"
         )
@@ -316,7 +316,7 @@ def test_ages_decide_what_is_expired_and_removed(store: Store, tmp_path: Path) -
         assert lake.expire_snapshots(older_than=day) == versions[-3:-1]
         before = files(tmp_path / "data")
         assert lake.cleanup(older_than=day) == []
-        lake._state.writer.execute(
+        lake._session.writer.execute(
             "UPDATE __ducklake_metadata_dev.ducklake_files_scheduled_for_deletion "
             "SET schedule_start = now() - INTERVAL 40 HOUR"
         )

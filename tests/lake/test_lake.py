@@ -206,7 +206,7 @@ def test_a_transaction_that_fails_leaves_nothing(lake: Lake, tmp_path: Path) -> 
 def test_rows_that_duckdb_keeps_inlined_are_read(lake: Lake, store: Store) -> None:
     lake.sql("CALL dev.set_option('data_inlining_row_limit', 10)").collect()
     events = lake.table("raw.events")
-    writer = lake._state.writer
+    writer = lake._session.writer
     writer.execute("INSERT INTO dev.raw.events SELECT 100 + range, 'x', NULL, 1.5, NULL, NULL FROM range(3)")
     writer.execute("INSERT INTO dev.raw.events SELECT range, 'y', NULL, 1.5, NULL, NULL FROM range(1000)")
     writer.execute("DELETE FROM dev.raw.events WHERE id % 100 = 7 OR id = 101")
@@ -219,7 +219,7 @@ def test_renamed_added_and_dropped_columns(lake: Lake, store: Store) -> None:
     events = lake.table("raw.events")
     events.append(EVENTS)
     for change in ("RENAME kind TO sort", "ADD COLUMN kind INTEGER DEFAULT 7", "DROP COLUMN tags"):
-        lake._state.writer.execute(f"ALTER TABLE dev.raw.events {change}")
+        lake._session.writer.execute(f"ALTER TABLE dev.raw.events {change}")
     lake.refresh()
     assert rows(events.scan()) == oracle(store, "FROM raw.events")
     assert {row[-1] for row in rows(events.scan())} == {7}

@@ -72,7 +72,7 @@ def test_flush_and_rewrite(lake: Lake) -> None:
     lake.table("raw.t").delete("id IN (0, 10, 20, 30, 40, 50, 60, 70, 80, 90)")
     before, version = ids(lake), lake.snapshot_id
     assert lake.flush().files_after == 20
-    lake._state.writer.execute("CALL dev.set_option('rewrite_delete_threshold', 0.05)")
+    lake._session.writer.execute("CALL dev.set_option('rewrite_delete_threshold', 0.05)")
     assert lake.rewrite().files_after == 1
     assert ids(lake) == ids(lake, version) == before
 
@@ -81,12 +81,12 @@ def test_a_running_writer_keeps_what_it_has_staged(lake: Lake, project: Path, mo
     folder = project / "data" / "raw" / "t" / "lakeconf-0a1b"
     folder.mkdir()
     (folder / "part-0.parquet").write_text("rows")
-    announce(lake._state.writer, f"{folder}/", lake._state.reader.lake_id)
+    announce(lake._session.writer, f"{folder}/", lake._session.reader.lake_id)
     assert lake.cleanup(older_than=dt.timedelta(hours=1), force=True) == []
     monkeypatch.setattr("lakeconf.guard.locks.WAIT_SECONDS", 0.1)
     with (
         lakeconf.init(project).get_store("dev").open() as other,
-        other._state.lock.writing(),
+        other._session.guard.writing(),
         pytest.raises(CommitError, match=f"held by process {os.getpid()}"),
     ):
         lake.cleanup(older_than=NOW, force=True)
@@ -107,7 +107,7 @@ def test_maintenance_inside_a_transaction_is_refused_at_once(lake: Lake, monkeyp
 
 
 def test_an_interrupted_removal_does_not_stop_the_next_one(lake: Lake, tmp_path: Path) -> None:
-    connection = lake._state.reader.connection
+    connection = lake._session.reader.connection
     connection.execute("ATTACH 'ducklake::memory:' AS __lakeconf_removal (DATA_PATH '/')")
     (unneeded := tmp_path / "unneeded.parquet").write_text("rows")
     remove_files(connection, [str(unneeded)])
@@ -175,7 +175,7 @@ def test_maintain_asks_on_a_terminal(
 
 
 def test_the_plan_of_a_compaction_is_what_it_does(lake: Lake) -> None:
-    writer = lake._state.writer
+    writer = lake._session.writer
     lake.create_table("raw.parts", {"id": "BIGINT", "k": "BIGINT"}, partitioned_by=["k"])
     lake.create_table("raw.held", {"id": "BIGINT"})
     lake.create_table("raw.one", {"id": "BIGINT"}).append(pa.table({"id": pa.array([1], pa.int64())}))

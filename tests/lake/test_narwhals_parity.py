@@ -61,7 +61,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Iterator[tupl
         on_duckdb.create_table("facts", like=FACTS).append(FACTS)
         on_duckdb.create_table("labels", like=LABELS).append(LABELS)
         # As the machine has it otherwise; the tests' Spark session is in another zone.
-        on_duckdb._state.reader.connection.execute("SET TimeZone = 'UTC'")
+        on_duckdb._session.reader.connection.execute("SET TimeZone = 'UTC'")
         with store.open(spark) as on_spark:
             yield on_duckdb, on_spark
 

@@ -168,7 +168,7 @@ def test_an_explanation_counts_what_is_read_and_what_is_skipped(lake: Lake, tmp_
     assert (few.files, few.files_skipped, few.delete_files, few.inlined_deletes) == (1, len(sizes) - 1, 0, 1)
     assert few.bytes + few.bytes_skipped == sum(sizes)
     assert few.bytes in sizes
-    assert (few.engine, few.table, few.refusal) == (lake._state.engine.name, "raw.numbers", None)
+    assert (few.engine, few.table, few.refusal) == (lake._session.engine.name, "raw.numbers", None)
     assert (few.snapshot_id, str(few).splitlines()[0]) == (
         lake.snapshot_id,
         f"scan of raw.numbers at snapshot {lake.snapshot_id} by {few.engine}",

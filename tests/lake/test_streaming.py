@@ -96,14 +96,14 @@ def test_a_query_that_fails_goes_on_from_its_checkpoint(
         sink(batch, batch_id)
         once("after the commit")
 
-    staged = type(lake._state.engine).stage
+    staged = type(lake._session.engine).stage
 
     def staging(*arguments: Any) -> Any:
         found = staged(*arguments)
         once("in the append")
         return found
 
-    monkeypatch.setattr(type(lake._state.engine), "stage", staging)
+    monkeypatch.setattr(type(lake._session.engine), "stage", staging)
     with pytest.raises(Exception, match="the power went out"):
         drain(spark, tmp_path, failing)
     assert failed == [step]
@@ -174,5 +174,5 @@ def test_a_batch_outside_of_a_query_needs_a_name(lake: Lake, spark: SparkSession
     with pytest.raises(LakeconfError, match="belongs to no streaming query"):
         lake.stream_sink("events")(batch, 0)
     for _ in range(2):
-        StreamSink(Table(lake._state, "events"), query="mine")(batch, 0)
+        StreamSink(Table(lake._scope, "events"), query="mine")(batch, 0)
     assert ids(lake) == [1]

@@ -15,8 +15,8 @@ def run_plain(lake: Lake, *statements: str) -> None:
         lake: An open lake; its own connections look names up in DuckDB first, so they create no table without a schema.
         *statements: The statements.
     """
-    connection = lake._state.writer.cursor()
-    connection.execute(f"USE {lake._state.alias}")
+    connection = lake._session.writer.cursor()
+    connection.execute(f"USE {lake._session.alias}")
     for statement in statements:
         connection.execute(statement)
     connection.close()

@@ -189,7 +189,7 @@ EACH = Merge(
 
 def test_a_merge_leaves_what_duckdb_leaves(lake: Lake) -> None:
     """Several merges share a transaction, each with a table of its own: commits take most of the time."""
-    on_spark = lake._state.engine.name == "spark"
+    on_spark = lake._session.engine.name == "spark"
     together, rounds = (2, 2) if on_spark else (10, 3)
     seen = Counter[str]()
 

@@ -301,7 +301,7 @@ def test_the_commit_info_says_who_and_what(lake: Lake) -> None:
 
 def test_a_write_with_a_key_or_a_reliance_needs_a_lock(lake: Lake) -> None:
     lake.create_table("events", ROWS)
-    lake._state.lock = LakeGuard(None, lake._state.lock.marker)
+    lake._session.guard = LakeGuard(None, lake._session.guard.marker)
     lake.table("events").append(ROWS)
     for refused in (
         lambda: lake.table("events").append(ROWS, idempotency_key="k"),

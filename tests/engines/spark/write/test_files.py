@@ -87,7 +87,7 @@ def values(lake: Lake, table: str) -> list[tuple[Any, ...]]:
 def test_a_partitioned_table(lake: Lake, keys: list[str]) -> None:
     for table in ("ours", "theirs"):
         lake.create_table(table, COLUMNS, partitioned_by=keys)
-    lake._state.writer.execute(f"INSERT INTO theirs {ROWS}")
+    lake._session.writer.execute(f"INSERT INTO theirs {ROWS}")
     lake.refresh()
     lake.table("ours").append(lake.sql(ROWS).collect("pyarrow"))
     assert rows(lake, "FROM ours") == rows(lake, "FROM theirs") == rows(lake, ROWS)
@@ -142,8 +142,8 @@ def test_the_folders_above_the_lake_are_no_columns(lake: Lake) -> None:
 def test_compression_is_the_lakes(lake: Lake, tmp_path: Path, codec: str | None, written: str) -> None:
     lake.create_table("s.t", {"id": "BIGINT"})
     if codec is not None:
-        lake._state.writer.execute("CALL dev.set_option('parquet_compression', 'snappy')")
-        lake._state.writer.execute(
+        lake._session.writer.execute("CALL dev.set_option('parquet_compression', 'snappy')")
+        lake._session.writer.execute(
             f"CALL dev.set_option('parquet_compression', '{codec}', schema => 's', table_name => 't')"
         )
     lake.table("s.t").append(lake.sql("SELECT range AS id FROM range(10)").collect("pyarrow"))
@@ -154,7 +154,7 @@ def test_compression_is_the_lakes(lake: Lake, tmp_path: Path, codec: str | None,
 
 def test_a_codec_that_spark_has_not_is_refused(lake: Lake) -> None:
     lake.create_table("t", {"id": "BIGINT"})
-    lake._state.writer.execute("CALL dev.set_option('parquet_compression', 'brotli')")
+    lake._session.writer.execute("CALL dev.set_option('parquet_compression', 'brotli')")
     with pytest.raises(UnsupportedError, match="parquet_compression is 'brotli'"):
         lake.table("t").append(lake.sql("SELECT 1::BIGINT AS id").collect("pyarrow"))
 
@@ -162,9 +162,9 @@ def test_a_codec_that_spark_has_not_is_refused(lake: Lake) -> None:
 def test_files_of_a_codec_that_spark_has_not(lake: Lake, config: dict[str, Any], spark: SparkSession) -> None:
     """Only DuckDB writes them; verify and writes that read them say what to do."""
     lake.create_table("t", {"id": "BIGINT"})
-    lake._state.writer.execute("CALL dev.set_option('parquet_compression', 'brotli')")
-    lake._state.writer.execute("INSERT INTO dev.t SELECT range AS id FROM range(1000)")
-    lake._state.writer.execute("CALL dev.set_option('parquet_compression', 'zstd')")
+    lake._session.writer.execute("CALL dev.set_option('parquet_compression', 'brotli')")
+    lake._session.writer.execute("INSERT INTO dev.t SELECT range AS id FROM range(1000)")
+    lake._session.writer.execute("CALL dev.set_option('parquet_compression', 'zstd')")
     lake.create_table("copy", {"id": "BIGINT"})
     with lakeconf.init({"stores": {"dev": config}}).get_store("dev").open(spark) as now:
         with pytest.raises(UnsupportedError, match=r"/t/\S+\.parquet: it is compressed with BROTLI"):
@@ -219,7 +219,7 @@ def test_a_required_partition_column(lake: Lake) -> None:
 
 @pytest.mark.parametrize("has_rows", [False, True], ids=["empty", "with rows"])
 def test_files_are_near_the_size_that_the_lake_wants(lake: Lake, spark: SparkSession, *, has_rows: bool) -> None:
-    lake._state.writer.execute("CALL dev.set_option('target_file_size', '200KB')")
+    lake._session.writer.execute("CALL dev.set_option('target_file_size', '200KB')")
     # Texts that compress badly, and are longer than Spark thinks.
     frame = spark.range(0, 8000, 1, 1).selectExpr("id", "sha2(CAST(id AS STRING), 512) AS text")
     table = lake.create_table("s.t", frame)
@@ -238,7 +238,7 @@ def test_files_are_near_the_size_that_the_lake_wants(lake: Lake, spark: SparkSes
 
 def test_the_size_of_a_file_may_be_a_fraction_of_a_unit(lake: Lake, spark: SparkSession) -> None:
     table = lake.create_table("s.t", {"id": "BIGINT"})
-    lake._state.writer.execute("CALL dev.set_option('target_file_size', '1.5GiB')")
+    lake._session.writer.execute("CALL dev.set_option('target_file_size', '1.5GiB')")
     table.append(spark.range(0, 3, 1, 1))
     assert len(table.files()) == 1
 
@@ -275,4 +275,4 @@ def test_files_of_a_task_reach_the_folder_only_when_the_job_commits(
             spark.conf.unset(key)
     assert "/_temporary/0/task_" in Path(seen).read_text()
     assert rows(lake, "SELECT id FROM t") == [(number,) for number in range(10)]
-    assert all(path.suffix == ".parquet" for path in Path(lake._state.reader.data_path, "main").rglob("*.*"))
+    assert all(path.suffix == ".parquet" for path in Path(lake._session.reader.data_path, "main").rglob("*.*"))

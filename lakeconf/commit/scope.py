@@ -1,0 +1,88 @@
+"""What a `Lake` and its tables work on: a session, at a snapshot, perhaps in a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakeconf.commit.conflicts import Base
+from lakeconf.commit.session import Session
+from lakeconf.commit.transaction import Transaction
+from lakeconf.errors import LakeconfError
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A session, the snapshot that reads see, and the transaction that collects writes.
+
+    Attributes:
+        session: The open lake.
+        at: The snapshot of a lake of the past, which is read-only; None to follow the session.
+        transaction: The open transaction; None if each write commits by itself.
+    """
+
+    session: Session
+    at: int | None = None
+    transaction: Transaction | None = None
+
+    @property
+    def snapshot_id(self) -> int:
+        """The snapshot that reads see."""
+        if self.transaction is not None:
+            return self.transaction.snapshot_id
+        return self.session.snapshot_id if self.at is None else self.at
+
+    @property
+    def is_pinned(self) -> bool:
+        """True if the snapshot never moves."""
+        return self.at is not None or self.transaction is not None
+
+    @property
+    def base(self) -> Base:
+        """What conflict checks compare with; reads are recorded in it."""
+        return self.session.base if self.transaction is None else self.transaction.base
+
+    def begin(
+        self,
+        message: str | None = None,
+        author: str | None = None,
+        extra: Mapping[str, object] | None = None,
+        *,
+        explicit: bool = False,
+    ) -> Transaction:
+        """A new transaction that reads the snapshot of this scope.
+
+        Args:
+            message: The commit message.
+            author: Who commits.
+            extra: Additional keys for the commit info.
+            explicit: True for `lake.transaction()`; False for the transaction of a single write.
+        """
+        latest, base = self.session.read_point()
+        snapshot_id = latest if self.at is None else self.at
+        return Transaction(self.session, snapshot_id, base, message, author, extra or {}, explicit=explicit)
+
+    def check_writable(self) -> None:
+        """Refuses a write.
+
+        Raises:
+            LakeconfError: The transaction has ended, the lake is one of the past, or the store is read-only.
+        """
+        if self.transaction is not None:
+            self.transaction.check_open()
+        if self.at is not None:
+            raise LakeconfError(f"nothing can be written: the lake is pinned at snapshot {self.at}")
+        self.session.check_writable()
+
+    def check_maintainable(self) -> None:
+        """Refuses maintenance, which commits by itself.
+
+        Raises:
+            LakeconfError: As for `check_writable`, or a transaction is open.
+        """
+        self.check_writable()
+        if self.transaction is not None:
+            raise LakeconfError(
+                "a transaction is open, and maintenance cannot be a part of it",
+                hint="call it after the `with` block",
+            )

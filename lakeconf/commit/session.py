@@ -1,0 +1,105 @@
+"""An open lake: its connections, its engine, its locks, and the snapshot that reads see."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.commit.committer import Commit
+from lakeconf.commit.conflicts import Base
+from lakeconf.commit.recovery import AttachedCatalog
+from lakeconf.connection.connection import Connection
+from lakeconf.engines.base import Engine
+from lakeconf.errors import LakeconfError
+from lakeconf.guard.guard import LakeGuard
+
+
+@dataclass(eq=False)
+class Session:
+    """An open lake. Everything that `Store.open` returns shares one session, also lakes of the past and transactions.
+
+    Attributes:
+        store: The name of the store.
+        alias: The name that the lake is attached as.
+        reader: Reads the catalog, on the connection for reading.
+        writer: The connection that commits; nothing else runs on it.
+        engine: Reads and writes the data files.
+        guard: The locks of the lake and its tables, and the marker below its data path.
+        reconnect: Opens another connection, to look up a commit whose reply was lost.
+        barrier: The statement that waits for commits under way; see `recovery.AttachedCatalog`.
+        base: What conflict checks compare with.
+        read_only: True if the store is read-only.
+        writer_lock: Held by the thread that uses the writer, or changes a setting of the DuckDB instance.
+    """
+
+    store: str
+    alias: str
+    reader: CatalogReader
+    writer: Connection
+    engine: Engine
+    guard: LakeGuard
+    reconnect: Callable[[], Connection]
+    barrier: str | None
+    base: Base
+    read_only: bool = False
+    writer_lock: threading.RLock = field(default_factory=threading.RLock)
+    _snapshot_id: int = field(init=False)
+    _snapshot_lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self._snapshot_id = self.base.snapshot_id
+
+    @property
+    def snapshot_id(self) -> int:
+        """The snapshot that reads see; only `advance` moves it."""
+        return self._snapshot_id
+
+    def advance(self, snapshot_id: int, *, own: int | None = None, refresh: bool = False) -> int:
+        """Moves reads to a snapshot, but never back: another thread may have moved them further already.
+
+        Args:
+            snapshot_id: The snapshot.
+            own: A snapshot that this session committed; conflict checks skip it.
+            refresh: True if conflict checks start again at the snapshot that reads now see.
+
+        Returns:
+            The snapshot that reads now see.
+        """
+        with self._snapshot_lock:
+            self._snapshot_id = max(self._snapshot_id, snapshot_id)
+            if own is not None:
+                self.base.own.add(own)
+            if refresh:
+                self.base.refresh(self._snapshot_id)
+            return self._snapshot_id
+
+    def read_point(self) -> tuple[int, Base]:
+        """The snapshot that reads see and a copy of the base of conflict checks, both of the same moment."""
+        with self._snapshot_lock:
+            return self._snapshot_id, self.base.copy()
+
+    def check_writable(self) -> None:
+        """Refuses to write to a read-only store.
+
+        Raises:
+            LakeconfError: The store is read-only.
+        """
+        if self.read_only:
+            raise LakeconfError(f"nothing can be written: the store {self.store!r} is read-only")
+
+    def new_commit(self, token: str) -> Commit:
+        """A new attempt to commit.
+
+        Args:
+            token: The name of the write, by which its snapshot can be found.
+        """
+        catalog = AttachedCatalog(self.alias, self.writer, self.reader, self.reconnect, self.barrier, token)
+        return Commit(catalog, token)
+
+    def close(self) -> None:
+        """Releases the locks and closes the connections."""
+        self.guard.close()
+        self.writer.close()
+        self.reader.connection.close()

@@ -1,0 +1,105 @@
+"""One session for each open lake; only `Session.advance` moves the snapshot that reads see."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from source_tree import sources
+
+import lakeconf
+from lakeconf.commit.session import Session
+from lakeconf.errors import LakeconfError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lakeconf import Lake, Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    backends = {
+        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
+        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
+    }
+    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+
+
+@pytest.fixture
+def lake(store: Store) -> Iterator[Lake]:
+    with store.open() as lake:
+        lake.create_table("t", {"id": "BIGINT"})
+        yield lake
+
+
+def assigned(node: ast.AST) -> list[str]:
+    """The attributes that a statement assigns or deletes, or sets by their name."""
+    if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+        return [node.attr]
+    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("setattr"):
+        return [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+    return []
+
+
+def writers(source: str, attribute: str) -> list[str]:
+    """The functions that assign an attribute."""
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    return [function.name for function in functions for node in ast.walk(function) if attribute in assigned(node)]
+
+
+def test_one_method_moves_the_snapshot() -> None:
+    found = {name: writers(path.read_text(), "_snapshot_id") for name, path in sources().items()}
+    # `__post_init__` sets the first one.
+    assert {name: names for name, names in found.items() if names} == {
+        "lakeconf.commit.session": ["__post_init__", "advance"]
+    }
+
+
+@pytest.mark.parametrize(
+    "statement", ["self._snapshot_id = 1", "session._snapshot_id += 1", "setattr(session, '_snapshot_id', 1)"]
+)
+def test_the_check_sees_each_way_to_assign(statement: str) -> None:
+    assert writers(f"def move():\n    {statement}", "_snapshot_id") == ["move"]
+
+
+def test_the_snapshot_is_a_read_only_property(lake: Lake) -> None:
+    assigning: Any = lake._session
+    with pytest.raises(AttributeError):
+        assigning.snapshot_id = 7
+    assert isinstance(Session.snapshot_id, property)
+
+
+def test_reads_never_move_back(lake: Lake) -> None:
+    session = lake._session
+    latest = session.snapshot_id
+    assert session.advance(latest - 1) == session.advance(latest) == latest
+    assert (session.advance(latest - 1, refresh=True), session.base.snapshot_id) == (latest, latest)
+
+
+def test_all_lakes_of_a_store_that_was_opened_share_its_session(lake: Lake) -> None:
+    with lake.transaction() as tx:
+        past = tx.at(version=0)
+        assert tx._session is past._session is lake._session
+        assert (tx.snapshot_id, past.snapshot_id, tx._scope.is_pinned, past._scope.is_pinned) == (1, 0, True, True)
+        lake.create_table("other", {"id": "BIGINT"})
+        assert (lake.snapshot_id, tx.snapshot_id, past.snapshot_id) == (2, 1, 0)
+
+
+def test_each_reason_against_a_write_is_said(lake: Lake, store: Store) -> None:
+    past = lake.at(version=1)
+    with lake.transaction() as ended:
+        pass
+    with past.transaction() as in_the_past, pytest.raises(LakeconfError, match="the lake is pinned at snapshot 1"):
+        in_the_past.table("t").delete("id = 1")
+    with pytest.raises(LakeconfError, match="nothing can be written: the lake is pinned at snapshot 1"):
+        past.table("t").delete("id = 1")
+    with pytest.raises(LakeconfError, match="nothing can be written: the transaction has ended"):
+        ended.table("t").delete("id = 1")
+    with (
+        store.open(read_only=True) as read_only,
+        pytest.raises(LakeconfError, match="nothing can be written: the store 'dev' is read-only"),
+    ):
+        read_only.table("t").delete("id = 1")
