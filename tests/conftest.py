@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import hypothesis
 import pytest
+from local_stores import store_of
 from spark_session import spark_settings
 
 from lakeconf.engines.spark.java import ensure_java
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from lakeconf import Store
 
 pytest_plugins = ["missing_tools", "server_fixtures", "hadoop_aws", "golden_files", "example_backends"]
 
@@ -70,6 +73,18 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "lakeconf.toml").write_text(PROJECT)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store on a SQLite catalog and a folder; the lake does not exist yet."""
+    return store_of(tmp_path)
+
+
+@pytest.fixture(params=["on_duckdb", "on_spark"])
+def engine(request: pytest.FixtureRequest) -> SparkSession | None:
+    """What to pass to `store.open`, for each engine."""
+    return request.getfixturevalue("spark") if request.param == "on_spark" else None
 
 
 @pytest.fixture(scope="session")

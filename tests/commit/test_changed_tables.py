@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from plain_sql import run_plain
 
-import lakeconf
 from lakeconf.errors import CommitConflictError
 
 if TYPE_CHECKING:
@@ -22,17 +21,8 @@ ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "price": pa.array([10, 20],
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
-
-
-@pytest.fixture(params=["on_duckdb", "on_spark"])
-def lake(store: Store, request: pytest.FixtureRequest) -> Iterator[Lake]:
-    with store.open(request.getfixturevalue("spark") if request.param == "on_spark" else None) as lake:
+def lake(store: Store, engine: Any) -> Iterator[Lake]:
+    with store.open(engine) as lake:
         lake.create_table("t", ROWS)
         lake.table("t").append(ROWS)
         yield lake

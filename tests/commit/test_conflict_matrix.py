@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import narwhals as nw
 import pyarrow as pa
 import pytest
-from commit_hooks import at_commit, store_of
+from commit_hooks import at_commit
+from local_stores import store_of
 
 from lakeconf.errors import CommitConflictError
 

@@ -9,25 +9,14 @@ import pyarrow as pa
 import pytest
 from plain_sql import run_plain
 
-import lakeconf
 from lakeconf.errors import CatalogError, CommitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from lakeconf import Lake, Store
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "n": pa.array([10, 20], pa.int64())})
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
 
 
 @pytest.fixture

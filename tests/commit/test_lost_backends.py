@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from commit_hooks import on_postgres, store_of
+from local_stores import on_postgres, store_of
 
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError

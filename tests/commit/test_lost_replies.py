@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from commit_hooks import at_commit, on_postgres
+from commit_hooks import at_commit
+from local_stores import on_postgres
 
 import lakeconf
 

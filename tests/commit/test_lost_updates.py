@@ -5,21 +5,19 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Barrier
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import narwhals as nw
 import pyarrow as pa
 import pytest
 from commit_hooks import at_commit
+from local_stores import on_postgres, on_sqlite, store_of
 
-import lakeconf
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import AuditError, CommitConflictError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from servers import PostgresServer
 
     from lakeconf import Lake, Store
 
@@ -30,13 +28,10 @@ NOBODY = pa.table({"id": pa.array([], pa.int64())})
 @pytest.fixture(params=["sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """A store with a table `t` of one row and an empty table `other`."""
-    metadata: dict[str, Any] = {"type": request.param, "uri": str(tmp_path / "catalog")}
-    if request.param == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        place = {"type": "postgres", "host": server.host, "port": server.port, "database": server.create_database()}
-        metadata = {**place, "user": server.user, "password": server.password}
-    backends = {"metadata_backend": metadata, "storage_backend": {"type": "local", "path": str(tmp_path / "data")}}
-    store = lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+    catalog = (
+        on_postgres(request.getfixturevalue("postgres_server")) if request.param == "postgres" else on_sqlite(tmp_path)
+    )
+    store = store_of(tmp_path, catalog)
     with store.open() as lake:
         lake.create_table("t", like={"id": "BIGINT"}).append(one(1))
         lake.create_table("other", like={"id": "BIGINT"})

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from commit_hooks import at_commit, on_postgres, store_of
+from commit_hooks import at_commit
+from local_stores import on_postgres, store_of
 
 from lakeconf.commit import committer
 from lakeconf.commit.recovery import AttachedCatalog

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark
 import pytest
+from local_stores import config_of
 from retrying_job import ROWS, run
 
 from lakeconf.engines.spark.java import ensure_java
@@ -28,11 +29,7 @@ ALL = [ROWS, ROWS, ROWS * (ROWS - 1)]
 
 @pytest.fixture
 def config(tmp_path: Path) -> dict[str, Any]:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    return {"stores": {"dev": backends}}
+    return config_of(tmp_path)
 
 
 def files(folder: Path) -> list[str]:

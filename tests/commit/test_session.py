@@ -40,7 +40,11 @@ def assigned(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
         return [node.attr]
     if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("setattr"):
-        return [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+        return [
+            argument.value
+            for argument in node.args
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+        ]
     return []
 
 

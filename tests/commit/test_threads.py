@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import pyarrow as pa
 import pytest
+from local_stores import on_postgres, store_of
 
-import lakeconf
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import LakeconfError
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-    from servers import PostgresServer
 
     from lakeconf import Lake, Store
 
@@ -28,13 +27,12 @@ THREADS, ROUNDS = 4, 3
 
 @pytest.fixture(params=["sqlite", "duckdb", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    metadata: dict[str, Any] = {"type": request.param, "uri": str(tmp_path / "catalog")}
-    if request.param == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        place = {"type": "postgres", "host": server.host, "port": server.port, "database": server.create_database()}
-        metadata = {**place, "user": server.user, "password": server.password}
-    backends = {"metadata_backend": metadata, "storage_backend": {"type": "local", "path": str(tmp_path / "data")}}
-    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+    catalog = (
+        on_postgres(request.getfixturevalue("postgres_server"))
+        if request.param == "postgres"
+        else {"type": request.param, "uri": str(tmp_path / "catalog")}
+    )
+    return store_of(tmp_path, catalog)
 
 
 def ids(lake: Lake, table: str) -> list[int]:
@@ -68,11 +66,7 @@ def test_threads_write_and_read_with_one_lake(store: Store) -> None:
 
 
 def test_two_streams_write_with_one_lake(spark: SparkSession, tmp_path: Path) -> None:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open(spark) as lake:
+    with store_of(tmp_path).open(spark) as lake:
         queries = []
         for name in ("first", "second"):
             lake.create_table(name, like={"id": "BIGINT"})
@@ -90,12 +84,8 @@ def test_two_streams_write_with_one_lake(spark: SparkSession, tmp_path: Path) ->
 def test_a_failed_write_of_a_thread_leaves_those_of_others_in_the_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
     rows = pa.table({"id": [1, 2]})
-    with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open() as lake, ThreadPoolExecutor(1) as pool:
+    with store_of(tmp_path).open() as lake, ThreadPoolExecutor(1) as pool:
         lake.create_table("good", rows)
         lake.create_table("bad", rows)
         adopt = lake._session.engine.adopt
@@ -119,11 +109,7 @@ def test_a_failed_write_of_a_thread_leaves_those_of_others_in_the_transaction(
 def test_an_interrupted_change_of_columns_lets_other_threads_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open() as lake:
+    with store_of(tmp_path).open() as lake:
         table = lake.create_table("t", {"id": "BIGINT"})
         original = Connection.execute
 

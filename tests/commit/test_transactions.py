@@ -10,13 +10,11 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 
-import lakeconf
 from lakeconf.errors import CommitConflictError, UnsupportedError
 from lakeconf.write.merge import Delete, Insert
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from lakeconf import Lake, Store
 
@@ -25,17 +23,8 @@ MORE = pa.table({"id": pa.array([2, 3], pa.int64()), "n": pa.array([21, 31], pa.
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
-
-
-@pytest.fixture(params=["on_duckdb", "on_spark"])
-def lake(store: Store, request: pytest.FixtureRequest) -> Iterator[Lake]:
-    with store.open(request.getfixturevalue("spark") if request.param == "on_spark" else None) as lake:
+def lake(store: Store, engine: Any) -> Iterator[Lake]:
+    with store.open(engine) as lake:
         lake.create_table("t", ROWS)
         lake.table("t").append(ROWS)
         yield lake

@@ -10,12 +10,10 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 
-import lakeconf
 from lakeconf.errors import SchemaError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from lakeconf import Lake, Store
 
@@ -27,17 +25,8 @@ PLACEHOLDERS = [
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
-
-
-@pytest.fixture(params=["on_duckdb", "on_spark"])
-def lake(store: Store, request: pytest.FixtureRequest) -> Iterator[Lake]:
-    with store.open(request.getfixturevalue("spark") if request.param == "on_spark" else None) as lake:
+def lake(store: Store, engine: Any) -> Iterator[Lake]:
+    with store.open(engine) as lake:
         yield lake
 
 

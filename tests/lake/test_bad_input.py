@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from local_stores import store_of
 
-import lakeconf
 from lakeconf.errors import LakeconfError, SchemaError
 
 if TYPE_CHECKING:
@@ -22,11 +22,7 @@ OPERATIONS = ("append", "overwrite", "merge")
 @pytest.fixture(scope="module", params=["on_duckdb", "on_spark"])
 def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     folder = tmp_path_factory.mktemp("bad_input")
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(folder / "catalog")},
-        "storage_backend": {"type": "local", "path": str(folder / "data")},
-    }
-    store = lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+    store = store_of(folder)
     with store.open(request.getfixturevalue("spark") if request.param == "on_spark" else None) as lake:
         lake.create_table("raw.t", {"id": "BIGINT NOT NULL", "name": "VARCHAR", "amount": "DOUBLE"})
         lake.table("raw.t").append(GOOD)

@@ -42,20 +42,6 @@ EVENTS = pa.table(
 
 
 # The conformance tests run every metadata backend.
-@pytest.fixture(params=["sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    backends = {
-        "metadata_backend": {"type": request.param, "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
-
-
-@pytest.fixture(params=["on_duckdb", "on_spark"])
-def engine(request: pytest.FixtureRequest) -> Any:
-    return request.getfixturevalue("spark") if request.param == "on_spark" else None
-
-
 @pytest.fixture
 def lake(store: Store, engine: Any) -> Iterator[Lake]:
     with store.open(engine) as lake:

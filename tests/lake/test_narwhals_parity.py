@@ -12,12 +12,12 @@ import duckdb
 import narwhals as nw
 import pyarrow as pa
 import pytest
+from local_stores import store_of
 from narwhals.exceptions import NarwhalsError
 from narwhals_cases import AGGREGATE, EXPRESSION, FRAME
 from pyspark.errors import PySparkException
 from source_tree import REPOSITORY
 
-import lakeconf
 from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:
@@ -52,11 +52,7 @@ LABELS = pa.table({"kind": ["a", "c"], "label": ["first", "third"], "since": pa.
 def lakes(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Iterator[tuple[Lake, Lake]]:
     """A lake opened with DuckDB and with Spark, which nobody writes to any more."""
     folder = tmp_path_factory.mktemp("parity")
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(folder / "catalog")},
-        "storage_backend": {"type": "local", "path": str(folder / "data")},
-    }
-    store = lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+    store = store_of(folder)
     with store.open() as on_duckdb:
         on_duckdb.create_table("facts", like=FACTS).append(FACTS)
         on_duckdb.create_table("labels", like=LABELS).append(LABELS)

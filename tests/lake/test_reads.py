@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from plain_sql import run_plain
 
-import lakeconf
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError, SparkError, TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -21,15 +20,6 @@ if TYPE_CHECKING:
     from lakeconf import Lake, Store
 
 NUMBERS = pa.table({"id": pa.array(range(100), pa.int64()), "text": [f"t{n}" for n in range(100)]})
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from local_stores import config_of
 from pyspark.errors import StreamingQueryException
 from writing_process import start
 
@@ -31,11 +32,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def config(tmp_path: Path) -> dict[str, Any]:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    return {"stores": {"dev": backends}}
+    return config_of(tmp_path)
 
 
 @pytest.fixture

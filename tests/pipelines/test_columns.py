@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from local_stores import store_of
 
-import lakeconf
 from lakeconf.errors import DataLossError, LakeconfError, PipelineError
 from lakeconf.pipelines import Full, Model, Pipeline, Query, run
 
@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
     """A lake whose table `marts.t` was made by a model with the columns id, n and day."""
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open() as lake:
+    with store_of(tmp_path).open() as lake:
         assert error(lake, "SELECT 1 AS id, 2 AS n, DATE '2024-01-01' AS day") is None
         yield lake
 

@@ -9,7 +9,6 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 
-import lakeconf
 from lakeconf.errors import AuditError, CommitConflictError, LakeconfError, PipelineError, SchemaError
 from lakeconf.pipelines import Append, Full, Incremental, Merge, Model, Pipeline, Query, Seed, View, model, run
 
@@ -22,15 +21,6 @@ if TYPE_CHECKING:
 EVENTS = pa.table(
     {"id": [1, 2, 3], "day": [date(2024, 1, day) for day in (1, 2, 3)], "n": pa.array([1, 2, 3], pa.int32())}
 )
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from local_stores import store_of
 
-import lakeconf
 from lakeconf.pipelines import Full, Incremental, Model, ModelResult, Pipeline, Query, View, plan, run
 
 if TYPE_CHECKING:
@@ -22,11 +22,7 @@ UNTIL = date(2024, 1, 5)
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
     """A lake with one event on each of four days."""
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open() as lake:
+    with store_of(tmp_path).open() as lake:
         lake.create_table("raw.events", {"ts": "TIMESTAMP", "n": "INTEGER"})
         for day in range(1, 5):
             add(lake, day)

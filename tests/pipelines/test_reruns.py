@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from local_stores import store_of
 
-import lakeconf
 from lakeconf.pipelines import Append, Full, Merge, Model, Pipeline, Query, plan, run
 
 if TYPE_CHECKING:
@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open() as lake:
+    with store_of(tmp_path).open() as lake:
         for name in ("a", "b"):
             rows = lake.sql("SELECT 1 AS id, 10 AS n")
             lake.create_table(f"raw.{name}", rows).append(rows)

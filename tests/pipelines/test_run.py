@@ -45,17 +45,8 @@ UNTIL = date(2024, 1, 4)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
-
-
-@pytest.fixture(params=["on_duckdb", "on_spark"])
-def lake(request: pytest.FixtureRequest, store: Store) -> Iterator[Lake]:
-    with store.open(request.getfixturevalue("spark") if request.param == "on_spark" else None) as lake:
+def lake(store: Store, engine: Any) -> Iterator[Lake]:
+    with store.open(engine) as lake:
         lake.create_table("raw.events", EVENTS)
         lake.table("raw.events").append(EVENTS)
         yield lake

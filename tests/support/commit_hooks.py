@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import lakeconf
 from lakeconf.connection.connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     import pytest
-    from servers import PostgresServer
-
-    from lakeconf import Store
 
 
 def at_commit(
@@ -35,14 +30,3 @@ def at_commit(
         return done
 
     patch.setattr(Connection, "execute", executing)
-
-
-def on_postgres(server: PostgresServer, database: str, port: int) -> dict[str, Any]:
-    place = {"type": "postgres", "host": server.host, "port": port, "database": database}
-    return {**place, "user": server.user, "password": server.password}
-
-
-def store_of(folder: Path, catalog: dict[str, Any], **attach_options: Any) -> Store:
-    backends = {"metadata_backend": catalog, "storage_backend": {"type": "local", "path": str(folder / "data")}}
-    options = {"attach_options": attach_options} if attach_options else {}
-    return lakeconf.init({"stores": {"dev": backends | options}}).get_store("dev")

@@ -9,7 +9,6 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 
-import lakeconf
 from lakeconf.errors import CommitError, SchemaError, UnsupportedError
 from lakeconf.write.merge import Delete, Insert, Update
 
@@ -23,17 +22,8 @@ DELIVERY = pa.table({"id": [2, 3, 9], "name": ["B", None, "i"], "amount": pa.arr
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
-
-
-@pytest.fixture(params=["on_duckdb", "on_spark"])
-def lake(request: pytest.FixtureRequest, store: Store) -> Iterator[Lake]:
-    with store.open(request.getfixturevalue("spark") if request.param == "on_spark" else None) as lake:
+def lake(store: Store, engine: Any) -> Iterator[Lake]:
+    with store.open(engine) as lake:
         lake.create_table("stock", STOCK)
         lake.table("stock").append(STOCK)
         yield lake

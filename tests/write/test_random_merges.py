@@ -12,8 +12,8 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
+from local_stores import store_of
 
-import lakeconf
 from lakeconf.write.merge import Delete, Insert, Update
 
 if TYPE_CHECKING:
@@ -167,11 +167,7 @@ def check_feed(
 @pytest.fixture(scope="module", params=["on_duckdb", "on_spark"])
 def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     folder = tmp_path_factory.mktemp("merges")
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(folder / "catalog")},
-        "storage_backend": {"type": "local", "path": str(folder / "data")},
-    }
-    store = lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+    store = store_of(folder)
     with store.open(request.getfixturevalue("spark") if request.param == "on_spark" else None) as lake:
         yield lake
 

@@ -11,7 +11,6 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 
-import lakeconf
 from lakeconf.errors import AuditError, CommitError, LakeconfError, SchemaError
 from lakeconf.guard.guard import LakeGuard
 
@@ -22,20 +21,6 @@ if TYPE_CHECKING:
     from lakeconf import Lake, Store
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "kind": ["view", None]})
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
-
-
-@pytest.fixture(params=["on_duckdb", "on_spark"])
-def engine(request: pytest.FixtureRequest) -> Any:
-    return request.getfixturevalue("spark") if request.param == "on_spark" else None
 
 
 @pytest.fixture

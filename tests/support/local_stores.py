@@ -1,0 +1,54 @@
+"""Stores for tests: a catalog and a local folder of data files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import lakeconf
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from servers import PostgresServer
+
+    from lakeconf import Store
+
+
+def on_sqlite(folder: Path) -> dict[str, Any]:
+    """A metadata backend on a SQLite file in a folder."""
+    return {"type": "sqlite", "uri": str(folder / "catalog")}
+
+
+def on_postgres(server: PostgresServer, database: str | None = None, port: int | None = None) -> dict[str, Any]:
+    """A metadata backend on a PostgreSQL server.
+
+    Args:
+        server: The server.
+        database: An existing database; a new one by default.
+        port: The port of a proxy; the port of the server by default.
+    """
+    return {
+        "type": "postgres",
+        "host": server.host,
+        "port": port or server.port,
+        "database": database or server.create_database(),
+        "user": server.user,
+        "password": server.password,
+    }
+
+
+def config_of(folder: Path, catalog: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A configuration with the store `dev`: a catalog (SQLite by default) and the folder `data`."""
+    backends = {
+        "metadata_backend": catalog or on_sqlite(folder),
+        "storage_backend": {"type": "local", "path": str(folder / "data")},
+    }
+    return {"stores": {"dev": backends}}
+
+
+def store_of(folder: Path, catalog: dict[str, Any] | None = None, **attach_options: Any) -> Store:
+    """The store `dev` of `config_of`."""
+    config = config_of(folder, catalog)
+    if attach_options:
+        config["stores"]["dev"]["attach_options"] = attach_options
+    return lakeconf.init(config).get_store("dev")
