@@ -150,7 +150,7 @@ class Store:
         """The same store, attached so that no lake is created or migrated.
 
         Args:
-            read_only: False where DuckLake must accept dry runs of upkeep, which it refuses on a read-only lake.
+            read_only: False where DuckLake must accept dry runs of maintenance, which it refuses on a read-only lake.
         """
         options = {key: value for key, value in self.attach_options.items() if key != _MIGRATION}
         options |= {"create_if_not_exists": False} | ({"read_only": True} if read_only else {})

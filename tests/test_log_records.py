@@ -28,8 +28,8 @@ def test_a_write_and_maintenance_are_logged(project: Path, caplog: pytest.LogCap
         assert logged[2].startswith("committing 1 changes to raw.events (write ")
         assert f" as snapshot {snapshot_id} in " in logged[3]
         caplog.clear()
-        lake.compact()
-        lake.expire_snapshots(older_than=timedelta(0), force=True)
+        lake.maintenance.compact()
+        lake.maintenance.expire_snapshots(older_than=timedelta(0), force=True)
         names = [record.name for record in caplog.records if record.levelno >= logging.INFO]
         assert "lakeconf.maintenance" in names
     assert "a value of a row" not in caplog.text

@@ -91,7 +91,7 @@ _COMINGS_AND_GOINGS = """
 
 
 def growth(reader: CatalogReader) -> list[LakeSize]:
-    """What the lake consists of at each snapshot that there is; see `Lake.growth`."""
+    """What the lake consists of at each snapshot that there is; see `Maintenance.growth`."""
     with reader.transaction() as transaction:
         changes = sorted(transaction.rows(_COMINGS_AND_GOINGS))
     found, files, size, delete_files = [], 0, 0, 0

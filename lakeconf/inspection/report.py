@@ -23,7 +23,7 @@ _SHOWN = 20
 
 
 def report(lake: Lake, title: str) -> str:
-    """A page about a lake: its growth, its tables and files, what is deleted, what upkeep would do.
+    """A page about a lake: its growth, its tables and files, what is deleted, what maintenance would do.
 
     Args:
         lake: The lake, at its newest snapshot.
@@ -41,7 +41,7 @@ def report(lake: Lake, title: str) -> str:
         raise MissingDependencyError("plotly", extra="report", needed_for="a report") from error
     # The browser runs the scripts of this page alone, and sends nothing anywhere, whatever a name may hold.
     nonce = secrets.token_urlsafe(24)
-    tables, growth = table_sizes(lake), lake.growth()
+    tables, growth = table_sizes(lake), lake.maintenance.growth()
     figures = {
         "growth": _growth(growth),
         "tables": _bars(tables),
@@ -53,7 +53,7 @@ def report(lake: Lake, title: str) -> str:
         plotly=get_plotlyjs(),
         nonce=nonce,
         tiles=_tiles(tables, growth),
-        upkeep=html.escape(_upkeep(lake)),
+        maintenance=html.escape(_maintenance(lake)),
         table=_table(
             ("table", "rows", "files", "size", "deleted rows", "rows in the catalog"),
             (
@@ -148,7 +148,7 @@ def _tiles(tables: Sequence[TableSize], growth: Sequence[LakeSize]) -> str:
     return "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in values.items())
 
 
-def _upkeep(lake: Lake) -> str:
+def _maintenance(lake: Lake) -> str:
     try:
         planned = maintain(
             lake, expire_older_than=timedelta(days=30), cleanup_older_than=timedelta(days=2), dry_run=True

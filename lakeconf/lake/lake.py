@@ -29,7 +29,7 @@ from lakeconf.engines.schema_check import named_views
 from lakeconf.errors import LakeconfError, required
 from lakeconf.guard.catalog_place import reader_of
 from lakeconf.guard.guard import guard_of
-from lakeconf.lake.maintenance import LakeUpkeep
+from lakeconf.lake.maintenance import Maintenance
 from lakeconf.lake.model_runs import LakeModelRuns
 from lakeconf.lake.streaming import StreamSink
 from lakeconf.lake.table import Table
@@ -45,11 +45,15 @@ if TYPE_CHECKING:
 _log = EventLogger("lake")
 
 
-class Lake(LakeUpkeep, LakeModelRuns):
+class Lake(LakeModelRuns):
     """A lake whose tables are all read at one snapshot; `Store.open` gives it.
 
     Its own commits and `refresh()` move the snapshot. As a context manager it closes at the end, with all its frames.
     """
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._session = scope.session
 
     @classmethod
     def open(cls, store: Store, engine: Any = None) -> Lake:
@@ -100,6 +104,11 @@ class Lake(LakeUpkeep, LakeModelRuns):
     def snapshot_id(self) -> int:
         """The snapshot that reads see."""
         return self._scope.snapshot_id
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """Compaction, expiry of snapshots and removal of files."""
+        return Maintenance(self._scope)
 
     def refresh(self) -> int:
         """Moves to the latest snapshot and gives its version.

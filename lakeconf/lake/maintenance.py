@@ -1,4 +1,4 @@
-"""Upkeep of a lake by DuckLake's own functions, which keep row ids and the history of changes as they are.
+"""Maintenance of a lake by DuckLake's own functions, which keep row ids and the history of changes as they are.
 
 Source: https://ducklake.select/docs/stable/duckdb/maintenance/recommended_maintenance
 """
@@ -32,14 +32,14 @@ _log = EventLogger("maintenance")
 
 
 @dataclass(frozen=True)
-class Upkeep:
-    """What a step of upkeep has done.
+class CompactionResult:
+    """Data files and delete files of the latest snapshot, before and after a compaction.
 
     Attributes:
-        files_before: Data files and delete files of the latest snapshot before it.
-        files_after: The same after it.
-        bytes_before: Size of those data files and delete files before it.
-        bytes_after: The same after it.
+        files_before: Number of files before it.
+        files_after: Number of files after it.
+        bytes_before: Size of the files before it, in bytes.
+        bytes_after: Size of the files after it, in bytes.
     """
 
     files_before: int
@@ -48,8 +48,14 @@ class Upkeep:
     bytes_after: int
 
 
-class LakeUpkeep:
-    """The part of `Lake` that keeps it in order; see there. DuckDB does it, whatever the lake's engine is."""
+class Maintenance:
+    """Compaction, expiry of snapshots and removal of files; `Lake.maintenance` gives it.
+
+    DuckDB does the work, whatever the lake's engine is.
+
+    Args:
+        scope: The lake.
+    """
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
@@ -65,7 +71,7 @@ class LakeUpkeep:
         """
         return growth(self._session.reader)
 
-    def compact(self) -> Upkeep:
+    def compact(self) -> CompactionResult:
         """Merges small files, rewrites those of which many rows are deleted, and writes inlined rows to files.
 
         The lake's rows, row ids and history stay as they are.
@@ -75,7 +81,7 @@ class LakeUpkeep:
         """
         return self._done(_flush, _rewrite, _merge)
 
-    def flush(self) -> Upkeep:
+    def flush(self) -> CompactionResult:
         """Writes the rows and deletes that the catalog holds to files.
 
         Returns:
@@ -83,7 +89,7 @@ class LakeUpkeep:
         """
         return self._done(_flush)
 
-    def rewrite(self) -> Upkeep:
+    def rewrite(self) -> CompactionResult:
         """Writes files anew of which many rows are deleted: those beyond the lake's option `rewrite_delete_threshold`.
 
         Returns:
@@ -168,7 +174,7 @@ class LakeUpkeep:
     def _expired(self, limit: datetime, keep: int) -> list[int]:
         return [found.snapshot_id for found in snapshots(self._session.reader)[:-keep] if found.time < limit]
 
-    def _done(self, *steps: Callable[[Session], None]) -> Upkeep:
+    def _done(self, *steps: Callable[[Session], None]) -> CompactionResult:
         self._scope.check_maintainable()
         files_before, bytes_before = _size(self._session)
         StoredQueries.load(self._session.reader).check_expressions()
@@ -176,7 +182,7 @@ class LakeUpkeep:
             step(self._session)
         files_after, bytes_after = _size(self._session)
         self._session.advance(latest(self._session.reader).snapshot_id)
-        return Upkeep(files_before, files_after, bytes_before, bytes_after)
+        return CompactionResult(files_before, files_after, bytes_before, bytes_after)
 
 
 def run(session: Session, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 from lakeconf.lake.compaction import TableCompaction
 from lakeconf.lake.lake import Lake
-from lakeconf.lake.maintenance import Upkeep
+from lakeconf.lake.maintenance import CompactionResult
 from lakeconf.logs import escaped
 
 
 @dataclass(frozen=True)
-class Maintenance:
+class MaintenanceResult:
     """What maintenance would do, or has done.
 
     Attributes:
@@ -29,7 +29,7 @@ class Maintenance:
     expired: tuple[int, ...]
     removed: tuple[str, ...]
     compaction: tuple[TableCompaction, ...] = ()
-    compacted: Upkeep | None = None
+    compacted: CompactionResult | None = None
     more_removed: bool = False
     skipped: str | None = None
 
@@ -67,7 +67,7 @@ def maintain(
     keep: int = 1,
     dry_run: bool = False,
     force: bool = False,
-) -> Maintenance:
+) -> MaintenanceResult:
     """Compacts a lake, expires old snapshots, and removes the files that nobody needs any more.
 
     Args:
@@ -89,12 +89,14 @@ def maintain(
     """
     # One moment for the plan and for what is done. Files that are given up later are not removed, unless asked for.
     now = datetime.now(UTC)
-    removal = lake.plan_cleanup(older_than=now - cleanup_older_than, force=force)
-    expired = lake.expire_snapshots(older_than=now - expire_older_than, keep=keep, dry_run=True, force=force)
+    removal = lake.maintenance.plan_cleanup(older_than=now - cleanup_older_than, force=force)
+    expired = lake.maintenance.expire_snapshots(
+        older_than=now - expire_older_than, keep=keep, dry_run=True, force=force
+    )
     if dry_run:
-        plan = tuple(lake.plan_compaction())
+        plan = tuple(lake.maintenance.plan_compaction())
         gives_up = cleanup_older_than <= timedelta(0) and bool(plan or expired)
-        return Maintenance(
+        return MaintenanceResult(
             dry_run=True,
             compaction=plan,
             expired=tuple(expired),
@@ -102,10 +104,10 @@ def maintain(
             more_removed=gives_up,
             skipped=removal.skipped,
         )
-    compacted = lake.compact()
-    expired = lake.expire_snapshots(older_than=expire_older_than, keep=keep, force=force)
-    removed = lake.cleanup(older_than=cleanup_older_than, force=force)
-    return Maintenance(
+    compacted = lake.maintenance.compact()
+    expired = lake.maintenance.expire_snapshots(older_than=expire_older_than, keep=keep, force=force)
+    removed = lake.maintenance.cleanup(older_than=cleanup_older_than, force=force)
+    return MaintenanceResult(
         dry_run=False,
         compacted=compacted,
         expired=tuple(expired),

@@ -86,7 +86,9 @@ OTHERS = {
         lambda rows: rows,
     ),
     "compact": Write(
-        lambda lake, _: lake.compact(), ("CALL ducklake_merge_adjacent_files('dev', '{}')",), lambda rows: rows
+        lambda lake, _: lake.maintenance.compact(),
+        ("CALL ducklake_merge_adjacent_files('dev', '{}')",),
+        lambda rows: rows,
     ),
 }
 _ROWS = {"append", "overwrite", "delete", "update"}

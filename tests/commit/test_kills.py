@@ -80,7 +80,7 @@ def check(store: Store, tmp_path: Path, allowed: list[Rows]) -> Rows:
     with store.open() as lake:
         rows = read(lake)
         assert rows in allowed
-        lake.cleanup(older_than=dt.timedelta(0), force=True)
+        lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
         assert foreign.exists()
         foreign.unlink()
         # Nothing proves whose files lie in the folder of a table that no commit has made.

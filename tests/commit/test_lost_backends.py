@@ -131,7 +131,7 @@ def test_connections_that_the_server_ends(
             rows = rows if raised else [1, 2] if name == "overwrite" else sorted([*rows, 1, 2])
             assert (lake.refresh(), ids(lake)) == (version + (raised is None), rows), name
             # DuckLake cannot remove what it has written if the connection is lost before it rolls back.
-            lake.cleanup(older_than=dt.timedelta(0), force=True)
+            lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
             assert files(tmp_path) == known_files(database), name
         # The locks of the lost connections hold nothing up, and the key counts only if its write was committed.
         lake.table("t").append(ROWS, idempotency_key="once")

@@ -68,7 +68,7 @@ def test_no_write_and_no_maintenance_loses_a_row(
             (lambda: table.delete("id = 1"), set(), {1}),
             (lambda: table.merge(rows(2, 40), on="id"), {40}, set()),
             (insert_small, {50, 51}, set()),
-            (lake.compact, set(), set()),
+            (lake.maintenance.compact, set(), set()),
         ]
         expected = set(range(10))
         history = {lake.snapshot_id: sorted(expected)}
@@ -98,7 +98,7 @@ def test_a_flush_of_deletes_alone_loses_no_file(
         other._session.writer.execute("DELETE FROM t WHERE id = 5")
     with hurt.open() as lake:
         at_commit(monkeypatch, before=lambda: postgres_proxy.reset_on(b"COMMIT", forward=True))
-        lake.flush()
+        lake.maintenance.flush()
         assert postgres_proxy.fired == 1
     with direct.open() as other:
         assert ids(other) == [0, 1, 2, 3, 4, 6, 7, 8, 9]

@@ -81,14 +81,14 @@ def test_commits_that_have_expired_may_have_changed_everything(store: Store) -> 
 def test_a_lake_that_expires_snapshots_still_knows_what_they_changed(store: Store) -> None:
     with store.open() as lake, store.open() as rival:
         lake.table("t").append(one(2))
-        assert lake.expire_snapshots(older_than=timedelta(0), force=True)
+        assert lake.maintenance.expire_snapshots(older_than=timedelta(0), force=True)
         lake.table("t").overwrite(changed(lake))
         assert ids(lake) == [10, 20]
         frame = changed(lake)
         rival.refresh()
         rival.table("t").append(one(3))
         lake.table("other").append(one(3))
-        assert lake.expire_snapshots(older_than=timedelta(0), force=True)
+        assert lake.maintenance.expire_snapshots(older_than=timedelta(0), force=True)
         with pytest.raises(CommitConflictError, match="of another writer"):
             lake.table("t").overwrite(frame)
         lake.refresh()

@@ -106,7 +106,7 @@ def test_lists_of_null_alone(store: Store) -> None:
 
 
 def test_text_that_ducklake_would_replace(lake: Lake) -> None:
-    """As a bound of a file it would lose rows, `b` here; and it may be a bound after any upkeep."""
+    """As a bound of a file it would lose rows, `b` here; and it may be a bound after any maintenance."""
     lake.create_table("t", {"s": "VARCHAR", "l": "VARCHAR[]", "st": "STRUCT(a BLOB)", "m": "MAP(VARCHAR, VARCHAR)"})
 
     def frame(**bad: Any) -> pa.Table:

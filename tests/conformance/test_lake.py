@@ -75,10 +75,12 @@ def test_the_life_of_a_table_in_a_lake(
         assert last.snapshot_id == lake.snapshot_id
         table.overwrite(ROWS.slice(5), where="id BETWEEN 5 AND 9")
         assert rows(lake) == expected
-        lake.compact()
+        lake.maintenance.compact()
         assert rows(lake) == expected
-        assert lake.expire_snapshots(older_than=dt.timedelta(0), force=True) == list(range(lake.snapshot_id))
-        assert lake.cleanup(older_than=dt.timedelta(0), force=True)
+        assert lake.maintenance.expire_snapshots(older_than=dt.timedelta(0), force=True) == list(
+            range(lake.snapshot_id)
+        )
+        assert lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
         listed = lake.sql(
             f"SELECT data_file, delete_file FROM ducklake_list_files('{store.alias}', 't', schema => 'raw')"
         )

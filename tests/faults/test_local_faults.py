@@ -60,7 +60,7 @@ def test_the_disk_is_full_in_the_middle_of_a_file(store: Store, files: Callable[
             lake.table("t").append(MANY)
         assert (lake.refresh(), ids(lake)) == (before.snapshots[-1], before.rows)
         # DuckLake leaves the file that it could not finish, as a killed process does.
-        lake.cleanup(older_than=dt.timedelta(0), force=True)
+        lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
         assert files() == ["_lakeconf.json", *before.files]
         lake.table("t").append(MANY)
     assert len(state(store, files).rows) == 300_010

@@ -94,12 +94,12 @@ def test_what_writers_and_maintenance_hold_on_files(tmp_path: Path, monkeypatch:
             ("COMMIT", lambda: table.delete("n = 2"), ("alone", "shared")),
             (
                 "ducklake_expire_snapshots",
-                lambda: lake.expire_snapshots(older_than=NOW, force=True),
+                lambda: lake.maintenance.expire_snapshots(older_than=NOW, force=True),
                 ("not at all", "alone"),
             ),
-            ("ducklake_cleanup", lambda: lake.cleanup(older_than=NOW, force=True), ("not at all", "alone")),
-            ("CALL ducklake_merge", lake.compact, ("not at all", "shared")),
-            ("CALL ducklake_rewrite", lake.rewrite, ("not at all", "shared")),
+            ("ducklake_cleanup", lambda: lake.maintenance.cleanup(older_than=NOW, force=True), ("not at all", "alone")),
+            ("CALL ducklake_merge", lake.maintenance.compact, ("not at all", "shared")),
+            ("CALL ducklake_rewrite", lake.maintenance.rewrite, ("not at all", "shared")),
         ):
             with monkeypatch.context() as patch:
                 seen = during(lake, patch, statement, look)
@@ -131,8 +131,8 @@ def test_what_writers_and_maintenance_hold_on_postgres(
         for statement, do, expected in (
             ("COMMIT", lambda: table.append(ROWS), shared),
             ("COMMIT", lambda: table.overwrite(ROWS), f"{alone} {shared}"),
-            ("ducklake_expire_snapshots", lambda: lake.expire_snapshots(older_than=NOW, force=True), alone),
-            ("ducklake_cleanup", lambda: lake.cleanup(older_than=NOW, force=True), alone),
+            ("ducklake_expire_snapshots", lambda: lake.maintenance.expire_snapshots(older_than=NOW, force=True), alone),
+            ("ducklake_cleanup", lambda: lake.maintenance.cleanup(older_than=NOW, force=True), alone),
         ):
             with monkeypatch.context() as patch:
                 seen = during(lake, patch, statement, look)
@@ -158,7 +158,7 @@ def test_a_lock_that_is_not_free_names_its_holder(
         with other._session.guard.writing():
             table.append(ROWS)
             with pytest.raises(CommitError, match=f"is held by .*process {os.getpid()}"):
-                lake.expire_snapshots(older_than=NOW, force=True)
+                lake.maintenance.expire_snapshots(older_than=NOW, force=True)
         with (
             other._session.guard.removing(),
             pytest.raises(CommitError, match=f"not free .* is held by .*process {os.getpid()}"),
@@ -168,7 +168,7 @@ def test_a_lock_that_is_not_free_names_its_holder(
             table.overwrite(ROWS)
         assert lake.refresh() == before + 1
         table.append(ROWS)
-        assert len(lake.expire_snapshots(older_than=NOW, force=True)) == before + 2
+        assert len(lake.maintenance.expire_snapshots(older_than=NOW, force=True)) == before + 2
 
 
 def test_a_lock_that_is_lost_before_the_commit(
@@ -348,6 +348,6 @@ def test_a_delete_beside_a_compaction_stays(
             return found
 
         monkeypatch.setattr(type(lake._session.writer), "rows", rows)
-        lake.compact()
+        lake.maintenance.compact()
         assert overtaken
         assert len(table.scan().collect("pyarrow")) == 398

@@ -42,8 +42,8 @@ def cleaned(name: str) -> int:
     """Removes the file that an overwrite has given up, and returns how many files were removed."""
     with opened(name) as lake:
         lake.table("t").overwrite(ROWS)
-        lake.expire_snapshots(older_than=dt.timedelta(0), force=True)
-        return len(lake.cleanup(older_than=dt.timedelta(0), force=True))
+        lake.maintenance.expire_snapshots(older_than=dt.timedelta(0), force=True)
+        return len(lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True))
 
 
 def check_refusal(name: str) -> None:
@@ -89,7 +89,7 @@ def test_a_renamed_catalog_and_a_copy_with_its_old_name(project: Path) -> None:
     assert run(["doctor", "renamed", "--repair", "--yes"]) == 0
     assert cleaned("renamed") > 0
     with opened("dev") as lake, pytest.raises(CatalogMovedError):
-        lake.cleanup(older_than=dt.timedelta(0), force=True)
+        lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
 
 
 def test_a_catalog_that_was_restored_from_an_older_backup(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +106,7 @@ def test_a_catalog_that_was_restored_from_an_older_backup(project: Path, capsys:
     for _ in range(3):  # also once the catalog has a snapshot of the recorded number again
         with opened("dev") as lake:
             with pytest.raises(CatalogMovedError, match="restored from an older backup") as raised:
-                lake.cleanup(older_than=dt.timedelta(0), force=True)
+                lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
             assert "lakeconf doctor STORE --repair" in str(raised.value.hint)
             lake.create_table(f"later_{lake.snapshot_id}", ROWS)
     assert sorted((project / "data").rglob("*.parquet")) == files
@@ -115,7 +115,7 @@ def test_a_catalog_that_was_restored_from_an_older_backup(project: Path, capsys:
     shown = capsys.readouterr().out
     assert (f"{MARKER} names this catalog" in shown, "snapshots need 1 file" in shown) == (True, True)
     with opened("dev") as lake:
-        assert len(lake.cleanup(older_than=dt.timedelta(0), force=True)) > 0
+        assert len(lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)) > 0
 
 
 def test_no_answer_leaves_the_marker(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

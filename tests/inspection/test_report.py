@@ -58,19 +58,19 @@ def test_growth_is_what_each_snapshot_has(store: Store) -> None:
         native.execute("INSERT INTO raw.events VALUES (1, 'inlined')")
         native.close()
         lake.refresh()
-        for one in lake.growth():
+        for one in lake.maintenance.growth():
             tables = table_sizes(lake.at(version=one.snapshot_id))
             assert (one.files, one.bytes, one.delete_files) == (
                 sum(len(table.files) for table in tables),
                 sum(table.bytes for table in tables),
                 sum(table.delete_files for table in tables),
             ), one
-        assert [one.snapshot_id for one in lake.growth()] == [one.snapshot_id for one in lake.snapshots()]
+        assert [one.snapshot_id for one in lake.maintenance.growth()] == [one.snapshot_id for one in lake.snapshots()]
         by_name = {table.table: table for table in table_sizes(lake)}
         assert (by_name["raw.events"].rows, by_name["raw.events"].inlined_rows) == (131, 1)
-        lake.compact()
-        lake.expire_snapshots(older_than=timedelta(0), keep=1, force=True)
-        (last,) = lake.growth()
+        lake.maintenance.compact()
+        lake.maintenance.expire_snapshots(older_than=timedelta(0), keep=1, force=True)
+        (last,) = lake.maintenance.growth()
         assert last.files == sum(len(table.files) for table in table_sizes(lake))
 
 

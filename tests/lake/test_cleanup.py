@@ -58,8 +58,8 @@ def fill(store: Store, table: str = "raw.t") -> None:
 
 
 def cleaned(lake: Lake) -> list[str]:
-    lake.expire_snapshots(older_than=NOW, force=True)
-    return lake.cleanup(older_than=NOW, force=True)
+    lake.maintenance.expire_snapshots(older_than=NOW, force=True)
+    return lake.maintenance.cleanup(older_than=NOW, force=True)
 
 
 def files(folder: Path) -> set[str]:
@@ -107,7 +107,7 @@ def test_two_catalogs_on_one_data_path(store: Store, tmp_path: Path) -> None:
 
         def refuse() -> None:
             with pytest.raises(CatalogError, match=r"belongs to another lake, as .*_lakeconf\.json says"):
-                lake.cleanup(older_than=NOW, force=True)
+                lake.maintenance.cleanup(older_than=NOW, force=True)
             with pytest.raises(CatalogError, match="belongs to another lake"):
                 lake.create_table("raw.t", ROWS)
 
@@ -217,7 +217,7 @@ def test_a_catalog_that_asks_to_remove_files_of_others(store: Store, tmp_path: P
             (tmp_path / "data" / "raw" / "t" / "link").symlink_to(stranger.parent)
             named = f"{tmp_path}/data/raw/t/link/precious.parquet"
             expected = f"not below {tmp_path}/data/.*{named}"
-        lake.expire_snapshots(older_than=NOW, force=True)
+        lake.maintenance.expire_snapshots(older_than=NOW, force=True)
         lake._session.writer.execute(
             "INSERT INTO __ducklake_metadata_dev.ducklake_files_scheduled_for_deletion "
             f"VALUES (99, '{named}', false, TIMESTAMPTZ '2020-01-01 00:00:00+00')"
@@ -226,7 +226,7 @@ def test_a_catalog_that_asks_to_remove_files_of_others(store: Store, tmp_path: P
         def refuse() -> None:
             for dry_run in (True, False):
                 with pytest.raises(CatalogError, match=expected):
-                    lake.cleanup(older_than=NOW, dry_run=dry_run, force=True)
+                    lake.maintenance.cleanup(older_than=NOW, dry_run=dry_run, force=True)
 
         assert_untouched(tmp_path, refuse)
 
@@ -252,8 +252,8 @@ def test_orphans(store: Store, tmp_path: Path) -> None:
                 [f"raw/never/lakeconf-{token}.parquet", f"raw/never/lakeconf-{token}/part-0.parquet"]
             )
         (data / "raw/never/lakeconf-0c.parquet").write_text("damaged")
-        planned = lake.cleanup(older_than=NOW, dry_run=True, force=True)
-        assert lake.cleanup(older_than=dt.timedelta(days=1)) == []
+        planned = lake.maintenance.cleanup(older_than=NOW, dry_run=True, force=True)
+        assert lake.maintenance.cleanup(older_than=dt.timedelta(days=1)) == []
         assert sorted(cleaned(lake)) == sorted(planned) == sorted(f"{data}/{path}" for path in removable)
         assert set(kept) <= files(data)
         assert not set(removable) & files(data)
@@ -296,11 +296,11 @@ def test_less_than_a_day_needs_force(store: Store) -> None:
         for age in (NOW, dt.timedelta(hours=23), dt.datetime.now(dt.UTC)):
             for dry_run in (True, False):
                 with pytest.raises(lakeconf.LakeconfError, match="older_than is less than a day"):
-                    lake.expire_snapshots(older_than=age, dry_run=dry_run)
+                    lake.maintenance.expire_snapshots(older_than=age, dry_run=dry_run)
                 with pytest.raises(lakeconf.LakeconfError, match="older_than is less than a day"):
-                    lake.cleanup(older_than=age, dry_run=dry_run)
-        assert lake.expire_snapshots(older_than=dt.timedelta(days=1)) == []
-        assert lake.cleanup(older_than=dt.timedelta(days=1)) == []
+                    lake.maintenance.cleanup(older_than=age, dry_run=dry_run)
+        assert lake.maintenance.expire_snapshots(older_than=dt.timedelta(days=1)) == []
+        assert lake.maintenance.cleanup(older_than=dt.timedelta(days=1)) == []
 
 
 def test_ages_decide_what_is_expired_and_removed(store: Store, tmp_path: Path) -> None:
@@ -311,26 +311,26 @@ def test_ages_decide_what_is_expired_and_removed(store: Store, tmp_path: Path) -
             f"UPDATE __ducklake_metadata_dev.ducklake_snapshot SET snapshot_time = now() - INTERVAL 40 HOUR "
             f"WHERE snapshot_id <= {versions[-2]}"
         )
-        assert lake.expire_snapshots(older_than=2 * day) == []
-        assert lake.expire_snapshots(older_than=day, keep=3) == versions[:-3]
-        assert lake.expire_snapshots(older_than=day) == versions[-3:-1]
+        assert lake.maintenance.expire_snapshots(older_than=2 * day) == []
+        assert lake.maintenance.expire_snapshots(older_than=day, keep=3) == versions[:-3]
+        assert lake.maintenance.expire_snapshots(older_than=day) == versions[-3:-1]
         before = files(tmp_path / "data")
-        assert lake.cleanup(older_than=day) == []
+        assert lake.maintenance.cleanup(older_than=day) == []
         lake._session.writer.execute(
             "UPDATE __ducklake_metadata_dev.ducklake_files_scheduled_for_deletion "
             "SET schedule_start = now() - INTERVAL 40 HOUR"
         )
         (orphan := tmp_path / "data" / "raw" / "t" / ORPHAN).write_text("rows")
-        assert lake.cleanup(older_than=2 * day) == []
-        assert len(lake.cleanup(older_than=day, dry_run=True)) == 1
+        assert lake.maintenance.cleanup(older_than=2 * day) == []
+        assert len(lake.maintenance.cleanup(older_than=day, dry_run=True)) == 1
         assert files(tmp_path / "data") == before | {f"raw/t/{ORPHAN}"}
-        assert len(lake.cleanup(older_than=day)) == 1
+        assert len(lake.maintenance.cleanup(older_than=day)) == 1
         assert files(tmp_path / "data") < before | {f"raw/t/{ORPHAN}"}
         assert orphan.exists()
         long_ago = orphan.stat().st_mtime - 40 * 3600
         os.utime(orphan, (long_ago, long_ago))
-        assert lake.cleanup(older_than=2 * day) == []
-        assert lake.cleanup(older_than=day) == [str(orphan)]
+        assert lake.maintenance.cleanup(older_than=2 * day) == []
+        assert lake.maintenance.cleanup(older_than=day) == [str(orphan)]
         assert len(lake.table("raw.t").scan().collect()) == 10
 
 

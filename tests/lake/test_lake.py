@@ -338,22 +338,22 @@ def test_delete_and_update(lake: Lake, store: Store) -> None:
     assert len(rows(events.scan())) == 2
 
 
-def test_upkeep_keeps_the_rows_and_removes_the_files(lake: Lake, store: Store, tmp_path: Path) -> None:
+def test_maintenance_keeps_the_rows_and_removes_the_files(lake: Lake, store: Store, tmp_path: Path) -> None:
     events = lake.table("raw.events")
     for start in range(4):
         events.append(EVENTS.slice(start % 3, 1))
     before = rows(events.scan())
-    done = lake.compact()
+    done = lake.maintenance.compact()
     assert (done.files_before, done.files_after) == (4, 1)
     assert rows(events.scan()) == before == oracle(store, "FROM raw.events")
-    expired = lake.expire_snapshots(older_than=dt.timedelta(0), force=True)
+    expired = lake.maintenance.expire_snapshots(older_than=dt.timedelta(0), force=True)
     assert lake.snapshot_id not in expired
     assert [snapshot.snapshot_id for snapshot in lake.snapshots()] == [lake.snapshot_id]
-    assert len(lake.cleanup(older_than=dt.timedelta(0), force=True)) == 4
+    assert len(lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)) == 4
     assert len(files(tmp_path)) == 1
     assert rows(events.scan()) == before
     with pytest.raises(LakeconfError, match="keep is 0"):
-        lake.expire_snapshots(older_than=dt.timedelta(0), keep=0, force=True)
+        lake.maintenance.expire_snapshots(older_than=dt.timedelta(0), keep=0, force=True)
 
 
 def test_without_pyspark_the_error_names_the_extra(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -414,8 +414,8 @@ def test_what_cannot_be_part_of_a_transaction_is_refused(lake: Lake) -> None:
     before = lake.snapshot_id
     with lake.transaction() as tx:
         for refused in (
-            tx.compact,
-            lambda: tx.expire_snapshots(older_than=dt.timedelta(0), force=True),
+            tx.maintenance.compact,
+            lambda: tx.maintenance.expire_snapshots(older_than=dt.timedelta(0), force=True),
             lambda: tx.transaction().__enter__(),
         ):
             with pytest.raises(LakeconfError, match="transaction is open"):
@@ -427,7 +427,7 @@ def test_a_filter_in_the_past_is_right_after_files_were_rewritten(lake: Lake) ->
     table = lake.create_table("raw.numbers", like={"a": "BIGINT"})
     version = table.append(pa.table({"a": list(range(100))}))
     table.delete("a < 90")
-    lake.compact()
+    lake.maintenance.compact()
     past = lake.at(version=version).table("raw.numbers")
     assert rows(past.scan(where="a = 5")) == [(5,)]
     assert rows(past.scan().filter(nw.col("a") == 5)) == [(5,)]

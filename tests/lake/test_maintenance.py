@@ -1,4 +1,4 @@
-"""Upkeep keeps the rows, and takes nothing that somebody still needs."""
+"""Maintenance keeps the rows and removes no file that is still needed."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def stored(project: Path) -> set[str]:
 
 
 def test_a_plan_changes_nothing(lake: Lake, project: Path) -> None:
-    lake.compact()
+    lake.maintenance.compact()
     before, files = lake.snapshot_id, stored(project)
     versions = list(range(before))
-    assert lake.expire_snapshots(older_than=NOW, dry_run=True, force=True) == versions
-    assert lake.expire_snapshots(older_than=NOW, keep=5, dry_run=True, force=True) == versions[:-4]
+    assert lake.maintenance.expire_snapshots(older_than=NOW, dry_run=True, force=True) == versions
+    assert lake.maintenance.expire_snapshots(older_than=NOW, keep=5, dry_run=True, force=True) == versions[:-4]
     assert (project / "data" / "raw" / "t" / "mine.parquet").write_text("of somebody else")
-    planned = {path.rpartition("/")[2] for path in lake.cleanup(older_than=NOW, dry_run=True, force=True)}
+    planned = {path.rpartition("/")[2] for path in lake.maintenance.cleanup(older_than=NOW, dry_run=True, force=True)}
     assert len(planned) == 10
     assert planned < files
     assert [found.snapshot_id for found in lake.snapshots()] == [*versions, before]
@@ -63,7 +63,7 @@ def test_a_plan_changes_nothing(lake: Lake, project: Path) -> None:
 def test_compact_in_batches(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakeconf.lake.maintenance._FILES_AT_ONCE", 3)
     before = ids(lake)
-    done = lake.compact()
+    done = lake.maintenance.compact()
     assert done.files_after < done.files_before == 10
     assert ids(lake) == before
 
@@ -71,9 +71,9 @@ def test_compact_in_batches(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None
 def test_flush_and_rewrite(lake: Lake) -> None:
     lake.table("raw.t").delete("id IN (0, 10, 20, 30, 40, 50, 60, 70, 80, 90)")
     before, version = ids(lake), lake.snapshot_id
-    assert lake.flush().files_after == 20
+    assert lake.maintenance.flush().files_after == 20
     lake._session.writer.execute("CALL dev.set_option('rewrite_delete_threshold', 0.05)")
-    assert lake.rewrite().files_after == 1
+    assert lake.maintenance.rewrite().files_after == 1
     assert ids(lake) == ids(lake, version) == before
 
 
@@ -82,22 +82,25 @@ def test_a_running_writer_keeps_what_it_has_staged(lake: Lake, project: Path, mo
     folder.mkdir()
     (folder / "part-0.parquet").write_text("rows")
     announce(lake._session.writer, f"{folder}/", lake._session.reader.lake_id)
-    assert lake.cleanup(older_than=dt.timedelta(hours=1), force=True) == []
+    assert lake.maintenance.cleanup(older_than=dt.timedelta(hours=1), force=True) == []
     monkeypatch.setattr("lakeconf.guard.locks.WAIT_SECONDS", 0.1)
     with (
         lakeconf.init(project).get_store("dev").open() as other,
         other._session.guard.writing(),
         pytest.raises(CommitError, match=f"held by process {os.getpid()}"),
     ):
-        lake.cleanup(older_than=NOW, force=True)
+        lake.maintenance.cleanup(older_than=NOW, force=True)
     assert {"part-0.parquet", "lakeconf-0a1b.parquet"} <= stored(project)
-    assert sorted(lake.cleanup(older_than=NOW, force=True)) == [f"{folder}.parquet", f"{folder}/part-0.parquet"]
+    assert sorted(lake.maintenance.cleanup(older_than=NOW, force=True)) == [
+        f"{folder}.parquet",
+        f"{folder}/part-0.parquet",
+    ]
 
 
 def test_maintenance_inside_a_transaction_is_refused_at_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would wait for the transaction's own lock."""
     monkeypatch.setattr("lakeconf.guard.locks.WAIT_SECONDS", 5)
-    for refused in (lake.expire_snapshots, lake.cleanup):
+    for refused in (lake.maintenance.expire_snapshots, lake.maintenance.cleanup):
         with lake.transaction() as tx:
             tx.table("raw.t").append(pa.table({"id": pa.array([1000], pa.int64())}))
             with pytest.raises(LakeconfError, match=r"(?s)transaction of this lake is open in this thread.*first"):
@@ -187,20 +190,20 @@ def test_the_plan_of_a_compaction_is_what_it_does(lake: Lake) -> None:
     lake.refresh()
     lake.table("raw.t").delete("id BETWEEN 0 AND 9 AND id <> 5")
     writer.execute("CALL dev.set_option('rewrite_delete_threshold', 0.5)")
-    assert [str(one) for one in lake.plan_compaction()] == [
+    assert [str(one) for one in lake.maintenance.plan_compaction()] == [
         "raw.held: write 2 rows of the catalog to files",
         "raw.parts: merge 5 small files",
         "raw.t: rewrite 1 file with deleted rows, merge 9 small files",
     ]
     writer.execute("CALL dev.set_option('target_file_size', '1B')")
-    assert [str(one) for one in lake.plan_compaction()] == [
+    assert [str(one) for one in lake.maintenance.plan_compaction()] == [
         "raw.held: write 2 rows of the catalog to files",
         "raw.t: rewrite 1 file with deleted rows",
     ]
     writer.execute("CALL dev.set_option('target_file_size', '1MB')")
     before = ids(lake)
-    lake.compact()
-    assert lake.plan_compaction() == []
+    lake.maintenance.compact()
+    assert lake.maintenance.plan_compaction() == []
     assert {name: len(lake.table(name).files()) for name in lake.tables()} == {
         "raw.held": 1,
         "raw.one": 1,
@@ -210,10 +213,15 @@ def test_the_plan_of_a_compaction_is_what_it_does(lake: Lake) -> None:
     assert ids(lake) == before
 
 
-def test_upkeep_of_a_pinned_lake_is_refused(lake: Lake) -> None:
+def test_maintenance_of_a_pinned_lake_is_refused(lake: Lake) -> None:
     pinned = lake.at(version=3)
-    for refused in (pinned.compact, pinned.flush, pinned.rewrite, lambda: pinned.cleanup(older_than=NOW, force=True)):
+    for refused in (
+        pinned.maintenance.compact,
+        pinned.maintenance.flush,
+        pinned.maintenance.rewrite,
+        lambda: pinned.maintenance.cleanup(older_than=NOW, force=True),
+    ):
         with pytest.raises(LakeconfError, match="pinned at snapshot 3"):
             refused()
     with pytest.raises(LakeconfError, match="keep is 0"):
-        lake.expire_snapshots(older_than=NOW, keep=0, force=True)
+        lake.maintenance.expire_snapshots(older_than=NOW, keep=0, force=True)

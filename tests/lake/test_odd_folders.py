@@ -48,9 +48,9 @@ def test_a_lake_in_a_folder_with_an_odd_name(engine: str, request: pytest.Fixtur
             table.merge(CHANGES, on="id")
             table.update({"name": "x"}, where="id = 7")
         found = {table.name: sorted(table.scan().collect("pyarrow").rows()) for table in tables}
-        lake.compact()
-        lake.expire_snapshots(older_than=dt.timedelta(0), force=True)
-        lake.cleanup(older_than=dt.timedelta(0), force=True)
+        lake.maintenance.compact()
+        lake.maintenance.expire_snapshots(older_than=dt.timedelta(0), force=True)
+        lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
         for table in tables:
             assert sorted(table.scan().collect("pyarrow").rows()) == found[table.name]
     with duckdb.connect() as connection:
@@ -72,7 +72,7 @@ def test_a_lake_in_a_folder_with_an_odd_name(engine: str, request: pytest.Fixtur
     assert set(listed) <= there
 
 
-def test_upkeep_spares_folders_that_the_name_is_a_pattern_for(tmp_path: Path) -> None:
+def test_maintenance_spares_folders_that_the_name_is_a_pattern_for(tmp_path: Path) -> None:
     def store(name: str) -> Store:
         backends = {
             "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / f"{name}.sqlite")},
@@ -85,7 +85,7 @@ def test_upkeep_spares_folders_that_the_name_is_a_pattern_for(tmp_path: Path) ->
             lake.create_table("raw.t", like=ROWS).append(ROWS)
     for name in ("data[0]", "data?"):
         with store(name).open() as lake:
-            assert lake.cleanup(older_than=dt.timedelta(0), force=True) == []
+            assert lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True) == []
     for name in ("data0", "dataX", "data[0]", "data?"):
         with store(name).open() as lake:
             assert sorted(lake.table("raw.t").scan().collect("pyarrow").rows()) == sorted(

@@ -126,7 +126,7 @@ def test_a_run_is_one_snapshot_that_says_what_it_was(lake: Lake) -> None:
 def test_what_is_remembered_outlives_the_snapshots(lake: Lake) -> None:
     pipeline = Pipeline([totals, daily])
     did(run(pipeline, lake, until=UNTIL))
-    lake.expire_snapshots(older_than=timedelta(0), keep=1, force=True)
+    lake.maintenance.expire_snapshots(older_than=timedelta(0), keep=1, force=True)
     assert did(run(pipeline, lake, until=UNTIL)) == {"marts.totals": "skipped", "marts.daily": "skipped"}
 
 
@@ -187,7 +187,7 @@ def test_an_append_reads_all_where_what_is_new_is_not_known_any_more(lake: Lake)
     pipeline = Pipeline([large])
     did(run(pipeline, lake))
     lake.table("raw.events").append(LATER)
-    lake.expire_snapshots(older_than=timedelta(0), keep=1, force=True)
+    lake.maintenance.expire_snapshots(older_than=timedelta(0), keep=1, force=True)
     (step,) = plan(pipeline, lake)
     assert "have expired" in step.reason
     assert "all of raw.events is read" in step.reason

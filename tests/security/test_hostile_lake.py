@@ -153,7 +153,7 @@ def test_a_macro_of_the_lake_replaces_no_function_of_duckdb(project: Path, thief
         assert scanned.collect().to_native().to_pylist() == [{"id": 2}]
         lake.table("pub").append(lake.table("pub").scan())
         assert lake.snapshot_id > 8
-        lake.compact()
+        lake.maintenance.compact()
     assert run(["tables"]) == run(["snapshots"]) == 0
     assert thief.seen == []
 
@@ -191,13 +191,13 @@ def test_no_write_evaluates_an_unsafe_expression_of_the_lake(kind: str, project:
             with pytest.raises(UnsafeQueryError, match=f"{kind}|macro 'steal'"):
                 table.append(table.scan())
             with pytest.raises(UnsafeQueryError, match=f"{kind}|macro 'steal'"):
-                lake.compact()
+                lake.maintenance.compact()
             assert table.scan().collect().to_native().num_rows == 2
         assert thief.seen == [], expression
     write_catalog(project, EXPRESSIONS[kind], "random()")
     with store.open() as lake:
         lake.table("pub").append(lake.table("pub").scan())
-        assert lake.compact().files_after == 1
+        assert lake.maintenance.compact().files_after == 1
 
 
 VIEWS = {

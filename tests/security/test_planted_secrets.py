@@ -182,9 +182,9 @@ def live(heap: Heap, store: Store, engine: SparkSession | None) -> None:
         heap.add(f"{where}: instance", *instance(lake))
         with refusal(heap, f"{where}: wrong column"):
             table.append(pa.table({"other": [1]}))
-        lake.compact()
-        lake.expire_snapshots(older_than=dt.timedelta(0), force=True)
-        lake.cleanup(older_than=dt.timedelta(0), force=True)
+        lake.maintenance.compact()
+        lake.maintenance.expire_snapshots(older_than=dt.timedelta(0), force=True)
+        lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
 
 
 def plan(native: Any) -> str:

@@ -255,8 +255,8 @@ def test_a_key_is_committed_once(lake: Lake, store: Store, engine: Any, tmp_path
     assert len(read(lake, "events")) == 4
     assert lake.tables() == ["main.events"]
     # What has expired is remembered all the same.
-    lake.expire_snapshots(older_than=dt.timedelta(0), force=True)
-    lake.compact()
+    lake.maintenance.expire_snapshots(older_than=dt.timedelta(0), force=True)
+    lake.maintenance.compact()
     assert lake.table("events").append(ROWS, idempotency_key="2024-01-01") == first
     assert lake.snapshot_id > second
     assert len(read(lake, "events")) == 4

@@ -107,7 +107,7 @@ def test_a_partitioned_table(lake: Lake, keys: list[str]) -> None:
     lake.table("ours").append(lake.sql(f"{ROWS} LIMIT 0").collect("pyarrow"))
     lake.table("ours").delete("small = 1")
     lake.table("ours").merge(lake.sql(f"SELECT * REPLACE (7::SMALLINT AS small) FROM ({ROWS}) WHERE id = 3"), on="id")
-    lake.compact()
+    lake.maintenance.compact()
     after = f"SELECT * REPLACE (CASE id WHEN 3 THEN 7 ELSE small END AS small) FROM ({ROWS}) WHERE small <> 1"
     assert rows(lake, "FROM ours") == rows(lake, after)
     assert sorted(lake.table("ours").scan().collect("pyarrow").to_native()["id"].to_pylist()) == [
