@@ -48,9 +48,11 @@ class LakeconfError(Exception):
         message: What is wrong and where, in one sentence or a few.
         hint: What would be right, or what to run; None where the message says it all.
         retryable: True where the same call may succeed when it is made again.
+        overtaken: True where another commit came first, and DuckLake did not try again.
     """
 
     retryable = False
+    overtaken = False
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)

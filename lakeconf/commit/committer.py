@@ -6,7 +6,6 @@ What may be done to staged files depends on the state alone: as long as a commit
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
@@ -26,8 +25,6 @@ _log = EventLogger("commit")
 # How long the outcome of a commit is looked up after its reply was lost. A fail-over takes up to a minute.
 LOOK_UP_SECONDS = 60.0
 # DuckLake was not to try again, whatever the error was; and reasons that say that another commit came first.
-_GAVE_UP = re.compile(r"maximum retry count")
-_RACE = re.compile(r"(?i)primary key|unique|duplicate|conflict|concurrent|deadlock|ducklake_snapshot")
 
 
 class Phase(enum.IntEnum):
@@ -135,7 +132,7 @@ class Commit:
             return self.may_discard
         if self.phase is not Phase.ABSENT:
             return False
-        return was_overtaken(error) or (conflicts and isinstance(error, CommitConflictError))
+        return error.overtaken or (conflicts and isinstance(error, CommitConflictError))
 
     def run(self, work: Callable[[int], int | None]) -> int:
         """Carries out the attempt.
@@ -198,7 +195,7 @@ class Commit:
     def _resolve(self, error: BaseException, begun: int) -> int:
         """Finds out what became of a commit whose reply is an error or was not waited for."""
         self.catalog.roll_back()
-        answered = isinstance(error, CatalogLockedError) or (isinstance(error, CommitError) and was_overtaken(error))
+        answered = isinstance(error, CatalogLockedError) or (isinstance(error, CommitError) and error.overtaken)
         try:
             found = self._look_up(begun, answered=answered)
         except BaseException as unknown:
@@ -212,7 +209,9 @@ class Commit:
         if found is None:
             self._move_to(Phase.ABSENT)
             if isinstance(error, ConnectionFailed) and not answered:
-                raise CommitError(f"nothing was written: {error.message}", hint="do it again") from error
+                absent = CommitError(f"nothing was written: {error.message}", hint="do it again")
+                absent.overtaken = error.overtaken
+                raise absent from error
             raise error
         self._move_to(Phase.COMMITTED)
         self.made = found
@@ -239,8 +238,3 @@ class Commit:
             hint=f"before you try again, look for the token {self.token} in the snapshots' extra_info: where it is "
             "there, the commit succeeded; where it is not, `lakeconf maintain` removes the files later",
         )
-
-
-def was_overtaken(error: LakeconfError) -> bool:
-    """True if another commit came first, and DuckLake was not to try again."""
-    return bool(_GAVE_UP.search(error.message) and _RACE.search(error.message))

@@ -24,7 +24,13 @@ from lakeconf.errors import (
 )
 from lakeconf.secret import Secret, scrub
 
+# A cast that refuses a value raises an error in the query; its text begins with this, and the reason follows.
+REFUSED_VALUE = "LAKECONF_REFUSED"
+
 _NO_ANSWER = "no answer from the server"
+# How DuckLake says that another commit came first.
+_GAVE_UP = re.compile(r"maximum retry count")
+_RACE = re.compile(r"(?i)primary key|unique|duplicate|conflict|concurrent|deadlock|ducklake_snapshot")
 
 # Ordered: the first pattern that the message matches decides.
 _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
@@ -202,7 +208,30 @@ def _of_server(text: str) -> str | None:
     return f"PostgreSQL at {servers} cannot be used: {reason}"
 
 
+def refused_value(text: str) -> SchemaError | None:
+    """The error of a value that a cast has refused.
+
+    Args:
+        text: An error of DuckDB or Spark.
+
+    Returns:
+        The error to raise instead; None where the error is another one.
+    """
+    _, found, reason = text.partition(REFUSED_VALUE)
+    if not found:
+        return None
+    return SchemaError(reason.splitlines()[0].strip(), hint="change the values, or the column's type")
+
+
 def _translate(error: Exception) -> LakeconfError:
+    text = str(error)
+    refused = refused_value(text) if text.startswith(f"Invalid Input Error: {REFUSED_VALUE}") else None
+    translated = refused or _classified(error)
+    translated.overtaken = bool(_GAVE_UP.search(translated.message) and _RACE.search(translated.message))
+    return translated
+
+
+def _classified(error: Exception) -> LakeconfError:
     text = str(error)
     version = refused_version(text)
     if version is not None:

@@ -21,7 +21,7 @@ from lakeconf.engines.arrow_frames import exact_units, frame_type, with_null_typ
 from lakeconf.engines.base import ROW_ID, Staged
 from lakeconf.engines.change_feed import changes_sql
 from lakeconf.engines.checksum import TableCheck
-from lakeconf.engines.exact_casts import exact_casts, refused_values
+from lakeconf.engines.exact_casts import exact_casts
 from lakeconf.engines.schema_check import full_name, not_null_violation, selected
 from lakeconf.errors import SchemaError, UnsupportedError, required
 from lakeconf.sql import identifier
@@ -131,7 +131,7 @@ class DuckDBEngine:
         token: str,
     ) -> Staged:
         staged = f"memory.main.{identifier(f'lakeconf_{token}')}"
-        with refused_values(), self._reader.errors():
+        with self._reader.errors():
             # Made by the relation's own connection, since no other can run it, and read by the one that commits.
             made = f"CREATE TABLE {staged} AS SELECT {_casts(adopted, types)} FROM lakeconf_rows"
             adopted.query("lakeconf_rows", made)

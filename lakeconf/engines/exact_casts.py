@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
+from lakeconf.connection.errors import REFUSED_VALUE
 from lakeconf.ducklake import PLACEHOLDER
-from lakeconf.errors import LakeconfError, SchemaError
 from lakeconf.sql import folded, identifier, literal
 
-# Begins the message of an error that a cast raises inside a query.
-REFUSED = "LAKECONF_REFUSED"
 _TIMES = ("time", "time with time zone", "interval")
 # Casts that round in silence, or that are too wide to be sure.
 _ROUNDED = {
@@ -44,27 +41,6 @@ def rounded_columns(found: Mapping[str, str], types: Mapping[str, str]) -> list[
     return [name for name, wanted in types.items() if _rounds(identifier(name), names[folded(name)], wanted)]
 
 
-@contextlib.contextmanager
-def refused_values() -> Iterator[None]:
-    """Turns the error of a value that a cast refuses into one that says which column it is in.
-
-    Raises:
-        SchemaError: A cast has refused a value.
-    """
-    try:
-        yield
-    except LakeconfError as error:
-        if REFUSED not in error.message:
-            raise
-        raise refusal(error.message) from error
-
-
-def refusal(text: str) -> SchemaError:
-    """The error of a refused value, from the text of the engine's error."""
-    reason = text.partition(REFUSED)[2].splitlines()[0].strip()
-    return SchemaError(reason, hint="change the values, or the column's type")
-
-
 def has_text(found: DuckDBPyType) -> bool:
     """True if values of the type hold text at any depth."""
     if found.id in _TEXTS:
@@ -75,7 +51,7 @@ def has_text(found: DuckDBPyType) -> bool:
 def placeholder_message(name: str) -> str:
     """Why a value with one of DuckLake's own words is refused."""
     return (
-        f"{REFUSED} the column {name!r} has a value with a word in braces that DuckLake would replace in its "
+        f"{REFUSED_VALUE} the column {name!r} has a value with a word in braces that DuckLake would replace in its "
         "statistics, such as SNAPSHOT_ID"
     )
 
@@ -85,7 +61,7 @@ def _cast(name: str, column: str, given: str, wanted: str) -> str:
     rounds = _rounds(column, given, wanted)
     cases = ""
     if rounds:
-        message = f"{REFUSED} the column {name!r} has values that its type {wanted} would round"
+        message = f"{REFUSED_VALUE} the column {name!r} has values that its type {wanted} would round"
         cases += f" WHEN {rounds} THEN error({literal(message)})"
     if has_text(duckdb.sqltype(wanted)):
         text = f"CAST({column} AS VARCHAR)"

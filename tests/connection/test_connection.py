@@ -14,13 +14,14 @@ from source_tree import sources
 
 from lakeconf.connection import connection as connection_module
 from lakeconf.connection.connection import connect, load_extension
-from lakeconf.connection.errors import translated_errors
+from lakeconf.connection.errors import REFUSED_VALUE, translated_errors
 from lakeconf.errors import (
     CatalogError,
     CatalogLockedError,
     CatalogMissingError,
     CatalogVersionError,
     CommitConflictError,
+    CommitError,
     ConnectionFailed,
     FileMissingError,
     LakeconfError,
@@ -104,6 +105,31 @@ def test_the_hint_says_what_to_check(text: str, expected: type[LakeconfError], h
         raise duckdb.Error(text)
     assert type(raised.value) is expected
     assert hint in (raised.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("reason", "overtaken"),
+    [
+        ("Exceeded the maximum retry count of 0: duplicate key violates primary key constraint", True),
+        ("Exceeded the maximum retry count of 0: disk is full", False),
+        ("duplicate key violates primary key constraint", False),
+    ],
+)
+def test_a_commit_that_another_one_overtook_is_known(reason: str, overtaken: bool) -> None:
+    with pytest.raises(CommitError) as raised, translated_errors():
+        raise duckdb.Error(f"TransactionContext Error: Failed to commit DuckLake transaction: {reason}")
+    assert raised.value.overtaken is overtaken
+
+
+def test_a_value_that_a_cast_refuses_is_an_error_of_the_schema() -> None:
+    with connect() as connection, pytest.raises(SchemaError, match=r"\Athe column 'a' is too long") as raised:
+        connection.rows(f"SELECT error('{REFUSED_VALUE} the column ''a'' is too long')")
+    assert raised.value.hint == "change the values, or the column's type"
+
+
+def test_a_statement_that_quotes_a_refusal_is_refused_for_its_own_reason() -> None:
+    with connect() as connection, pytest.raises(UnknownNameError):
+        connection.rows(f"SELECT '{REFUSED_VALUE} x' FROM nowhere")
 
 
 def test_a_secret_is_scrubbed_from_an_error_and_its_causes() -> None:

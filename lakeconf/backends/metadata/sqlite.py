@@ -41,7 +41,7 @@ class SQLiteMetadata(CatalogFile):
             with closing(sqlite3.connect(f"file:{_escaped(str(path))}?mode=ro", uri=True)) as connection:
                 tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         except sqlite3.OperationalError as error:
-            if "readonly" in str(error):
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY:  # the rest of the number is the detail
                 raise CatalogError(
                     f"the catalog {path} has a write-ahead log, which SQLite cannot read in a folder that is read-only",
                     hint=f"on a writable copy run: sqlite3 {path.name} 'PRAGMA journal_mode = DELETE'",

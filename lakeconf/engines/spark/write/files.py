@@ -14,8 +14,9 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructFiel
 
 from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.connection.connection import Connection
+from lakeconf.connection.errors import refused_value
 from lakeconf.engines.base import Staged
-from lakeconf.engines.exact_casts import REFUSED, exact_casts, refusal, refused_values, rounded_columns
+from lakeconf.engines.exact_casts import exact_casts, rounded_columns
 from lakeconf.engines.schema_check import full_name, not_null_violation
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
 from lakeconf.engines.spark.jobs import run_job
@@ -132,8 +133,7 @@ def staged_source(writer: Connection, paths: Sequence[str], types: Mapping[str, 
     source = f"SELECT {exact_casts(found, types)} FROM {files}"
     rounded = rounded_columns(found, types)
     if rounded:
-        with refused_values():
-            writer.rows(f"SELECT {', '.join(f'count({identifier(name)})' for name in rounded)} FROM ({source})")
+        writer.rows(f"SELECT {', '.join(f'count({identifier(name)})' for name in rounded)} FROM ({source})")
     return source
 
 
@@ -273,8 +273,9 @@ def translated(error: BaseException) -> BaseException:
     if _NULL_FOUND in text:
         found = text.partition(_NULL_FOUND)[2].splitlines()[0].strip()
         return SchemaError(found, hint=not_null_violation("", "").hint)
-    if REFUSED in text:
-        return refusal(text)
+    refused = refused_value(text)
+    if refused is not None:
+        return refused
     if "No space left" in text or "AccessDenied" in text or "Permission denied" in text or "Mkdirs failed" in text:
         return StorageError(f"Spark cannot write the files: {text.splitlines()[0]}")
     return SparkError(f"the Spark job that writes the rows failed: {_reason(text)}")

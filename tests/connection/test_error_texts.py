@@ -1,0 +1,91 @@
+"""Errors are told apart by their types. Texts of errors are matched where another program gives nothing else."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+from source_tree import sources
+
+# Each with the program whose errors it translates.
+TRANSLATORS = {
+    "lakeconf.connection.errors": "DuckDB",
+    "lakeconf.config.file": "tomllib, which has no codes",
+    "lakeconf.config.load_store": "backends, also of third parties: which key of the configuration an error names",
+    "lakeconf.engines.spark.read.codecs": "Spark",
+    "lakeconf.engines.spark.write.files": "Spark",
+}
+TEXTS = {"message", "args", "strerror", "__notes__"}
+MATCHES = {"search", "match", "fullmatch", "findall", "finditer", "startswith", "endswith", "removeprefix", "count"}
+MATCHES |= {"removesuffix", "partition", "rpartition", "find", "index"}
+
+
+def errors_of(function: ast.AST) -> set[str]:
+    """The names of exceptions: those of handlers, and of parameters with the type of an exception."""
+    names = {node.name for node in ast.walk(function) if isinstance(node, ast.ExceptHandler) and node.name}
+    for node in ast.walk(function):
+        if isinstance(node, ast.arg) and node.annotation is not None:
+            type_ = ast.unparse(node.annotation)
+            if type_.split(" ")[0].split(".")[-1].endswith(("Error", "Exception")):
+                names.add(node.arg)
+    return names
+
+
+def is_text(node: ast.AST, errors: set[str], texts: set[str]) -> bool:
+    """True if a part of an expression is the text of an exception."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Attribute) and inner.attr in TEXTS and ast.unparse(inner.value) in errors:
+            return True
+        shown = inner.args if isinstance(inner, ast.Call) and ast.unparse(inner.func) in ("str", "repr") else []
+        if any(ast.unparse(argument) in errors for argument in shown):
+            return True
+        if isinstance(inner, ast.Name) and inner.id in texts:
+            return True
+    return False
+
+
+def matched_texts(source: str) -> Iterator[int]:
+    """The lines that match the text of an exception."""
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        errors, texts = errors_of(function), set[str]()
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assign) and is_text(node.value, errors, texts):
+                texts |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn | ast.Eq | ast.NotEq):
+                parts = [node.left, *node.comparators]
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MATCHES:
+                parts = [node.func.value, *node.args]
+            else:
+                continue
+            if any(is_text(part, errors, texts) for part in parts):
+                yield node.lineno
+
+
+def test_errors_are_told_apart_by_their_types() -> None:
+    found = {name: list(matched_texts(path.read_text())) for name, path in sources().items() if name not in TRANSLATORS}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "try:\n        work()\n    except ValueError as error:\n        if 'locked' in str(error): pass",
+        "try:\n        work()\n    except LakeconfError as e:\n        if e.message.endswith('x'): pass",
+        "try:\n        work()\n    except LakeconfError as e:\n        text = e.message\n        PATTERN.search(text)",
+        "return bool(re.search('404', str(found)))",
+        "return found.args[0] == '404'",
+    ],
+)
+def test_the_check_sees_what_it_forbids(body: str) -> None:
+    assert list(matched_texts(f"def run(found: LakeconfError) -> bool:\n    {body}\n"))
+
+
+def test_showing_a_text_is_no_match() -> None:
+    source = (
+        "def run(error: LakeconfError) -> str:\n    return f'failed: {error.message}' + str(error).splitlines()[0]\n"
+    )
+    assert list(matched_texts(source)) == []
