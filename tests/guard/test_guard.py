@@ -16,7 +16,7 @@ import pytest
 
 import lakeconf
 from lakeconf.errors import CommitError, ConnectionFailed, StorageError
-from lakeconf.guard import locks
+from lakeconf.guard import locks, server_locks
 from lakeconf.guard.guard import locks_of
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ def test_a_write_takes_no_lock_of_another_thread_again(postgres_server: Postgres
     with store.open() as lake:
         table = lake.create_table("raw.t", ROWS)
         with lake._session.guard.writing() as other:
-            assert isinstance(other, lakeconf.server_locks._HeldOnServer)
+            assert isinstance(other, server_locks._HeldOnServer)
             other.release()
             table.append(ROWS)
             assert postgres_server.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'", database) == "0"
