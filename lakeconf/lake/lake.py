@@ -36,7 +36,7 @@ from lakeconf.lake.table import Table
 from lakeconf.logs import EventLogger
 from lakeconf.sql import identifier, literal
 from lakeconf.write.ddl import Definition
-from lakeconf.write.writes import create
+from lakeconf.write.schema_changes import create
 
 if TYPE_CHECKING:
     from lakeconf.engines.base import Engine

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from lakeconf.catalog.predicate.nodes import to_duckdb_sql
-from lakeconf.catalog.predicate.parse import Where, parse
-from lakeconf.commit.change import Change
-from lakeconf.engines.schema_check import full_name
-from lakeconf.errors import SchemaError
-from lakeconf.lake.reads import TableReads
-from lakeconf.write import writes
+from lakeconf.catalog.history import TableChange, TableFile, files, history
+from lakeconf.catalog.predicate.parse import Where
+from lakeconf.catalog.table import split_name
+from lakeconf.commit.scope import Scope
+from lakeconf.engines.change_feed import check_range
+from lakeconf.engines.scan_summary import ScanSummary, summary
+from lakeconf.write import merge, row_changes, writes
 from lakeconf.write.ddl import Evolution
-from lakeconf.write.merge import Clauses, Delete, Insert, Update, merge_rows, update_rows
-from lakeconf.write.partitioning import check_recurring, partition_keys
-from lakeconf.write.staged_rows import check_condition
-from lakeconf.write.writes import Writing
+from lakeconf.write.merge_clauses import Clauses, Delete, Insert, Update
+from lakeconf.write.schema_changes import evolve
+
+if TYPE_CHECKING:
+    import narwhals as nw
 
 
-class Table(TableReads):
+class Table:
     """A table by its name; `Lake.table` gives it.
 
     Args:
@@ -26,8 +30,108 @@ class Table(TableReads):
         name: `schema.table`, or `table` for one in the schema `main`.
     """
 
+    def __init__(self, scope: Scope, name: str) -> None:
+        self._scope = scope
+        self._session = scope.session
+        self.name = name
+
     def __repr__(self) -> str:
         return f"Table({self.name!r} at snapshot {self._scope.snapshot_id})"
+
+    @property
+    def schema(self) -> dict[str, str]:
+        """The columns and their types, as DuckDB names them; inside a transaction as it will leave them.
+
+        Raises:
+            TableNotFoundError: There is no such table at the lake's snapshot.
+        """
+        return dict(writes.current(self._scope, self.name).types)
+
+    def scan(self, columns: Sequence[str] | None = None, where: Where | None = None) -> nw.LazyFrame[Any]:
+        """The rows of the table at the lake's snapshot. Nothing is read before the frame is used.
+
+        Args:
+            columns: The columns wanted; all unless given.
+            where: A condition, as SQL text or a narwhals expression: columns, literals, comparisons, AND, OR, NOT, IN,
+                BETWEEN, IS NULL, and LIKE with a prefix. Files that cannot hold a matching row are not read at all.
+
+        Returns:
+            A lazy frame of narwhals; `.to_native()` is the engine's own. It lives as long as the lake.
+
+        Raises:
+            TableNotFoundError: There is no such table at the lake's snapshot.
+            PredicateError: The condition is beyond that grammar.
+            UnsupportedError: The engine cannot read it exactly; says what to run instead.
+        """
+        self._scope.base.add_read(".".join(split_name(self.name)))
+        return self._session.engine.scan(self._session.reader, self.name, self._scope.snapshot_id, columns, where)
+
+    def explain(self, columns: Sequence[str] | None = None, where: Where | None = None) -> ScanSummary:
+        """What a scan reads and what it skips, as the catalog says; no row of a data file is read.
+
+        Args:
+            columns: As for `scan`.
+            where: As for `scan`.
+
+        Returns:
+            Numbers of files, bytes and rows, which `str` puts into words, and why the engine refuses, where it does.
+
+        Raises:
+            TableNotFoundError: There is no such table at the lake's snapshot.
+            PredicateError: The condition is beyond the grammar.
+            StorageError: A file is gone, where the engine is Spark.
+        """
+        return summary(self._session.engine, self._session.reader, self.name, self._scope.snapshot_id, columns, where)
+
+    def files(self) -> list[TableFile]:
+        """The data files of the table at the lake's snapshot, with what is deleted from each.
+
+        Rows that the catalog holds itself are in none of them; `explain()` counts those.
+
+        Raises:
+            TableNotFoundError: There is no such table at the lake's snapshot.
+        """
+        return files(self._session.reader, self.name, self._scope.snapshot_id)
+
+    def history(self) -> list[TableChange]:
+        """The snapshots that have changed the table up to the lake's own, oldest first; expired ones are forgotten.
+
+        Raises:
+            TableNotFoundError: There is no such table at the lake's snapshot.
+        """
+        return history(self._session.reader, self.name, self._scope.snapshot_id)
+
+    def changes(self, since: int | datetime, until: int | datetime | None = None) -> nw.LazyFrame[Any]:
+        """The rows that snapshots have inserted, deleted and updated. Nothing is read before the frame is used.
+
+        Snapshots that only rewrite files change no row. (DuckLake's own `table_changes` calls the rows of a file that
+        was rewritten updated.)
+
+        Args:
+            since: The first snapshot whose changes are wanted; or a moment with its time zone: changes at this time
+                and later.
+            until: The last one, which is wanted too, or a moment: changes until then. The lake's own unless given.
+
+        Returns:
+            A lazy frame: `snapshot_id`; `rowid`; `change_type`, which is `insert`, `delete`, `update_preimage` or
+            `update_postimage`; and the table's columns as they are at `until`, of DuckLake's `table_changes`.
+
+        Raises:
+            LakeconfError: The range is empty, or goes beyond the lake's snapshot.
+            TableNotFoundError: There is no such table at `until`.
+            SnapshotNotFoundError: A snapshot of the range has expired, so that its changes are not all known.
+            UnsupportedError: The engine cannot give the changes exactly, or a column hides one of the three; says what
+                to do instead.
+        """
+        reader = self._session.reader
+        self._scope.base.add_read(".".join(split_name(self.name)))
+        first, last = check_range(reader, self._scope.snapshot_id, since, until)
+        return self._session.engine.changes(reader, self.name, first, last)
+
+    def __narwhals_lazyframe__(self) -> Any:
+        """The scan of the whole table, as narwhals wants it: `nw.from_native(table)` works."""
+        # Of narwhals' own, and private; a test pins it.
+        return self.scan()._compliant_frame.__narwhals_lazyframe__()  # noqa: SLF001
 
     def append(self, frame: object, *, evolve: bool = False, idempotency_key: str | None = None) -> int:
         """Adds the rows of a frame.
@@ -48,21 +152,8 @@ class Table(TableReads):
             SchemaError: A column is missing, is one too many, or does not fit; nothing was written.
             CommitError: Nothing was written.
         """
-        key = writes.commit_key(self._scope, self.name, idempotency_key)
-        done = writes.committed(self._session, key)
-        if done is not None:
-            return done
-        with Writing(self._scope, key=key) as transaction:
-            adopted = self._session.engine.adopt(frame)
-            if evolve:
-                writes.evolve_for(transaction, self.name, self._session.engine.schema(adopted))
-            target = writes.target(transaction, self.name)
-            staged = writes.stage(transaction, adopted, target)
-            statements = writes.insert(self._session, target.info, staged)
-            # A frame without rows is remembered too: its key was seen.
-            read = writes.written_for(transaction, target.info)
-            transaction.add(Change(statements, full_name(target.info), staged, written_for=read))
-        return self._scope.snapshot_id
+        change = partial(row_changes.append, frame=frame, evolve=evolve)
+        return writes.write_once(self._scope, self.name, idempotency_key, change)
 
     def overwrite(
         self, frame: object, where: Where | None = None, *, evolve: bool = False, idempotency_key: str | None = None
@@ -84,21 +175,8 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        key = writes.commit_key(self._scope, self.name, idempotency_key)
-        done = writes.committed(self._session, key)
-        if done is not None:
-            return done
-        with Writing(self._scope, key=key) as transaction:
-            adopted = self._session.engine.adopt(frame)
-            if evolve:
-                writes.evolve_for(transaction, self.name, self._session.engine.schema(adopted))
-            target = writes.target(transaction, self.name)
-            condition = None if where is None else to_duckdb_sql(parse(where, target.info.columns))
-            staged = writes.stage(transaction, adopted, target)
-            writes.replace_rows(transaction, target, staged, condition)
-            if condition is not None:
-                check_condition(self._session.writer, staged, condition)
-        return self._scope.snapshot_id
+        change = partial(row_changes.overwrite, frame=frame, where=where, evolve=evolve)
+        return writes.write_once(self._scope, self.name, idempotency_key, change)
 
     def overwrite_partitions(
         self, frame: object, *, recurring: bool = False, idempotency_key: str | None = None
@@ -120,25 +198,8 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        key = writes.commit_key(self._scope, self.name, idempotency_key)
-        done = writes.committed(self._session, key)
-        if done is not None:
-            return done
-        with Writing(self._scope, key=key) as transaction:
-            target = writes.target(transaction, self.name)
-            keys = partition_keys(target.info)
-            if not keys:
-                raise SchemaError(
-                    f"{full_name(target.info)} is not partitioned", hint="say which rows go: overwrite(frame, where=…)"
-                )
-            if not recurring:
-                check_recurring(target.info)
-            staged = writes.stage(transaction, self._session.engine.adopt(frame), target)
-            # A row's key is compared as one value, so that NULL is a partition like any other.
-            row = "{" + ", ".join(f"'key{index}': {key}" for index, key in enumerate(keys)) + "}"
-            condition = f"{row} IN (SELECT {row} FROM ({staged.source}))"
-            writes.replace_rows(transaction, target, staged, condition)
-        return self._scope.snapshot_id
+        change = partial(row_changes.overwrite_partitions, frame=frame, recurring=recurring)
+        return writes.write_once(self._scope, self.name, idempotency_key, change)
 
     def delete(self, where: Where, *, idempotency_key: str | None = None) -> int:
         """Deletes the rows that satisfy a condition.
@@ -155,17 +216,8 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        key = writes.commit_key(self._scope, self.name, idempotency_key)
-        done = writes.committed(self._session, key)
-        if done is not None:
-            return done
-        with Writing(self._scope, key=key) as transaction:
-            info = writes.target(transaction, self.name).info
-            condition = to_duckdb_sql(parse(where, info.columns))
-            delete = f"DELETE FROM {writes.quoted(self._session, info)} WHERE {condition}"
-            relies_on, read = writes.reliance_at_commit(transaction, info), writes.written_for(transaction, info)
-            transaction.add(Change((delete,), full_name(info), relies_on=relies_on, deletes=True, written_for=read))
-        return self._scope.snapshot_id
+        change = partial(row_changes.delete, where=where)
+        return writes.write_once(self._scope, self.name, idempotency_key, change)
 
     def update(self, values: Mapping[str, object], where: Where, *, idempotency_key: str | None = None) -> int:
         """Sets columns in the rows that satisfy a condition; the rows keep their row ids.
@@ -184,13 +236,8 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        key = writes.commit_key(self._scope, self.name, idempotency_key)
-        done = writes.committed(self._session, key)
-        if done is not None:
-            return done
-        with Writing(self._scope, key=key) as transaction:
-            update_rows(transaction, writes.target(transaction, self.name), values, where)
-        return self._scope.snapshot_id
+        change = partial(merge.update, values=values, where=where)
+        return writes.write_once(self._scope, self.name, idempotency_key, change)
 
     def merge(
         self,
@@ -226,20 +273,11 @@ class Table(TableReads):
             CommitError: Several rows of the frame match one of the table; nothing was written.
             CommitConflictError: Another writer has changed the table since it was read.
         """
-        key = writes.commit_key(self._scope, self.name, idempotency_key)
-        done = writes.committed(self._session, key)
-        if done is not None:
-            return done
-        with Writing(self._scope, key=key) as transaction:
-            adopted = self._session.engine.adopt(frame)
-            if evolve:
-                writes.evolve_for(transaction, self.name, self._session.engine.schema(adopted))
-            keys = (on,) if isinstance(on, str) else tuple(on)
-            clauses = (matched,) if isinstance(matched, (Update, Delete)) else tuple(matched or ())
-            wanted = Clauses(keys, clauses, not_matched, not_matched_by_source)
-            target = writes.target(transaction, self.name)
-            merge_rows(transaction, target, adopted, wanted)
-        return self._scope.snapshot_id
+        keys = (on,) if isinstance(on, str) else tuple(on)
+        actions = (matched,) if isinstance(matched, (Update, Delete)) else tuple(matched or ())
+        clauses = Clauses(keys, actions, not_matched, not_matched_by_source)
+        change = partial(merge.merge, frame=frame, clauses=clauses, evolve=evolve)
+        return writes.write_once(self._scope, self.name, idempotency_key, change)
 
     def idempotency_keys(self, prefix: str = "") -> list[str]:
         """The idempotency keys of the writes that were committed to the table, sorted.
@@ -278,6 +316,4 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table's columns.
         """
         evolution = Evolution(drop, rename or {}, promote or {}, add or {}, defaults or {})
-        with Writing(self._scope) as transaction:
-            writes.evolve(transaction, self.name, evolution)
-        return self._scope.snapshot_id
+        return writes.write_once(self._scope, self.name, None, partial(evolve, evolution=evolution))

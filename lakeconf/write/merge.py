@@ -35,17 +35,19 @@ from lakeconf.write.merge_clauses import (
     action,
     value,
 )
+from lakeconf.write.schema_changes import evolve_for
 from lakeconf.write.staged_rows import check_matches, check_required
 
 _ON = "__lakeconf_on_"
 _STAGED = "__lakeconf_staged"
 
-__all__ = ["Clauses", "Delete", "Insert", "Update", "merge_rows", "update_rows"]
+__all__ = ["Clauses", "Delete", "Insert", "Update", "merge", "update"]
 
 
-def update_rows(transaction: Transaction, target: Target, values: Mapping[str, object], where: Where) -> None:
+def update(transaction: Transaction, name: str, *, values: Mapping[str, object], where: Where) -> None:
     """Adds the change that sets columns of the rows that satisfy a condition; see `Table.update`."""
-    session, info, types = transaction.session, target.info, target.types
+    session, target = transaction.session, writes.target(transaction, name)
+    info, types = target.info, target.types
     named = {column.name: value for column, value in zip(selected(info, list(values)), values.values(), strict=True)}
     computed = {name: value for name, value in named.items() if isinstance(value, nw.Expr)}
     settings = {
@@ -68,8 +70,16 @@ def update_rows(transaction: Transaction, target: Target, values: Mapping[str, o
     check_required(session.writer, target.info, staged, wanted)
 
 
-def merge_rows(transaction: Transaction, target: Target, adopted: Any, clauses: Clauses) -> None:
+def merge(transaction: Transaction, name: str, *, frame: object, clauses: Clauses, evolve: bool) -> None:
     """Adds the changes of a merge; see `Table.merge`."""
+    engine = transaction.session.engine
+    adopted = engine.adopt(frame)
+    if evolve:
+        evolve_for(transaction, name, engine.schema(adopted))
+    _merge_rows(transaction, writes.target(transaction, name), adopted, clauses)
+
+
+def _merge_rows(transaction: Transaction, target: Target, adopted: Any, clauses: Clauses) -> None:
     session, info = transaction.session, target.info
     given = _check_frame(session.engine, target, adopted, clauses)
     if clauses.deletes_matches and writes.has_rows(transaction, info):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 from lakeconf.catalog.row_size import with_bytes_per_row
-from lakeconf.catalog.table import Column, TableInfo, load_table, split_name, table_folder, tables
+from lakeconf.catalog.table import Column, TableInfo, load_table, split_name
 from lakeconf.commit import journal
 from lakeconf.commit.change import Change, Target
 from lakeconf.commit.conflicts import Reliance
@@ -19,10 +19,10 @@ from lakeconf.commit.transaction import Transaction
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.base import Staged
 from lakeconf.engines.schema_check import check_fit, full_name
-from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError, SchemaError
+from lakeconf.errors import CommitError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import identifier, literal
-from lakeconf.write.ddl import NO_ID, Definition, Evolution, described_columns, evolution_for, new_table
+from lakeconf.write.ddl import NO_ID
 
 _log = EventLogger("stage")
 
@@ -77,7 +77,7 @@ def target(transaction: Transaction, name: str) -> Target:
     Raises:
         TableNotFoundError: There is no such table.
     """
-    return transaction.targets.get(_key(name)) or _at(transaction.session, name, transaction.snapshot_id)
+    return transaction.targets.get(table_key(name)) or _at(transaction.session, name, transaction.snapshot_id)
 
 
 def current(scope: Scope, name: str) -> Target:
@@ -87,57 +87,6 @@ def current(scope: Scope, name: str) -> Target:
         TableNotFoundError: There is no such table.
     """
     return target(scope.transaction, name) if scope.transaction else _at(scope.session, name, scope.snapshot_id)
-
-
-def create(scope: Scope, name: str, definition: Definition) -> None:
-    """Makes an empty table, and its schema where there is none; inside a transaction, when that commits.
-
-    Raises:
-        SchemaError: The table is there already, or a type, a key or a column does not exist.
-    """
-    schema, table = split_name(name)
-    session = scope.session
-    existing = {full_name(info).lower() for info in tables(session.reader, scope.snapshot_id)}
-    pending = scope.transaction.targets if scope.transaction else {}
-    if _key(name) in existing | pending.keys():
-        raise SchemaError(f"the table {schema}.{table} exists already", hint="use lake.table(…)")
-    quoted_schema = f"{identifier(session.alias)}.{identifier(schema)}"
-    full = f"{quoted_schema}.{identifier(table)}"
-    statements = definition.statements(quoted_schema, full)
-    for statement in statements:
-        check_placeholders(statement, f"the definition of {schema}.{table}")
-    with Writing(scope, f"create table {schema}.{table}") as transaction:
-        if transaction.explicit:
-            described = _described(transaction, statements, full)
-            folder = table_folder(session.reader, schema, table, transaction.snapshot_id)
-            info = new_table(schema, table, folder, described, definition.partitioned_by)
-            transaction.targets[_key(name)] = Target(info, {column: text for column, text, _ in described})
-        transaction.add(Change(statements, f"{schema}.{table}", defines=True))
-
-
-def evolve(transaction: Transaction, name: str, evolution: Evolution) -> None:
-    """Changes a table's columns.
-
-    Raises:
-        SchemaError: A column does not exist, or a type cannot be promoted so.
-    """
-    before = target(transaction, name)
-    full = quoted(transaction.session, before.info)
-    statements = evolution.statements(full, before.types)
-    if not statements:
-        return
-    for statement in statements:
-        check_placeholders(statement, f"the change of {full_name(before.info)}")
-    described = _described(transaction, statements, full)
-    info = replace(before.info, columns=described_columns(described, before.info.columns))
-    transaction.targets[_key(name)] = Target(info, {column: text for column, text, _ in described})
-    relies_on = reliance(before.info, on_rows=False)
-    transaction.add(Change(statements, full_name(info), relies_on=relies_on, defines=True))
-
-
-def evolve_for(transaction: Transaction, name: str, frame: Mapping[str, str]) -> None:
-    """Adds the columns of a frame that the table lacks, and widens types so that the frame's values fit."""
-    evolve(transaction, name, evolution_for(frame, target(transaction, name).types))
 
 
 def stage(transaction: Transaction, adopted: Any, wanted: Target) -> Staged:
@@ -204,6 +153,27 @@ def delete_matches(transaction: Transaction, target: Target, adopted: Any, on: S
     transaction.add(Change((delete,), name, staged, relies_on=relies_on, deletes=True, written_for=read))
 
 
+def write_once(scope: Scope, name: str, idempotency_key: str | None, write: Callable[[Transaction, str], None]) -> int:
+    """Writes to a table, unless a write with the same key was committed before.
+
+    Args:
+        scope: The lake.
+        name: The table.
+        idempotency_key: The key; None to write in any case.
+        write: Adds the changes to a transaction, given the transaction and the name of the table.
+
+    Returns:
+        The snapshot that reads see afterwards, or the snapshot of the earlier write with this key.
+    """
+    key = commit_key(scope, name, idempotency_key)
+    done = committed(scope.session, key)
+    if done is not None:
+        return done
+    with Writing(scope, key=key) as transaction:
+        write(transaction, name)
+    return scope.snapshot_id
+
+
 def commit_key(scope: Scope, name: str, key: str | None) -> CommitKey | None:
     """The key of a write to a table; None where it has none.
 
@@ -214,7 +184,7 @@ def commit_key(scope: Scope, name: str, key: str | None) -> CommitKey | None:
         return None
     check_placeholders(key, "the idempotency key")
     reader = scope.session.reader
-    pending = scope.transaction.targets.get(_key(name)) if scope.transaction else None
+    pending = scope.transaction.targets.get(table_key(name)) if scope.transaction else None
     info = pending.info if pending else load_table(reader, name, scope.snapshot_id)
     uuid, names = journal.names_of(reader, info.table_id) if info.table_id != NO_ID else (None, ())
     found = CommitKey(full_name(info), key, uuid, names)
@@ -262,14 +232,6 @@ def _at(session: Session, name: str, snapshot_id: int) -> Target:
     return Target(info, {column: type_name for column, type_name, *_ in session.reader.connection.rows(query)})
 
 
-def _described(transaction: Transaction, statements: Sequence[str], full: str) -> list[tuple[str, str, bool]]:
-    try:
-        return transaction.described(tuple(statements), full)
-    except ConnectionFailed:
-        raise
-    except LakeconfError as error:
-        raise SchemaError(f"DuckLake refuses the change: {error.message}") from error
-
-
-def _key(name: str) -> str:
+def table_key(name: str) -> str:
+    """The full name of a table in lower case, by which a transaction finds its target."""
     return ".".join(split_name(name)).lower()

@@ -1,0 +1,94 @@
+"""Definitions and changes of tables and views, as parts of a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from lakeconf.catalog.table import split_name, table_folder, tables
+from lakeconf.commit.change import Change, Target
+from lakeconf.commit.scope import Scope
+from lakeconf.commit.transaction import Transaction
+from lakeconf.ducklake import check_placeholders
+from lakeconf.engines.schema_check import full_name
+from lakeconf.errors import ConnectionFailed, LakeconfError, SchemaError
+from lakeconf.sql import identifier
+from lakeconf.write.ddl import Definition, Evolution, described_columns, evolution_for, new_table
+from lakeconf.write.writes import Writing, quoted, reliance, table_key, target
+
+
+def create(scope: Scope, name: str, definition: Definition) -> None:
+    """Makes an empty table, and its schema where there is none; inside a transaction, when that commits.
+
+    Raises:
+        SchemaError: The table is there already, or a type, a key or a column does not exist.
+    """
+    schema, table = split_name(name)
+    session = scope.session
+    existing = {full_name(info).lower() for info in tables(session.reader, scope.snapshot_id)}
+    pending = scope.transaction.targets if scope.transaction else {}
+    if table_key(name) in existing | pending.keys():
+        raise SchemaError(f"the table {schema}.{table} exists already", hint="use lake.table(…)")
+    quoted_schema = f"{identifier(session.alias)}.{identifier(schema)}"
+    full = f"{quoted_schema}.{identifier(table)}"
+    statements = definition.statements(quoted_schema, full)
+    for statement in statements:
+        check_placeholders(statement, f"the definition of {schema}.{table}")
+    with Writing(scope, f"create table {schema}.{table}") as transaction:
+        if transaction.explicit:
+            described = _described(transaction, statements, full)
+            folder = table_folder(session.reader, schema, table, transaction.snapshot_id)
+            info = new_table(schema, table, folder, described, definition.partitioned_by)
+            transaction.targets[table_key(name)] = Target(info, {column: text for column, text, _ in described})
+        transaction.add(Change(statements, f"{schema}.{table}", defines=True))
+
+
+def evolve(transaction: Transaction, name: str, evolution: Evolution) -> None:
+    """Changes a table's columns.
+
+    Raises:
+        SchemaError: A column does not exist, or a type cannot be promoted so.
+    """
+    before = target(transaction, name)
+    full = quoted(transaction.session, before.info)
+    statements = evolution.statements(full, before.types)
+    if not statements:
+        return
+    for statement in statements:
+        check_placeholders(statement, f"the change of {full_name(before.info)}")
+    described = _described(transaction, statements, full)
+    info = replace(before.info, columns=described_columns(described, before.info.columns))
+    transaction.targets[table_key(name)] = Target(info, {column: text for column, text, _ in described})
+    relies_on = reliance(before.info, on_rows=False)
+    transaction.add(Change(statements, full_name(info), relies_on=relies_on, defines=True))
+
+
+def evolve_for(transaction: Transaction, name: str, frame: Mapping[str, str]) -> None:
+    """Adds the columns of a frame that the table lacks, and widens types so that the frame's values fit."""
+    evolve(transaction, name, evolution_for(frame, target(transaction, name).types))
+
+
+def create_view(scope: Scope, name: str, sql: str) -> None:
+    """Creates or replaces a view of the lake.
+
+    Raises:
+        QueryError: DuckDB refuses the query.
+    """
+    schema, view = split_name(name)
+    quoted_schema = f"{identifier(scope.session.alias)}.{identifier(schema)}"
+    statements = (
+        f"CREATE SCHEMA IF NOT EXISTS {quoted_schema}",
+        f"CREATE OR REPLACE VIEW {quoted_schema}.{identifier(view)} AS {sql}",
+    )
+    with Writing(scope, f"create view {schema}.{view}") as transaction:
+        check_placeholders(statements[1], f"the view {schema}.{view}")
+        transaction.add(Change(statements, f"{schema}.{view}", defines=True))
+
+
+def _described(transaction: Transaction, statements: Sequence[str], full: str) -> list[tuple[str, str, bool]]:
+    try:
+        return transaction.described(tuple(statements), full)
+    except ConnectionFailed:
+        raise
+    except LakeconfError as error:
+        raise SchemaError(f"DuckLake refuses the change: {error.message}") from error
