@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -11,41 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
-from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import Snapshot, by_timestamp, by_version, latest, snapshots
 from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.catalog.table import joined_name, split_name, tables
 from lakeconf.commit.audits import Audit, Check
-from lakeconf.commit.conflicts import Base
 from lakeconf.commit.journal import INTERNAL_SCHEMA
-from lakeconf.commit.recovery import SETTINGS
 from lakeconf.commit.scope import Scope
-from lakeconf.commit.session import Session
-from lakeconf.connection.connection import search_path_sql
-from lakeconf.connection.shared import SharedConnection
 from lakeconf.ducklake import check_placeholders
-from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.schema_check import named_views
-from lakeconf.errors import LakeconfError, required
-from lakeconf.guard.catalog_place import reader_of
-from lakeconf.guard.guard import guard_of
+from lakeconf.errors import LakeconfError
 from lakeconf.lake.maintenance import Maintenance
-from lakeconf.lake.model_runs import LakeModelRuns
+from lakeconf.lake.opening import open_session
+from lakeconf.lake.run_journal import RunJournal
 from lakeconf.lake.streaming import StreamSink
 from lakeconf.lake.table import Table
-from lakeconf.logs import EventLogger
 from lakeconf.sql import identifier, literal
 from lakeconf.write.ddl import Definition
-from lakeconf.write.schema_changes import create
+from lakeconf.write.schema_changes import create, create_view
 
 if TYPE_CHECKING:
-    from lakeconf.engines.base import Engine
     from lakeconf.store import Store
 
-_log = EventLogger("lake")
 
-
-class Lake(LakeModelRuns):
+class Lake:
     """A lake whose tables are all read at one snapshot; `Store.open` gives it.
 
     Its own commits and `refresh()` move the snapshot. As a context manager it closes at the end, with all its frames.
@@ -58,34 +45,7 @@ class Lake(LakeModelRuns):
     @classmethod
     def open(cls, store: Store, engine: Any = None) -> Lake:
         """Opens a store; see `Store.open`."""
-        if engine is not None:
-            _check_spark(engine)
-        search_path = search_path_sql(store.alias)
-        reading = SharedConnection(store.open_connection(), search_path)
-        writer = SharedConnection(reading.cursor(), search_path)
-        try:
-            for name, value in SETTINGS.items():
-                reading.execute(f"SET {name} = {literal(value)}")
-            reader = reader_of(store, reading)
-            writer.prefer_builtins(store.alias)
-            session = Session(
-                store=store.name,
-                alias=store.alias,
-                reader=reader,
-                writer=writer,
-                engine=DuckDBEngine(reading) if engine is None else _spark_engine(store, reader, engine),
-                guard=guard_of(store, reader),
-                # A file of DuckDB opens in one instance alone.
-                reconnect=store.open_connection if store.metadata_backend.file() is None else reading.cursor,
-                barrier=store.metadata_backend.barrier_sql() if store.metadata_backend.file() is None else "",
-                base=Base(latest(reader).snapshot_id),
-                read_only=store.read_only,
-            )
-        except BaseException:
-            reading.close()
-            raise
-        _log.info("opened %s at snapshot %d with %s", store.name, session.snapshot_id, session.engine.name)
-        return cls(Scope(session))
+        return cls(Scope(open_session(store, engine)))
 
     def __enter__(self) -> Lake:
         return self
@@ -109,6 +69,11 @@ class Lake(LakeModelRuns):
     def maintenance(self) -> Maintenance:
         """Compaction, expiry of snapshots and removal of files."""
         return Maintenance(self._scope)
+
+    @property
+    def runs(self) -> RunJournal:
+        """The recorded runs of models."""
+        return RunJournal(self._scope)
 
     def refresh(self) -> int:
         """Moves to the latest snapshot and gives its version.
@@ -190,6 +155,18 @@ class Lake(LakeModelRuns):
         )
         create(self._scope, name, Definition(columns, partitioned_by, sorted_by, comment, column_comments or {}))
         return self.table(name)
+
+    def create_view(self, name: str, sql: str) -> None:
+        """Makes a view of the lake, or replaces it; DuckDB answers it.
+
+        Args:
+            name: As `table` takes it.
+            sql: A query in DuckDB's SQL.
+
+        Raises:
+            QueryError: DuckDB refuses it.
+        """
+        create_view(self._scope, name, sql)
 
     @contextlib.contextmanager
     def transaction(
@@ -275,6 +252,49 @@ class Lake(LakeModelRuns):
         prepare_query(self._session.reader, query)
         return nw.from_native(self._session.reader.connection.relation(query))
 
+    def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
+        """Runs a query over frames on the lake's engine; Spark is given its translation.
+
+        Args:
+            sql: A query in DuckDB's SQL.
+            frames: What its tables are, by name.
+
+        Returns:
+            A lazy frame of the engine.
+
+        Raises:
+            UnsupportedError: It has something that Spark's SQL has not.
+            QueryError: The engine refuses it.
+            UnsafeQueryError: It calls an unsafe macro of the lake.
+        """
+        prepare_query(self._session.reader, sql, frames=frames)
+        return self._session.engine.query(sql, frames)
+
+    def columns_of(self, frame: object) -> dict[str, str]:
+        """The columns of a frame and their types, in DuckDB's names; no row is read.
+
+        Args:
+            frame: A frame that `Table.append` accepts.
+        """
+        return self._session.engine.schema(self._session.engine.adopt(frame))
+
+    def read_parquet(self, paths: Sequence[str]) -> nw.LazyFrame[Any]:
+        """The rows of Parquet files that belong to no lake; columns are matched by name.
+
+        On Spark the executors read them where they find the columns and types that DuckDB finds, and DuckDB does else.
+
+        Args:
+            paths: Absolute paths or URIs.
+
+        Raises:
+            QueryError: DuckDB cannot read them.
+        """
+        listed = ", ".join(map(literal, paths))
+        files = self._session.reader.connection.relation(f"FROM read_parquet([{listed}], union_by_name = true)")
+        types = dict(zip(files.columns, map(str, files.types), strict=True))
+        found = self._session.engine.read_files(paths, types)
+        return nw.from_native(files) if found is None else found
+
     def register_views(self, spark: Any = None, prefix: str = "", *, tables: Sequence[str] | None = None) -> list[str]:
         """Makes tables temporary views of a Spark session, at the lake's snapshot: `spark.sql` finds them then.
 
@@ -299,17 +319,3 @@ class Lake(LakeModelRuns):
         frames = {view: self.table(name).scan() for view, name in views.items()}
         self._session.engine.register_views(frames, spark)
         return list(views)
-
-
-def _check_spark(spark: Any) -> None:
-    for package in ("pyspark", "pyarrow"):  # a cluster may provide the first one alone
-        with required(package, extra="spark", needed_for="a lake on Spark"):
-            importlib.import_module(package)
-    importlib.import_module("lakeconf.engines.spark.version").check_version(spark)
-
-
-def _spark_engine(store: Store, reader: CatalogReader, spark: Any) -> Engine:
-    engine = importlib.import_module("lakeconf.engines.spark.engine")
-    settings = store.storage_backend.hadoop_settings() if store.storage_backend is not None else {}
-    spark_engine: Engine = engine.SparkEngine(spark, reader.data_path, settings, reader.lake_id)
-    return spark_engine

@@ -81,14 +81,14 @@ def _late(
 ) -> set[datetime]:
     """The done intervals that an input has changed since the run that did them last."""
     lake, name = located(table, known.lakes)
-    if not lake.changes_since(name, first):
+    if not lake.runs.changes_since(name, first):
         return set()
     read: dict[int, set[datetime]] = {}
     for one, run in latest.items():
         read.setdefault(max(run.inputs.get(table, first), first), set()).add(one)
     late: set[datetime] = set()
     for snapshot_id, intervals in read.items():
-        if lake.changes_since(name, snapshot_id):
+        if lake.runs.changes_since(name, snapshot_id):
             batch = Batch(min(intervals), end := step(max(intervals), kind.interval), end)
             frames = [rows_of(pipeline, Step(model, "", delta={table: snapshot_id}), known.lakes, batch)]
             frames.append(lake.table(name).changes(snapshot_id + 1))

@@ -188,7 +188,7 @@ def _changed_inputs(
         elif last is not None:
             lake, name = located(table, known.lakes)
             try:
-                if lake.changes_since(name, last.inputs[table]):
+                if lake.runs.changes_since(name, last.inputs[table]):
                     changed.append(table)
             except SnapshotNotFoundError:
                 lost[table] = f"snapshots since the last run have expired, so that what changed in {table} is not known"

@@ -155,12 +155,12 @@ def _absent(model: Model, source: Lake) -> str | None:
         return "a view has no rows: `lakeconf run` creates it in the target"
     if model.table not in source.tables():
         return "the source has no such table"
-    return None if current_runs(source.model_runs(model.table)) else "the source has no run of the model"
+    return None if current_runs(source.runs.committed(model.table)) else "the source has no run of the model"
 
 
 def _step(model: Model, source: Lake, target: Lake, name: str | None) -> Promotion:
-    runs = current_runs(source.model_runs(model.table))
-    remembered = target.model_runs(model.table)
+    runs = current_runs(source.runs.committed(model.table))
+    remembered = target.runs.committed(model.table)
     frame = source.table(model.table).scan()
     if name is None:
         ((count,),) = _counts(target, {"s": frame}, "SELECT count(*) FROM s")

@@ -156,7 +156,7 @@ def _run_model(pipeline: Pipeline, model: Model, lakes: Mapping[str, Lake], boun
                 _log.info("model %s: %s", model.table, batch)
             one = replace(step, earlier=step.earlier + index)
             snapshot_id = _commit(pipeline, one, lakes, batch, run_id, allow_drop_columns=bounds.allow_drop_columns)
-            rows += int(lakes[""].commit_info(snapshot_id).get("rows", 0))
+            rows += int(lakes[""].runs.commit_info(snapshot_id).get("rows", 0))
     except LakeconfError as error:
         _log.debug("model %s failed", model.table, exc_info=True)
         return ModelResult(model.table, "failed", reason, snapshot_id, rows, time.monotonic() - began, error)
@@ -216,7 +216,7 @@ def _commit(
             write(transaction, step, frame, batch, allow_drop_columns=allow_drop_columns)
         for name, check in model.audits.items():
             transaction.audit(name, check, table=None if isinstance(check, str) else model.table)
-        transaction.record(remembered)
+        transaction.runs.record(remembered)
         if pipeline.definition(model, on_disk=True) != definition:
             raise PipelineError(
                 f"the definition of the model {model.table} has changed while it was run, so nothing was written",
@@ -228,7 +228,7 @@ def _commit(
 def _known(lakes: Mapping[str, Lake], model: Model, pending: frozenset[str] = frozenset()) -> Known:
     lake = lakes[""]
     # The runs before the snapshot: one that is committed in between is noticed when this one is.
-    runs = lake.model_runs(model.table)
+    runs = lake.runs.committed(model.table)
     for one in lakes.values():
         one.refresh()
     exists = model.table in lake.tables() or isinstance(model.kind, View)

@@ -161,7 +161,7 @@ def test_texts_of_commits_and_definitions(store: Store, word: str) -> None:
         assert lake.refresh() == before
         with lake.transaction(extra={text: {"a": text}}) as tx:
             tx.table("t").append(pa.table({"id": [1]}))
-        assert lake.commit_info(lake.snapshot_id)["extra"] == {text: {"a": text}}
+        assert lake.runs.commit_info(lake.snapshot_id)["extra"] == {text: {"a": text}}
 
 
 @pytest.mark.parametrize("name", ["a.b", 'a"', "a`b", "a b", "Ä", "'", "a;b", "target_id"])

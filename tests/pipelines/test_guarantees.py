@@ -37,7 +37,7 @@ def totals(query: str, **given: Any) -> Model:
 def state(lake: Lake) -> tuple[Any, ...]:
     lake.refresh()
     native: Any = lake.sql("FROM marts.t ORDER BY ALL").to_native()
-    return lake.snapshot_id, lake.table("marts.t").schema, native.fetchall(), lake.model_runs("marts.t")
+    return lake.snapshot_id, lake.table("marts.t").schema, native.fetchall(), lake.runs.committed("marts.t")
 
 
 def test_a_failed_audit_leaves_table_columns_and_history_as_they_were(lake: Lake) -> None:
@@ -141,7 +141,7 @@ def test_of_two_runners_of_one_day_one_is_refused(day: int, lake: Lake, store: S
     (outer,) = run(pipeline, lake, until=date(2024, 1, day + 1))
     assert inner[1].status == "done"
     assert isinstance(outer.error, CommitConflictError)
-    assert len(lake.model_runs("marts.t")) == 1
+    assert len(lake.runs.committed("marts.t")) == 1
     assert len(state(lake)[2]) == (1 if day == 3 else 0)
 
 

@@ -241,7 +241,7 @@ def test_equal_rows_of_another_definition_are_remembered_and_not_written(lakes: 
     assert step.action == "remember"
     before = prod.snapshot_id
     promote(new, dev, prod)
-    assert prod.changes_since("marts.t", before) == []
+    assert prod.runs.changes_since("marts.t", before) == []
     assert [step.runs for step in plan(new, prod)] == [False]
     # A second promotion has nothing to add.
     assert promote(new, dev, prod) == {}

@@ -111,13 +111,13 @@ def test_a_run_is_one_snapshot_that_says_what_it_was(lake: Lake) -> None:
     before = lake.snapshot_id
     (result,) = run(Pipeline([totals]), lake)
     assert (result.snapshot_id, result.rows) == (before + 1, 3)
-    info = lake.commit_info(before + 1)
+    info = lake.runs.commit_info(before + 1)
     assert info["rows"] == 3
     assert info["extra"]["model"] == "marts.totals"
     assert info["extra"]["kind"] == "full"
     assert info["extra"]["inputs"] == {"raw.events": before}
     assert info["extra"]["columns"] == ["day", "amount"]
-    (remembered,) = lake.model_runs("marts.totals")
+    (remembered,) = lake.runs.committed("marts.totals")
     assert (remembered.definition, remembered.run) == (info["extra"]["definition"], info["extra"]["run"])
     comments: Any = lake.sql("SELECT comment FROM duckdb_tables() WHERE table_name = 'totals'").to_native()
     assert comments.fetchall() == [("What was sold on each day.",)]
@@ -244,4 +244,4 @@ def test_files_are_loaded_once(lake: Lake, tmp_path: Path) -> None:
     (result,) = run(Pipeline([load]), lake)
     assert (result.reason, result.rows) == ("1 new file", 1)
     assert rows(lake, "raw.users") == [(1, "a"), (2, "b"), (3, "c")]
-    assert [list(done.files) for done in lake.model_runs("raw.users")] == [["landing/1.csv"], ["landing/2.csv"]]
+    assert [list(done.files) for done in lake.runs.committed("raw.users")] == [["landing/1.csv"], ["landing/2.csv"]]

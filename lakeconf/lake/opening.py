@@ -1,0 +1,72 @@
+"""Opens a store: connections, engine, locks and the latest snapshot make a session."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.snapshot import latest
+from lakeconf.commit.conflicts import Base
+from lakeconf.commit.recovery import SETTINGS
+from lakeconf.commit.session import Session
+from lakeconf.connection.connection import search_path_sql
+from lakeconf.connection.shared import SharedConnection
+from lakeconf.engines.duckdb import DuckDBEngine
+from lakeconf.errors import required
+from lakeconf.guard.catalog_place import reader_of
+from lakeconf.guard.guard import guard_of
+from lakeconf.logs import EventLogger
+from lakeconf.sql import literal
+
+if TYPE_CHECKING:
+    from lakeconf.engines.base import Engine
+    from lakeconf.store import Store
+
+_log = EventLogger("lake")
+
+
+def open_session(store: Store, engine: Any = None) -> Session:
+    """Opens a store; see `Store.open`."""
+    if engine is not None:
+        _check_spark(engine)
+    search_path = search_path_sql(store.alias)
+    reading = SharedConnection(store.open_connection(), search_path)
+    writer = SharedConnection(reading.cursor(), search_path)
+    try:
+        for name, value in SETTINGS.items():
+            reading.execute(f"SET {name} = {literal(value)}")
+        reader = reader_of(store, reading)
+        writer.prefer_builtins(store.alias)
+        session = Session(
+            store=store.name,
+            alias=store.alias,
+            reader=reader,
+            writer=writer,
+            engine=DuckDBEngine(reading) if engine is None else _spark_engine(store, reader, engine),
+            guard=guard_of(store, reader),
+            # A file of DuckDB opens in one instance alone.
+            reconnect=store.open_connection if store.metadata_backend.file() is None else reading.cursor,
+            barrier=store.metadata_backend.barrier_sql() if store.metadata_backend.file() is None else "",
+            base=Base(latest(reader).snapshot_id),
+            read_only=store.read_only,
+        )
+    except BaseException:
+        reading.close()
+        raise
+    _log.info("opened %s at snapshot %d with %s", store.name, session.snapshot_id, session.engine.name)
+    return session
+
+
+def _check_spark(spark: Any) -> None:
+    for package in ("pyspark", "pyarrow"):  # a cluster may provide the first one alone
+        with required(package, extra="spark", needed_for="a lake on Spark"):
+            importlib.import_module(package)
+    importlib.import_module("lakeconf.engines.spark.version").check_version(spark)
+
+
+def _spark_engine(store: Store, reader: CatalogReader, spark: Any) -> Engine:
+    engine = importlib.import_module("lakeconf.engines.spark.engine")
+    settings = store.storage_backend.hadoop_settings() if store.storage_backend is not None else {}
+    spark_engine: Engine = engine.SparkEngine(spark, reader.data_path, settings, reader.lake_id)
+    return spark_engine
