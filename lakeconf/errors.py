@@ -271,3 +271,16 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
 
     known = list(itertools.islice(candidates, _COMPARED))
     return next(iter(difflib.get_close_matches(word[:_LONGEST], known, n=1, cutoff=0.6)), None)
+
+
+def suggestion(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """The hint for an unknown name: the known name that is nearest, whatever its case.
+
+    Args:
+        word: The unknown name.
+        known: The names that exist.
+        otherwise: The hint where none is near.
+    """
+    names = {name.lower(): name for name in known}
+    near = nearest(word.lower(), names)
+    return otherwise if near is None else f'did you mean "{names[near]}"?'

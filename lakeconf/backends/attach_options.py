@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from lakeconf.errors import nearest
+from lakeconf.errors import suggestion
 from lakeconf.logs import escaped
 from lakeconf.secret import Secret
 
@@ -48,8 +48,7 @@ def attach_option_problem(key: str, value: object) -> str | None:
         return None if isinstance(value, (str, int, bool, Secret)) else "should be a text, a number or a boolean"
     expected = ATTACH_OPTIONS.get(key)
     if expected is None:
-        near = nearest(key, ATTACH_OPTIONS)
-        hint = f'did you mean "{near}"?' if near else f"allowed: {', '.join(ATTACH_OPTIONS)}"
+        hint = suggestion(key, ATTACH_OPTIONS, f"allowed: {', '.join(ATTACH_OPTIONS)}")
         return f"unknown attach option, {hint}"
     fits = isinstance(value, expected) and not (expected is int and isinstance(value, bool))
     names = {bool: "true or false", int: "an integer", str: "a text"}

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from lakeconf.backends.base import Backend, MetadataBackend, StorageBackend
-from lakeconf.errors import LakeconfError, nearest
+from lakeconf.errors import LakeconfError, suggestion
 
 METADATA_BACKENDS: Mapping[str, str] = MappingProxyType(
     {
@@ -88,11 +88,8 @@ def _third_party(type_name: str, built_in: Mapping[str, str], group: str) -> str
         raise UnknownTypeError(f"more than one package registers {type_name!r} in {group}: {', '.join(packages)}")
     if not points:
         types = backend_types(built_in, group)
-        near = nearest(type_name.lower(), types)
-        raise UnknownTypeError(
-            f"unknown type {type_name!r}",
-            hint=(f'did you mean "{near}"? ' if near else "") + f"allowed: {', '.join(types)}",
-        )
+        hint = f"{suggestion(type_name, types)} allowed: {', '.join(types)}".lstrip()
+        raise UnknownTypeError(f"unknown type {type_name!r}", hint=hint)
     return points[0].value
 
 

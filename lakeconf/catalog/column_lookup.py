@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakeconf.catalog.table import Column, TableInfo
-from lakeconf.errors import SchemaError, nearest
+from lakeconf.errors import SchemaError, suggestion
 from lakeconf.sql import folded
 
 
@@ -24,10 +24,10 @@ def columns_named(table: TableInfo, names: Sequence[str]) -> tuple[Column, ...]:
     found: dict[str, Column] = {}
     for name in names:
         if folded(name) not in by_name:
-            near = nearest(folded(name), by_name)
+            known = [column.name for column in table.columns]
             raise SchemaError(
                 f"the table {full_name} has no column {name!r}",
-                hint=f"did you mean {by_name[near].name!r}?" if near else f"it has {', '.join(sorted(by_name))}",
+                hint=suggestion(name, known, f"it has {', '.join(sorted(by_name))}"),
             )
         if folded(name) in found:
             raise SchemaError(f"the column {name!r} of {full_name} is asked for twice", hint="name each column once")

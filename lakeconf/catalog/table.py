@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.snapshot import require
 from lakeconf.ducklake import visible_at
-from lakeconf.errors import TableNotFoundError, UnsupportedError, nearest
+from lakeconf.errors import TableNotFoundError, UnsupportedError, suggestion
 from lakeconf.sql import folded, identifier
 
 DEFAULT_SCHEMA = "main"
@@ -221,10 +221,7 @@ def _refuse_missing(transaction: MetadataTransaction, name: tuple[str, str], sna
         )
     names = [f"{schema}.{table}" for _, schema, table, *_ in transaction.rows(_TABLES, [snapshot_id])]
     wanted = ".".join(name)
-    near = nearest(wanted, names) or nearest(wanted.lower(), names)
-    raise TableNotFoundError(
-        f"no table {wanted!r} at version {snapshot_id}", hint=f"did you mean {near!r}?" if near else None
-    )
+    raise TableNotFoundError(f"no table {wanted!r} at version {snapshot_id}", hint=suggestion(wanted, names) or None)
 
 
 def _table(transaction: MetadataTransaction, row: tuple[Any, ...], snapshot_id: int) -> TableInfo:

@@ -15,7 +15,7 @@ import click
 
 from lakeconf.cli.output import show_error, show_lines
 from lakeconf.cli.verbosity import verbosity_options
-from lakeconf.errors import LakeconfError, nearest
+from lakeconf.errors import LakeconfError, suggestion
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
@@ -55,9 +55,9 @@ class _Commands(click.Group):
             if not any(parameter.name == "debug" for parameter in command.params):
                 command.params.extend(verbosity_options())
             return command
-        near = nearest(cmd_name, COMMANDS)
-        if near is not None:
-            raise click.UsageError(f"no such command {cmd_name!r}, did you mean {near!r}?", ctx)
+        hint = suggestion(cmd_name, COMMANDS)
+        if hint:
+            raise click.UsageError(f"no such command {cmd_name!r}, {hint}", ctx)
         return None
 
     def invoke(self, ctx: click.Context) -> object:

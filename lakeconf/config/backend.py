@@ -14,7 +14,7 @@ from lakeconf.backends.registry import UnknownTypeError
 from lakeconf.config.codes import Code
 from lakeconf.config.inheritance import STORE_KEYS
 from lakeconf.config.store_builder import Draft
-from lakeconf.errors import nearest
+from lakeconf.errors import nearest, suggestion
 from lakeconf.secret import Secret
 
 BackendType = TypeVar("BackendType", bound=Backend)
@@ -102,8 +102,7 @@ def field_types(model: type[Backend], name: str) -> set[type]:
 
 def unknown_key_hint(key: str, known: typing.Iterable[str]) -> str:
     """Names the nearest known key, or all of them."""
-    near = nearest(key.lower(), known)
-    return f'did you mean "{near}"?' if near else f"known here: {', '.join(known)}"
+    return suggestion(key, known, f"known here: {', '.join(known)}")
 
 
 def _model(

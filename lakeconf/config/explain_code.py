@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 
 from lakeconf.config.codes import Code
-from lakeconf.errors import LakeconfError, nearest
+from lakeconf.errors import LakeconfError, suggestion
 
 
 def explanation(code: str) -> str:
@@ -20,8 +20,5 @@ def explanation(code: str) -> str:
     known = {one.code: one for one in Code}
     found = known.get(code.upper())
     if found is None:
-        near = nearest(code.upper(), known)
-        raise LakeconfError(
-            f"there is no code {code!r}", hint=f"did you mean {near}?" if near else "they are LC001 to LC064"
-        )
+        raise LakeconfError(f"there is no code {code!r}", hint=suggestion(code, known, "they are LC001 to LC064"))
     return resources.files("lakeconf.config").joinpath("explanations", f"{found.code}.md").read_text("utf-8")

@@ -13,7 +13,7 @@ from lakeconf.config.load_store import Reading
 from lakeconf.config.model import Config
 from lakeconf.config.schema import json_schema
 from lakeconf.config.store_builder import Origin
-from lakeconf.errors import LakeconfError, nearest
+from lakeconf.errors import LakeconfError, suggestion
 from lakeconf.secret import MASK, Secret, masked
 
 _BACKENDS = {"metadata_backend": metadata_backend, "storage_backend": storage_backend}
@@ -56,11 +56,8 @@ def explain_key(config: Config, key: str) -> list[KeyOrigin]:
     found = [one for path, one in every if path[: len(below)] == below]
     if not found:
         known = {one.key for _, one in every}
-        near = nearest(key, known)
-        raise LakeconfError(
-            f"the store {store!r} has no key {key!r}",
-            hint=f"did you mean {near}?" if near else f"lakeconf explain stores.{store} lists them",
-        )
+        hint = suggestion(key, known, f"lakeconf explain stores.{store} lists them")
+        raise LakeconfError(f"the store {store!r} has no key {key!r}", hint=hint)
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from lakeconf.config.codes import Code
 from lakeconf.config.file import Source, Table
-from lakeconf.errors import ConfigError, listed, nearest
+from lakeconf.errors import ConfigError, listed, suggestion
 
 BACKENDS = ("metadata_backend", "storage_backend")
 STORE_KEYS = (*BACKENDS, "alias", "attach_options", "extends")
@@ -111,9 +111,8 @@ def _parent(source: Source, stores: Table, chain: Collection[str], name: str) ->
         return parent
     message, hint, code = "should be a text", "write the name of one store between quotes", Code.WRONG_TYPE
     if isinstance(parent, str):
-        near = nearest(parent, stores)
         message, code = f"there is no store {str(parent)!r} to extend", Code.UNKNOWN_PARENT
-        hint = f'did you mean "{near}"?' if near else f"there are: {listed(stores)}"
+        hint = suggestion(parent, stores, f"there are: {listed(stores)}")
     raise ConfigError([source.problem(code, message, hint=hint, key=key, store=asked)])
 
 

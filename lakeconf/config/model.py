@@ -20,7 +20,7 @@ from lakeconf.config.shared_secrets import SharedSecrets
 from lakeconf.config.store_summary import Outline, outline_of
 from lakeconf.config.structure import structure_problems
 from lakeconf.config.variables import expand
-from lakeconf.errors import ConfigError, LakeconfError, Problem, listed, nearest
+from lakeconf.errors import ConfigError, LakeconfError, Problem, listed, suggestion
 from lakeconf.secret import FromVariable, Secret, hidden
 from lakeconf.store import Store
 
@@ -283,9 +283,7 @@ class Config:
         raise ConfigError([self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key, at=at)])
 
     def _unknown_store(self, name: str, key: Key = (), *, at: Key | None = None) -> Problem:
-        near = nearest(name, self._tables)
-        hint = f'did you mean "{near}"? ' if near else ""
-        hint += f"there are: {listed(self.names)}"
+        hint = f"{suggestion(name, self._tables)} there are: {listed(self.names)}".lstrip()
         message = f"there is no store {name!r}"
         return self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key, at=key if at is None else at)
 

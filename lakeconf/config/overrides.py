@@ -7,7 +7,7 @@ from typing import Any
 
 from lakeconf.config.codes import Code
 from lakeconf.config.file import LOCATION_VARIABLE, Source, Table, dotted
-from lakeconf.errors import Problem, nearest
+from lakeconf.errors import Problem, suggestion
 from lakeconf.secret import FromVariable
 
 PREFIX = "LAKECONF_"
@@ -58,8 +58,7 @@ def _fault(keys: list[str], data: Table) -> tuple[str, str] | None:
         return "overrides no key", form
     if not isinstance(stores, Mapping) or keys[1] not in stores:
         names = list(stores) if isinstance(stores, Mapping) else []
-        near = nearest(keys[1], names)
-        hint = f'did you mean "{near}"?' if near else f"there are: {', '.join(names) or 'none'}"
+        hint = suggestion(keys[1], names, f"there are: {', '.join(names) or 'none'}")
         return f"overrides a key of the store {keys[1]!r}, which does not exist", hint
     return None
 

@@ -16,7 +16,7 @@ from lakeconf.config.load_store import allowed_name
 from lakeconf.config.model import validate
 from lakeconf.config.structure import STORE_NAME
 from lakeconf.config.variables import variable_alone
-from lakeconf.errors import LakeconfError, nearest
+from lakeconf.errors import LakeconfError, suggestion
 
 # What each backend needs, with what is likely right; None has to be given.
 METADATA: Mapping[str, Mapping[str, str | None]] = MappingProxyType(
@@ -82,8 +82,7 @@ def _backend(section: str, kind: str, given: Mapping[str, str]) -> list[str]:
     """The lines of a backend's table."""
     known = METADATA if section == "metadata_backend" else STORAGE
     if kind not in known:
-        near = nearest(kind, known)
-        hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
+        hint = suggestion(kind, known, f"there are {', '.join(known)}")
         raise LakeconfError(f"there is no {section} {kind!r}", hint=hint)
     if "type" in given:
         raise LakeconfError(f"{section}.type is {kind} already", hint="choose it by --metadata and --storage")

@@ -9,7 +9,7 @@ from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.column_lookup import columns_named
 from lakeconf.catalog.table import Column, TableInfo, split_name
-from lakeconf.errors import LakeconfError, SchemaError, nearest
+from lakeconf.errors import LakeconfError, SchemaError, suggestion
 from lakeconf.sql import folded
 
 # Columns that merges put beside those of the frame and the table.
@@ -205,5 +205,4 @@ def _digits(decimal: DuckDBPyType) -> tuple[int, int]:
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
-    near = nearest(folded(name), known)
-    return f"did you mean {near!r}?" if near else f"the columns are {', '.join(known)}"
+    return suggestion(name, known, f"the columns are {', '.join(known)}")

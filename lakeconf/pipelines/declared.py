@@ -19,7 +19,7 @@ from lakeconf.config.codes import Code
 from lakeconf.config.file import MAX_BYTES
 from lakeconf.config.model import Config
 from lakeconf.engines.spark.start import spark_session
-from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Problem, nearest
+from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Problem, suggestion
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import escaped
 from lakeconf.pipelines.kinds import KINDS, Kind, Seed
@@ -215,15 +215,13 @@ def _from_table(config: Config, folder: Path, name: str, table: Any) -> Model:
     except ValidationError as error:
         raise ConfigError(_problems(config, key, error)) from error
     if declared.kind not in KINDS:
-        near = nearest(declared.kind, KINDS)
-        hint = f'did you mean "{near}"?' if near else f"there are {', '.join(KINDS)}"
+        hint = suggestion(declared.kind, KINDS, f"there are {', '.join(KINDS)}")
         message = f"there is no kind {declared.kind!r}"
         raise ConfigError([config.problem(Code.WRONG_VALUE, message, (*key, "kind"), hint=hint)])
     known = (*_Declaration.model_fields, *KINDS[declared.kind].__dataclass_fields__)
     given = declared.model_extra or {}
     if unknown := [name for name in given if name not in known]:
-        near = nearest(unknown[0], known)
-        hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
+        hint = suggestion(unknown[0], known, f"there are {', '.join(known)}")
         raise ConfigError([config.problem(Code.UNKNOWN_KEY, "unknown key", (*key, unknown[0]), hint=hint)])
     try:
         kind: Kind = TypeAdapter(KINDS[declared.kind]).validate_python(given)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lakeconf.commit.audits import is_query
-from lakeconf.errors import LakeconfError, PipelineError, nearest
+from lakeconf.errors import LakeconfError, PipelineError, suggestion
 from lakeconf.pipelines.definition_hash import digest
 from lakeconf.pipelines.kinds import Incremental, View
 from lakeconf.pipelines.model import Model
@@ -96,11 +96,8 @@ class Pipeline:
             table = name.removeprefix("+")
             found = fnmatch.filter(self.by_table, table)
             if not found:
-                near = nearest(table, self.by_table)
-                raise PipelineError(
-                    f"there is no model {table!r}",
-                    hint=f"did you mean {near!r}?" if near else f"there are {', '.join(self.by_table)}",
-                )
+                hint = suggestion(table, self.by_table, f"there are {', '.join(self.by_table)}")
+                raise PipelineError(f"there is no model {table!r}", hint=hint)
             wanted |= {*found, *(above for one in found for above in (self._above(one) if name != table else ()))}
         return [model for model in self.ordered if not wanted or model.table in wanted]
 

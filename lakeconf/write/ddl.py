@@ -13,7 +13,7 @@ from lakeconf.catalog.table import Column, PartitionField, TableInfo
 from lakeconf.catalog.types import columns_of
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.schema_check import check_names, fits, has_null
-from lakeconf.errors import SchemaError, nearest
+from lakeconf.errors import SchemaError, suggestion
 from lakeconf.sql import identifier, literal
 
 _TRANSFORM = re.compile(r"(?P<name>year|month|day|hour)\((?P<column>.+)\)|bucket\((?P<count>\d+),\s*(?P<bucketed>.+)\)")
@@ -258,10 +258,7 @@ def _known(name: str, columns: Mapping[str, str], why: str) -> str:
     names = {column.lower(): column for column in columns}
     if name.lower() in names:
         return names[name.lower()]
-    near = nearest(name.lower(), names)
-    raise SchemaError(
-        f"{why} {name!r}", hint=f"did you mean {names[near]!r}?" if near else f"the columns are {', '.join(columns)}"
-    )
+    raise SchemaError(f"{why} {name!r}", hint=suggestion(name, columns, f"the columns are {', '.join(columns)}"))
 
 
 def _parts(name: str) -> list[str]:

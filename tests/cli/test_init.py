@@ -84,7 +84,7 @@ def test_what_cannot_be_written(folder: Path, capsys: pytest.CaptureFixture[str]
     with pytest.raises(LakeconfError, match=r"'My-Store' is not allowed") as caught:
         first_configuration("My-Store", "sqlite", "local", {})
     assert caught.value.hint == "write it as my_store"
-    with pytest.raises(LakeconfError, match="did you mean sqlite"):
+    with pytest.raises(LakeconfError, match='did you mean "sqlite"'):
         first_configuration("dev", "sqllite", "local", {})
     with pytest.raises(LakeconfError, match="is a secret") as caught:
         first_configuration("dev", "postgres", "local", {("metadata_backend", "password"): "planted"})

@@ -96,7 +96,7 @@ def test_all_keys_of_a_store(file: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_keys_that_there_are_not(file: Path) -> None:
     with pytest.raises(LakeconfError, match="'prod' has no key") as caught:
         explain_key(init(), "stores.prod.storage_backend.buckett")
-    assert caught.value.hint == "did you mean stores.prod.storage_backend.bucket?"
+    assert caught.value.hint == 'did you mean "stores.prod.storage_backend.bucket"?'
     with pytest.raises(LakeconfError, match="there is no store 'prdo'"):
         explain_key(init(), "stores.prdo")
     with pytest.raises(LakeconfError, match="is no key of a store"):

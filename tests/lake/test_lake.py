@@ -225,7 +225,7 @@ def test_frames_of_other_libraries_are_taken(lake: Lake, make: Any) -> None:
     ("frame", "message"),
     [
         (EVENTS.drop_columns(["kind"]), "lacks the column 'kind'"),
-        (EVENTS.append_column("knd", [["a", "b", "c"]]), "has a column 'knd' that raw.events has not(.|\n)*'kind'"),
+        (EVENTS.append_column("knd", [["a", "b", "c"]]), "has a column 'knd' that raw.events has not(.|\n)*\"kind\""),
         (EVENTS.set_column(0, "id", pa.array(["a", "b", "c"])), "'id' is VARCHAR, but in raw.events it is BIGINT"),
         (EVENTS.set_column(3, "revenue", pa.array([1.5, 2.5, 3.5])), "'revenue' is DOUBLE"),
         (EVENTS.rename_columns(["ID", "kind", "at", "revenue", "tags", "Device"]), None),

@@ -223,7 +223,7 @@ def test_pipelines_that_cannot_be(models: list[Model], message: str) -> None:
 def test_a_model_that_there_is_not() -> None:
     with pytest.raises(PipelineError, match=r"there is no model 'a\.tt'") as caught:
         Pipeline([Model("a.t", Full(), FULL)]).chosen(["a.tt"])
-    assert caught.value.hint == "did you mean 'a.t'?"
+    assert caught.value.hint == 'did you mean "a.t"?'
 
 
 def test_a_seed_without_its_file(lake: Lake, tmp_path: Path) -> None:

@@ -65,9 +65,9 @@ def test_a_table_with_everything(lake: Lake) -> None:
     ("keys", "message"),
     [
         ({"partitioned_by": ["dy(at)"]}, "names no column"),
-        ({"partitioned_by": ["knd"]}, "did you mean 'kind'"),
-        ({"sorted_by": ["knd desc"]}, "did you mean 'kind'"),
-        ({"column_comments": {"knd": "?"}}, "did you mean 'kind'"),
+        ({"partitioned_by": ["knd"]}, 'did you mean "kind"'),
+        ({"sorted_by": ["knd desc"]}, 'did you mean "kind"'),
+        ({"column_comments": {"knd": "?"}}, 'did you mean "kind"'),
     ],
 )
 def test_a_definition_that_names_no_column(lake: Lake, keys: dict[str, Any], message: str) -> None:

@@ -28,7 +28,7 @@ from lakeconf.catalog.predicate.nodes import (
     duckdb_type,
 )
 from lakeconf.catalog.table import Column
-from lakeconf.errors import PredicateError, nearest
+from lakeconf.errors import PredicateError, suggestion
 from lakeconf.sql import folded, identifier
 
 Where: TypeAlias = "str | nw.Expr"
@@ -178,9 +178,8 @@ class _Reader:
             )
         column = self._columns.get(folded(node.name))
         if column is None:
-            near = nearest(folded(node.name), self._columns)
-            known = ", ".join(column.name for column in self._columns.values())
-            hint = f"did you mean {self._columns[near].name!r}?" if near else f"the columns are {known}"
+            known = [column.name for column in self._columns.values()]
+            hint = suggestion(node.name, known, f"the columns are {', '.join(known)}")
             raise PredicateError(f"the table has no column {node.name!r}", hint=hint)
         return column
 

@@ -145,7 +145,7 @@ def test_nan_and_infinity_are_values() -> None:
         ("l.x = 1", "a field inside a column"),
         ("nope = 1", "the columns are i8, a, "),
         ("odd = 'x'", "no column 'odd'"),
-        ("sce = '2026-01-01'", "did you mean 'sec'"),
+        ("sce = '2026-01-01'", 'did you mean "sec"'),
         ("a = 'x'", "write a number"),
         ("a = '1.5'", "write a whole number"),
         ("de = '1.505'", "at most 2 decimals"),
