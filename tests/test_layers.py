@@ -9,6 +9,7 @@ from source_tree import Import, all_imports, imports_of
 
 # The modules without a folder, each with the modules that it may import.
 BASE: dict[str, set[str]] = {
+    "byte_size": set(),
     "errors": set(),
     "logs": set(),
     "secret_forms": set(),

@@ -6,8 +6,9 @@ import dataclasses
 
 import click
 
+from lakeconf.byte_size import byte_size
 from lakeconf.cli.options import config_option, format_option
-from lakeconf.cli.output import plain, show, show_json, show_table, size
+from lakeconf.cli.output import plain, show, show_json, show_table
 from lakeconf.config.model import init
 
 _HEADER = ("file", "rows", "size", "snapshot", "deleted rows", "partition")
@@ -30,7 +31,7 @@ def command(table: str, store: str | None, source: str | None, format_name: str)
         (
             one.path,
             str(one.rows),
-            size(one.bytes),
+            byte_size(one.bytes),
             str(one.begin_snapshot),
             str(one.deleted_rows),
             ", ".join("NULL" if value is None else value for value in one.partition),

@@ -101,15 +101,6 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 
-def size(count: float) -> str:
-    """A number of bytes as a person reads it."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
-
-
 def show_error(error: LakeconfError) -> None:
     """Prints an error to stderr, without a traceback."""
     if isinstance(error, ConfigError):

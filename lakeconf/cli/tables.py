@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
+from lakeconf.byte_size import byte_size
 from lakeconf.cli.options import config_option, format_option
-from lakeconf.cli.output import show_json, show_table, size
+from lakeconf.cli.output import show_json, show_table
 from lakeconf.config.model import init
 from lakeconf.inspection.sizes import table_sizes
 
@@ -36,5 +37,5 @@ def command(store: str | None, source: str | None, format_name: str) -> None:
     if format_name == "json":
         show_json(found)
     else:
-        rows = [[size(value) if key == "bytes" else str(value) for key, value in one.items()] for one in found]
+        rows = [[byte_size(value) if key == "bytes" else str(value) for key, value in one.items()] for one in found]
         show_table([_HEADER, *rows])

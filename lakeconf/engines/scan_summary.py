@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lakeconf.byte_size import byte_size
 from lakeconf.catalog.predicate.parse import Where
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import plan_scan
@@ -49,7 +50,7 @@ class ScanSummary:
         lines = [
             f"scan of {self.table} at snapshot {self.snapshot_id} by {self.engine}",
             f"  data files    {self.files} of {self.files + self.files_skipped} read, "
-            f"{_size(self.bytes)} of {_size(self.bytes + self.bytes_skipped)}",
+            f"{byte_size(self.bytes)} of {byte_size(self.bytes + self.bytes_skipped)}",
             f"  delete files  {self.delete_files}",
             f"  in catalog    {self.inlined_rows} rows, {self.inlined_deletes} deletes",
         ]
@@ -86,11 +87,3 @@ def summary(
         inlined_rows=plan.inlined_row_count,
         refusal=refusal,
     )
-
-
-def _size(size: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"

@@ -11,6 +11,7 @@ from importlib import resources
 from string import Template
 from typing import Any
 
+from lakeconf.byte_size import byte_size
 from lakeconf.catalog.history import LakeSize
 from lakeconf.errors import LakeconfError, MissingDependencyError
 from lakeconf.inspection.sizes import TableSize, table_sizes
@@ -57,7 +58,7 @@ def report(lake: Lake, title: str) -> str:
         table=_table(
             ("table", "rows", "files", "size", "deleted rows", "rows in the catalog"),
             (
-                (one.table, one.rows, len(one.files), _size(one.bytes), one.deleted_rows, one.inlined_rows)
+                (one.table, one.rows, len(one.files), byte_size(one.bytes), one.deleted_rows, one.inlined_rows)
                 for one in tables
             ),
         ),
@@ -110,7 +111,7 @@ def _file_sizes(tables: Sequence[TableSize]) -> Any:
     counts = [
         sum(low <= size < high for size in sizes) for low, high in zip([0, *limits], [*limits, 2**63], strict=True)
     ]
-    labels = [*(f"below {_size(limit)}" for limit in limits), f"{_size(limits[-1])} and more"]
+    labels = [*(f"below {byte_size(limit)}" for limit in limits), f"{byte_size(limits[-1])} and more"]
     shown = [index for index, count in enumerate(counts) if count]
     wanted = range(min(shown, default=0), max(shown, default=0) + 1)
     figure = go.Figure()
@@ -142,7 +143,7 @@ def _tiles(tables: Sequence[TableSize], growth: Sequence[LakeSize]) -> str:
         "tables": f"{len(tables):,}",
         "rows": f"{sum(one.rows for one in tables):,}",
         "data files": f"{sum(len(one.files) for one in tables):,}",
-        "size": _size(sum(one.bytes for one in tables)),
+        "size": byte_size(sum(one.bytes for one in tables)),
         "snapshots": f"{len(growth):,}",
     }
     return "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in values.items())
@@ -164,11 +165,3 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
         return "<tr>" + "".join(f"<{tag}>{text}</{tag}>" for text in texts) + "</tr>"
 
     return line(header, "th") + "".join(line(row, "td") for row in rows)
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from lakeconf.byte_size import byte_size
 from lakeconf.lake.compaction import TableCompaction
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.maintenance import CompactionResult
@@ -43,8 +44,8 @@ class MaintenanceResult:
         if self.compacted is not None:
             done = self.compacted
             lines.append(
-                f"compact   {done.files_before:,} files ({_size(done.bytes_before)}) became "
-                f"{done.files_after:,} ({_size(done.bytes_after)})"
+                f"compact   {done.files_before:,} files ({byte_size(done.bytes_before)}) became "
+                f"{done.files_after:,} ({byte_size(done.bytes_after)})"
             )
         elif not lines:
             lines.append("compact   nothing to merge, rewrite or flush")
@@ -122,11 +123,3 @@ def _count(items: tuple[object, ...], name: str) -> str:
 
 def _range(versions: tuple[int, ...]) -> str:
     return f" (versions {versions[0]} to {versions[-1]})" if len(versions) > 1 else ""
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
