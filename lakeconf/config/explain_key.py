@@ -67,7 +67,7 @@ def _keys(config: Config, store: str) -> Iterator[tuple[Path, KeyOrigin]]:
     secrets = (*config.secrets, *(reading.store.secrets if reading.store is not None else ()))
     for path, description, default in _possible(reading):
         if path in reading.origins:
-            text = _text(path, _at(reading.values, path), secrets)
+            text = _text(path, reading.value(path), secrets)
             value, origin = text, _origin(config, store, reading.origins[path])
         else:
             value, origin = ("(not set)", "not given") if default is None else (str(default), "the default")
@@ -80,7 +80,7 @@ def _possible(reading: Reading) -> Iterator[tuple[Path, str, Any]]:
     for name in ("extends", "alias"):
         yield (name,), definitions["store"]["properties"][name]["description"], None
     for section, find in _BACKENDS.items():
-        kind = _at(reading.values, (section, "type"))
+        kind = reading.value((section, "type"))
         properties = definitions.get(f"{section}.{kind}", {}).get("properties", {})
         fields = find(kind).model_fields if properties else {}
         for name, schema in properties.items():
@@ -112,9 +112,3 @@ def _text(path: Path, value: Any, secrets: Sequence[Secret]) -> str:
     if isinstance(value, list) and not is_secret(path):
         return f"[{', '.join(_text(path, item, secrets) for item in value)}]"
     return MASK if is_secret(path) or holds_credentials(path[-1], str(value)) else masked(str(value), secrets)
-
-
-def _at(values: Any, path: Path) -> Any:
-    for part in path:
-        values = values.get(part) if isinstance(values, Mapping) else None
-    return values

@@ -59,6 +59,13 @@ class Reading(NamedTuple):
         statements = self.store.statements if self.store is not None else ()
         return tuple(statement for statement in statements if isinstance(statement, CreateSecret))
 
+    def value(self, path: Path) -> Any:
+        """The value of a key, at any depth; None where it is not given."""
+        found: Any = self.values
+        for part in path:
+            found = found.get(part) if isinstance(found, Mapping) else None
+        return found
+
 
 def read_store(
     stores: Inheritance, name: str, environment: Mapping[str, str] | None, secrets: Sequence[Secret] = ()

@@ -6,13 +6,12 @@ import ipaddress
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
 from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.codes import Code
 from lakeconf.config.file import Table
-from lakeconf.config.inheritance import Path, leaves
+from lakeconf.config.inheritance import leaves
 from lakeconf.config.load_store import Reading
 from lakeconf.config.model import Config, init
 from lakeconf.errors import ConfigError, Problem
@@ -61,7 +60,7 @@ def _of_config(config: Config) -> Iterator[Problem]:
 def _literal_secrets(config: Config, store: str, reading: Reading) -> Iterator[Problem]:
     for path, origin in reading.origins.items():
         key = path[-1] if path else None
-        value = _value(reading.values, path)
+        value = reading.value(path)
         if origin.has_literal and isinstance(key, str) and is_secret(path) and isinstance(value, str) and value:
             # The store that the file says it in, which others may extend.
             owner = origin.place[1] if len(origin.place) > 1 else store
@@ -124,9 +123,3 @@ def _is_loopback(endpoint: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _value(values: Any, path: Path) -> Any:
-    for part in path:
-        values = values.get(part) if isinstance(values, Mapping) else None
-    return values
