@@ -147,7 +147,7 @@ def _validate(value: object) -> Secret:
     if isinstance(value, Secret):
         return value
     if not isinstance(value, str):
-        raise ValueError("should be a text")
+        raise ValueError("must be a string")
     if "\0" in value:
         raise ValueError("must not hold a NUL character")
     return Secret(value, variable=getattr(value, "variable", None))

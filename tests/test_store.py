@@ -90,8 +90,8 @@ def test_read_only_neither_makes_nor_changes_a_lake(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"override_datapath": True}, 'did you mean "override_data_path"'),
-        ({"read_only": "yes"}, "should be true or false"),
-        ({"snapshot_version": True}, "should be an integer"),
+        ({"read_only": "yes"}, "must be true or false"),
+        ({"snapshot_version": True}, "must be an integer"),
     ],
 )
 def test_an_attach_option_that_does_not_exist_or_fit_is_refused(tmp_path: Path, options: object, message: str) -> None:

@@ -45,11 +45,11 @@ def attach_option_problem(key: str, value: object) -> str | None:
     if isinstance(value, str) and escaped(value) != value:
         return "must not hold control characters, such as line ends"
     if key.startswith("meta_"):
-        return None if isinstance(value, (str, int, bool, Secret)) else "should be a text, a number or a boolean"
+        return None if isinstance(value, (str, int, bool, Secret)) else "must be a string, a number or a boolean"
     expected = ATTACH_OPTIONS.get(key)
     if expected is None:
         hint = suggestion(key, ATTACH_OPTIONS, f"allowed: {', '.join(ATTACH_OPTIONS)}")
         return f"unknown attach option, {hint}"
     fits = isinstance(value, expected) and not (expected is int and isinstance(value, bool))
-    names = {bool: "true or false", int: "an integer", str: "a text"}
-    return None if fits else f"should be {names[expected]}"
+    names = {bool: "true or false", int: "an integer", str: "a string"}
+    return None if fits else f"must be {names[expected]}"

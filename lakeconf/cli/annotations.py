@@ -1,4 +1,4 @@
-"""Problems in the forms that code hosts show beside the lines: GitHub's workflow commands, and SARIF."""
+"""Formats problems as annotations for code hosts: GitHub workflow commands and SARIF."""
 
 from __future__ import annotations
 
@@ -18,25 +18,28 @@ _PAGES = "https://github.com/lakeconf/lakeconf/blob/main/lakeconf/config/explana
 
 
 def github(problems: Sequence[Problem], level: Level) -> list[str]:
-    """Problems as workflow commands of GitHub Actions, a line each.
+    """Formats problems as workflow commands of GitHub Actions.
 
     Source: https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 
     Args:
         problems: The problems.
-        level: How they are shown.
+        level: The level of the annotations.
+
+    Returns:
+        One line for each problem.
     """
     return [_command(problem, level) for problem in problems]
 
 
 def sarif(errors: Sequence[Problem], warnings: Sequence[Problem]) -> Mapping[str, Any]:
-    """Problems as a SARIF log, which code scanning takes.
+    """Formats problems as a SARIF log for code scanning.
 
     Source: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 
     Args:
-        errors: What is wrong.
-        warnings: What is suspicious.
+        errors: The problems.
+        warnings: The warnings.
     """
     rules = [
         {
@@ -85,7 +88,7 @@ def _path(problem: Problem) -> str | None:
 
 
 def _root() -> Path:
-    """The folder that code hosts start paths from: that of the repository; else the working folder."""
+    """Returns the base folder of paths on code hosts: the root of the repository, else the working directory."""
     here = Path.cwd()
     return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
 
@@ -96,7 +99,7 @@ def _uri(problem: Problem) -> str:
 
 
 def _data(text: str) -> str:
-    # Line ends have an escape of their own; other control characters would reach the log as they are.
+    # Line ends have their own escapes below; other control characters would reach the log unescaped.
     text = "".join(character if character in "\r\n" else escaped(character) for character in text)
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 

@@ -1,4 +1,4 @@
-"""The commands: imports the one that is asked for, and turns errors into messages and exit codes."""
+"""Imports and runs a command, and converts errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 
 
 class _Commands(click.Group):
-    """Commands that are imported when they are asked for."""
+    """Commands that are imported on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)
@@ -84,15 +84,15 @@ def run(arguments: Sequence[str]) -> int:
     """Runs a command.
 
     Args:
-        arguments: What stands behind `lakeconf`.
+        arguments: The arguments after `lakeconf`.
 
     Returns:
-        The exit code: 0, 1 where the command failed, 2 where it was called wrongly.
+        The exit code: 0, 1 if the command failed, 2 for invalid arguments, 130 after Ctrl-C.
     """
     try:
         code = commands.main(list(arguments), prog_name="lakeconf", standalone_mode=False)
     except click.ClickException as error:
-        # click adds lines of its own, such as "Usage: …"; the message may quote a file or another error.
+        # click adds lines such as "Usage: …"; the message may quote untrusted text.
         said = io.StringIO()
         error.show(said)
         if said.getvalue():
@@ -106,7 +106,7 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         if error.errno != errno.EPIPE:
             raise
-        # Whoever reads us has seen enough; Python would complain when it flushes at the end.
+        # The reader closed the pipe; without this, Python reports an error when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return code if isinstance(code, int) else 0

@@ -1,4 +1,4 @@
-"""Consent to a change that deletes or replaces data: a prompt on a terminal, `--yes` anywhere else."""
+"""Asks for consent to changes that delete or replace data: a prompt on a terminal, `--yes` elsewhere."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ yes_option: Callable[..., Any] = click.option("--yes", "-y", is_flag=True, help=
 
 
 class ConsentRequired(click.ClickException):
-    """Nobody can be asked: stdin is no terminal, and `--yes` is missing."""
+    """A prompt is impossible because stdin is not a terminal, and `--yes` is missing."""
 
     exit_code = 2
 
     def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002 - click's signature
-        """Shows the error as every other error of the command line."""
+        """Prints the error like other errors of the command line."""
         show_error(LakeconfError(self.message, hint="read the plan above, then pass --yes"))
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Asks for consent to a change whose plan has been shown. Returns only if the change may be made.
+    """Asks for consent to a change after its plan was shown. Returns only with consent.
 
     Args:
-        question: What is about to be done, as a question that yes or no answers.
-        yes: True if the caller passed `--yes`.
+        question: A yes-or-no question about the change.
+        yes: True if the user passed `--yes`.
 
     Raises:
-        ConsentRequired: stdin is no terminal and `yes` is false; the exit code is 2.
+        ConsentRequired: stdin is not a terminal and `yes` is false; the exit code is 2.
         click.exceptions.Exit: The answer is no; the exit code is 1.
     """
     if yes:

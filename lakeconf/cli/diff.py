@@ -62,8 +62,8 @@ def _show(found: TableDiff, on: Sequence[str]) -> None:
         if count:
             show(f"  {name} differs in {count} rows of the same {', '.join(on)}")
     for store, sample in zip(found.stores, found.samples, strict=True):
-        _show_rows(f"in {store} only:", sample)
-    _show_rows(f"that differ ([{one}, {other}]):", found.sample_changes)
+        _show_rows(f"rows in {store} only:", sample)
+    _show_rows(f"rows that differ ([{one}, {other}]):", found.sample_changes)
 
 
 def _show_rows(title: str, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -30,7 +30,7 @@ def command(tool: str, stores: tuple[str, ...], output: Path | None, source: str
     else:
         path = output / made.file_name if output.is_dir() else output
         if path.exists() and not force:
-            raise click.UsageError(f"{path} is there already; --force replaces it")
+            raise click.UsageError(f"{path} already exists; use --force to overwrite it")
         try:
             path.write_text(made.text)
         except OSError as error:

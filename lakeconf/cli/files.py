@@ -40,4 +40,4 @@ def command(table: str, store: str | None, source: str | None, format_name: str)
     ]
     show_table([_HEADER, *rows])
     if inlined:
-        show(f"and in no file, but in the catalog: rows={inlined}", to_stderr=True)
+        show(f"inlined rows in the catalog: {inlined}", to_stderr=True)

@@ -20,7 +20,7 @@ def command(path: Path, output: Path | None, *, force: bool) -> None:
     Secrets are not copied; variables replace them. Omitted settings and remaining steps are printed to stderr.
     """
     if output is not None and output.exists() and not force:
-        raise click.UsageError(f"{output} is there already; --force replaces it")
+        raise click.UsageError(f"{output} already exists; use --force to overwrite it")
     imported = from_metaxy(path)
     if output is None:
         show_lines(imported.text.rstrip("\n"))

@@ -1,4 +1,4 @@
-"""The options that several commands share."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
 
 
 def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say what is to be run."""
+    """Adds the options that select models and intervals."""
     for option in (
         config_option,
         format_option,

@@ -1,4 +1,4 @@
-"""What the commands print. Everything passes here: untrusted text is escaped, and colours are for terminals only."""
+"""Prints the output of all commands: escapes untrusted text, and uses colours only on terminals."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from lakeconf.cli.verbosity import clear_progress
 from lakeconf.errors import ConfigError, LakeconfError, Problem
 from lakeconf.logs import escaped
 
-# A colour is written with a mark that untrusted text cannot know, so that the colours in such text are escaped.
+# Our colour codes carry a random mark, so that colour codes in untrusted text can be recognized and escaped.
 _MARK = secrets.token_hex(8)
 _STYLE = re.compile(f"\x1b\\[([0-9;]*)m{_MARK}")
-# CI systems run such text in a log as commands: some at the start of a line, others anywhere.
+# CI systems execute these commands in logs: some at the start of a line, others anywhere.
 _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#(?:\[|vso\[|teamcity\[))")
 
 
 def show(text: str, *, to_stderr: bool = False) -> None:
-    """Prints one line. Control characters, line ends included, and commands of CI systems are escaped.
+    """Prints one line. Escapes control characters, including line ends, and commands of CI systems.
 
     Args:
         text: The line; colours come from `style`.
@@ -34,32 +34,32 @@ def show(text: str, *, to_stderr: bool = False) -> None:
 
 
 def show_lines(text: str, *, to_stderr: bool = False) -> None:
-    """Prints text whose line ends are lakeconf's own; otherwise as `show`."""
+    """Prints text with trusted line ends; each line as by `show`."""
     _echo("\n".join(map(safe_line, text.split("\n"))), to_stderr=to_stderr)
 
 
 def show_exactly(text: str) -> None:
-    """Prints text as it is: for formats that escape by rules of their own."""
+    """Prints text unchanged, for formats with their own escaping."""
     clear_progress()
-    # Else click would take codes of colours out where stdout is no terminal.
+    # Without color=True, click removes colour codes if stdout is not a terminal.
     click.echo(text, color=True)
 
 
 def style(text: str, **how: Any) -> str:
-    """Text in a colour, as `click.style`, for `show` and its like."""
+    """Styles text like `click.style`, for `show` and `show_lines`."""
     return "".join(f"{one}{_MARK}" if one.startswith("\x1b") else one for one in _styled(escaped(text), **how))
 
 
 def safe_line(text: str) -> str:
-    """One line of text that controls neither a terminal nor a CI system; colours of `style` stay."""
+    """Escapes control characters and CI commands in a line; keeps the colours of `style`."""
     parts = _STYLE.split(text)
-    # `split` gives text and codes of colours in turns.
+    # `split` alternates between text and colour codes.
     safe = [f"\x1b[{part}m" if index % 2 else escaped(part) for index, part in enumerate(parts)]
     return _COMMAND.sub(lambda found: f"{found[1] or ''}\\x{ord(found[0][-1]):02x}", "".join(safe))
 
 
 def show_json(data: Any) -> None:
-    """Prints data as JSON. Characters that control a terminal or a CI system are written as JSON's escapes."""
+    """Prints data as JSON; characters that control a terminal or a CI system become JSON escapes."""
     import json
 
     text = json.dumps(data, indent=2, ensure_ascii=False)
@@ -68,7 +68,7 @@ def show_json(data: Any) -> None:
 
 
 def show_table(rows: Sequence[Sequence[str]]) -> None:
-    """Prints rows in columns."""
+    """Prints rows as an aligned table."""
     cells = [[escaped(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
@@ -89,7 +89,7 @@ def _json_escape(found: re.Match[str]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON knows it; bytes are written in hexadecimal digits, dates and decimals as text."""
+    """Converts a value for JSON: bytes to hexadecimal digits, dates and decimals to strings."""
     if isinstance(value, Mapping):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -107,7 +107,7 @@ def show_error(error: LakeconfError) -> None:
         for problem in error.problems:
             show_lines(problem_text(problem), to_stderr=True)
         return
-    # Whatever an error quotes, its further lines cannot be taken for lines of lakeconf's own.
+    # Indent further lines: they may quote untrusted text, which must not look like lakeconf's output.
     first, *rest = error.message.split("\n")
     show(f"{style('error:', fg='red', bold=True)} {first}", to_stderr=True)
     for line in rest:
@@ -117,7 +117,7 @@ def show_error(error: LakeconfError) -> None:
 
 
 def problem_text(problem: Problem) -> str:
-    """A problem as a person reads it: one line, and one for the hint."""
+    """Formats a problem for people: one line, and one for the hint."""
     place = "error" if problem.file is None else _relative(problem.file)
     if problem.line is not None:
         place += f":{problem.line}:{problem.column}"
@@ -128,7 +128,7 @@ def problem_text(problem: Problem) -> str:
 
 
 def problem_data(problems: Iterable[Problem]) -> list[Mapping[str, Any]]:
-    """The problems as JSON knows them."""
+    """Converts problems for JSON."""
     return [problem._asdict() | {"file": str(problem.file) if problem.file else None} for problem in problems]
 
 

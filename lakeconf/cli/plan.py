@@ -39,7 +39,7 @@ def command(
 
 
 def show_plan(steps: Sequence[Step], format_name: str) -> None:
-    """Shows what a run would do."""
+    """Prints a plan."""
     if format_name == "json":
         show_json([_data(step) for step in steps])
         return
@@ -49,7 +49,7 @@ def show_plan(steps: Sequence[Step], format_name: str) -> None:
 
 
 def show_warnings(table: str, warnings: Sequence[str]) -> None:
-    """Shows what a plan or a run leaves undone, on stderr."""
+    """Prints the warnings of a model's plan or run to stderr."""
     for warning in warnings:
         show(f"{style('warning:', fg='yellow', bold=True)} {table}: {warning}", to_stderr=True)
 

@@ -33,7 +33,7 @@ def command(store: str | None, source: str | None, format_name: str, *, show_sec
         duckdb -init init.sql
     """
     if show_secrets and portable:
-        raise click.UsageError("--show-secrets and --portable contradict each other: a portable script has no secret")
+        raise click.UsageError("--show-secrets and --portable cannot be combined: a portable script contains no secret")
     found = init(source).get_store(store)
     statements = found.preview_sql(show_secrets=show_secrets, portable=portable)
     if format_name == "json":

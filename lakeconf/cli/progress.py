@@ -42,7 +42,7 @@ class ProgressLine(logging.Handler):
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Remembers a record, which the next drawing shows."""
+        """Stores a record for the next drawing."""
         self._text, self._since = record.getMessage(), time.monotonic()
 
     def clear(self) -> None:

@@ -68,12 +68,12 @@ def command(
 
 
 def _check_distinct(one: Store, other: Store) -> None:
-    """Refuses a store and itself before both are opened: DuckDB opens a file of its own only once."""
+    """Rejects two stores with the same catalog before opening them: DuckDB opens a file only once."""
     files = [store.metadata_backend.file() for store in (one, other)]
     if one.name == other.name or (files[0] is not None and files[1] is not None and _same(files[0], files[1])):
         raise PipelineError(
-            f"{one.name} and {other.name} are the same lake, so there is nothing to promote",
-            hint="give two stores with different catalogs",
+            f"{one.name} and {other.name} are the same lake",
+            hint="name two stores with different catalogs",
         )
 
 

@@ -25,7 +25,7 @@ def command(store: str | None, output: Path, source: str | None, *, force: bool)
     It shows growth, tables, files, deleted rows, and what `lakeconf maintain` would do.
     """
     if output.exists() and not force:
-        raise click.UsageError(f"{output} exists already; --force replaces it")
+        raise click.UsageError(f"{output} already exists; use --force to overwrite it")
     found = init(source).get_store(store)
     with found.for_reading(read_only=False).open() as lake:
         page = report(lake, f"The lake of {found.name}")

@@ -45,7 +45,7 @@ def command(
     \b
         lakeconf sql "SELECT count(*) FROM raw.events AT (VERSION => 3)"
     """
-    # One row more than is shown, to say that there are more.
+    # Fetch one extra row to detect that there are more.
     fetched = limit + 1 if format_name == "table" else None
     names, rows = query(init(source).get_store(store), statement, fetched, allow_files=allow_files)
     if format_name == "json":
@@ -55,14 +55,14 @@ def command(
     else:
         show_table([names, *([_cell(value) for value in row] for row in rows[:limit])])
         if len(rows) > limit:
-            show(f"and more: --limit shows more than {limit} rows", to_stderr=True)
+            show(f"only the first {limit} rows are shown; use --limit to show more", to_stderr=True)
 
 
 def _show_csv(rows: Sequence[Sequence[str]]) -> None:
     text = io.StringIO()
     minimal, quoted = (csv.writer(text, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
     for row in rows:
-        # GitHub runs a line of a log that begins with two colons as a command.
+        # GitHub executes a log line that begins with two colons as a command.
         (quoted if row[0].lstrip().startswith("::") else minimal).writerow(row)
     if sys.stdout.isatty():
         show_lines(text.getvalue().rstrip("\n"))
@@ -70,8 +70,8 @@ def _show_csv(rows: Sequence[Sequence[str]]) -> None:
         show_exactly(text.getvalue().rstrip("\n"))
     count = sum(cell[:1] in _FORMULA and not _is_number(cell) for row in rows for cell in row if cell)
     if count:
-        start = f"{count} value{'s' if count > 1 else ''} that spreadsheet programs run as formulas"
-        show(f"warning: the output has {start} (they begin with =, +, - or @): import them as text", to_stderr=True)
+        start = f"{count} value{'s' if count > 1 else ''} that spreadsheets evaluate as formulas"
+        show(f"warning: the output contains {start} (starting with =, +, - or @); import as text", to_stderr=True)
 
 
 def _is_number(cell: str) -> bool:

@@ -38,7 +38,7 @@ def command(
     *,
     strict: bool,
     untrusted: bool,
-    offline: bool,  # noqa: ARG001 - there is no other way
+    offline: bool,  # noqa: ARG001 - always offline
 ) -> None:
     """Check the configuration of each STORE, by default all, without connecting.
 
@@ -62,7 +62,7 @@ def command(
 def _found(
     source: str | None, stores: Sequence[str], *, untrusted: bool
 ) -> tuple[Sequence[Problem], Sequence[Problem]]:
-    """The problems of a configuration; if it has none, its warnings."""
+    """Returns the problems of a configuration, and its warnings if it has no problems."""
     try:
         config = untrusted_config(source) if untrusted else read(source)
     except ConfigError as error:
@@ -78,7 +78,7 @@ def _found(
 def _of_pipeline(config: Config) -> Sequence[Problem]:
     if not config.pipeline:
         return []
-    from lakeconf.pipelines import pipeline_problems  # what is only checked for stores does not wait for it
+    from lakeconf.pipelines import pipeline_problems  # slow to import, and only needed with a pipeline
 
     return pipeline_problems(config)
 

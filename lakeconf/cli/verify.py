@@ -34,7 +34,7 @@ def command(
     table: str,
     store: str | None,
     version: int | None,
-    engine: str,  # noqa: ARG001 - there is one
+    engine: str,  # noqa: ARG001 - only one choice
     source: str | None,
     format_name: str,
 ) -> None:
@@ -44,7 +44,7 @@ def command(
     equal and no deleted row is visible again, 1 otherwise, 2 for invalid arguments.
     """
     found = init(source).get_store(store)
-    # Spark ends with this process.
+    # The session ends with this process.
     with found.open(spark_session(found, settings=_QUIET), read_only=True) as lake:
         verification = verify(lake if version is None else lake.at(version=version), table)
     if format_name == "json":

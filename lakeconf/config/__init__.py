@@ -1,1 +1,1 @@
-"""The configuration file: where it is, what it says, and the stores that it makes."""
+"""Finds and validates the configuration file and builds its stores."""

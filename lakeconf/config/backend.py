@@ -1,4 +1,4 @@
-"""Makes the backends of a store from their tables, and turns what pydantic refuses into problems with a place."""
+"""Builds a store's backends from TOML tables and converts pydantic errors into problems with a position."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from lakeconf.secret import Secret
 
 BackendType = TypeVar("BackendType", bound=Backend)
 
-# A colon behind two letters or more: C:\lake is a path.
+# A scheme has at least two letters: C:\lake is a path.
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+:|:memory:"
 _ABOUT_CREDENTIALS = r"credentials|secret_parameters|contradict secret"
 _EXPECTED = {
-    "string_type": "a text",
+    "string_type": "a string",
     "int_type": "an integer",
     "float_type": "a number",
     "bool_type": "true or false",
@@ -37,12 +37,19 @@ _TYPE_HINTS = {
     "dict_type": 'write { key = "value" }',
     "list_type": 'write ["value"]',
 }
-_PARAMETERS = "allowed: a text that is not empty, a number, true or false, a list or a table of texts"
-_TYPE_NAMES = {str: "a text", bool: "a boolean", int: "an integer", float: "a number", dict: "a table", list: "a list"}
+_PARAMETERS = "use a non-empty string, a number, true or false, a list of strings, or a table of strings"
+_TYPE_NAMES = {
+    str: "a string",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number",
+    dict: "a table",
+    list: "a list",
+}
 
 
 class _Fault(NamedTuple):
-    """One refusal of pydantic, without the value that it refuses."""
+    """A pydantic error without the rejected value."""
 
     kind: str
     key: tuple[str, ...]
@@ -51,22 +58,22 @@ class _Fault(NamedTuple):
 
 
 def build_backend(draft: Draft, section: str, find: Callable[[str], type[BackendType]]) -> BackendType | None:
-    """Makes a backend.
+    """Builds a backend.
 
     Args:
-        draft: The store, which takes down what is wrong.
+        draft: The store; it collects the problems.
         section: `metadata_backend` or `storage_backend`.
-        find: Gives the class of a type.
+        find: Returns the class for a backend type.
 
     Returns:
-        The backend; None where the store has none, or where something is wrong.
+        The backend, or None if the store does not declare one or its table has problems.
     """
     table = draft.values.get(section)
     if table is None:
         return None
     if not isinstance(table, dict):
-        hint = f'write [stores.{draft.name}.{section}] and under it type = "…"'
-        draft.report(Code.WRONG_TYPE, f"should be a table, not {type_name(table)}", (section,), hint=hint)
+        hint = f'write [stores.{draft.name}.{section}] and add type = "…" below it'
+        draft.report(Code.WRONG_TYPE, f"must be a table, not {type_name(table)}", (section,), hint=hint)
         return None
     model = _model(draft, section, table, find)
     if model is None:
@@ -78,12 +85,12 @@ def build_backend(draft: Draft, section: str, find: Callable[[str], type[Backend
 
 
 def type_name(value: object) -> str:
-    """The type of a value in a few words."""
+    """Returns the TOML type of a value, with its article."""
     return next((name for kind, name in _TYPE_NAMES.items() if isinstance(value, kind)), "a date or time")
 
 
 def typed(text: Any, allowed: set[type]) -> Any:
-    """Text of the environment as what the key wants; unchanged where it is no such thing."""
+    """Converts an environment variable's text to a type that the key allows; returns other values unchanged."""
     if not isinstance(text, str) or str in allowed or Secret in allowed:
         return text
     if bool in allowed and text.lower() in ("true", "false", "1", "0"):
@@ -96,13 +103,13 @@ def typed(text: Any, allowed: set[type]) -> Any:
 
 
 def field_types(model: type[Backend], name: str) -> set[type]:
-    """The types that a field may have."""
+    """Returns the types that a field allows."""
     return _types_in(model.model_fields[name].annotation)
 
 
 def unknown_key_hint(key: str, known: typing.Iterable[str]) -> str:
-    """Names the nearest known key, or all of them."""
-    return suggestion(key, known, f"known here: {', '.join(known)}")
+    """Suggests the nearest known key, or lists all of them."""
+    return suggestion(key, known, f"valid keys: {', '.join(known)}")
 
 
 def _model(
@@ -117,13 +124,13 @@ def _model(
             draft.report(Code.MISSING_KEY, "is missing", key, hint=_types_hint(find))
         else:
             draft.report(
-                Code.WRONG_TYPE, f"should be a text, not {type_name(type_of_backend)}", key, hint=_types_hint(find)
+                Code.WRONG_TYPE, f"must be a string, not {type_name(type_of_backend)}", key, hint=_types_hint(find)
             )
         return None
     try:
         return find(str(type_of_backend))
     except UnknownTypeError as error:
-        # The nearest type would tell what the value of a variable is like.
+        # A suggestion would reveal part of the variable's value.
         unknown = draft.is_from_environment(key)
         message, hint = ("unknown type", _types_hint(find)) if unknown else (error.message, error.hint)
         draft.report(Code.UNKNOWN_TYPE, message, key, hint=hint)
@@ -139,7 +146,7 @@ def _types_hint(find: Callable[[str], type[BackendType]]) -> str | None:
 
 
 def _prepared(draft: Draft, section: str, table: Mapping[str, Any], model: type[Backend]) -> dict[str, Any]:
-    """The table with text of the environment typed, and relative paths absolute."""
+    """Returns the table with environment values converted to their types and relative paths made absolute."""
     values = dict(table)
     for name, value in table.items():
         key = (section, name)
@@ -148,8 +155,8 @@ def _prepared(draft: Draft, section: str, table: Mapping[str, Any], model: type[
         if name not in model.path_fields() or key in draft.unresolved or not isinstance(value, str) or not value:
             continue
         if re.match(_SCHEME, value):
-            hint = f"write it without the scheme; relative paths start from the folder of {draft.file_name}"
-            draft.report(Code.WRONG_VALUE, "should be a path on this machine, not a URI", key, hint=hint)
+            hint = f"remove the scheme; relative paths start from the folder of {draft.file_name}"
+            draft.report(Code.WRONG_VALUE, "must be a local path, not a URI", key, hint=hint)
         else:
             values[name] = draft.absolute(value)
     return values
@@ -167,10 +174,10 @@ def _validated(model: type[BackendType], values: dict[str, Any]) -> tuple[Backen
     unknown = [fault.key[0] for fault in faults if fault.kind == "extra_forbidden"]
     if not unknown:
         return backend, faults
-    # A misspelt key is told once, not a second time as the key that is missing.
+    # Report a misspelt key once, not again as a missing key.
     meant = {nearest(key.lower(), model.model_fields) for key in unknown}
     faults = [fault for fault in faults if fault.kind != "missing" or fault.key[0] not in meant]
-    # What contradicts itself shows only once the keys are right: look again, as though they were.
+    # Pydantic reports conflicts only if all keys are valid: validate again with the suggested keys.
     corrected = {key: value for key, value in values.items() if key not in unknown}
     for key in unknown:
         near = nearest(key.lower(), model.model_fields)
@@ -187,7 +194,7 @@ def _attempt(model: type[BackendType], values: dict[str, Any]) -> tuple[BackendT
     except ValidationError as error:
         faults: dict[tuple[str, ...], _Fault] = {}
         for found in error.errors(include_url=False, include_input=False):
-            # Below a key of secret_parameters pydantic names the members of a union, one error for each.
+            # Below a key of secret_parameters, pydantic reports one error for each member of the union.
             key = tuple(str(part) for part in found["loc"][:2])
             context = found.get("ctx", {})
             text = str(context["error"]) if "error" in context else found["msg"]
@@ -212,8 +219,8 @@ def _report(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> 
     if fault.kind == "missing":
         draft.report(Code.MISSING_KEY, "is missing", key, hint=description)
     elif fault.kind == "parameter":
-        draft.report(Code.WRONG_VALUE, "is nothing that CREATE SECRET takes", key, hint=_PARAMETERS)
-    elif fault.kind in _EXPECTED or fault.text == "should be a text":
+        draft.report(Code.WRONG_VALUE, "is not a valid CREATE SECRET parameter value", key, hint=_PARAMETERS)
+    elif fault.kind in _EXPECTED or fault.text == "must be a string":
         draft.report(Code.WRONG_TYPE, _type_message(draft, section, fault), key, hint=_type_hint(draft, section, fault))
     else:
         draft.report(Code.WRONG_VALUE, _value_message(fault), key, hint=description)
@@ -221,21 +228,21 @@ def _report(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> 
 
 def _unknown_hint(draft: Draft, key: str, model: type[Backend]) -> str:
     if key in STORE_KEYS and nearest(key, model.model_fields) is None:
-        return f"it is a key of the store: write it under [stores.{draft.name}]"
+        return f"this key belongs to the store: move it to [stores.{draft.name}]"
     return unknown_key_hint(key, model.model_fields)
 
 
 def _report_whole(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> None:
-    """A refusal of the whole table; its place is the first key that it names and that is given."""
+    """Reports an error of the whole table at the first key that the error names and the table contains."""
     table = draft.values[section]
     named = [word for word in re.findall(r"\w+", fault.text) if word in table]
     if any((section, word) in draft.unresolved for word in named):
         return
     code = Code.CREDENTIALS if re.search(_ABOUT_CREDENTIALS, fault.text) else Code.FIELDS
     if fault.text.startswith("half-given"):
-        hint: str | None = "give all of them, or none to refer to the existing secret that secret_name names"
+        hint: str | None = "set all of them, or omit them all to use the existing secret that secret_name names"
     elif code is Code.CREDENTIALS:
-        hint = "credentials are given whole, or not at all: then secret_name names a secret that exists already"
+        hint = "set all credentials, or omit them all to use the existing secret that secret_name names"
     else:
         hint = model.model_fields[named[0]].description if named else (model.__doc__ or "").partition("\n")[0]
     draft.report(code, fault.text, (section, *named[:1]), hint=hint)
@@ -247,23 +254,23 @@ def _given(draft: Draft, section: str, fault: _Fault) -> Any:
 
 
 def _type_message(draft: Draft, section: str, fault: _Fault) -> str:
-    expected = _EXPECTED.get(fault.kind, fault.text.removeprefix("should be "))
-    return f"should be {expected}, not {type_name(_given(draft, section, fault))}"
+    expected = _EXPECTED.get(fault.kind, fault.text.removeprefix("must be "))
+    return f"must be {expected}, not {type_name(_given(draft, section, fault))}"
 
 
 def _type_hint(draft: Draft, section: str, fault: _Fault) -> str:
     if draft.is_from_environment((section, *fault.key)):
-        return "give the variable another value"
-    return _TYPE_HINTS.get(fault.kind, "write it between quotes")
+        return "change the value of the variable"
+    return _TYPE_HINTS.get(fault.kind, "write it in quotes")
 
 
 def _value_message(fault: _Fault) -> str:
     bounds = {"greater_than_equal": ("ge", "at least"), "less_than_equal": ("le", "at most")}
     if fault.kind in bounds:
         name, words = bounds[fault.kind]
-        return f"should be {words} {fault.context[name]}"
+        return f"must be {words} {fault.context[name]}"
     if fault.kind == "literal_error":
-        return f"should be {fault.context['expected']}"
+        return f"must be {fault.context['expected']}"
     if fault.kind == "string_too_short":
         return "must not be empty"
     return fault.text.removeprefix("Input ").removeprefix("Value error, ")

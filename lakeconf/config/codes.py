@@ -1,4 +1,4 @@
-"""The stable codes of what can be wrong with a configuration, in one place."""
+"""Stable codes of configuration problems."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Code(Enum):
-    """A kind of problem: its code, which never changes its meaning, and its title."""
+    """A kind of problem: a stable code and a title."""
 
     # The file.
     NO_CONFIGURATION = ("LC001", "Configuration not found")
@@ -16,17 +16,17 @@ class Code(Enum):
     # Keys and values.
     UNKNOWN_KEY = ("LC010", "Unknown key")
     MISSING_KEY = ("LC011", "Missing key")
-    WRONG_TYPE = ("LC012", "Value of the wrong type")
-    WRONG_VALUE = ("LC013", "Value that is not allowed")
+    WRONG_TYPE = ("LC012", "Wrong type")
+    WRONG_VALUE = ("LC013", "Invalid value")
     # Names.
     STORE_NAME = ("LC020", "Invalid store name")
     UNKNOWN_STORE = ("LC021", "Unknown store")
     NO_DEFAULT_STORE = ("LC022", "No default store")
     ALIAS = ("LC023", "Invalid alias")
     # The environment.
-    UNSET_VARIABLE = ("LC030", "Variable that is not set")
+    UNSET_VARIABLE = ("LC030", "Unset variable")
     MALFORMED_VARIABLE = ("LC031", "Invalid variable reference")
-    OVERRIDE = ("LC032", "Override variable without effect")
+    OVERRIDE = ("LC032", "Invalid override variable")
     # Inheritance.
     UNKNOWN_PARENT = ("LC040", "Unknown parent store")
     CYCLE = ("LC041", "Circular inheritance")
@@ -37,13 +37,13 @@ class Code(Enum):
     FIELDS = ("LC053", "Conflicting backend settings")
     ATTACH_OPTION = ("LC054", "Invalid attach option")
     SHARED_SECRET = ("LC055", "Shared secret_name with different credentials")
-    SHARED_DATA_PATH = ("LC056", "Shared data path of different catalogs")
+    SHARED_DATA_PATH = ("LC056", "Data path shared by different catalogs")
 
     # Warnings.
     LITERAL_SECRET = ("LC060", "Secret in the configuration file")
     WITHOUT_TLS = ("LC061", "Credentials sent without TLS")
     WITHOUT_DEFAULT = ("LC062", "Several stores without a default")
-    CATALOG_WITHOUT_TLS = ("LC063", "Catalog connection that may be unencrypted")
+    CATALOG_WITHOUT_TLS = ("LC063", "Possibly unencrypted catalog connection")
     BARE_DOLLAR = ("LC064", "Variable without braces")
 
     def __init__(self, code: str, title: str) -> None:

@@ -1,4 +1,4 @@
-"""Data paths of several catalogs: cleanup through one catalog would delete the files of another one below its path."""
+"""Finds data paths shared by different catalogs: cleanup of one catalog would delete the other's files."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from lakeconf.store import Store
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 Place: TypeAlias = tuple[Hashable, tuple[str, ...]]
-# What tells a catalog from others, and whether the store only reads it.
+# The identity of a catalog, and whether the store attaches it read-only.
 Catalog: TypeAlias = tuple[tuple[Hashable, ...], bool]
 
 
 def data_path_problems(source: Source, stores: Mapping[str, Store], names: Collection[str]) -> Iterator[Problem]:
-    """The data paths of some stores that are, or are nested with, the data path of another catalog.
+    """Reports data paths that equal, contain or are inside the data path of another catalog.
 
     Args:
         source: The file.
-        stores: All stores that can be read, in the order of the file.
+        stores: All valid stores, in the order of the file.
         names: The stores to check.
     """
     for name, other in shared_data_paths(stores):
         if name in names or other in names:
-            table = source.data.get("stores", {}).get(name, {})  # an override may be all that declares it
+            table = source.data.get("stores", {}).get(name, {})  # only an override may declare the store
             key = ("stores", name, *(("storage_backend",) if "storage_backend" in table else ()))
-            message = f"the data path is, or is nested with, that of the store {other!r}, which has another catalog"
-            hint = "give each catalog a data path of its own: cleanup of one would delete the files of the other"
+            message = f"the data path equals or overlaps that of the store {other!r}, which has another catalog"
+            hint = "use a separate data path for each catalog: cleanup of one would delete the files of the other"
             yield source.problem(Code.SHARED_DATA_PATH, message, hint=hint, key=key, store=name)
 
 
 def shared_data_paths(stores: Mapping[str, Store]) -> Iterator[tuple[str, str]]:
-    """Stores whose data path is equal to that of a store with another catalog, above it or below it.
+    """Finds stores with different catalogs and overlapping data paths.
 
     Args:
         stores: The stores by name, in the order of the file.
@@ -53,7 +53,7 @@ def shared_data_paths(stores: Mapping[str, Store]) -> Iterator[tuple[str, str]]:
         if isinstance(backend, PostgresMetadata) and backend.host is not None and backend.secret_name
     }
     catalogs = {name: (_catalog(store.metadata_backend, shared), store.read_only) for name, store in stores.items()}
-    # Of the stores of one catalog the first one stands for all: there may be hundreds.
+    # Keep one store per catalog and place: there may be hundreds.
     at: dict[Place, dict[Catalog, str]] = {}
     for name, store in stores.items():
         if store.storage_backend is not None:
@@ -71,27 +71,27 @@ def shared_data_paths(stores: Mapping[str, Store]) -> Iterator[tuple[str, str]]:
 
 
 def _place(storage: StorageBackend) -> Place:
-    """Where the files are: what keeps them, and the parts of the path there."""
+    """Returns the file system or bucket of the files and the parts of their path."""
     location = storage.location
     scheme, separator, path = location.partition("://")
     if not separator:
         return "file", Path(location).resolve().parts
     bucket, _, prefix = path.partition("/")
     server = (storage.s3_endpoint or "") if isinstance(storage, ObjectStorage) else scheme
-    # Every endpoint of AWS is one name space, and names of buckets have no capitals.
+    # All AWS endpoints share one namespace, and bucket names are lower case.
     space = ("" if server.endswith(".amazonaws.com") else server.lower(), bucket.lower())
     return space, tuple(part for part in prefix.split("/") if part)
 
 
 def _same(one: Catalog, other: Catalog) -> bool:
     (first, first_reads), (second, second_reads) = one, other
-    # A replica of a server has another host: the catalog is the same if its database and schema are.
+    # A replica has another host: it is the same catalog if database and schema are equal.
     replica = (first_reads or second_reads) and len(first) == len(second) == len(("server", "database", "schema"))
     return first == second or (replica and first[1:] == second[1:])
 
 
 def _catalog(backend: MetadataBackend, shared: Mapping[str, PostgresMetadata]) -> tuple[Hashable, ...]:
-    """What two backends of the same catalog have in common.
+    """Returns a catalog's identity: equal for all backends of the same catalog.
 
     Args:
         backend: The backend.
@@ -105,5 +105,5 @@ def _catalog(backend: MetadataBackend, shared: Mapping[str, PostgresMetadata]) -
         if server.host is not None:
             host = "localhost" if server.host in _LOOPBACK else server.host.lower()
             return (host, server.port or 5432), server.database, backend.metadata_schema
-    # The same names for all: only what the backend itself says counts.
+    # The same fixed names for all backends: only their own options may differ.
     return (repr(backend.ducklake_options(StoreNames("store", "alias"))),)

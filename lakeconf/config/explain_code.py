@@ -1,4 +1,4 @@
-"""The pages that explain the codes of problems."""
+"""Loads the pages that explain problem codes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from lakeconf.errors import LakeconfError, suggestion
 
 
 def explanation(code: str) -> str:
-    """The page of a code, in Markdown.
+    """Returns the Markdown page of a code.
 
     Args:
         code: The code, such as `LC012`.
 
     Raises:
-        LakeconfError: There is no such code.
+        LakeconfError: The code does not exist.
     """
     known = {one.code: one for one in Code}
     found = known.get(code.upper())
     if found is None:
-        raise LakeconfError(f"there is no code {code!r}", hint=suggestion(code, known, "they are LC001 to LC064"))
+        raise LakeconfError(f"unknown code {code!r}", hint=suggestion(code, known, "the codes are LC001 to LC064"))
     return resources.files("lakeconf.config").joinpath("explanations", f"{found.code}.md").read_text("utf-8")

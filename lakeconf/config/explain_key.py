@@ -1,4 +1,4 @@
-"""Where the value of each key of a store came from, and what the key does."""
+"""Explains a store's keys: value, origin and description."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class KeyOrigin(NamedTuple):
 
     Attributes:
         key: The dotted key.
-        value: Its value as text; `***` where it is secret, `(not set)` where it has none.
-        origin: Where it came from, in words.
-        description: What it does.
+        value: Its value as text; `***` for a secret, `(not set)` without a value.
+        origin: Where the value came from, in words.
+        description: What the key does.
     """
 
     key: str
@@ -36,21 +36,21 @@ class KeyOrigin(NamedTuple):
 
 
 def explain_key(config: Config, key: str) -> list[KeyOrigin]:
-    """What a key of a store, or each key of a table of one, is, and where it came from.
+    """Explains a key of a store, or every key of a table.
 
     Args:
         config: The configuration.
         key: The dotted key, such as `stores.prod` or `stores.prod.storage_backend.region`.
 
     Returns:
-        The key, or those of the table, in the order of the models.
+        The key, or the keys of the table, in the order of the models.
 
     Raises:
-        LakeconfError: There is no such key, or the store cannot be read.
+        LakeconfError: The key does not exist.
     """
     parts = tuple(key.split("."))
     if len(parts) < 2 or parts[0] != "stores":
-        raise LakeconfError(f"{key!r} is no key of a store", hint="write stores.<name>, or a key below it")
+        raise LakeconfError(f"{key!r} is not a key of a store", hint="write stores.<name>, or a key below it")
     store, below = config.known(parts[1]), parts[2:]
     every = list(_keys(config, store))
     found = [one for path, one in every if path[: len(below)] == below]
@@ -62,7 +62,7 @@ def explain_key(config: Config, key: str) -> list[KeyOrigin]:
 
 
 def _keys(config: Config, store: str) -> Iterator[tuple[Path, KeyOrigin]]:
-    """All keys that the store may have, each with its path inside the store's table."""
+    """Yields all valid keys of the store, each with its path inside the store's table."""
     reading = config.reading(store)
     secrets = (*config.secrets, *(reading.store.secrets if reading.store is not None else ()))
     for path, description, default in _possible(reading):
@@ -70,12 +70,12 @@ def _keys(config: Config, store: str) -> Iterator[tuple[Path, KeyOrigin]]:
             text = _text(path, reading.value(path), secrets)
             value, origin = text, _origin(config, store, reading.origins[path])
         else:
-            value, origin = ("(not set)", "not given") if default is None else (str(default), "the default")
+            value, origin = ("(not set)", "not set") if default is None else (str(default), "the default")
         yield path, KeyOrigin(".".join(("stores", store, *path)), value, origin, description)
 
 
 def _possible(reading: Reading) -> Iterator[tuple[Path, str, Any]]:
-    """Paths of keys with what they do and their defaults."""
+    """Yields the paths of keys with their descriptions and defaults."""
     definitions = json_schema()["$defs"]
     for name in ("extends", "alias"):
         yield (name,), definitions["store"]["properties"][name]["description"], None
@@ -98,12 +98,12 @@ def _origin(config: Config, store: str, found: Origin) -> str:
     words = {
         "literal": place,
         "variable": f"the variable {found.variable}, named in {place}",
-        "default": f"the default in {place}, since the variable {found.variable} is not set",
+        "default": f"the default in {place}, because the variable {found.variable} is not set",
         "mixed": f"{place}, with the variable {found.variable}",
         "override": f"the variable {found.variable}, which overrides the file",
     }[found.kind]
     parent = found.place[1] if len(found.place) > 1 else store
-    return words if parent == store else f"{words}, taken over from stores.{parent}"
+    return words if parent == store else f"{words}, inherited from stores.{parent}"
 
 
 def _text(path: Path, value: Any, secrets: Sequence[Secret]) -> str:

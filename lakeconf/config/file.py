@@ -1,4 +1,4 @@
-"""Finds the configuration file, reads it, and knows where in it a key stands."""
+"""Finds and reads the configuration file, and locates its keys."""
 
 from __future__ import annotations
 
@@ -23,64 +23,64 @@ LOCATION_VARIABLE = "LAKECONF_CONFIG"
 
 Table: TypeAlias = Mapping[str, Any]
 
-# More than any configuration needs, and little enough to be read in no time, whoever wrote it.
+# More than any configuration needs, and small enough to parse quickly even if the file is hostile.
 MAX_BYTES = 1024 * 1024
 _MAX_DEPTH = 30
 
 _BARE_KEY = r"[A-Za-z0-9_-]+"
 _PLACE = r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$"
-# What tomllib says begins with the first; its words change with the version of Python, ours do not.
+# The beginning of tomllib's message, and our message and hint. tomllib's wording depends on the version of Python.
 _SYNTAX: tuple[tuple[str, str, str], ...] = (
     (
         "Unescaped '\\'",
-        "a backslash begins no escape here",
-        "a backslash is written twice, or the text stands between single quotes",
+        "invalid escape sequence",
+        "write the backslash twice, or put the string in single quotes",
     ),
     (
         "Invalid value",
-        "no value of TOML",
-        'a text stands between quotes, key = "text"; true and false are in small letters',
+        "invalid value",
+        'put strings in quotes, key = "text"; write true and false in lower case',
     ),
     (
         "Invalid statement",
-        "neither a table nor a key",
-        'a line is [a.table], key = "value", or a comment that begins with #',
+        "invalid line",
+        'write [a.table], key = "value", or a comment that begins with #',
     ),
     (
         "Expected '=' after a key",
-        "no = behind the key",
-        'a key and its value are written key = "value"; a key with spaces stands in quotes',
+        "missing = after the key",
+        'write key = "value"; put a key with spaces in quotes',
     ),
-    ("Cannot overwrite a value", "a key that is there already", "the key is given twice: keep one of them"),
-    ("Duplicate inline table key", "a key that is there already", "the key is given twice: keep one of them"),
-    ("Cannot declare", "a table that is there already", "the table is given twice: keep one of them"),
-    ("Cannot redefine", "a table that is there already", "the table is given twice: keep one of them"),
+    ("Cannot overwrite a value", "duplicate key", "remove one of the two keys"),
+    ("Duplicate inline table key", "duplicate key", "remove one of the two keys"),
+    ("Cannot declare", "duplicate table", "merge the two tables"),
+    ("Cannot redefine", "duplicate table", "merge the two tables"),
     (
         "Cannot mutate immutable",
-        "a table that is complete",
-        "a table written as { … } takes no further keys: add the key between its braces",
+        "key added to an inline table",
+        "add the key between the braces of the table",
     ),
-    ("Unterminated string", "a text without an end", "the closing quote is missing"),
-    ("Illegal character", "a text without an end", "a text of one line ends with its quote on the same line"),
-    ("Unclosed array", "a list without an end", "the closing ] is missing"),
-    ("Unclosed inline table", "a table without an end", "the closing } is missing"),
-    ("Expected ']", "a table's name without an end", "a table's name stands between brackets: [stores.dev]"),
+    ("Unterminated string", "unterminated string", "add the closing quote"),
+    ("Illegal character", "unterminated string", "end the string with its quote on the same line"),
+    ("Unclosed array", "unclosed list", "add the closing ]"),
+    ("Unclosed inline table", "unclosed table", "add the closing }"),
+    ("Expected ']", "unclosed table name", "put the name of the table in brackets: [stores.dev]"),
     (
         "Expected newline or end of document",
-        "something behind the value",
-        "one key a line; a text with quotes in it stands between quotes of the other kind",
+        "unexpected text after the value",
+        "write one key per line; put a string that contains quotes in quotes of the other kind",
     ),
 )
 
 
 @dataclass(frozen=True)
 class Source:
-    """A configuration as it stands in its file.
+    """A configuration as written in its file.
 
     Attributes:
-        data: What it says, nothing resolved.
-        path: The file; None where a dict was given.
-        text: The file's text, in which positions are looked up.
+        data: Its content, without inheritance or variables resolved.
+        path: The file; None for a dict.
+        text: The file's text, used to locate keys.
         prefix: The key of the table that holds it: `tool.lakeconf` in pyproject.toml.
     """
 
@@ -91,24 +91,24 @@ class Source:
 
     @property
     def folder(self) -> Path:
-        """The folder that relative paths start from; the working folder for a dict."""
+        """The base folder of relative paths; the working directory for a dict."""
         return self.path.parent if self.path is not None else Path.cwd()
 
     def position(self, key: Key) -> tuple[int, int] | None:
-        """The line and the column of a key, or of the nearest table around it that is in the file."""
+        """Returns the 1-based line and column of a key, or of the nearest enclosing table in the file."""
         full = (*self.prefix, *key)
         around = (full[:length] for length in range(len(full), 0, -1))
         return next((self._positions[part] for part in around if part in self._positions), None)
 
     def problem(self, code: Code, message: str, *, hint: str | None = None, key: Key = (), **place: Any) -> Problem:
-        """A problem with its place.
+        """Creates a problem with its position.
 
         Args:
-            code: Its kind.
+            code: The kind of problem.
             message: What is wrong.
-            hint: What would be right.
-            key: The key to show, and to look for.
-            **place: `store`; and `at`, the key to look for where it is another; None for a key that is not in the file.
+            hint: How to fix it.
+            key: The key to show and to locate.
+            **place: `store`, the store's name; `at`, the key to locate instead of `key` (None: it is not in the file).
         """
         line, column = self.position(place.get("at", key) or ()) or (None, None)
         name = dotted(key) or None
@@ -120,7 +120,7 @@ class Source:
 
 
 def dotted(key: Key) -> str:
-    """The key as TOML writes it, such as `stores."my.lake".alias`; items of arrays as `[0]`."""
+    """Formats a key as in TOML, such as `stores."my.lake".alias`; items of arrays as `[0]`."""
     parts = [
         f"[{part}]"
         if isinstance(part, int)
@@ -136,17 +136,17 @@ def find(source: str | os.PathLike[str] | None = None) -> Source:
     """Finds and reads the configuration.
 
     Args:
-        source: A file, or a folder that holds one. None: what `LAKECONF_CONFIG` names, else `lakeconf.toml` or
-            `[tool.lakeconf]` in `pyproject.toml`, from the working folder upward to the root of its repository.
+        source: A file, or a folder that contains one. None: the file that `LAKECONF_CONFIG` names, else `lakeconf.toml`
+            or `[tool.lakeconf]` in `pyproject.toml`, from the working directory up to the root of its repository.
 
     Raises:
-        ConfigError: None was found; the error says where it looked. Or it cannot be read.
+        ConfigError: No file was found, or the file cannot be read. The error lists the folders that were searched.
     """
     if source is not None:
         return _explicit(Path(source), "")
     from_environment = os.environ.get(LOCATION_VARIABLE)
     if from_environment:
-        return _explicit(Path(from_environment), f" ({LOCATION_VARIABLE} names it)")
+        return _explicit(Path(from_environment), f" (from {LOCATION_VARIABLE})")
     folders = list(_folders_upward(Path.cwd()))
     for folder in folders:
         found = _in_folder(folder)
@@ -163,7 +163,7 @@ def _explicit(path: Path, why: str) -> Source:
             raise _not_found(str(path), why)
         return found
     if not path.exists():
-        raise _failure(Code.NO_CONFIGURATION, f"there is no such file{why}", path, hint="name a file that exists")
+        raise _failure(Code.NO_CONFIGURATION, f"file not found{why}", path, hint="check the path")
     text = _text(path)
     data = _parsed(path, text)
     return _pyproject(path, text, data) if path.name == PYPROJECT else Source(data, path, text)
@@ -175,7 +175,7 @@ def _in_folder(folder: Path) -> Source | None:
         text = _text(path)
         return Source(_parsed(path, text), path, text)
     path = folder / PYPROJECT
-    # A pyproject.toml that does not name lakeconf is not parsed: it may be long, or broken, and is not ours.
+    # Do not parse a pyproject.toml that does not mention lakeconf: it may be long or invalid.
     if path.is_file() and "lakeconf" in (text := _text(path)):
         data = _parsed(path, text)
         if "lakeconf" in data.get("tool", {}):
@@ -188,9 +188,9 @@ def _pyproject(path: Path, text: str, data: Table) -> Source:
     if not isinstance(own, Mapping):
         raise _failure(
             Code.NO_TABLE,
-            "no table [tool.lakeconf]",
+            "the table [tool.lakeconf] is missing",
             path,
-            hint="write [tool.lakeconf.stores.dev.metadata_backend] …, or keep the stores in lakeconf.toml",
+            hint="write [tool.lakeconf.stores.dev.metadata_backend] …, or declare the stores in lakeconf.toml",
         )
     return Source(own, path, text, ("tool", "lakeconf"))
 
@@ -206,8 +206,8 @@ def _text(path: Path) -> str:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
-            raise _failure(Code.UNREADABLE, "the file is larger than 1 MiB", path, hint="keep models in other files")
-        # Tools that report errors show the local variables of each frame, and the file may hold secrets.
+            raise _failure(Code.UNREADABLE, "the file is larger than 1 MiB", path, hint="move models to other files")
+        # Error reporting tools show the local variables of each frame, and the file may contain secrets.
         return HiddenText(content.decode("utf-8-sig"), "…")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
@@ -231,19 +231,19 @@ def _parsed(path: Path, text: str) -> Table:
     line, column = _syntax_place(message, text)
     message = re.sub(_PLACE, "", message)
     known = (ours for beginning, *ours in _SYNTAX if message.startswith(beginning))
-    text, hint = next(known, (message, "https://toml.io describes the format"))
-    raise ConfigError([Problem(Code.NOT_TOML.code, f"not TOML: {text}", hint, file=path, line=line, column=column)])
+    text, hint = next(known, (message, "see https://toml.io for the format"))
+    raise ConfigError([Problem(Code.NOT_TOML.code, f"invalid TOML: {text}", hint, file=path, line=line, column=column)])
 
 
 def check_depth(data: Table, path: Path | None = None) -> None:
-    """Refuses tables and lists that are nested so deeply that reading them would end in an error of Python.
+    """Rejects tables and lists that are nested deeply enough to cause a RecursionError.
 
     Args:
         data: The configuration.
         path: Its file.
 
     Raises:
-        ConfigError: It is nested too deeply.
+        ConfigError: The configuration is nested too deeply.
     """
     level: list[Any] = [data]
     for _ in range(_MAX_DEPTH):
@@ -255,7 +255,7 @@ def check_depth(data: Table, path: Path | None = None) -> None:
 
 
 def _too_deep(path: Path | None) -> ConfigError:
-    hint = "a configuration has no more than a few levels"
+    hint = f"nest at most {_MAX_DEPTH} levels"
     return ConfigError([Problem(Code.NOT_TOML.code, "tables or lists are nested too deeply", hint, file=path)])
 
 
@@ -275,6 +275,6 @@ def _not_found(looked_in: str, why: str) -> ConfigError:
     problem = Problem(
         Code.NO_CONFIGURATION.code,
         f"neither {FILE_NAME} nor [tool.lakeconf] in {PYPROJECT} was found in {looked_in}{why}",
-        f"make one there, name one with {LOCATION_VARIABLE} or --config, or start in the folder that has it",
+        f"create one with lakeconf init, name one with {LOCATION_VARIABLE} or --config, or change the folder",
     )
     return ConfigError([problem])

@@ -1,4 +1,4 @@
-"""The secrets of a whole configuration, so that their values are masked wherever else they are used."""
+"""Collects the secrets of a whole configuration, so that their values are masked everywhere."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from lakeconf.secret import FromVariable, Secret
 
 
 class HiddenValues:
-    """What the stores of a configuration give as secrets.
+    """The secret values of all stores of a configuration.
 
     Args:
-        stores: The tables of all stores, as they are in the file.
+        stores: The tables of all stores, as written in the file.
     """
 
     def __init__(self, stores: Table) -> None:
         self._stores = stores
 
     def secrets(self, environment: Mapping[str, str]) -> tuple[Secret, ...]:
-        """The secrets, and the value of every variable that is part of one.
+        """Returns the secrets, and the value of every variable that a secret contains.
 
         Args:
-            environment: The variables, by name.
+            environment: The environment variables.
         """
         found: dict[Secret, None] = {}
         for text in self._texts:
@@ -41,7 +41,7 @@ class HiddenValues:
         return tuple(found)
 
     def has_literal(self) -> bool:
-        """True if a secret, or a part of one, is written in the file itself."""
+        """Returns True if the file itself contains a secret or part of one."""
         return any(expand(text, {}).has_literal for text in self._texts if not isinstance(text, FromVariable))
 
     @cached_property

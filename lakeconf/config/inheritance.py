@@ -1,4 +1,4 @@
-"""What a store says once `extends` is followed: the tables of its parents, with its own keys in place of theirs."""
+"""Resolves `extends`: merges the table of a store with the tables of its parents."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Path: TypeAlias = "tuple[str, ...]"
 
 
 class Leaf(NamedTuple):
-    """A value that is no table, as it stands in the file.
+    """A value that is not a table, as written in the file.
 
     Attributes:
         value: The value.
-        place: The key under which it stands: in the table of the store itself, or in that of a parent.
+        place: Its key, in the table of the store itself or of a parent.
     """
 
     value: Any
@@ -31,11 +31,11 @@ class Leaf(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """A table, merged from those of the parents.
+    """A table merged with the tables of the parents.
 
     Attributes:
-        entries: Its keys.
-        place: The key under which it stands in the youngest table that has it.
+        entries: Its keys and values.
+        place: Its key in the most derived store that declares it.
     """
 
     entries: Mapping[str, Leaf | Branch]
@@ -43,7 +43,7 @@ class Branch(NamedTuple):
 
 
 def leaves(branch: Branch) -> Iterator[Leaf]:
-    """All values of a table, at every depth."""
+    """Yields all values of a table, at every depth."""
     for entry in branch.entries.values():
         if isinstance(entry, Branch):
             yield from leaves(entry)
@@ -52,13 +52,13 @@ def leaves(branch: Branch) -> Iterator[Leaf]:
 
 
 class Inheritance:
-    """The stores of a configuration, each merged with those that it extends.
+    """The stores of a configuration, each merged with the stores that it extends.
 
-    Deep: a key of the child replaces that key alone. Only if the child's backend is of another `type`, nothing of the
-    parent's backend is taken over, since its keys mean something else.
+    Tables are merged key by key, at every depth. A backend whose `type` differs from the parent's inherits no keys,
+    because the keys of another type have other meanings.
 
     Args:
-        source: The file, for the places of problems.
+        source: The file, for the positions of problems.
         stores: The tables of all stores.
     """
 
@@ -68,13 +68,13 @@ class Inheritance:
         self._trees: dict[str, Branch] = {}
 
     def tree(self, name: str) -> Branch:
-        """The table of a store.
+        """Returns the merged table of a store.
 
         Args:
             name: The store's name.
 
         Raises:
-            ConfigError: A parent does not exist, the parents form a circle, or one of them is no table.
+            ConfigError: A parent does not exist or is not a table, or the inheritance is circular.
         """
         chain: dict[str, None] = {}
         following: str | None = name
@@ -95,7 +95,7 @@ def _parent(source: Source, stores: Table, chain: Collection[str], name: str) ->
     if not isinstance(table, Mapping):
         problem = source.problem(
             Code.WRONG_TYPE,
-            "should be a table",
+            "must be a table",
             hint=f"write [stores.{name}.metadata_backend] …",
             key=key[:2],
             store=asked,
@@ -109,22 +109,22 @@ def _parent(source: Source, stores: Table, chain: Collection[str], name: str) ->
         _circle(source, stores, every[every.index(parent) :])
     if isinstance(parent, str) and parent in stores:
         return parent
-    message, hint, code = "should be a text", "write the name of one store between quotes", Code.WRONG_TYPE
+    message, hint, code = "must be a string", "write the name of one store in quotes", Code.WRONG_TYPE
     if isinstance(parent, str):
-        message, code = f"there is no store {str(parent)!r} to extend", Code.UNKNOWN_PARENT
-        hint = suggestion(parent, stores, f"there are: {listed(stores)}")
+        message, code = f"unknown store {str(parent)!r}", Code.UNKNOWN_PARENT
+        hint = suggestion(parent, stores, f"known stores: {listed(stores)}")
     raise ConfigError([source.problem(code, message, hint=hint, key=key, store=asked)])
 
 
 def _circle(source: Source, stores: Table, members: list[str]) -> NoReturn:
-    # The same circle is met from each of its stores: told once, at the first of them in the file.
+    # Each store in a cycle finds the same cycle: report it once, at the first of them in the file.
     known = set(members)
     first = next(name for name in stores if name in known)
     start = members.index(first)
     circle = " -> ".join([*members[start:], *members[:start], first])
-    hint = "let one of them extend none"
+    hint = "remove extends from one of these stores"
     key = ("stores", first, "extends")
-    raise ConfigError([source.problem(Code.CYCLE, f"extends in a circle: {circle}", hint=hint, key=key, store=first)])
+    raise ConfigError([source.problem(Code.CYCLE, f"circular inheritance: {circle}", hint=hint, key=key, store=first)])
 
 
 def _branch(table: Table, place: Path) -> Branch:

@@ -1,4 +1,4 @@
-"""The stores of a configuration by name, each read when it is asked for."""
+"""A mapping of store names to stores that reads each store on access."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lakeconf.store import Store
 
 
 class LazyStores(Mapping[str, Store]):
-    """A mapping whose names are known and whose values are not read yet.
+    """The stores of a configuration by name; a store is read on access.
 
     Args:
         names: The names of the stores.

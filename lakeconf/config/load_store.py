@@ -1,4 +1,4 @@
-"""Reads one store: `extends` followed, variables resolved, backends made, and everything that is wrong taken down."""
+"""Reads one store: resolves inheritance and variables, builds the backends, and collects all problems."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from lakeconf.store import Store
 BackendOrNone = TypeVar("BackendOrNone", MetadataBackend, StorageBackend | None)
 
 ALIAS = r"[a-z_][a-z0-9_]*"
-# Databases and schemas that every connection to DuckDB has.
 _OPTION_HINTS = {
     bool: "write true or false, without quotes",
     int: "write a whole number, without quotes",
-    str: "write it between quotes",
-    object: "the names of META_ options are in the documentation of the catalog's database",
+    str: "write it in quotes",
+    object: "the documentation of the catalog's database lists the META_ options",
 }
+# Databases and schemas of every DuckDB connection.
 RESERVED_ALIASES = ("information_schema", "main", "memory", "pg_catalog", "system", "temp")
 
 
 class Reading(NamedTuple):
-    """What came of reading a store.
+    """The result of reading a store.
 
     Attributes:
-        store: The store; None where something is wrong.
-        problems: What is wrong, in the order of the file.
-        values: Its keys with variables resolved, secrets in clear.
-        origins: Where each of them came from.
-        variables: The variables that were looked up, and what they held.
+        store: The store; None if it has problems.
+        problems: The problems, in the order of the file.
+        values: The store's keys with variables resolved and secrets in clear text.
+        origins: The origin of each value.
+        variables: The environment variables that were read, and their values.
     """
 
     store: Store | None
@@ -55,7 +55,7 @@ class Reading(NamedTuple):
 
     @property
     def secrets(self) -> tuple[CreateSecret, ...]:
-        """The secrets that the store creates."""
+        """The secrets that the store creates in DuckDB."""
         statements = self.store.statements if self.store is not None else ()
         return tuple(statement for statement in statements if isinstance(statement, CreateSecret))
 
@@ -74,8 +74,8 @@ def read_store(
 
     Args:
         stores: The stores.
-        name: The store's name; there is one.
-        environment: The variables, by name; None if they are not to be looked at.
+        name: The name of a store that exists.
+        environment: The environment variables; None if they must not be read.
         secrets: The secrets of the whole configuration.
     """
     try:
@@ -91,19 +91,19 @@ def read_store(
     metadata = build_backend(draft, "metadata_backend", metadata_backend)
     storage = build_backend(draft, "storage_backend", storage_backend)
     if "metadata_backend" not in draft.values:
-        hint = f'say where the catalog is: [stores.{name}.metadata_backend] type = "sqlite" …'
+        hint = f'declare the catalog: [stores.{name}.metadata_backend] type = "sqlite" …'
         draft.report(Code.MISSING_KEY, "is missing", ("metadata_backend",), hint=hint)
     store = None
     if metadata is not None and (storage is not None or "storage_backend" not in draft.values):
         store = _composed(draft, metadata, storage, alias, options)
     problems = tuple(in_order(draft.problems))
-    # In a file that is not trusted the placeholders of variables make no store.
+    # Without the environment, a store with variables has only placeholder values.
     whole = not problems and not draft.unresolved
     return Reading(store if whole else None, problems, draft.values, draft.origins, draft.looked_up)
 
 
 def in_order(problems: list[Problem]) -> list[Problem]:
-    """The problems in the order of the file, each once; those without a place come first."""
+    """Sorts problems by position and removes duplicates; problems without a position come first."""
     once: dict[tuple[object, ...], Problem] = {}
     for found in problems:
         once.setdefault((found.code, found.line, found.column, found.key, found.message), found)
@@ -116,21 +116,21 @@ def _alias(draft: Draft) -> str | None:
     if alias is None or key in draft.unresolved:
         return None
     if not isinstance(alias, str):
-        draft.report(Code.WRONG_TYPE, f"should be a text, not {type_name(alias)}", key, hint="write it between quotes")
+        draft.report(Code.WRONG_TYPE, f"must be a string, not {type_name(alias)}", key, hint="write it in quotes")
         return None
-    # What a variable holds is not repeated, not even in small letters.
+    # Do not show the value of a variable, not even in lower case.
     unknown = draft.is_from_environment(key)
     if not re.fullmatch(ALIAS, alias):
-        hint = "use small letters, digits and underscores" if unknown else f'write it as "{allowed_name(alias)}"'
-        draft.report(Code.ALIAS, "is not allowed" if unknown else f"{alias!r} is not allowed", key, hint=hint)
+        hint = "use lower-case letters, digits and underscores" if unknown else f'write it as "{allowed_name(alias)}"'
+        draft.report(Code.ALIAS, "invalid alias" if unknown else f"invalid alias {alias!r}", key, hint=hint)
     elif alias in RESERVED_ALIASES:
-        name = "database of that name" if unknown else repr(alias)
-        draft.report(Code.ALIAS, f"every connection to DuckDB has a {name} already", key, hint="choose another alias")
+        name = "this alias" if unknown else repr(alias)
+        draft.report(Code.ALIAS, f"DuckDB reserves {name}", key, hint="choose another alias")
     return str(alias)
 
 
 def allowed_name(name: str) -> str:
-    """The nearest name that is allowed for a store, and so for an alias."""
+    """Converts a name to a valid store name, which is also a valid alias."""
     import unicodedata  # only an error needs it
 
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
@@ -141,7 +141,7 @@ def allowed_name(name: str) -> str:
 def _attach_options(draft: Draft) -> dict[str, Any]:
     options = draft.values.get("attach_options", {})
     if not isinstance(options, dict):
-        message = f"should be a table, not {type_name(options)}"
+        message = f"must be a table, not {type_name(options)}"
         draft.report(Code.WRONG_TYPE, message, ("attach_options",), hint="write { read_only = true }")
         return {}
     checked: dict[str, Any] = {}
@@ -154,7 +154,7 @@ def _attach_options(draft: Draft) -> dict[str, Any]:
             hint = unknown_key_hint(name, ATTACH_OPTIONS)
             draft.report(Code.ATTACH_OPTION, "unknown attach option", key, hint=hint)
         elif value == "" and is_secret(key):
-            draft.report(Code.WRONG_VALUE, "must not be empty", key, hint="give a value, or leave the option away")
+            draft.report(Code.WRONG_VALUE, "must not be empty", key, hint="set a value, or remove the option")
         elif (problem := attach_option_problem(name, value)) is not None:
             draft.report(Code.ATTACH_OPTION, problem, key, hint=_OPTION_HINTS[ATTACH_OPTIONS.get(name, object)])
         else:
@@ -163,7 +163,7 @@ def _attach_options(draft: Draft) -> dict[str, Any]:
 
 
 def _with_hidden(backend: BackendOrNone, secrets: Sequence[Secret]) -> BackendOrNone:
-    """The backend, in which values that are secrets elsewhere are masked when it is printed."""
+    """Returns the backend; printing it masks values that are secrets elsewhere in the configuration."""
     if backend is None:
         return backend
     fields = {name: getattr(backend, name) for name in type(backend).model_fields}
@@ -185,12 +185,12 @@ def _composed(
         key = "metadata_backend" if storage is None else "storage_backend"
         hint = "change the type of one of the two"
         if storage is None:
-            hint = f'write [stores.{draft.name}.storage_backend] and under it type = "…"'
+            hint = f'write [stores.{draft.name}.storage_backend] and add type = "…" below it'
         draft.report(Code.PAIR, f"{metadata.type} {refusal}", (key,), hint=hint)
         return None
     if alias is None and metadata.default_alias(draft.name) in RESERVED_ALIASES:
-        hint = f'give the store an alias: [stores.{draft.name}] alias = "lake"'
-        draft.report(Code.ALIAS, f"every connection to DuckDB has a {draft.name!r} already", hint=hint)
+        hint = f'set an alias: [stores.{draft.name}] alias = "lake"'
+        draft.report(Code.ALIAS, f"DuckDB reserves {draft.name!r}", hint=hint)
     try:
         hide = (*metadata.secrets_held(), *(storage.secrets_held() if storage else ()), *draft.hidden)
         metadata, storage = _with_hidden(metadata, hide), _with_hidden(storage, hide)
@@ -199,11 +199,11 @@ def _composed(
     except LakeconfError as error:
         message = error.message.removeprefix(f"stores.{draft.name}: ")
         named = [key for key in ("alias", "attach_options") if key in draft.values and key.split("_")[0] in message]
-        hint = error.hint or "leave it away"
+        hint = error.hint or "remove it"
         draft.report(Code.FIELDS, message, tuple(named[:1]), hint=hint)
         return None
     if len(set(names)) < len(names):
-        hint = "give each backend a secret_name of its own"
-        message = "both backends of the store have this secret_name"
+        hint = "use a different secret_name for each backend"
+        message = "both backends of the store use this secret_name"
         draft.report(Code.SHARED_SECRET, message, ("storage_backend", "secret_name"), hint=hint)
     return store

@@ -1,4 +1,4 @@
-"""The configuration as an object: `init()`, `Config`, and the stores that it gives."""
+"""`init()`, `validate()` and `Config`: the configuration as an object."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from lakeconf.store import Store
 
 
 def init(source: str | os.PathLike[str] | Table | None = None) -> Config:
-    """Finds and reads the configuration. It may be called any number of times, and keeps nothing.
+    """Finds and reads the configuration. Each call reads the file again; there is no global state.
 
     Args:
-        source: A file, a folder that holds one, or the configuration itself as a dict. None: the file that
+        source: A file, a folder that contains one, or the configuration itself as a dict. None: the file that
             `LAKECONF_CONFIG` names, else `lakeconf.toml` or `[tool.lakeconf]` in `pyproject.toml`, from the working
-            folder upward to the root of its repository.
+            directory up to the root of its repository.
 
     Returns:
-        The configuration; its stores are read when they are asked for.
+        The configuration; a store is read on first access.
 
     Raises:
-        ConfigError: There is none, it is not TOML, or something outside of the stores' tables is wrong.
+        ConfigError: No file was found, it is not valid TOML, or a key outside the tables of the stores is invalid.
     """
     config = read(source)
     if config.problems:
@@ -46,14 +46,14 @@ def init(source: str | os.PathLike[str] | Table | None = None) -> Config:
 
 
 def validate(source: Config | str | os.PathLike[str] | Table | None = None, *stores: str) -> list[Problem]:
-    """Everything that is wrong with a configuration, every missing variable included; connects to nothing.
+    """Finds all problems of a configuration, including missing variables, without connecting to anything.
 
     Args:
-        source: A `Config`, or what `init` takes.
-        *stores: The names of the stores to check; all of them unless given.
+        source: A `Config`, or a source as for `init`.
+        *stores: The names of the stores to check; default: all.
 
     Returns:
-        The problems in the order of the file; none where all is right.
+        The problems in the order of the file; an empty list if the configuration is valid.
 
     Raises:
         ConfigError: One of the stores does not exist.
@@ -69,19 +69,19 @@ def validate(source: Config | str | os.PathLike[str] | Table | None = None, *sto
 
 
 def untrusted(source: str | os.PathLike[str] | Table | None = None) -> Config:
-    """Reads a configuration of a stranger: no variable is looked at, and none is missing.
+    """Reads an untrusted configuration: reads no environment variables and reports none as missing.
 
     Args:
-        source: What `init` takes.
+        source: A source as for `init`.
 
     Raises:
-        ConfigError: There is none, or it is not TOML.
+        ConfigError: No file was found, or it is not valid TOML.
     """
     return read(source, trusted=False)
 
 
 def read(source: str | os.PathLike[str] | Table | None, *, trusted: bool = True) -> Config:
-    """Reads a configuration, whatever is wrong outside of the stores' tables; `init` raises that."""
+    """Reads a configuration like `init`, but keeps its problems in `Config.problems` instead of raising them."""
     if not isinstance(source, Mapping):
         return Config(find(source), os.environ if trusted else None)
     check_depth(source)
@@ -89,18 +89,18 @@ def read(source: str | os.PathLike[str] | Table | None, *, trusted: bool = True)
 
 
 class Config:
-    """A configuration; `init()` makes it.
+    """A configuration; create it with `init()`.
 
     Args:
-        source: What the file says.
-        environment: The variables, by name; overrides are read now, the others when a store is. None if the file is
-            not trusted: no variable is looked at, and none is missing.
+        source: The content of the file.
+        environment: The environment variables. Overrides are read now, other variables with the store that uses them.
+            None for an untrusted file: no variable is read, and none is reported as missing.
 
     Attributes:
         path: The file; None for a dict.
         names: The names of the stores, in the order of the file.
-        problems: What is wrong outside of the stores' tables; `init()` raises them.
-        stores: The stores by name, each read when it is asked for. Iterating over the names reads none.
+        problems: The problems outside the tables of the stores; `init()` raises them.
+        stores: The stores by name; a store is read on access. Iterating over the names reads no store.
     """
 
     def __init__(self, source: Source, environment: Mapping[str, str] | None) -> None:
@@ -120,11 +120,11 @@ class Config:
         self.problems = tuple(in_order([*problems, *self._structure()]))
 
     def __reduce__(self) -> tuple[object, ...]:
-        # The variables stay here: a closure that is sent to an executor must not take the environment along.
+        # Do not pickle the environment: Spark sends closures to executors.
         if HiddenValues(self._source.data.get("stores", {})).has_literal():
             raise TypeError(
-                "this configuration cannot be pickled, since a secret is written in its file: "
-                'take it from a variable, "${VARIABLE}", or pickle the name of a store'
+                "this configuration cannot be pickled, because its file contains a secret: "
+                'reference a variable instead, "${VARIABLE}", or pickle the name of a store'
             )
         return (_unpickled, (self._source, overrides(self._environment or {})))
 
@@ -133,21 +133,21 @@ class Config:
 
     @property
     def default_store(self) -> str | None:
-        """The name of the store that is used where none is named: `default_store`, or the only one; else None.
+        """The name of the default store: `default_store`, or the only store; None if there is neither.
 
         Raises:
-            ConfigError: It is a variable that is not set, or names no store.
+            ConfigError: `default_store` references an unset variable or does not name a store.
         """
         given = self._data.get("default_store")
         if given is None:
             return next(iter(self._tables)) if len(self._tables) == 1 else None
         key = ("default_store",)
         if not isinstance(given, str):
-            message = f"should be a text, not {type_name(given)}"
-            hint = "write the name of a store between quotes"
+            message = f"must be a string, not {type_name(given)}"
+            hint = "write the name of a store in quotes"
             raise ConfigError([self._source.problem(Code.WRONG_TYPE, message, hint=hint, key=key)])
         if isinstance(given, FromVariable):
-            return self._checked_default(given, at=(), variable=given.variable, why="given by")
+            return self._checked_default(given, at=(), variable=given.variable, why="set by")
         expansion = expand(given, self._environment or {})
         if self._environment is None and expansion.variables:
             return None
@@ -159,54 +159,54 @@ class Config:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """The secrets of all stores, as far as their variables are set: their values are masked wherever they show."""
+        """The secrets of all stores, except those with unset variables. Their values are masked in all output."""
         return self._hidden.secrets(self._environment or {})
 
     @property
     def pipeline(self) -> Table:
-        """The table `[pipeline]` as it stands in the file; empty where there is none."""
+        """The table `[pipeline]` as written in the file; empty if it is missing."""
         found = self._data.get("pipeline")
         return found if isinstance(found, Mapping) else {}
 
     def problem(self, code: Code, message: str, key: Key, *, hint: str | None = None) -> Problem:
-        """A problem with a key outside of the stores' tables, with its place."""
+        """Creates a problem with the position of a key."""
         return self._source.problem(code, message, hint=hint, key=key)
 
     def get_store(self, name: str | None = None) -> Store:
-        """A store.
+        """Returns a store.
 
         Args:
-            name: Its name; None for the default store.
+            name: The store's name; None for the default store.
 
         Raises:
-            ConfigError: There is no such store, or its table is wrong; all that is wrong with it is told at once.
+            ConfigError: The store does not exist or is invalid; the error lists all of its problems.
         """
-        # A reading holds secrets in clear: it is no local variable, which tools that report errors show.
+        # Keep the reading out of local variables: it contains secrets, and error reporting tools show locals.
         store, problems = self.reading(self.known(name))[:2]
         if store is None:
             raise ConfigError(problems)
         return store
 
     def known(self, name: str | None) -> str:
-        """The name of a store that exists.
+        """Checks that a store exists and returns its name.
 
         Args:
-            name: Its name; None for the default store.
+            name: The store's name; None for the default store.
 
         Raises:
-            ConfigError: There is none.
+            ConfigError: The store does not exist, or there is no default store.
         """
         if name is None:
             name = self.default_store
             if name is None:
                 hint = f'write default_store = "{self.names[0]}", or name one of: {", ".join(self.names)}'
-                raise ConfigError([self._source.problem(Code.NO_DEFAULT_STORE, "there is no default_store", hint=hint)])
+                raise ConfigError([self._source.problem(Code.NO_DEFAULT_STORE, "default_store is not set", hint=hint)])
         if name not in self._tables:
             raise ConfigError([self._unknown_store(name)])
         return name
 
     def reading(self, name: str) -> Reading:
-        """What a store's table says, and what is wrong with it.
+        """Returns the values and the problems of a store's table.
 
         Args:
             name: The name of a store that exists.
@@ -217,12 +217,12 @@ class Config:
             store = None if problems else reading.store
             reading = reading._replace(store=store, problems=tuple(problems))
             if store is None:
-                return reading  # its variables may be set by the next time
+                return reading  # not cached: its variables may be set later
             self._readings[name] = reading
         return self._readings[name]
 
     def outline(self) -> list[Outline]:
-        """Every store at a glance."""
+        """Returns a summary of every store."""
         try:
             default = self.default_store
         except ConfigError:
@@ -242,32 +242,32 @@ class Config:
         for secret, other in self._shared.clashes(name, reading):
             section = (secret.key or "").rpartition(".")[2]
             place = reading.origins.get((section, "secret_name"))
-            # What a variable holds is not repeated: the file may be a stranger's.
+            # Do not show the value of a variable: the file may be untrusted.
             unknown = place is not None and place.variable is not None
             yield self._source.problem(
                 Code.SHARED_SECRET,
-                f"the store {other!r} gives the secret {'of this name' if unknown else repr(secret.name)} other fields",
-                hint="give it another name" + ("" if unknown else f', such as "{secret.name}_{name}"'),
+                f"the store {other!r} defines the secret {'' if unknown else f'{secret.name!r} '}differently",
+                hint="use another name" + ("" if unknown else f', such as "{secret.name}_{name}"'),
                 key=("stores", name, section, "secret_name") if place is None else place.place,
                 store=name,
             )
 
     def data_path_problems(self, names: Collection[str]) -> Iterator[Problem]:
-        """The data paths of these stores that another catalog uses too, of those stores that can be read."""
+        """Reports data paths of these stores that another catalog uses too; skips invalid stores."""
         stores = {name: store for name in self.names if (store := self.reading(name).store) is not None}
         return data_path_problems(self._source, stores, names)
 
     def _structure(self) -> Iterator[Problem]:
         yield from structure_problems(self._source, self._data)
         given = self._data.get("default_store")
-        # A variable in it is looked at when the default store is asked for: it may be unset where none is.
+        # Resolve its variables on access only: they may be unset if the default store is not used.
         if given is not None and not (type(given) is str and "$" in given):
             yield from self.default_store_problems()
 
     def default_store_problems(self) -> tuple[Problem, ...]:
-        """What is wrong with `default_store`."""
+        """Returns the problems of `default_store`."""
         try:
-            self.default_store  # noqa: B018 - raises where it names no store
+            self.default_store  # noqa: B018 - raises if it does not name a store
         except ConfigError as error:
             return error.problems
         return ()
@@ -278,13 +278,13 @@ class Config:
         key = ("default_store",)
         if variable is None:
             raise ConfigError([self._unknown_store(str(name), key, at=at)])
-        # The file may be a stranger's, so the value of a variable is not repeated, nor compared in the hint.
-        message, hint = f"names no store ({why} the variable {variable})", f"there are: {listed(self.names)}"
+        # Neither show the value of a variable nor use it for a suggestion: the file may be untrusted.
+        message, hint = f"unknown store ({why} the variable {variable})", f"known stores: {listed(self.names)}"
         raise ConfigError([self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key, at=at)])
 
     def _unknown_store(self, name: str, key: Key = (), *, at: Key | None = None) -> Problem:
-        hint = f"{suggestion(name, self._tables)} there are: {listed(self.names)}".lstrip()
-        message = f"there is no store {name!r}"
+        hint = f"{suggestion(name, self._tables)} known stores: {listed(self.names)}".lstrip()
+        message = f"unknown store {name!r}"
         return self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key, at=key if at is None else at)
 
 
@@ -292,7 +292,7 @@ def _unpickled(source: Source, variables: tuple[str, ...]) -> Config:
     missing = [name for name in variables if name not in os.environ]
     if missing:
         raise LakeconfError(
-            f"the pickled configuration was overridden by variables that are not set here: {', '.join(missing)}",
+            f"the pickled configuration needs override variables that are not set here: {', '.join(missing)}",
             hint="set them here as well, or write the values in the file",
         )
     return Config(source, os.environ)

@@ -1,4 +1,4 @@
-"""Keys that the environment gives in place of the file: `LAKECONF_STORES__PROD__METADATA_BACKEND__HOST=…`."""
+"""Applies environment variables that override keys: `LAKECONF_STORES__PROD__METADATA_BACKEND__HOST=…`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _DEFAULT_STORE = f"{PREFIX}DEFAULT_STORE"
 
 
 def overridden(source: Source, environment: Mapping[str, str]) -> tuple[Table, list[Problem]]:
-    """The configuration with the keys that the environment gives, as though they stood in the file.
+    """Returns the configuration with overrides from the environment applied.
 
     Args:
-        source: What the file says; it is not changed.
-        environment: The variables, by name.
+        source: The content of the file; it is not changed.
+        environment: The environment variables.
 
     Returns:
-        The data, in which a `FromVariable` is an override, and what does not fit.
+        The data, in which each override is a `FromVariable`, and the problems.
     """
     data: Table = source.data
     problems: list[Problem] = []
@@ -37,7 +37,7 @@ def overridden(source: Source, environment: Mapping[str, str]) -> tuple[Table, l
             try:
                 data = _with(data, keys, value)
             except TypeError as error:
-                fault = str(error), "name a single key"
+                fault = str(error), "override a single key"
         if fault is not None:
             message, hint = fault
             problems.append(source.problem(Code.OVERRIDE, f"the variable {variable} {message}", hint=hint))
@@ -45,34 +45,34 @@ def overridden(source: Source, environment: Mapping[str, str]) -> tuple[Table, l
 
 
 def overrides(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of the variables that override keys; `LAKECONF_SOMETHING` is of another form, and not among them."""
+    """Returns the names of the variables that override keys; excludes other `LAKECONF_…` variables."""
     ours = (name for name in environment if name.startswith(PREFIX) and name != LOCATION_VARIABLE)
     return tuple(sorted(name for name in ours if name == _DEFAULT_STORE or "__" in name[len(PREFIX) :]))
 
 
 def _fault(keys: list[str], data: Table) -> tuple[str, str] | None:
-    """What is wrong with the name of a variable, and a hint."""
-    form = f"the form is {PREFIX}STORES__<store>__<key>, with two underscores between keys"
+    """Returns the problem with a variable's name and a hint, or None if the name is valid."""
+    form = f"use {PREFIX}STORES__<store>__<key>, with two underscores between keys"
     stores = data.get("stores")
     if keys[0] != "stores" or len(keys) < 3 or "" in keys:
-        return "overrides no key", form
+        return "does not override a key", form
     if not isinstance(stores, Mapping) or keys[1] not in stores:
         names = list(stores) if isinstance(stores, Mapping) else []
-        hint = suggestion(keys[1], names, f"there are: {', '.join(names) or 'none'}")
-        return f"overrides a key of the store {keys[1]!r}, which does not exist", hint
+        hint = suggestion(keys[1], names, f"known stores: {', '.join(names) or 'none'}")
+        return f"overrides a key of the unknown store {keys[1]!r}", hint
     return None
 
 
 def _with(table: Table, keys: list[str], value: FromVariable, above: tuple[str, ...] = ()) -> Table:
-    # The names of variables know no case, keys may: KMS_KEY_ID in the file is the same key.
+    # Variable names ignore case, keys may not: match KMS_KEY_ID in the file, too.
     key = next((known for known in table if known.lower() == keys[0]), keys[0])
     inner = table.get(key)
     path = dotted((*above, key))
     changed: Any = value
     if len(keys) > 1:
         if inner is not None and not isinstance(inner, Mapping):
-            raise TypeError(f"goes below {path}, which is no table")
+            raise TypeError(f"overrides a key below {path}, which is not a table")
         changed = _with(inner or {}, keys[1:], value, (*above, key))
     elif isinstance(inner, Mapping):
-        raise TypeError(f"names {path}, which is a table")
+        raise TypeError(f"overrides {path}, which is a table")
     return {**table, key: changed}

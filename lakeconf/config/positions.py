@@ -1,6 +1,6 @@
-"""Finds the line and the column of every key in a text that is known to be valid TOML.
+"""Finds the line and column of every key in valid TOML.
 
-tomllib tells a place for syntax errors only, so the text is scanned a second time where another error needs one.
+tomllib reports positions of syntax errors only. Other errors scan the text a second time for theirs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 Key: TypeAlias = "tuple[str | int, ...]"
 
-# Compiled when they are first used, which only an error does.
+# Patterns are compiled on first use: only errors need them.
 _SPACE = r"[ \t]*"
 _BETWEEN = r"(?:[ \t\r\n]|#[^\n]*)*"
 _KEY_PART = r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[A-Za-z0-9_-]+'
@@ -22,13 +22,13 @@ _BARE_VALUE = r"[^,\]}#\r\n]+"
 
 
 def key_positions(text: str) -> Mapping[Key, tuple[int, int]]:
-    """The place of each key.
+    """Returns the position of each key.
 
     Args:
-        text: Valid TOML, its line ends as they are.
+        text: Valid TOML with its original line ends.
 
     Returns:
-        For the path of each key (items of arrays by their index) its 1-based line and column.
+        The 1-based line and column of each key, by the path of the key (items of arrays by their index).
     """
     scanner = _Scanner(text)
     scanner.document()
@@ -42,7 +42,7 @@ def _place(starts: list[int], offset: int) -> tuple[int, int]:
 
 
 class _Scanner:
-    """Walks through the text once; `offsets` holds where the last part of each key begins."""
+    """Scans the text once; `offsets` maps each key to the offset of its last part."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -78,7 +78,7 @@ class _Scanner:
         self._value(key)
 
     def _key(self, table: Key) -> tuple[int, Key]:
-        """Reads a dotted key and the space behind it; gives the offset of its last part, and its path."""
+        """Reads a dotted key and the space after it; returns the offset of its last part, and its path."""
         key = table
         while True:
             match = self._skip(_KEY_PART)
@@ -132,7 +132,7 @@ class _Scanner:
     def _skip(self, pattern: str) -> re.Match[str]:
         match = re.compile(pattern, re.DOTALL).match(self.text, self.at)
         if match is None:
-            raise ValueError(f"no valid TOML at character {self.at}")
+            raise ValueError(f"invalid TOML at character {self.at}")
         self.at = match.end()
         return match
 
@@ -140,5 +140,5 @@ class _Scanner:
 def _decoded(part: str) -> str:
     if part[0] == "'":
         return part[1:-1]
-    # tomllib knows the escapes.
+    # tomllib decodes the escapes.
     return next(iter(tomllib.loads(f"{part} = 0"))) if part[0] == '"' else part

@@ -1,4 +1,4 @@
-"""The JSON Schema of lakeconf.toml, made from the models, so that editors complete and check it."""
+"""Generates the JSON Schema of lakeconf.toml from the models, for completion and validation in editors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakeconf.backends.registry import (
 )
 
 _JSON_TYPES = {bool: "boolean", int: "integer", str: "string"}
-_VARIABLE = {"type": "string", "pattern": r"\$\{", "description": "A variable: ${NAME}, ${NAME:-default}."}
+_VARIABLE = {"type": "string", "pattern": r"\$\{", "description": "A variable: ${NAME} or ${NAME:-default}."}
 _STORE_NAME = "^[a-z][a-z0-9]*(_[a-z0-9]+)*$"
 _OPTION_DESCRIPTIONS: Mapping[str, str] = {
     "automatic_migration": "Migrate the catalog to the version of the DuckLake extension.",
@@ -42,7 +42,7 @@ _PIPELINE = {
         },
         "models": {
             "type": "object",
-            "description": "Models in SQL, seeds and files to load, by the table that they make: `schema.table`.",
+            "description": "SQL models, seeds and files to load, by the table that they write: `schema.table`.",
             "additionalProperties": {"type": "object"},
             "examples": [{"analytics.daily_revenue": {"kind": "full", "sql": "models/daily_revenue.sql"}}],
         },
@@ -77,7 +77,7 @@ _EXAMPLE = {
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of lakeconf.toml, with the backends of the packages that are installed.
+    """Returns the JSON Schema of lakeconf.toml, including the backends of installed packages.
 
     Source: https://json-schema.org/draft/2020-12
     """
@@ -95,7 +95,7 @@ def json_schema() -> dict[str, Any]:
         "description": "DuckLake stores, each a metadata backend and a storage backend.",
         "type": "object",
         "properties": {
-            "default_store": {"type": "string", "description": "The store that is used where none is named."},
+            "default_store": {"type": "string", "description": "The store to use if none is named."},
             "pipeline": _PIPELINE,
             "stores": {
                 "type": "object",
@@ -113,23 +113,23 @@ def json_schema() -> dict[str, Any]:
 
 
 def _store(backends: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole store; one that extends another may leave away what it takes over."""
+    """Returns the schema of a store; a store that extends another may omit inherited keys."""
     partial = {section: _partial(section, definitions) for section in backends}
     whole = {"properties": dict(backends), "required": ["metadata_backend"]}
     return {
         "type": "object",
-        "description": "Where a lake is, and how it is attached.",
+        "description": "Where a lake is and how to attach it.",
         "properties": {
             "alias": {
                 "type": "string",
                 "anyOf": [{"pattern": "^[a-z_][a-z0-9_]*$"}, {"pattern": r"\$\{"}],
-                "description": "The name under which the lake is attached; the store's name unless given.",
+                "description": "The name under which the lake is attached; default: the store's name.",
                 "examples": ["lake"],
             },
             "attach_options": {"$ref": "#/$defs/attach_options"},
             "extends": {
                 "type": "string",
-                "description": "The store whose keys this one takes over; a key given here replaces that key alone.",
+                "description": "The store to inherit keys from; a key set here replaces only that key.",
                 "examples": ["prod"],
             },
             "metadata_backend": {"description": "Where the catalog is."},
@@ -170,7 +170,7 @@ def _partial(section: str, definitions: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _property(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A field as TOML gives it: without null, and with variables where it is no text."""
+    """Adapts a field's schema to TOML: removes null, and allows variables if the field is not a string."""
     described = {key: value for key, value in schema.items() if key in ("description", "examples")}
     kept = {key: value for key, value in schema.items() if key not in ("title", "default", *described)}
     choices = [choice for choice in kept.pop("anyOf", [kept]) if choice != {"type": "null"}]
@@ -186,7 +186,7 @@ def _attach_options() -> dict[str, Any]:
     }
     return {
         "type": "object",
-        "description": "Options of ATTACH; those that begin with meta_ are passed on to the catalog's database.",
+        "description": "Options of ATTACH; options that begin with meta_ are passed to the catalog's database.",
         "properties": properties,
         "patternProperties": {"^meta_[a-z0-9_]+$": {"type": ["string", "integer", "boolean"]}},
         "additionalProperties": False,

@@ -1,4 +1,4 @@
-"""Secrets of one name in several stores: their fields must be the same, or the store that is attached last decides."""
+"""Finds secrets with the same name and different fields: the store attached last would replace the others' secret."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakeconf.sql import CreateSecret
 
 
 class SharedSecrets:
-    """Finds secrets of one name whose fields differ.
+    """Finds secrets with the same name and different fields.
 
     Args:
         stores: The stores.
@@ -26,11 +26,11 @@ class SharedSecrets:
         self._fields: dict[int, tuple[Reading, Mapping[str, Hashable]]] = {}
 
     def clashes(self, name: str, reading: Reading) -> Iterator[tuple[CreateSecret, str]]:
-        """The secrets of a store that another store gives other fields, each with one such store.
+        """Yields the secrets of a store that another store defines differently, with the name of that store.
 
         Args:
             name: The store's name.
-            reading: What its table says.
+            reading: The values of its table.
         """
         for secret in reading.secrets:
             own = _fields(secret)
@@ -63,5 +63,5 @@ def _frozen(value: Any) -> Hashable:
         return frozenset((key, _frozen(item)) for key, item in value.items())
     if isinstance(value, list | tuple):
         return tuple(map(_frozen, value))
-    # 1 and True are equal in Python, and are no equal parameters.
+    # 1 and True are equal in Python, but are different parameters.
     return type(value).__name__, value if isinstance(value, Hashable) else repr(value)

@@ -1,4 +1,4 @@
-"""A store while it is read: its values with their variables resolved, where each came from, and what is wrong."""
+"""Collects a store's resolved values, their origins and the problems while the store is read."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from lakeconf.config.variables import Kind, expand
 from lakeconf.errors import Problem
 from lakeconf.secret import FromVariable, Secret, masked
 
-# What stands for a value that cannot be resolved, so that the rest of its table is checked all the same.
+# Replaces a value that cannot be resolved, so that the rest of its table can still be checked.
 _PLACEHOLDER = "unresolved"
 _SHORTEST_VALUE = 4
 
 
 class Origin(NamedTuple):
-    """Where a value came from.
+    """The origin of a value.
 
     Attributes:
-        place: The key under which it stands, in the table of the store itself or in that of a parent.
-        kind: What it is there: a literal, a variable, the default of one, a mixture; or an override by the environment.
-        variable: The variable, where it is one.
-        has_literal: Part of the value, or of a variable's default, stands in the file itself.
+        place: Its key, in the table of the store itself or of a parent.
+        kind: A literal, a variable, a variable's default, a mixture, or an override by the environment.
+        variable: The first variable of the value, if any.
+        has_literal: True if the file itself contains part of the value or of a variable's default.
     """
 
     place: Path
@@ -39,10 +39,10 @@ class Draft:
     """A store while it is read.
 
     Args:
-        source: The file, for the places of problems.
+        source: The file, for the positions of problems.
         name: The store's name.
-        tree: What it says, `extends` followed.
-        environment: The variables, by name; None if they are not to be looked at: then none is missing.
+        tree: Its table, merged with those of its parents.
+        environment: The environment variables; None if they must not be read: then none is reported as missing.
         hidden: The secrets of the whole configuration.
     """
 
@@ -65,33 +65,33 @@ class Draft:
         self._environment = environment or {}
         self._is_untrusted = environment is None
         self._used: dict[str, str] = {}
-        # A problem that is met while they are made is shown without their secrets.
+        # Set before the call below: a problem reported during the call masks the values read so far.
         self.values: dict[str, Any] = {}
         self.values = self._table(tree, ())
 
     def report(self, code: Code, message: str, key: Path = (), *, hint: str | None = None) -> None:
-        """Notes a problem.
+        """Adds a problem.
 
         Args:
-            code: Its kind.
+            code: The kind of problem.
             message: What is wrong.
-            key: The key inside the store's table; it may be missing there.
-            hint: What would be right.
+            key: The key inside the store's table; the table may lack it.
+            hint: How to fix it.
         """
         around = next(key[:length] for length in range(len(key), -1, -1) if key[:length] in self.origins)
         origin = self.origins[around]
         place = (*origin.place, *key[len(around) :])
         is_override = origin.kind == "override"
         if origin.variable is not None and code not in (Code.UNSET_VARIABLE, Code.MALFORMED_VARIABLE):
-            message += f" ({'given by' if is_override else 'from'} the variable {origin.variable})"
+            message += f" ({'set by' if is_override else 'from'} the variable {origin.variable})"
         at = () if is_override else place
         message, hint = self.shown(message), None if hint is None else self.shown(hint)
         self.problems.append(self._source.problem(code, message, hint=hint, key=place, at=at, store=self.name))
 
     def shown(self, text: str) -> str:
-        """A message without a secret, and with `${NAME}` in place of the value of a variable.
+        """Masks secrets in a message and replaces values of variables with `${NAME}`.
 
-        The variables are those of the machine that reads the file, and the file may be a stranger's.
+        The variables belong to the machine that reads the file, and the file may be untrusted.
         """
         text = masked(text, [*_secrets(self.values), *self.hidden])
         for value, name in self._used.items():
@@ -100,12 +100,12 @@ class Draft:
         return text
 
     def absolute(self, path: str) -> str:
-        """The path, relative ones starting from the folder of the file."""
-        # resolve() would follow symbolic links, and the path is part of what the lake remembers.
+        """Returns the absolute path; a relative path starts from the folder of the file."""
+        # resolve() would follow symbolic links, and the lake stores the path.
         return os.path.abspath(os.path.join(self._source.folder, os.path.expanduser(path)))
 
     def is_from_environment(self, key: Path) -> bool:
-        """True where a value is text only because the environment knows nothing else."""
+        """Returns True if the value contains an environment variable, and so is a string whatever the key's type."""
         return key in self.origins and self.origins[key].kind != "literal"
 
     def _table(self, branch: Branch, key: Path) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class Draft:
         return _PLACEHOLDER if expansion.faults else expansion.text
 
     def _note_use(self, value: str | None, variable: str) -> None:
-        # A shorter value is part of too many words; messages that quote a value do without it anyway.
+        # A shorter value is part of too many words.
         if value and len(value) >= _SHORTEST_VALUE:
             self._used.setdefault(value, variable)
 

@@ -1,4 +1,4 @@
-"""A store at a glance, as it stands in the file."""
+"""Summarizes a store as written in the file."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from lakeconf.errors import ConfigError
 
 
 class Outline(NamedTuple):
-    """A store at a glance: no variable is resolved, and nothing is checked.
+    """Summary of a store; variables are not resolved, and nothing is validated.
 
     Attributes:
-        name: Its name.
-        is_default: True for the store that is used where none is named.
-        metadata_backend: The type of its metadata backend; None where it cannot be told.
-        storage_backend: The type of its storage backend; None where it has none.
+        name: The store's name.
+        is_default: True for the default store.
+        metadata_backend: The type of its metadata backend; None if it is missing or invalid.
+        storage_backend: The type of its storage backend; None if it has none.
         extends: The store that it extends.
-        alias: The name under which it is attached, as the file gives it; the store's own unless given.
+        alias: The name under which it is attached, as written in the file; default: the store's name.
     """
 
     name: str
@@ -29,12 +29,12 @@ class Outline(NamedTuple):
 
 
 def outline_of(stores: Inheritance, name: str, *, is_default: bool) -> Outline:
-    """The outline of a store.
+    """Returns the summary of a store.
 
     Args:
         stores: The stores.
         name: The store's name.
-        is_default: True where it is the default store.
+        is_default: True if it is the default store.
     """
     try:
         tree = stores.tree(name)
@@ -51,7 +51,7 @@ def _raw(table: Branch | Leaf | None, key: str) -> str | None:
 
 
 def secret_names(stores: Inheritance, name: str) -> tuple[str, ...]:
-    """The `secret_name` of each backend of a store, where it has one, with its variables as they stand in the file."""
+    """Returns the `secret_name` of each backend that sets one, as written in the file."""
     try:
         tree = stores.tree(name)
     except ConfigError:

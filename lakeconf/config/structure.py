@@ -1,4 +1,4 @@
-"""What is wrong with a configuration outside of the tables of its stores."""
+"""Checks a configuration outside the tables of its stores."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ STORE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
 def structure_problems(source: Source, data: Table) -> Iterator[Problem]:
-    """Unknown keys, tables of the wrong type, and names of stores that are not allowed.
+    """Reports unknown keys, tables of the wrong type, and invalid store names.
 
     Args:
-        source: The file, for the places of problems.
-        data: What it says, with the overrides of the environment.
+        source: The file, for the positions of problems.
+        data: Its content, with overrides from the environment applied.
     """
     problem = source.problem
     for key in data:
@@ -29,15 +29,15 @@ def structure_problems(source: Source, data: Table) -> Iterator[Problem]:
     stores = data.get("stores")
     if stores is not None and not isinstance(stores, Mapping):
         hint = 'write [stores.dev.metadata_backend] type = "sqlite" …'
-        yield problem(Code.WRONG_TYPE, f"should be a table, not {type_name(stores)}", hint=hint, key=("stores",))
+        yield problem(Code.WRONG_TYPE, f"must be a table, not {type_name(stores)}", hint=hint, key=("stores",))
     elif not stores:
         hint = 'write [stores.dev.metadata_backend] type = "sqlite" …'
-        yield problem(Code.MISSING_KEY, "there are no stores", hint=hint, key=("stores",))
+        yield problem(Code.MISSING_KEY, "no stores are declared", hint=hint, key=("stores",))
     pipeline = data.get("pipeline")
     if pipeline is not None and not isinstance(pipeline, Mapping):
         hint = 'write [pipeline] python = ["models.py"]'
-        yield problem(Code.WRONG_TYPE, f"should be a table, not {type_name(pipeline)}", hint=hint, key=("pipeline",))
+        yield problem(Code.WRONG_TYPE, f"must be a table, not {type_name(pipeline)}", hint=hint, key=("pipeline",))
     for name in stores if isinstance(stores, Mapping) else ():
         if not STORE_NAME.fullmatch(name):
-            hint = f"write it as {allowed_name(name)}: small letters, digits and single underscores"
-            yield problem(Code.STORE_NAME, "is not allowed as a store's name", hint=hint, key=("stores", name))
+            hint = f"rename it to {allowed_name(name)}: use lower-case letters, digits and single underscores"
+            yield problem(Code.STORE_NAME, "invalid store name", hint=hint, key=("stores", name))

@@ -1,4 +1,4 @@
-"""The variables of the environment that a value names: `${X}`, `${X:-default}`, `${X:?message}`; `$$` is a dollar."""
+"""Resolves environment variables in values: `${X}`, `${X:-default}`, `${X:?message}`; `$$` is a dollar sign."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _TOKEN = re.compile(
     r"\$(?:(?P<dollar>\$)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<operator>:[-?])(?P<word>[^{}]*))?\}|(?P<malformed>\{))",
     re.ASCII,
 )
-_FORMS = "the forms are ${NAME}, ${NAME:-default} and ${NAME:?message}; write $${ for a dollar and a brace"
+_FORMS = "use ${NAME}, ${NAME:-default} or ${NAME:?message}; write $${ for a literal ${"
 
 
 class Fault(NamedTuple):
-    """Why a value cannot be resolved."""
+    """The reason why a value cannot be resolved."""
 
     code: Code
     message: str
@@ -30,12 +30,12 @@ class Expansion(NamedTuple):
     """A value with its variables resolved.
 
     Attributes:
-        text: The value; a `FromVariable` where it is one variable alone, which a portable script can name. One with
-            `:-default` is not: where the variable is unset there, the script would find nothing.
-        kind: What it came from: a variable alone, the default of one, a literal without any, or a mixture.
+        text: The value. A `FromVariable` if it is a single variable: a portable script can reference that variable.
+            Not with `:-default`: the script has no default if the variable is unset.
+        kind: A single variable, the default of one, a literal, or a mixture.
         variables: The names of its variables.
-        faults: Why it cannot be resolved; then `text` is of no use.
-        has_literal: Part of it, or of a default, stands in the file itself.
+        faults: The reasons why it cannot be resolved; `text` is then meaningless.
+        has_literal: True if the file itself contains part of the value or of a default.
     """
 
     text: str
@@ -49,11 +49,11 @@ class Expansion(NamedTuple):
 
 
 def expand(text: str, environment: Mapping[str, str]) -> Expansion:
-    """Resolves the variables in a text.
+    """Resolves the variables in a value.
 
     Args:
-        text: The value as it stands in the file.
-        environment: The variables, by name.
+        text: The value as written in the file.
+        environment: The environment variables.
     """
     parts: list[str] = []
     faults: list[Fault] = []
@@ -67,7 +67,7 @@ def expand(text: str, environment: Mapping[str, str]) -> Expansion:
             faults.append(resolved)
         else:
             parts.append(resolved)
-    # The rest of a text that is malformed says nothing.
+    # If a reference is malformed, the other faults are misleading.
     malformed = [fault for fault in faults if fault.code is Code.MALFORMED_VARIABLE]
     faults = malformed or faults
     variables = tuple(match["name"] for match in matches if match["name"])
@@ -83,7 +83,7 @@ def expand(text: str, environment: Mapping[str, str]) -> Expansion:
 
 
 def variable_alone(text: str) -> str | None:
-    """The variable that a text names and nothing else, not even a default; None where it is anything else."""
+    """Returns the variable if the text is a single reference without a default, else None."""
     match = _TOKEN.fullmatch(text)
     return match["name"] if match and not (match["operator"] == ":-" and match["word"]) else None
 
@@ -96,16 +96,16 @@ def _resolve(match: re.Match[str], environment: Mapping[str, str]) -> str | Faul
     if match["dollar"]:
         return "$"
     if match["malformed"]:
-        return Fault(Code.MALFORMED_VARIABLE, f"character {match.start() + 1} begins no variable", _FORMS)
+        return Fault(Code.MALFORMED_VARIABLE, f"invalid variable reference at character {match.start() + 1}", _FORMS)
     name, operator, word = match["name"], match["operator"], match["word"]
     value = environment.get(name)
-    # As in a shell, `:` treats an empty variable like one that is not set.
+    # As in a shell, `:` treats an empty variable as unset.
     if operator == ":-":
         return value or word
     if operator == ":?" and not value:
         message = f"the variable {name} is not set" if value is None else f"the variable {name} is empty"
         return Fault(Code.UNSET_VARIABLE, f"{message}: {word}" if word else message, f"export {name}=…")
     if value is None:
-        hint = f"export {name}=…, or give a default: ${{{name}:-…}}"
+        hint = f"export {name}=…, or set a default: ${{{name}:-…}}"
         return Fault(Code.UNSET_VARIABLE, f"the variable {name} is not set", hint)
     return value

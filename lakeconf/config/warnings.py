@@ -1,4 +1,4 @@
-"""What is allowed in a configuration, and seldom meant."""
+"""Warns about valid settings that are probably mistakes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from lakeconf.secret import masked
 
 
 def warnings(source: Config | str | os.PathLike[str] | Table | None = None, *stores: str) -> list[Problem]:
-    """What is suspicious in a configuration that can be used; connects to nothing.
+    """Finds settings of a valid configuration that are probably mistakes, without connecting to anything.
 
     Args:
-        source: A `Config`, or what `init` takes.
-        *stores: The names of the stores to look at; all of them unless given.
+        source: A `Config`, or a source as for `init`.
+        *stores: The names of the stores to check; default: all.
 
     Returns:
-        The warnings in the order of the file, each place once; none where the configuration cannot be read.
+        The warnings in the order of the file, once per code and key; an empty list if the configuration is invalid.
     """
     try:
         config = source if isinstance(source, Config) else init(source)
@@ -54,7 +54,7 @@ def _of_config(config: Config) -> Iterator[Problem]:
         return
     if default is None and len(config.names) > 1:
         hint = f'write default_store = "{config.names[0]}" at the top, or name a store in every call'
-        yield config.problem(Code.WITHOUT_DEFAULT, "there are several stores, and none is the default", (), hint=hint)
+        yield config.problem(Code.WITHOUT_DEFAULT, "several stores are declared, but no default_store", (), hint=hint)
 
 
 def _literal_secrets(config: Config, store: str, reading: Reading) -> Iterator[Problem]:
@@ -62,12 +62,12 @@ def _literal_secrets(config: Config, store: str, reading: Reading) -> Iterator[P
         key = path[-1] if path else None
         value = reading.value(path)
         if origin.has_literal and isinstance(key, str) and is_secret(path) and isinstance(value, str) and value:
-            # The store that the file says it in, which others may extend.
+            # The store that declares the key; other stores may inherit it.
             owner = origin.place[1] if len(origin.place) > 1 else store
             variable = f"{owner}_{key}".upper()
             hint = f'reference a variable instead: {key} = "${{{variable}}}"'
-            part = "a secret" if origin.kind == "literal" else "part of a secret, or the default of one,"
-            yield config.problem(Code.LITERAL_SECRET, f"{part} is in the file", origin.place, hint=hint)
+            part = "a secret" if origin.kind == "literal" else "part of a secret, or its default value"
+            yield config.problem(Code.LITERAL_SECRET, f"the file contains {part}", origin.place, hint=hint)
 
 
 def _without_tls(config: Config, reading: Reading) -> Iterator[Problem]:
@@ -78,16 +78,14 @@ def _without_tls(config: Config, reading: Reading) -> Iterator[Problem]:
     if not _is_loopback(endpoint):
         place = reading.origins["storage_backend", "use_ssl"].place
         origin = reading.origins.get(("storage_backend", "endpoint"))
-        # The file may be a stranger's: the value of a variable is not repeated.
+        # Do not show the value of a variable: the file may be untrusted.
         known = endpoint if origin is None or origin.variable is None else f"${{{origin.variable}}}"
         message = f"credentials and data go to {known or 'the storage server'} without TLS"
-        yield config.problem(
-            Code.WITHOUT_TLS, message, place, hint="leave use_ssl out, or use a server on this machine"
-        )
+        yield config.problem(Code.WITHOUT_TLS, message, place, hint="remove use_ssl, or use a server on this machine")
 
 
 def _without_sslmode(config: Config, reading: Reading) -> Iterator[Problem]:
-    """Libpq uses TLS if the server offers it, unless sslmode says more: whoever is between them can prevent it."""
+    """Warns if sslmode does not require TLS: by default, an attacker between client and server can disable it."""
     backend = reading.values.get("metadata_backend")
     if reading.store is None or not isinstance(backend, Mapping) or backend.get("type") != "postgres":
         return
@@ -96,7 +94,7 @@ def _without_sslmode(config: Config, reading: Reading) -> Iterator[Problem]:
     parameters = {key.lower(): value for key, value in (backend.get("secret_parameters") or {}).items()}
     if str(parameters.get("sslmode")) in ("require", "verify-ca", "verify-full"):
         return
-    # A path is that of a socket on this machine.
+    # A path names a local socket.
     if hosts and not all(one.startswith("/") or _is_loopback(one if ":" not in one else f"[{one}]") for one in hosts):
         place = reading.origins["metadata_backend", "host"]
         known = host if place.variable is None else f"${{{place.variable}}}"
@@ -112,8 +110,8 @@ def _bare_dollars(config: Config, store: str) -> Iterator[Problem]:
         return
     for leaf in found:
         if type(leaf.value) is str and (name := re.fullmatch(r"\$([A-Za-z_]\w*)", leaf.value, re.ASCII)):
-            message = "a variable is written with braces; without them the text stays as it is"
-            hint = f'write "${{{name[1]}}}", or "$${name[1]}" if the dollar is meant'
+            message = "a variable without braces is not resolved"
+            hint = f'write "${{{name[1]}}}", or "$${name[1]}" for a literal dollar sign'
             yield config.problem(Code.BARE_DOLLAR, message, leaf.place, hint=hint)
 
 

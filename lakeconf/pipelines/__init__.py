@@ -1,6 +1,6 @@
-"""Models, and runs of them that the lake itself remembers: each run of a model is one transaction.
+"""Models and runs: each run of a model is one transaction, which the lake records.
 
-`model` declares one in Python, `[pipeline]` of lakeconf.toml one in SQL; `Pipeline` orders them, `run` runs them.
+Declare models in Python with `model`, or in SQL in `[pipeline]` of lakeconf.toml. `Pipeline` orders them.
 """
 
 from lakeconf.pipelines.declared import declared_pipeline, opened, pipeline_problems

@@ -1,4 +1,4 @@
-"""How the columns of a table change so that it can hold the rows of a model."""
+"""Changes the columns of a table to match the rows of a model."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lakeconf.write.ddl import evolution_for
 
 @dataclass(frozen=True)
 class ColumnChanges:
-    """What happens to the columns of an existing table.
+    """Changes to the columns of an existing table.
 
     Attributes:
-        added: New columns and their types, in DuckDB's names.
-        renamed: New names by old ones, as for `Table.evolve`.
+        added: New columns and their DuckDB types.
+        renamed: Map of old to new names, as for `Table.evolve`.
         retyped: The old and the new type by the column's name.
         dropped: Columns that the rows no longer have.
     """
@@ -39,12 +39,12 @@ class ColumnChanges:
 
 
 def column_changes(model: Model, existing: Mapping[str, str], wanted: Mapping[str, str]) -> ColumnChanges:
-    """Compares the columns of a model's table with those of its rows. Case does not matter.
+    """Compares the columns of a model's table with those of its rows, ignoring case.
 
     Args:
-        model: The model; its `renamed` says which column keeps its rows under a new name.
-        existing: The columns of the table and their types, in DuckDB's names.
-        wanted: The same of the rows.
+        model: The model; `renamed` lists its renamed columns.
+        existing: The columns of the table and their DuckDB types.
+        wanted: The columns of the rows and their DuckDB types.
 
     Raises:
         PipelineError: `renamed` contradicts the rows.
@@ -68,15 +68,15 @@ def column_changes(model: Model, existing: Mapping[str, str], wanted: Mapping[st
 
 
 def apply(table: Table, changes: ColumnChanges) -> None:
-    """Renames and drops the columns of a table; the write of the rows adds and widens the others.
+    """Renames and drops columns of a table; the write of the rows then adds and widens columns.
 
     Args:
         table: The table, in an open transaction.
-        changes: What `column_changes` gave for it.
+        changes: The result of `column_changes`.
     """
     rename = {identifier(old): new for old, new in changes.renamed.items()}
     if changes.dropped:
-        # DuckLake does not drop the last column of a table, so that new ones come first.
+        # DuckLake cannot drop a table's last column: add new columns first.
         table.evolve(rename=rename, add={identifier(name): kind for name, kind in changes.added.items()})
         table.evolve(drop=[identifier(name) for name in changes.dropped])
     elif rename:
@@ -84,16 +84,16 @@ def apply(table: Table, changes: ColumnChanges) -> None:
 
 
 def check_dropped(table: str, dropped: Sequence[str], allowed: Sequence[str], hint: str) -> None:
-    """Refuses to drop columns without consent.
+    """Checks that only allowed columns are dropped.
 
     Args:
         table: The table.
-        dropped: The columns that would be dropped.
-        allowed: Those that may be dropped; case does not matter.
-        hint: How to give consent.
+        dropped: The columns to drop.
+        allowed: The columns that may be dropped, in any case.
+        hint: How to allow more.
 
     Raises:
-        DataLossError: A column is not allowed to be dropped.
+        DataLossError: A column may not be dropped.
     """
     known = {name.lower() for name in allowed}
     refused = [name for name in dropped if name.lower() not in known]
@@ -103,11 +103,11 @@ def check_dropped(table: str, dropped: Sequence[str], allowed: Sequence[str], hi
 
 
 def drop_hint(dropped: Sequence[str]) -> str:
-    """How a model or a run gives consent to drop columns."""
+    """Returns a hint on how to allow a model or a run to drop columns."""
     listed = ", ".join(f'"{name}"' for name in dropped)
     return (
         f"write dropped = [{listed}] in the model, or run with --allow-drop-columns (allow_drop_columns=True); "
-        "`renamed` keeps the rows of a column under a new name"
+        "for a renamed column, use `renamed`"
     )
 
 
@@ -116,11 +116,11 @@ def _check_renamed(model: Model, wanted: Mapping[str, str]) -> None:
     for old, new in model.renamed.items():
         if new.lower() not in names:
             raise PipelineError(
-                f"`renamed` of the model {model.table} renames {old!r} to {new!r}, and the model has no column {new!r}",
+                f"`renamed` of the model {model.table} renames {old!r} to {new!r}, but the model has no column {new!r}",
                 hint=f'write the old name first: renamed = {{old = "new"}}; the columns are {", ".join(wanted)}',
             )
         if old.lower() in names:
             raise PipelineError(
-                f"`renamed` of the model {model.table} renames {old!r} to {new!r}, and the model still has {old!r}",
+                f"`renamed` of the model {model.table} renames {old!r} to {new!r}, but the model still has {old!r}",
                 hint=f"remove {old!r} from the model, or from `renamed`",
             )

@@ -1,4 +1,4 @@
-"""The pipeline that a lakeconf.toml declares: models in Python files, in SQL files, seeds and files to load."""
+"""Loads the pipeline of a lakeconf.toml: models in Python and SQL files, seeds, and files to load."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lakeconf.store import Store
 
 
 class _Declaration(BaseModel):
-    """What a model in the file may say besides its kind's own keys."""
+    """The keys of a model in the file that every kind supports."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -43,14 +43,14 @@ class _Declaration(BaseModel):
 
 
 def declared_pipeline(config: Config) -> Pipeline:
-    """The models of `[pipeline]`.
+    """Loads the models of `[pipeline]`.
 
     Args:
         config: The configuration; files are relative to its folder.
 
     Raises:
-        ConfigError: Something in the table is wrong; says where.
-        PipelineError: A model is.
+        ConfigError: The table `[pipeline]` is invalid.
+        PipelineError: A model is invalid.
     """
     section = _section(config)
     folder = config.path.parent if config.path is not None else Path.cwd()
@@ -61,7 +61,7 @@ def declared_pipeline(config: Config) -> Pipeline:
 
 
 def pipeline_problems(config: Config) -> list[Problem]:
-    """What is wrong with the models that `[pipeline]` declares itself; Python files are not run.
+    """Finds the problems of `[pipeline]` without running Python files.
 
     Args:
         config: The configuration.
@@ -99,18 +99,18 @@ def opened(
     *,
     read_only: bool = False,
 ) -> Iterator[tuple[Lake, Mapping[str, Lake]]]:
-    """Opens the store of a pipeline, and those that the models to be run read from.
+    """Opens the store of a pipeline and the stores that the selected models read.
 
     Args:
         config: The configuration.
         pipeline: The models.
-        models: Those to be run, as `Pipeline.chosen` takes them.
-        store: The store that the models' tables are in; the default one where None.
+        models: The selected models, as for `Pipeline.chosen`.
+        store: The store that contains the models' tables; None for the default store.
         engine: `duckdb` or `spark`.
-        read_only: Create and change nothing. A store that has no lake yet is an empty lake then.
+        read_only: True to create and change nothing. A store without a lake is then opened as an empty lake.
 
     Yields:
-        Its lake, and the others by their stores' names.
+        The lake of the pipeline, and the others by the names of their stores.
     """
     main = config.get_store(store)
     inputs = {table for model in pipeline.chosen(models) for table in pipeline.stored_inputs(model)}
@@ -144,28 +144,28 @@ def _section(config: Config) -> Mapping[str, Any]:
     problems = []
     for key, value in section.items():
         if key not in ("models", "python"):
-            hint = "there are models, python"
+            hint = "valid keys: models, python"
             problems.append(config.problem(Code.UNKNOWN_KEY, "unknown key", ("pipeline", key), hint=hint))
         elif not isinstance(value, dict if key == "models" else list):
             hint = 'write python = ["models.py"], and [pipeline.models."schema.table"]'
-            problems.append(config.problem(Code.WRONG_TYPE, "is of the wrong type", ("pipeline", key), hint=hint))
+            problems.append(config.problem(Code.WRONG_TYPE, "has the wrong type", ("pipeline", key), hint=hint))
     if problems:
         raise ConfigError(problems)
     return section
 
 
 def _inside(config: Config, folder: Path, path: object, key: tuple[str, ...]) -> Path:
-    """A path that the configuration names; a link out of its folder is outside as well.
+    """Resolves a path in the configuration, following links.
 
     Raises:
-        ConfigError: It is outside of the folder of the configuration, whose author may be a stranger.
+        ConfigError: The path leads out of the folder of the configuration, which may be untrusted.
     """
     if not isinstance(path, str) or escaped(path) != path:
-        raise ConfigError([config.problem(Code.WRONG_VALUE, "should be a path", key, hint="write it between quotes")])
+        raise ConfigError([config.problem(Code.WRONG_VALUE, "must be a path", key, hint="write it in quotes")])
     found = folder / path
     if not found.resolve().is_relative_to(folder.resolve()):
-        hint = "keep the files of a pipeline in the folder of the configuration, or below it"
-        problem = config.problem(Code.WRONG_VALUE, f"{path} is outside of the configuration's folder", key, hint=hint)
+        hint = "move the file into the folder of the configuration, or below it"
+        problem = config.problem(Code.WRONG_VALUE, f"{path} is outside the configuration's folder", key, hint=hint)
         raise ConfigError([problem])
     return found
 
@@ -173,7 +173,7 @@ def _inside(config: Config, folder: Path, path: object, key: tuple[str, ...]) ->
 def _file(config: Config, folder: Path, path: object, key: tuple[str, ...]) -> Path:
     found = _inside(config, folder, path, key)
     if not found.is_file():
-        raise ConfigError([config.problem(Code.WRONG_VALUE, f"there is no file {found}", key)])
+        raise ConfigError([config.problem(Code.WRONG_VALUE, f"file not found: {found}", key)])
     return found
 
 
@@ -192,12 +192,12 @@ def _query(config: Config, folder: Path, path: str, key: tuple[str, ...]) -> Que
 
 def _from_python(config: Config, path: Path) -> list[Model]:
     if not path.is_file():
-        problem = config.problem(Code.WRONG_VALUE, f"there is no file {path}", ("pipeline", "python"))
+        problem = config.problem(Code.WRONG_VALUE, f"file not found: {path}", ("pipeline", "python"))
         raise ConfigError([problem])
     name = f"lakeconf_models_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise PipelineError(f"{path} is no Python file", hint="its name ends in .py")
+        raise PipelineError(f"{path} is not a Python file", hint="its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -215,13 +215,13 @@ def _from_table(config: Config, folder: Path, name: str, table: Any) -> Model:
     except ValidationError as error:
         raise ConfigError(_problems(config, key, error)) from error
     if declared.kind not in KINDS:
-        hint = suggestion(declared.kind, KINDS, f"there are {', '.join(KINDS)}")
-        message = f"there is no kind {declared.kind!r}"
+        hint = suggestion(declared.kind, KINDS, f"valid kinds: {', '.join(KINDS)}")
+        message = f"unknown kind {declared.kind!r}"
         raise ConfigError([config.problem(Code.WRONG_VALUE, message, (*key, "kind"), hint=hint)])
     known = (*_Declaration.model_fields, *KINDS[declared.kind].__dataclass_fields__)
     given = declared.model_extra or {}
     if unknown := [name for name in given if name not in known]:
-        hint = suggestion(unknown[0], known, f"there are {', '.join(known)}")
+        hint = suggestion(unknown[0], known, f"valid keys: {', '.join(known)}")
         raise ConfigError([config.problem(Code.UNKNOWN_KEY, "unknown key", (*key, unknown[0]), hint=hint)])
     try:
         kind: Kind = TypeAdapter(KINDS[declared.kind]).validate_python(given)
@@ -246,7 +246,7 @@ def _from_table(config: Config, folder: Path, name: str, table: Any) -> Model:
 
 
 def _problems(config: Config, key: tuple[str, ...], error: ValidationError) -> list[Problem]:
-    """What pydantic says, with the place in the file."""
+    """Converts pydantic's errors into problems with a position in the file."""
     problems = []
     for found in error.errors(include_input=False):
         is_missing = found["type"] == "missing"

@@ -1,4 +1,4 @@
-"""What tells two definitions of a model apart: their parsed code, so that a comment changes nothing."""
+"""Hashes definitions of models by their parsed code, so that comments do not count."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _DIGITS = 16
 
 
 def digest(*parts: str) -> str:
-    """A hash of texts, in hexadecimal digits."""
+    """Returns a hash of strings, in hexadecimal digits."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_DIGITS]
 
 
 def file_digest(path: Path) -> str:
-    """A hash of a file's bytes.
+    """Returns a hash of a file's content, in hexadecimal digits.
 
     Raises:
-        PipelineError: It is not there.
+        PipelineError: The file does not exist.
     """
     if not path.is_file():
-        raise PipelineError(f"there is no file {path}", hint="paths of a model start in its own folder")
+        raise PipelineError(f"file not found: {path}", hint="paths are relative to the folder of the model")
     return hashlib.sha256(path.read_bytes()).hexdigest()[:_DIGITS]
 
 
 def sql_code(text: str) -> str:
-    """SQL without its comments and line breaks, as DuckDB would be given it."""
+    """Returns SQL in DuckDB's dialect without comments and line breaks."""
     return "; ".join(
         statement.sql(dialect="duckdb", comments=False)
         for statement in sqlglot.parse(text, dialect="duckdb")
@@ -43,22 +43,22 @@ def sql_code(text: str) -> str:
 
 
 def function_code(function: Callable[..., Any]) -> str:
-    """The code of a function as it is loaded, without its decorators, docstring and comments.
+    """Returns the code of a loaded function without decorators, docstring and comments.
 
     Raises:
-        PipelineError: Its source is not known, as in an interactive session.
+        PipelineError: Its source is unavailable, as in an interactive session.
     """
     try:
         lines, _ = inspect.getsourcelines(function)
     except (OSError, TypeError) as error:
         raise PipelineError(
-            f"the source of {function.__qualname__} is not known", hint="write the model in a file"
+            f"the source of {function.__qualname__} is unavailable", hint="write the model in a file"
         ) from error
     return _code(ast.parse(textwrap.dedent("".join(lines))).body[0])
 
 
 def codes_on_disk(path: Path, name: str) -> list[str]:
-    """The code of each function of this name in a file as it is now."""
+    """Returns the current code of each function with this name in a file."""
     return [_code(node) for node in ast.walk(ast.parse(path.read_text())) if getattr(node, "name", None) == name]
 
 

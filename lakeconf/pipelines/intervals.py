@@ -1,4 +1,4 @@
-"""Time intervals: which there are, which are done, which are missing."""
+"""Computes the time intervals that a run of an incremental model has to process."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Range: TypeAlias = tuple[datetime, datetime]
 
 @dataclass(frozen=True)
 class Batch:
-    """Intervals that are done in one snapshot.
+    """Consecutive intervals that one snapshot processes.
 
     Attributes:
-        start: When the first begins.
-        end: When the last ends, or where it is cut off.
-        done_until: When the last complete one ends.
-        redone: True where all of them were done before.
+        start: Start of the first interval.
+        end: End of the last interval, or of the range if it cuts the interval off.
+        done_until: End of the last complete interval.
+        redone: True if all of them were done before.
     """
 
     start: datetime
@@ -33,14 +33,14 @@ class Batch:
 
 
 def moment(value: date | datetime) -> datetime:
-    """A date or a time as a time in UTC, without a zone."""
+    """Converts a date or time to a time in UTC without a time zone."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
     return datetime(value.year, value.month, value.day)
 
 
 def floor(value: datetime, interval: Interval) -> datetime:
-    """The beginning of the interval that a time is in."""
+    """Returns the start of the interval that contains a time."""
     if interval == "hour":
         return value.replace(minute=0, second=0, microsecond=0)
     day = value.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -50,7 +50,7 @@ def floor(value: datetime, interval: Interval) -> datetime:
 
 
 def step(start: datetime, interval: Interval, count: int = 1) -> datetime:
-    """The beginning of a later interval, or of an earlier one."""
+    """Returns the start of the interval that is `count` intervals later, or earlier if negative."""
     if interval in ("hour", "day"):
         return start + count * timedelta(hours=1 if interval == "hour" else 24)
     months = start.year * 12 + start.month - 1 + count * (12 if interval == "year" else 1)
@@ -66,18 +66,18 @@ def batches(
     late: bool,
     redo: Iterable[Range] = (),
 ) -> list[Batch]:
-    """The intervals that a run has to do, in the order of time.
+    """Returns the intervals that a run has to process, in chronological order.
 
     Args:
         kind: The kind of the model.
-        start: When the first interval begins.
-        end: When the range ends; an interval that it cuts off belongs to it only where the kind takes partial ones.
+        start: Start of the first interval.
+        end: End of the range. It includes an interval that it cuts off only if the kind allows partial intervals.
         done: The ranges that are done.
-        late: True where rows may have come for intervals that are done, so that the last of them are done again.
-        redo: Ranges that are done again in any case.
+        late: True if done intervals may have late rows: the last `lookback` intervals are then processed again.
+        redo: Ranges to process again in any case.
 
     Returns:
-        Batches of neighbouring intervals.
+        Batches of consecutive intervals.
     """
     known = merged(done)
     wanted = list(_intervals(kind, floor(start, kind.interval), end))
@@ -112,7 +112,7 @@ def _batch(kind: Incremental, group: Sequence[datetime], end: datetime, missing:
 
 
 def without(ranges: Iterable[Range], removed: Iterable[Batch]) -> list[Range]:
-    """What is left of ranges without those of batches."""
+    """Subtracts batches from ranges."""
     left = merged(ranges)
     for batch in removed:
         left = [
@@ -125,7 +125,7 @@ def without(ranges: Iterable[Range], removed: Iterable[Batch]) -> list[Range]:
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
-    """Ranges in the order of time; those that meet or overlap are one."""
+    """Sorts ranges and merges those that touch or overlap."""
     found: list[Range] = []
     for start, end in sorted(ranges):
         if found and start <= found[-1][1]:
@@ -140,5 +140,5 @@ def _covered(start: datetime, ranges: Sequence[Range]) -> bool:
 
 
 def short(value: datetime) -> str:
-    """A time as text; midnight as its date."""
+    """Formats a time; midnight as its date only."""
     return value.date().isoformat() if value == floor(value, "day") else value.isoformat(" ")

@@ -1,4 +1,4 @@
-"""The kinds of models: what a run of one does to its table. `identity` is what decides whether two are the same."""
+"""Kinds of models: how a run changes the table. `identity` enters the hash of a model's definition."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Full:
 
 @dataclass(frozen=True)
 class Append:
-    """Every run adds rows: those of the input's new rows, or of files that were not loaded before.
+    """Every run adds rows, computed from the input's new rows or loaded from new files.
 
     Attributes:
-        new_rows_of: The input of which the model is given new rows alone; the only input unless given.
-        files: A pattern of paths, such as `landing/users/*.parquet`, or of URIs that the store's secret reaches; the
-            model is given the rows of the new ones, or they are taken as they are where it is no function. Parquet,
-            CSV and JSON are told by their ending.
-        columns: The columns of the files and their types, in DuckDB's names; told from the files unless given.
+        new_rows_of: The input whose new rows the model receives; default: the only input.
+        files: A pattern of paths, such as `landing/users/*.parquet`, or of URIs that the store's secret can access. The
+            model receives the rows of new files; without a body, their rows are appended unchanged. The file extension
+            selects Parquet, CSV or JSON.
+        columns: The columns of the files and their DuckDB types; default: inferred from the files.
     """
 
     name: ClassVar[str] = "append"
@@ -43,17 +43,17 @@ class Append:
 
 @dataclass(frozen=True)
 class Incremental:
-    """Every run replaces the rows of the time intervals that are missing, and of a few before them.
+    """Every run replaces the rows of the missing time intervals and of the `lookback` intervals before them.
 
     Attributes:
-        time_column: The column of the result that tells the interval; a DATE or a TIMESTAMP, in UTC.
-        interval: How long an interval is.
-        start: When the first one begins.
-        lookback: How many intervals before new ones are done again.
-        batch: How many intervals are one snapshot at most; all that are missing in a row unless given.
-        partial: True to do an interval that has not ended as well; it is done again next time.
-        late: What happens to intervals that are done and whose inputs have changed since: `warn` about them, `redo`
-            them, or `ignore` them.
+        time_column: The column of the result that assigns a row to an interval; a DATE or a TIMESTAMP, in UTC.
+        interval: The length of an interval.
+        start: Start of the first interval.
+        lookback: The number of intervals before new ones to process again.
+        batch: The maximum number of intervals per snapshot; default: all consecutive missing intervals.
+        partial: True to also process an interval that has not ended; the next run processes it again.
+        late: The treatment of done intervals whose inputs have changed since: `warn` about them, `redo` them, or
+            `ignore` them.
     """
 
     name: ClassVar[str] = "incremental"
@@ -71,14 +71,14 @@ class Incremental:
 
 @dataclass(frozen=True)
 class Merge:
-    """Every run updates the rows with the same key, and adds the others.
+    """Every run updates the rows with the same key and inserts the others.
 
     Attributes:
-        on: The key.
-        changes_of: The input of which the model is given what changed since the last run, as `Table.changes` gives it:
-            with `change_type`, `snapshot_id` and `rowid`. Else it is given all its inputs whole.
-        deleted: A column of the result, true for a row whose key is to be deleted; the table does not get it.
-        update: False to leave rows as they are whose key is there already: each key is added once.
+        on: The key columns.
+        changes_of: The input whose changes since the last run the model receives, as from `Table.changes`: with
+            `change_type`, `snapshot_id` and `rowid`. Without it, the model receives all rows of all inputs.
+        deleted: A column of the result that is true for keys to delete; it is not stored in the table.
+        update: False to keep rows with existing keys unchanged: each key is inserted once.
     """
 
     name: ClassVar[str] = "merge"
@@ -93,7 +93,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class View:
-    """Nothing is stored: models that take it compute it. One in SQL is a view of the lake as well."""
+    """Nothing is stored: models that read it compute it. A view in SQL also becomes a view of the lake."""
 
     name: ClassVar[str] = "view"
 
@@ -103,11 +103,11 @@ class View:
 
 @dataclass(frozen=True)
 class Seed:
-    """The rows of a CSV file, loaded again whenever it changes.
+    """The rows of a CSV file, loaded again when the file changes.
 
     Attributes:
         csv: The file, with a header.
-        columns: The columns and their types, in DuckDB's names; told from the values unless given.
+        columns: The columns and their DuckDB types; default: inferred from the values.
     """
 
     name: ClassVar[str] = "seed"

@@ -1,4 +1,4 @@
-"""Late rows: changes of a model's inputs that belong to intervals which are done."""
+"""Finds late rows: changes of a model's inputs in intervals that are done."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from lakeconf.pipelines.rows import rows_of
 
 
 def late_intervals(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds) -> Late:
-    """Finds the intervals of a model that are done and whose inputs have changed since.
+    """Finds the done intervals of a model whose inputs have changed since.
 
-    The change feed of an input gives its changed rows. They belong to the intervals that the model computes from them,
-    and to those that their own column of the same name tells.
+    The change feed of an input contains its changed rows. They belong to the intervals that the model computes from
+    them, and to the intervals of their own time column, if the input has a column of that name.
 
     Args:
         pipeline: The models.
-        model: A model; only incremental ones have intervals.
-        known: What the lake knows about it.
-        bounds: What the run was asked for.
+        model: A model; only incremental models have intervals.
+        known: The recorded state of the model.
+        bounds: The request of the run.
 
     Returns:
-        The intervals, and the inputs of which they cannot be told.
+        The intervals, and the inputs whose late rows are unknown.
     """
     kind = model.kind
     if not isinstance(kind, Incremental) or kind.late == "ignore" or not known.exists or bounds.rebuild:
@@ -39,7 +39,7 @@ def late_intervals(pipeline: Pipeline, model: Model, known: Known, bounds: Bound
     definition = pipeline.definition(model)
     runs = [run for run in known.runs if run.interval is not None and run.definition == definition]
     if not runs or known.runs[-1].definition != definition:
-        return Late()  # all intervals are done again
+        return Late()  # all intervals are processed again
     latest = {one: run for run in runs for one in _within(kind, run)}
     last, found, since, unknown = known.runs[-1], set[datetime](), dict[str, int](), []
     for table in pipeline.stored_inputs(model):
@@ -49,10 +49,10 @@ def late_intervals(pipeline: Pipeline, model: Model, known: Known, bounds: Bound
         try:
             late = _late(pipeline, model, kind, known, table, first, latest)
         except SnapshotNotFoundError:
-            unknown.append(f"late rows of {table} are not known: snapshots after {first} have expired")
+            unknown.append(f"late rows of {table} are unknown: snapshots after {first} have expired")
             continue
         except LakeconfError as error:
-            unknown.append(f"late rows of {table} are not known: {error.message}")
+            unknown.append(f"late rows of {table} are unknown: {error.message}")
             continue
         if late:
             found |= late
@@ -61,7 +61,7 @@ def late_intervals(pipeline: Pipeline, model: Model, known: Known, bounds: Bound
 
 
 def _within(kind: Incremental, run: ModelRun) -> list[datetime]:
-    """The intervals that a run has done."""
+    """Returns the starts of the intervals that a run has processed."""
     start, end = run.interval or (datetime.max, datetime.min)
     found = []
     while start < end:
@@ -79,7 +79,7 @@ def _late(
     first: int,
     latest: Mapping[datetime, ModelRun],
 ) -> set[datetime]:
-    """The done intervals that an input has changed since the run that did them last."""
+    """Returns the done intervals that an input has changed since the last run that processed them."""
     lake, name = located(table, known.lakes)
     if not lake.runs.changes_since(name, first):
         return set()
@@ -98,7 +98,7 @@ def _late(
 
 
 def _times(frame: nw.LazyFrame[Any], kind: Incremental, table: str) -> list[Any]:
-    """The values of the time column, to the minute; none if the frame has no such column."""
+    """Returns the values of the time column, truncated to the minute; empty if the frame has no such column."""
     try:
         columns = {name.lower(): (name, dtype) for name, dtype in frame.collect_schema().items()}
         name, dtype = columns.get(kind.time_column.lower(), (None, None))

@@ -1,4 +1,4 @@
-"""A model: what makes the rows of one table, from which inputs."""
+"""Models: each computes the rows of one table from its inputs."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.definition_hash import codes_on_disk, digest, file_digest, function_code, sql_code
 from lakeconf.pipelines.kinds import Append, Kind, Merge, Seed
 
-# Arguments of a model that are no inputs, and the placeholders of the same names in SQL.
+# Arguments of a model that are not inputs, and placeholders of the same names in SQL.
 BOUNDS = ("start", "end")
 
 
 class Body(Protocol):
-    """What computes the rows of a model."""
+    """Computes the rows of a model."""
 
     def arguments(self) -> Sequence[str]:
-        """What the inputs are called in it."""
+        """Returns the names of the inputs in the body."""
         ...
 
     def code(self) -> str:
-        """What it says, without comments."""
+        """Returns the code without comments."""
         ...
 
     def code_now(self) -> str | None:
-        """The same as it stands on the disk by now."""
+        """Returns the code of the file as it is now, without comments; None if the file no longer contains it."""
         ...
 
     def place(self, error: BaseException | None = None) -> str | None:
-        """The file and the line where it stands, or where an error was raised in it; None where it is in no file."""
+        """Returns the file and line of the body, or of an error raised in it; None if it is not in a file."""
         ...
 
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:
-        """The rows, as a lazy frame of the lake's engine.
+        """Returns the rows as a lazy frame of the lake's engine.
 
         Args:
             lake: The lake.
-            frames: The inputs, by what they are called.
-            bounds: When the time range starts and ends; empty where there is none.
+            frames: The inputs, by argument name.
+            bounds: `start` and `end` of the time range; empty without one.
         """
         ...
 
@@ -60,7 +60,7 @@ _PLACE = (("line", "line"), ("column", "col"))
 
 @dataclass(frozen=True)
 class Function:
-    """A function from lazy frames of narwhals to one."""
+    """A function that takes lazy narwhals frames and returns one."""
 
     function: Callable[..., Any]
 
@@ -72,7 +72,7 @@ class Function:
 
     def code_now(self) -> str | None:
         found = codes_on_disk(Path(inspect.getfile(self.function)), self.function.__name__)
-        # A file may have several of one name, in other functions.
+        # A file may contain several functions with this name, nested in others.
         own = self.code()
         return own if own in found else next(iter(found), None)
 
@@ -89,17 +89,17 @@ class Function:
             return nw.from_native(made)
         except TypeError as error:
             raise SchemaError(
-                f"{self.function.__qualname__} gave a {type(made).__name__}", hint="return a frame of narwhals"
+                f"{self.function.__qualname__} returned a {type(made).__name__}", hint="return a narwhals frame"
             ) from error
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query in DuckDB's SQL; Spark is given its translation.
+    """A query in DuckDB's SQL dialect; Spark runs a translation.
 
     Attributes:
         text: The query; `$start` and `$end` are the time range.
-        path: The file that it comes from.
+        path: The file that contains it.
     """
 
     text: str
@@ -118,22 +118,23 @@ class Query:
         return None if self.path is None else _relative(self.path)
 
     def parsed(self) -> exp.Query:
-        """The query as sqlglot reads it.
+        """Parses the query with sqlglot.
 
         Raises:
-            PipelineError: It is not one query of DuckDB's SQL.
+            PipelineError: The text is not a single query in DuckDB's dialect.
         """
         where = f" in {self.path}" if self.path else ""
         try:
             (found,) = sqlglot.parse(self.text, dialect="duckdb")
         except (sqlglot.errors.SqlglotError, ValueError) as error:
-            # The message of sqlglot quotes the file, which may be any: its line and column must do.
+            # sqlglot's message quotes the file, which may be any file: report only line and column.
             places = getattr(error, "errors", None) or [{}]
             place = "".join(f", {name} {places[0][key]}" for name, key in _PLACE if places[0].get(key) is not None)
-            reason = "it cannot be parsed" if isinstance(error, sqlglot.errors.SqlglotError) else "there are several"
-            raise PipelineError(f"the SQL{where} is not one query of DuckDB's: {reason}{place}") from None
+            invalid = isinstance(error, sqlglot.errors.SqlglotError)
+            reason = "it cannot be parsed" if invalid else "it contains several statements"
+            raise PipelineError(f"the SQL{where} is not a single DuckDB query: {reason}{place}") from None
         if not isinstance(found, exp.Query):
-            raise PipelineError(f"the SQL{where} is no query", hint="write SELECT … FROM …")
+            raise PipelineError(f"the SQL{where} is not a query", hint="write SELECT … FROM …")
         return found
 
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:
@@ -147,26 +148,26 @@ class Query:
             placeholder.replace(_bound(placeholder, bounds))
         sql = parsed.sql(dialect="duckdb")
         if not is_query(sql):
-            raise PipelineError("the SQL is not one query for DuckDB", hint="write SELECT … FROM …")
+            raise PipelineError("the SQL is not a single DuckDB query", hint="write SELECT … FROM …")
         return lake.query(sql, {view: frames[name] for view, name in views.items()})
 
 
 @dataclass(frozen=True)
 class Model:
-    """What makes the rows of a table.
+    """Computes the rows of a table.
 
     Attributes:
         table: The table, as `schema.table`.
-        kind: What a run does to it.
-        body: What computes its rows; None for a seed, and for files that are taken as they are.
-        inputs: Tables by what they are called in the body: `schema.table`, or `store.schema.table` of another store.
-            The ones left out are found by their names among the pipeline's models.
+        kind: How a run changes the table.
+        body: Computes the rows; None for a seed, and for files that are loaded unchanged.
+        inputs: Tables by argument of the body: `schema.table`, or `store.schema.table` for another store. Arguments
+            that are not listed are matched by name with the tables of the pipeline's models.
         partitioned_by: As for `Lake.create_table`.
-        renamed: Columns that keep their rows under a new name: new names by old ones, as for `Table.evolve`.
+        renamed: Renamed columns, which keep their values: map of old to new names, as for `Table.evolve`.
         dropped: Columns that the model no longer has and that a run may drop from the table.
-        audits: What breaks a condition that must hold on the new state, by the condition's name; see `Lake.audit`.
-        comment: What the table is.
-        folder: Where relative paths of files start.
+        audits: Queries or functions that find violations in the new state, by name; see `Lake.audit`.
+        comment: The comment of the table.
+        folder: The base folder of relative paths.
     """
 
     table: str
@@ -182,10 +183,10 @@ class Model:
 
     @property
     def driving_input(self) -> str | None:
-        """The argument whose new rows or changes alone the model is given; None where there is none.
+        """The argument for which the model receives only new rows or changes; None if it receives all rows.
 
         Raises:
-            PipelineError: It has several inputs, and says of none that it is the one.
+            PipelineError: The kind names an unknown input, or names none although the model has several.
         """
         if isinstance(self.kind, Merge):
             chosen = self.kind.changes_of
@@ -194,24 +195,26 @@ class Model:
         else:
             return None
         if chosen is not None and chosen not in self.arguments:
-            raise PipelineError(f"the model {self.table} has no input {chosen!r}", hint=f"it has {self._inputs_text()}")
+            raise PipelineError(
+                f"the model {self.table} has no input {chosen!r}", hint=f"its inputs: {self._inputs_text()}"
+            )
         return chosen
 
     @property
     def arguments(self) -> Sequence[str]:
-        """What the inputs are called in the body."""
+        """The names of the inputs in the body."""
         if self.body is None:
             return ()
         found = self.body.arguments()
         return found[1:] if isinstance(self.kind, Append) and self.kind.files is not None else found
 
     def definition(self) -> str:
-        """The hash of the definition: what makes the rows. Comments are no part of it."""
+        """Returns the hash of the definition, without comments."""
         return self._digest("" if self.body is None else self.body.code())
 
     def definition_now(self) -> str:
-        """The same of what stands on the disk by now."""
-        return self._digest("" if self.body is None else self.body.code_now() or "gone")
+        """Returns the hash of the definition on disk as it is now."""
+        return self._digest("" if self.body is None else self.body.code_now() or "missing")
 
     def _digest(self, code: str) -> str:
         kind = self.kind.identity() + (file_digest(self.folder / self.kind.csv) if isinstance(self.kind, Seed) else "")
@@ -222,8 +225,8 @@ class Model:
         if len(self.arguments) == 1:
             return self.arguments[0]
         raise PipelineError(
-            f"the model {self.table} appends, and does not say the new rows of which input",
-            hint=f"Append(new_rows_of=…): {self._inputs_text()}; or Append(files=…)",
+            f"the model {self.table} appends, but does not name the input that provides new rows",
+            hint=f"set Append(new_rows_of=…) to one of: {self._inputs_text()}; or set Append(files=…)",
         )
 
     def _inputs_text(self) -> str:
@@ -240,19 +243,20 @@ def model(
     dropped: Sequence[str] = (),
     audits: Mapping[str, Check] | None = None,
 ) -> Callable[[Callable[..., Any]], Model]:
-    """Makes a model of a function from lazy frames of narwhals to one; its docstring is the table's comment.
+    """Declares a function as a model. The function takes lazy narwhals frames and returns one.
 
-    Its arguments are its inputs: each is called like a table (`raw_events` is `raw.events`, `events` too where no other
-    model's table ends so), or is in `inputs`. An incremental model may take `start` and `end` as well.
+    The arguments of the function are its inputs. Each has the name of a table (`raw_events` means `raw.events`; so does
+    `events` if no other model's table has that name), or is listed in `inputs`. An incremental model may also take
+    `start` and `end`. The docstring becomes the comment of the table.
 
     Args:
-        table: The table that it makes, as `schema.table`.
-        kind: What a run does to the table.
-        inputs: Tables by argument: `schema.table`, or `store.schema.table` of another store.
+        table: The table that it computes, as `schema.table`.
+        kind: How a run changes the table.
+        inputs: Tables by argument: `schema.table`, or `store.schema.table` for another store.
         partitioned_by: As for `Lake.create_table`.
-        renamed: Columns that keep their rows under a new name: new names by old ones, as for `Table.evolve`.
+        renamed: Renamed columns, which keep their values: map of old to new names, as for `Table.evolve`.
         dropped: Columns that the model no longer has and that a run may drop from the table.
-        audits: What breaks a condition that must hold on the new state, by the condition's name; see `Lake.audit`.
+        audits: Queries or functions that find violations in the new state, by name; see `Lake.audit`.
 
     Returns:
         A decorator.
@@ -293,7 +297,7 @@ def _bound(placeholder: exp.Expression, bounds: Mapping[str, date | datetime]) -
     name = placeholder.name
     if name not in bounds:
         known = ", ".join(f"${one}" for one in bounds) or "none: the model is not incremental"
-        raise PipelineError(f"the SQL has a placeholder ${name}", hint=f"there are {known}")
+        raise PipelineError(f"the SQL contains an unknown placeholder ${name}", hint=f"valid placeholders: {known}")
     value = bounds[name]
     kind = "TIMESTAMP" if isinstance(value, datetime) else "DATE"
     return exp.cast(exp.Literal.string(str(value)), kind)

@@ -1,4 +1,4 @@
-"""What a run of a model would do, and why: decided from what the lake remembers."""
+"""Plans the run of a model from the runs that the lake has recorded."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from lakeconf.pipelines.model import Model, Query
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.sql import literal
 
-# The definition in a record that marks where a promotion replaced the table: what runs before it did no longer counts.
+# Definition of the record that a promotion writes when it replaces a table: earlier runs no longer count.
 PROMOTED = "promoted"
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a run was asked for.
+    """The request of a run.
 
     Attributes:
-        since: The beginning of the range of time, whose intervals are done again; None: those that are missing.
-        until: Its end.
-        rebuild: True to do everything again, whatever the lake remembers.
+        since: Start of the time range whose intervals are processed again; None: only missing intervals.
+        until: End of the time range.
+        rebuild: True to process everything again, regardless of recorded runs.
         allow_drop_columns: True to drop columns that models no longer have.
-        redo_late: True to do intervals again that have late rows.
+        redo_late: True to process intervals with late rows again.
     """
 
     since: datetime | None
@@ -44,12 +44,12 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Late:
-    """Intervals that are done and whose inputs have changed since.
+    """Done intervals whose inputs have changed since.
 
     Attributes:
-        ranges: The intervals, in the order of time.
-        since: The snapshot after which the late rows came, by input.
-        unknown: Why they are not known, for each input of which they are not.
+        ranges: The intervals, in chronological order.
+        since: The snapshot after which the late rows were written, by input.
+        unknown: A reason for each input whose late rows are unknown.
     """
 
     ranges: Sequence[Range] = ()
@@ -59,22 +59,22 @@ class Late:
 
 @dataclass(frozen=True)
 class Step:
-    """What is to be done for a model.
+    """The planned run of a model.
 
     Attributes:
         model: The model.
-        reason: Why, in words.
-        runs: False where nothing is to be done.
-        rebuild: True where the rows that there are make place for new ones.
-        since: By input, the snapshot after which its changes are wanted.
-        batches: The intervals, where it has any.
+        reason: The reason, in words.
+        runs: False if there is nothing to do.
+        rebuild: True if new rows replace all existing rows.
+        since: The snapshot after which the changes of an input are read, by input.
+        batches: The intervals of an incremental model.
         files: The files to load.
-        earlier: How many runs of the model there were.
-        delta: Inputs of which changed rows alone are read, and the snapshot after which they changed.
-        late_since: Inputs with late rows that are left, and the snapshot after which they came.
-        warnings: What is left undone, and how to do it.
-        columns: How the columns of the table change; only `plan` tells.
-        replaces: True if rows of an existing table are replaced; only `plan` tells.
+        earlier: The number of recorded runs of the model.
+        delta: Inputs of which only changed rows are read, with the snapshot after which they changed.
+        late_since: Inputs with late rows that this run does not process, with the snapshot after which they changed.
+        warnings: Work that the run leaves undone, and how to do it.
+        columns: Changes to the columns of the table; only set by `plan`.
+        replaces: True if rows of an existing table are replaced; only set by `plan`.
     """
 
     model: Model
@@ -94,14 +94,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Known:
-    """What a decision is made from.
+    """The recorded state of a model.
 
     Attributes:
-        lakes: The lakes that inputs are in, by the store's name; the pipeline's own by an empty name.
-        exists: True where the model's table is there.
-        runs: The runs of the model that its rows come from, oldest first.
-        earlier: How many runs of the model the lake remembers in all.
-        pending: Tables that this run would change, where nothing is done yet.
+        lakes: The lakes of the inputs, by store name; the pipeline's own lake under the empty name.
+        exists: True if the model's table exists.
+        runs: The runs that produced the model's current rows, oldest first.
+        earlier: The number of all recorded runs of the model.
+        pending: Tables that this run would change; only for plans.
     """
 
     lakes: Mapping[str, Lake]
@@ -112,34 +112,34 @@ class Known:
 
 
 def current_runs(runs: Sequence[ModelRun]) -> Sequence[ModelRun]:
-    """The runs that the rows of a table come from: those since it was last replaced by a promotion."""
+    """Returns the runs that produced a table's current rows: those since the last promotion that replaced it."""
     marks = [index for index, run in enumerate(runs) if run.definition == PROMOTED]
     return runs[marks[-1] + 1 :] if marks else runs
 
 
 def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:
-    """What a run has to do for a model.
+    """Plans the run of a model.
 
     Args:
         pipeline: The models.
         model: The model.
-        known: What the lake knows about it.
-        bounds: What the run was asked for.
-        late: What `late_intervals` has found.
+        known: The recorded state of the model.
+        bounds: The request of the run.
+        late: The result of `late_intervals`.
 
     Raises:
-        PipelineError: It cannot be told, such as where an incremental model has no start.
+        PipelineError: The run cannot be planned; for example, an incremental model has no start.
     """
     last = known.runs[-1] if known.runs and known.exists else None
     earlier = known.earlier
     if isinstance(model.kind, View):
         return _view(pipeline, model, last, earlier)
     changed, lost = _changed_inputs(pipeline, model, known, last)
-    fresh = "asked for" if bounds.rebuild else _why_afresh(pipeline, model, last)
+    fresh = "requested" if bounds.rebuild else _rebuild_reason(pipeline, model, last)
     if isinstance(model.kind, Incremental):
         return _intervals(pipeline, model, model.kind, known, bounds, fresh, changed, late)
     if isinstance(model.kind, Append) and model.kind.files is not None:
-        # Files that were loaded may be gone by now: a new definition is for new files alone.
+        # Loaded files may have been deleted since: a new definition applies to new files only.
         loaded = () if last is None or bounds.rebuild else known.runs
         new = _new_files(known.lakes[""], model, model.kind.files, {file for run in loaded for file in run.files})
         if not new:
@@ -150,7 +150,7 @@ def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late:
     if driving is not None and last is not None and fresh is None:
         table = pipeline.inputs(model)[driving]
         if table in lost:
-            return Step(model, f"{lost[table]}: all of {table} is read", rebuild=True, earlier=earlier)
+            return Step(model, f"{lost[table]}; reads all of {table}", rebuild=True, earlier=earlier)
         if table not in changed:
             return Step(model, "nothing has changed", runs=False)
         return Step(model, f"{table} has changed", since={driving: last.inputs[table]}, earlier=earlier)
@@ -160,7 +160,7 @@ def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late:
     return Step(model, why, rebuild=fresh is not None or driving is not None, earlier=earlier)
 
 
-def _why_afresh(pipeline: Pipeline, model: Model, last: ModelRun | None) -> str | None:
+def _rebuild_reason(pipeline: Pipeline, model: Model, last: ModelRun | None) -> str | None:
     if last is None:
         return "first run"
     if last.definition != pipeline.definition(model):
@@ -170,15 +170,15 @@ def _why_afresh(pipeline: Pipeline, model: Model, last: ModelRun | None) -> str 
 
 def _view(pipeline: Pipeline, model: Model, last: ModelRun | None, earlier: int) -> Step:
     if not isinstance(model.body, Query):
-        return Step(model, "computed where it is read", runs=False)
-    why = _why_afresh(pipeline, model, last)
+        return Step(model, "computed when it is read", runs=False)
+    why = _rebuild_reason(pipeline, model, last)
     return Step(model, why or "nothing has changed", runs=why is not None, earlier=earlier)
 
 
 def _changed_inputs(
     pipeline: Pipeline, model: Model, known: Known, last: ModelRun | None
 ) -> tuple[list[str], dict[str, str]]:
-    """The inputs that have changed since the last run, and those of which it cannot be told, with the reason."""
+    """Returns the inputs that have changed since the last run, and the reasons for inputs where this is unknown."""
     changed, lost = [], {}
     for table in pipeline.stored_inputs(model):
         if table in known.pending:
@@ -191,29 +191,29 @@ def _changed_inputs(
                 if lake.runs.changes_since(name, last.inputs[table]):
                     changed.append(table)
             except SnapshotNotFoundError:
-                lost[table] = f"snapshots since the last run have expired, so that what changed in {table} is not known"
+                lost[table] = f"the changes of {table} are unknown, because snapshots since the last run have expired"
     return changed, lost
 
 
 def located(table: str, lakes: Mapping[str, Lake]) -> tuple[Lake, str]:
-    """The lake that an input is in, and its name there.
+    """Returns the lake of an input, and the input's table name in that lake.
 
     Raises:
-        TableNotFoundError: It names a store that was not opened.
+        TableNotFoundError: The store of the input is not open.
     """
     store, _, name = table.rpartition(".")[0].rpartition(".")
     if store not in lakes:
         raise TableNotFoundError(
-            f"the input {table} is in the store {store!r}, which was not opened",
-            hint="give its lake: pipeline.run(lake, others={…})",
+            f"the input {table} is in the store {store!r}, which is not open",
+            hint=f'pass its lake: run(pipeline, lake, others={{"{store}": …}})',
         )
     return lakes[store], f"{name}.{table.rpartition('.')[2]}"
 
 
 def _new_files(lake: Lake, model: Model, pattern: str, loaded: set[str]) -> Sequence[str]:
-    """The files of a pattern that were not loaded before: URIs, or paths from the model's folder."""
+    """Returns the files of a pattern that are not loaded yet: URIs, or paths relative to the model's folder."""
     if "://" in pattern:
-        secrets = lake._session.writer.secrets  # noqa: SLF001 - for scrubbing alone
+        secrets = lake._session.writer.secrets  # noqa: SLF001 - for scrubbing only
         rows = fetched(lake.sql(f"SELECT file FROM glob({literal(pattern)})"), secrets)
         return sorted({str(file) for (file,) in rows} - loaded)
     paths = glob.glob(str(model.folder / pattern), recursive=True)
@@ -232,11 +232,11 @@ def _intervals(
 ) -> Step:
     start = bounds.since or (None if kind.start is None else moment(kind.start))
     if start is None:
-        raise PipelineError(f"the model {model.table} does not say when its first interval begins", hint="start=…")
+        raise PipelineError(f"the model {model.table} has no start of its first interval", hint="set start=…")
     if start > bounds.until:
         raise PipelineError(
             f"the interval from {start} to {bounds.until} of the model {model.table} ends before it starts",
-            hint="--from is before --to",
+            hint="--from must be before --to",
         )
     definition = pipeline.definition(model)
     done: list[Range] = []
@@ -258,15 +258,15 @@ def _intervals(
 
 
 def _late_warnings(left: Sequence[Range], late: Late) -> list[str]:
-    """What to do about intervals with late rows."""
+    """Returns a warning that says how to process intervals with late rows."""
     if not left:
         return []
     ranges = [f"--from {_argument(start)} --to {_argument(end)}" for start, end in left[:3]]
     more = f" and {len(left) - 3} more ranges" if len(left) > 3 else ""
     tables = " and ".join(late.since)
-    return [f"{tables} changed in intervals that are done: run {', '.join(ranges)}{more}, or all with --redo-late"]
+    return [f"{tables} changed in done intervals: run with {', '.join(ranges)}{more}, or with --redo-late for all"]
 
 
 def _argument(value: datetime) -> str:
-    """A time as the command line accepts it."""
+    """Formats a time for the command line."""
     return short(value).replace(" ", "T")

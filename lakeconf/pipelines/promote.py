@@ -1,4 +1,4 @@
-"""Brings tables of one lake into another as they are, with what the lake remembers of the models that made them."""
+"""Copies tables from one lake to another, including the recorded runs of their models."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def promote(
     allow_drop_columns: bool = False,
     planned: PromotionPlan | None = None,
 ) -> dict[str, int]:
-    """Copies the tables of models from one lake to another in one snapshot; nothing is computed again.
+    """Copies the tables of models from one lake to another in one snapshot, without recomputing them.
 
-    Equal tables are skipped. The target remembers the runs of each model as its own, so that a run of the pipeline
-    there skips what is done, unless an input changes there.
+    Equal tables are skipped. The target records the runs of each model as its own: a run of the pipeline on the target
+    skips these models until their inputs change there.
 
     Args:
         pipeline: The models.
-        source: The lake that has the tables, opened on the same engine as the target.
-        target: The lake that gets them.
+        source: The lake to copy from, opened with the same engine as the target.
+        target: The lake to copy to.
         tables: The models' tables; all if empty.
         allow_row_loss: True to delete rows that only the target has.
         allow_drop_columns: True to drop columns that only the target has.
-        planned: What `plan_promotion` gave for these lakes and tables; planned now if None.
+        planned: The result of `plan_promotion` for these lakes and tables; planned now if None.
 
     Returns:
-        The snapshot of the target by table; tables that were skipped are left out.
+        The snapshot of the target by table; without the skipped tables.
 
     Raises:
         DataLossError: Rows or columns would be lost without consent; nothing was changed.
@@ -50,7 +50,7 @@ def promote(
     plan = plan_promotion(pipeline, source, target, tables) if planned is None else planned
     plan.check_losses(allow_row_loss=allow_row_loss, allow_drop_columns=allow_drop_columns)
     if (source.snapshot_id, target.snapshot_id) != (plan.source_snapshot, plan.target_snapshot):
-        raise CommitConflictError("one of the lakes has moved since the promotion was planned", hint="plan it again")
+        raise CommitConflictError("one of the lakes has changed since the promotion was planned", hint="plan it again")
     if not plan.changes:
         return {}
     names = [step.model.table for step in plan.changes]
@@ -58,8 +58,8 @@ def promote(
     extra = {"models": names, "promoted": source.snapshot_id}
     with target.transaction(message, extra=extra) as transaction:
         for step in plan.changes:
-            # The snapshot that the promoted tables begin at. If another writer commits first, it is a later one, and a
-            # model that reads one of them is run again: once too often, never once too rarely.
+            # The expected snapshot of the promoted tables. If another writer commits first, their snapshot is later,
+            # and models that read them run once more than necessary, but never too rarely.
             inputs = {table: transaction.snapshot_id + (table in names) for table in pipeline.stored_inputs(step.model)}
             _write(step, source, transaction, inputs)
     return dict.fromkeys(names, target.snapshot_id)
@@ -74,7 +74,7 @@ def _write(step: Promotion, source: Lake, transaction: Lake, inputs: Mapping[str
     apply(table, step.columns)
     if step.action != "remember":
         table.overwrite(frame, evolve=True)
-    # The rows of the target's own runs are replaced, so that what they did counts no longer.
+    # The promotion replaces the rows of the target's own runs, so these runs no longer count.
     marker = ModelRun(model.table, PROMOTED, uuid.uuid4().hex)
     for run in (marker, *step.runs):
         transaction.runs.record(replace(run, inputs=inputs, earlier=step.earlier, late_since={}))

@@ -1,4 +1,4 @@
-"""What a promotion would change in the target lake, table by table."""
+"""Plans a promotion: compares each table of the source with that of the target."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Action = Literal["create", "replace", "remember", "skip"]
 
 @dataclass(frozen=True)
 class RowChanges:
-    """How the rows of a table change.
+    """Changes to the rows of a table.
 
     Attributes:
         added: Rows that only the source has.
         removed: Rows that only the target has.
-        changed: Rows of the same key whose other columns differ; 0 if the model has no key.
+        changed: Rows with equal keys and different values; 0 if the model has no key.
     """
 
     added: int = 0
@@ -40,16 +40,16 @@ class RowChanges:
 
 @dataclass(frozen=True)
 class Promotion:
-    """What happens to one table.
+    """The planned promotion of one table.
 
     Attributes:
         model: The model of the table.
-        action: `create` or `replace` the table, `remember` the model's runs if the rows are equal, or `skip` it.
-        reason: Why, in words.
-        rows: How its rows change.
-        columns: How its columns change.
-        runs: The runs that the target remembers afterwards.
-        earlier: How many runs of the model the target remembers now.
+        action: `create` or `replace` the table, `remember` only the model's runs if the rows are equal, or `skip` it.
+        reason: The reason, in words.
+        rows: Changes to its rows.
+        columns: Changes to its columns.
+        runs: The runs to record in the target.
+        earlier: The number of runs of the model that the target has recorded.
     """
 
     model: Model
@@ -63,11 +63,11 @@ class Promotion:
 
 @dataclass(frozen=True)
 class PromotionPlan:
-    """What a promotion would do.
+    """The plan of a promotion.
 
     Attributes:
-        source_snapshot: The snapshot of the source that the tables are read at.
-        target_snapshot: The snapshot of the target that they were compared with.
+        source_snapshot: The snapshot of the source from which tables are read.
+        target_snapshot: The snapshot of the target with which they were compared.
         steps: The tables, in the order of the pipeline.
     """
 
@@ -77,18 +77,18 @@ class PromotionPlan:
 
     @property
     def changes(self) -> list[Promotion]:
-        """The steps that write something."""
+        """The steps that change the target."""
         return [step for step in self.steps if step.action != "skip"]
 
     def check_losses(self, *, allow_row_loss: bool, allow_drop_columns: bool) -> None:
-        """Refuses a promotion that deletes rows or columns of the target without consent.
+        """Checks that the promotion deletes no rows or columns of the target without consent.
 
         Args:
-            allow_row_loss: True if rows that only the target has may be deleted.
-            allow_drop_columns: True if columns that only the target has may be dropped.
+            allow_row_loss: True to allow deleting rows that only the target has.
+            allow_drop_columns: True to allow dropping columns that only the target has.
 
         Raises:
-            DataLossError: It does.
+            DataLossError: The promotion would delete rows or columns without consent.
         """
         losing = [step for step in self.steps if step.rows.removed]
         if losing and not allow_row_loss:
@@ -99,21 +99,21 @@ class PromotionPlan:
             )
         if not allow_drop_columns:
             for step in self.steps:
-                hint = "--allow-drop-columns (allow_drop_columns=True) drops them"
+                hint = "to drop them, use --allow-drop-columns (allow_drop_columns=True)"
                 check_dropped(step.model.table, step.columns.dropped, step.model.dropped, hint)
 
 
 def plan_promotion(pipeline: Pipeline, source: Lake, target: Lake, tables: Iterable[str] = ()) -> PromotionPlan:
-    """Compares the tables of models in two lakes. Nothing is changed.
+    """Compares the tables of models in two lakes, and changes nothing.
 
     Args:
         pipeline: The models.
-        source: The lake that has the tables.
-        target: The lake that would get them, opened on the same engine.
+        source: The lake to copy from.
+        target: The lake to copy to, opened with the same engine.
         tables: The models' tables; all if empty.
 
     Returns:
-        What `promote` would do.
+        The plan that `promote` would carry out.
 
     Raises:
         PipelineError: Both lakes are the same, or a named table does not exist in the source.
@@ -136,25 +136,24 @@ def plan_promotion(pipeline: Pipeline, source: Lake, target: Lake, tables: Itera
 
 
 def _check_distinct(source: Lake, target: Lake) -> None:
-    """Refuses two lakes of one history: two stores may name the same catalog."""
+    """Rejects two lakes with the same history: two stores may use the same catalog."""
     while True:
         before, there, after = source.snapshots(), target.snapshots(), source.snapshots()
-        if before == after:  # nobody has committed to the source in between
+        if before == after:  # no commit to the source in between
             break
     if before == there:
         raise PipelineError(
-            "the source and the target are the same lake, or one is a copy of the other that nothing was committed to "
-            "since: both have the same snapshots",
-            hint="give two stores with different catalogs; between a lake and its copy there is nothing to promote",
+            "the source and the target are the same lake, or identical copies: both have the same snapshots",
+            hint="name two stores with different catalogs",
         )
 
 
 def _absent(model: Model, source: Lake) -> str | None:
-    """Why there is nothing to promote; None if there is something."""
+    """Returns the reason why a model cannot be promoted, or None."""
     if isinstance(model.kind, View):
         return "a view has no rows: `lakeconf run` creates it in the target"
     if model.table not in source.tables():
-        return "the source has no such table"
+        return "its table does not exist in the source"
     return None if current_runs(source.runs.committed(model.table)) else "the source has no run of the model"
 
 
@@ -179,14 +178,14 @@ def _step(model: Model, source: Lake, target: Lake, name: str | None) -> Promoti
 
 
 def describe(step: Promotion) -> str:
-    """How rows and columns of a table change, in words."""
+    """Describes the changes to rows and columns of a table."""
     counts = ((step.rows.added, "added"), (step.rows.changed, "changed"), (step.rows.removed, "removed"))
     rows = ", ".join(f"{_counted(count, 'row')} {done}" for count, done in counts if count)
     return "; ".join(part for part in (rows, str(step.columns)) if part)
 
 
 def _is_remembered(runs: Sequence[ModelRun], there: Sequence[ModelRun]) -> bool:
-    """True if the target would skip everything that the source would skip."""
+    """Returns True if the target would skip everything that the source would skip."""
     if not there or there[-1].definition != runs[-1].definition:
         return False
     done = {(run.definition, run.interval) for run in there if run.interval is not None}
@@ -199,7 +198,7 @@ def _is_remembered(runs: Sequence[ModelRun], there: Sequence[ModelRun]) -> bool:
 def _compared(
     model: Model, target: Lake, ours: Any, theirs: Any, columns: ColumnChanges, types: Mapping[str, str]
 ) -> RowChanges:
-    """The rows of both, compared by the columns that both have."""
+    """Compares the rows of both tables by their common columns."""
     names = {name.lower(): name for name in target.columns_of(theirs)}
     before = {new.lower(): old for old, new in columns.renamed.items()}
     pairs = {name: names.get(before.get(name.lower(), name).lower()) for name in types}
@@ -233,7 +232,7 @@ def _compared(
 def _key(
     model: Model, common: Mapping[str, str], target: Lake, frames: Mapping[str, Any], sources: Sequence[str]
 ) -> Sequence[str]:
-    """The columns of the model's key; none if it has none, or if it is not unique in one of the tables."""
+    """Returns the model's key columns; empty if it has no key, or if the key is not unique in one of the tables."""
     if not isinstance(model.kind, Merge):
         return ()
     given = [model.kind.on] if isinstance(model.kind.on, str) else model.kind.on
@@ -251,7 +250,7 @@ def _key(
 
 def _counts(lake: Lake, frames: Mapping[str, Any], sql: str) -> list[tuple[Any, ...]]:
     try:
-        return fetched(lake.query(sql, frames), lake._session.writer.secrets)  # noqa: SLF001 - for scrubbing alone
+        return fetched(lake.query(sql, frames), lake._session.writer.secrets)  # noqa: SLF001 - for scrubbing only
     except LakeconfError:
         raise
     except Exception as error:

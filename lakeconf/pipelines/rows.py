@@ -1,4 +1,4 @@
-"""The rows of a model: its inputs as frames, and what its body makes of them."""
+"""Reads the inputs of a model and computes its rows."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _FEED = ("snapshot_id", "rowid", "change_type")
 
 
 def rows_of(pipeline: Pipeline, step: Step, lakes: Mapping[str, Lake], batch: Batch | None) -> nw.LazyFrame[Any]:
-    """The rows that a step of a run computes, as a lazy frame of the lake's engine.
+    """Returns the rows of a step as a lazy frame of the lake's engine.
 
     Args:
         pipeline: The models.
-        step: What is to be done.
-        lakes: The lakes, by the store's name; the pipeline's own by an empty name.
-        batch: The time range, where there is one.
+        step: The planned run of the model.
+        lakes: The lakes, by store name; the pipeline's own lake under the empty name.
+        batch: The time range of an incremental model.
 
     Raises:
         PipelineError: The model fails.
@@ -64,7 +64,7 @@ def _input(pipeline: Pipeline, step: Step, name: str, lakes: Mapping[str, Lake])
         rows = _stored(step, name, lake, local)
     if lake is lakes[""]:
         return rows
-    # DuckDB joins the frames of one connection alone.
+    # DuckDB can only join frames of the same connection.
     view = f"lakeconf_input_{uuid.uuid4().hex}"
     return lakes[""].query(f"SELECT * FROM {view}", {view: rows})
 
@@ -88,7 +88,9 @@ def _computed(
     model: Model, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]
 ) -> nw.LazyFrame[Any]:
     if model.body is None:
-        raise PipelineError(f"the model {model.table} has neither code nor files", hint="give it one of them")
+        raise PipelineError(
+            f"the model {model.table} has neither code nor files", hint="add sql or files, or declare it in Python"
+        )
     try:
         made = model.body.rows(lake, frames, bounds)
     except LakeconfError:
@@ -111,19 +113,19 @@ def _bounds(model: Model, batch: Batch | None) -> dict[str, date | datetime]:
 
 
 def _read(paths: Sequence[str], lake: Lake, columns: Mapping[str, str]) -> nw.LazyFrame[Any]:
-    """Files as a frame; DuckDB reads them."""
+    """Reads files with DuckDB."""
     endings = {path.rpartition(".")[2].lower() for path in paths}
     if len(endings) != 1 or not endings <= _READERS.keys():
         raise PipelineError(
             f"files that end in {', '.join(sorted(endings))} cannot be loaded together",
-            hint=f"give files of one kind: {', '.join(_READERS)}",
+            hint=f"use files of one type: {', '.join(_READERS)}",
         )
     (ending,) = endings
     if ending == "parquet" and not columns:
         return lake.read_parquet(paths)
     columns = {name: type_sql(name, kind) for name, kind in columns.items()}
     types = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in columns.items())
-    # From text a value is read in its type at once: 29.99 is a DECIMAL as it stands.
+    # CSV and JSON values are parsed directly as these types: 29.99 becomes an exact DECIMAL.
     option = {"csv": f", types = {{{types}}}", "json": f", columns = {{{types}}}"}.get(ending, "") if types else ""
     option += ", union_by_name = true" if ending == "parquet" else ""
     wanted = ", ".join(f"CAST({identifier(name)} AS {kind}) AS {identifier(name)}" for name, kind in columns.items())

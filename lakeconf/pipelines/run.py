@@ -1,4 +1,4 @@
-"""Runs models: each is one transaction, whose commit the lake remembers."""
+"""Runs models: each run is one transaction, and its commit records the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lakeconf.pipelines.model import Model, Query
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Bounds, Known, Step, current_runs, decide, located
 from lakeconf.pipelines.rows import rows_of
-from lakeconf.pipelines.write import told_apart, write
+from lakeconf.pipelines.write import split_deleted, write
 
 _log = EventLogger("pipeline")
 Status = Literal["done", "skipped", "failed", "not run"]
@@ -29,17 +29,17 @@ Status = Literal["done", "skipped", "failed", "not run"]
 
 @dataclass(frozen=True)
 class ModelResult:
-    """What became of a model.
+    """The result of running a model.
 
     Attributes:
-        model: Its table.
-        status: `done`, `skipped` where nothing was to be done, `failed`, or `not run` behind one that failed.
-        reason: Why, in words.
-        snapshot_id: The snapshot that it made last; None where it made none.
-        rows: How many rows were written.
-        seconds: How long it took.
-        error: Why it failed.
-        warnings: What was left undone, and how to do it.
+        model: The model's table.
+        status: `done`, `skipped` if there was nothing to do, `failed`, or `not run` if one of its inputs failed.
+        reason: The reason, in words.
+        snapshot_id: The last snapshot that the run created; None if it created none.
+        rows: The number of rows written.
+        seconds: The duration in seconds.
+        error: The error, if it failed.
+        warnings: Work that the run left undone, and how to do it.
     """
 
     model: str
@@ -63,17 +63,17 @@ def plan(
     redo_late: bool = False,
     others: Mapping[str, Lake] | None = None,
 ) -> list[Step]:
-    """What a run would do, and why; nothing is changed.
+    """Plans a run and changes nothing.
 
     Args:
         pipeline: The models.
-        lake: The lake that their tables are in.
-        tables: The models' tables; all of them unless given. `+` before a name adds what it reads.
-        since: The beginning of the range in which intervals are done again; the missing ones are done unless given.
-        until: The end of the range; now unless given.
-        rebuild: True to do everything again, whatever the lake remembers.
-        redo_late: True to do the intervals again that are done and whose inputs have changed since.
-        others: The lakes of other stores that inputs are in, by the store's name.
+        lake: The lake that contains their tables.
+        tables: The models' tables; default: all. `+` before a name adds the models that it reads.
+        since: Start of the range whose intervals are processed again; default: process only missing intervals.
+        until: End of the range; default: now.
+        rebuild: True to process everything again, regardless of recorded runs.
+        redo_late: True to process intervals again whose inputs have changed since.
+        others: The lakes of inputs in other stores, by store name.
 
     Returns:
         The steps, in order.
@@ -105,24 +105,25 @@ def run(
     others: Mapping[str, Lake] | None = None,
     progress: Callable[[ModelResult], None] = lambda _: None,
 ) -> list[ModelResult]:
-    """Runs models, each in one transaction: evolution of the table, rows, audits, and what the lake remembers.
+    """Runs models. One transaction per model evolves the table, writes rows, checks audits and records the run.
 
-    A model that fails leaves its table as it was, and those that read it are not run.
+    An incremental model may need several transactions, one for each batch of intervals. A transaction that fails
+    changes nothing, and models that read a failed model are not run.
 
     Args:
         pipeline: The models.
-        lake: The lake that their tables are in.
+        lake: The lake that contains their tables.
         tables: As for `plan`.
         since: As for `plan`.
         until: As for `plan`.
         rebuild: As for `plan`.
         redo_late: As for `plan`.
-        allow_drop_columns: True to drop columns that the models no longer have; else only those in `dropped`.
+        allow_drop_columns: True to drop all columns that the models no longer have, not only those in `dropped`.
         others: As for `plan`.
-        progress: Called with each result as soon as it is known.
+        progress: Called with the result of each model when it ends.
 
     Returns:
-        What became of each model, in order.
+        The result of each model, in order.
     """
     lakes = {"": lake, **(others or {})}
     bounds = replace(_asked(since, until, rebuild=rebuild), allow_drop_columns=allow_drop_columns, redo_late=redo_late)
@@ -166,18 +167,18 @@ def _run_model(pipeline: Pipeline, model: Model, lakes: Mapping[str, Lake], boun
 
 
 def _with_columns(pipeline: Pipeline, step: Step, known: Known) -> Step:
-    """A step that says how the columns of its table change, if they are known before it runs."""
+    """Adds the column changes to a step, if they are known before it runs."""
     model, lake = step.model, known.lakes[""]
     if isinstance(model.kind, View) or not known.exists:
         return step
     replaces = step.rebuild or isinstance(model.kind, (Full, Seed)) or bool(step.batches)
     try:
         frame = rows_of(pipeline, step, known.lakes, next(iter(step.batches), None))
-        rows = told_apart(model.kind, frame)[0] if isinstance(model.kind, Merge) else frame
+        rows = split_deleted(model.kind, frame)[0] if isinstance(model.kind, Merge) else frame
         columns = column_changes(model, lake.table(model.table).schema, lake.columns_of(rows))
     except LakeconfError as error:
-        # What the inputs become is not known before they have run.
-        warning = f"how its columns change is not known: {error.message}"
+        # The columns of an input may be unknown before that input has run.
+        warning = f"its column changes are unknown: {error.message}"
         return replace(step, replaces=replaces, warnings=[*step.warnings, warning])
     return replace(step, replaces=replaces, columns=columns)
 
@@ -191,7 +192,7 @@ def _commit(
     *,
     allow_drop_columns: bool,
 ) -> int:
-    """One transaction of a model; gives its snapshot."""
+    """Runs one transaction of a model and returns its snapshot."""
     model, lake = step.model, lakes[""]
     definition = pipeline.definition(model)
     inputs = {table: located(table, lakes)[0].snapshot_id for table in pipeline.stored_inputs(model)}
@@ -219,7 +220,7 @@ def _commit(
         transaction.runs.record(remembered)
         if pipeline.definition(model, on_disk=True) != definition:
             raise PipelineError(
-                f"the definition of the model {model.table} has changed while it was run, so nothing was written",
+                f"the definition of the model {model.table} changed during the run; nothing was written",
                 hint="run it again",
             )
     return lake.snapshot_id
@@ -227,7 +228,7 @@ def _commit(
 
 def _known(lakes: Mapping[str, Lake], model: Model, pending: frozenset[str] = frozenset()) -> Known:
     lake = lakes[""]
-    # The runs before the snapshot: one that is committed in between is noticed when this one is.
+    # Read the runs before the snapshot: a run committed in between is then detected when this run commits.
     runs = lake.runs.committed(model.table)
     for one in lakes.values():
         one.refresh()

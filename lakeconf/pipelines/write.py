@@ -1,4 +1,4 @@
-"""Writes the rows of a model into its table, which is made or evolved first, in the open transaction."""
+"""Creates or evolves the table of a model and writes its rows, in an open transaction."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from lakeconf.write.merge import Delete, Update
 def write(
     transaction: Lake, step: Step, frame: nw.LazyFrame[Any], batch: Batch | None, *, allow_drop_columns: bool = False
 ) -> None:
-    """Writes rows as the model's kind says.
+    """Writes rows according to the model's kind.
 
     Args:
         transaction: The lake of the open transaction.
-        step: What is to be done.
+        step: The planned run of the model.
         frame: The rows.
-        batch: The time range that they are of, where there is one.
+        batch: The time range of the rows, for an incremental model.
         allow_drop_columns: True to drop columns of the table that the rows no longer have.
 
     Raises:
-        SchemaError: They do not fit the table.
+        SchemaError: The rows do not fit the table.
         DataLossError: A column would be dropped without consent.
     """
     model, kind = step.model, step.model.kind
-    rows, gone = told_apart(kind, frame) if isinstance(kind, Merge) else (frame, None)
+    rows, deleted = split_deleted(kind, frame) if isinstance(kind, Merge) else (frame, None)
     _prepare(transaction, model, rows, allow_drop_columns=allow_drop_columns)
     table = transaction.table(model.table)
     if isinstance(kind, Incremental) and batch is not None:
@@ -44,14 +44,14 @@ def write(
         table.append(rows, evolve=True)
     elif isinstance(kind, Merge) and not step.rebuild:
         table.merge(rows, kind.on, matched=Update() if kind.update else None, evolve=True)
-        if gone is not None:
-            table.merge(gone, kind.on, matched=Delete(), not_matched=None)
+        if deleted is not None:
+            table.merge(deleted, kind.on, matched=Delete(), not_matched=None)
     else:
         table.overwrite(rows, evolve=True)
 
 
-def told_apart(kind: Merge, frame: nw.LazyFrame[Any]) -> tuple[nw.LazyFrame[Any], nw.LazyFrame[Any] | None]:
-    """The rows that are to be in the table, and the keys of those that are not to be."""
+def split_deleted(kind: Merge, frame: nw.LazyFrame[Any]) -> tuple[nw.LazyFrame[Any], nw.LazyFrame[Any] | None]:
+    """Splits a merge's rows into the rows to write and the keys to delete; None if the kind deletes no keys."""
     if kind.deleted is None:
         return frame, None
     keys = [kind.on] if isinstance(kind.on, str) else list(kind.on)
@@ -60,7 +60,7 @@ def told_apart(kind: Merge, frame: nw.LazyFrame[Any]) -> tuple[nw.LazyFrame[Any]
 
 
 def _prepare(transaction: Lake, model: Model, rows: nw.LazyFrame[Any], *, allow_drop_columns: bool) -> None:
-    """Makes the table, or renames and drops columns as the rows have them."""
+    """Creates the table, or renames and drops its columns to match the rows."""
     if model.table not in transaction.tables():
         transaction.create_table(model.table, rows, partitioned_by=model.partitioned_by, comment=model.comment)
         return
@@ -72,17 +72,17 @@ def _prepare(transaction: Lake, model: Model, rows: nw.LazyFrame[Any], *, allow_
 
 
 def _range(transaction: Lake, model: Model, kind: Incremental, batch: Batch) -> str:
-    """The time range of a batch, as a condition on the table."""
+    """Returns the SQL condition for the time range of a batch."""
     column, types = kind.time_column, transaction.table(model.table).schema
     found = {name.lower(): text for name, text in types.items()}.get(column.lower())
     if found is None:
         raise SchemaError(
-            f"the time column {column!r} of the model {model.table} is none of its columns",
-            hint=f"they are {', '.join(types)}",
+            f"the time column {column!r} of the model {model.table} is not in the table",
+            hint=f"its columns: {', '.join(types)}",
         )
     if found not in ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"):
         raise SchemaError(
-            f"the time column {column!r} of the model {model.table} is {found}", hint="make it a DATE or a TIMESTAMP"
+            f"the time column {column!r} of the model {model.table} has type {found}", hint="use DATE or TIMESTAMP"
         )
     name = identifier(column)
     return f"{name} >= {_moment(batch.start, found)} AND {name} < {_moment(batch.end, found)}"

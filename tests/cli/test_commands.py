@@ -82,10 +82,10 @@ def test_preview_sql_as_json(run: Any, prod_is_set: None) -> None:
     assert data["statements"] == run("preview-sql", "prod")[1].splitlines()
 
 
-def test_show_secrets_and_portable_contradict_each_other(run: Any) -> None:
+def test_show_secrets_and_portable_cannot_be_combined(run: Any) -> None:
     code, out, err = run("preview-sql", "--show-secrets", "--portable")
     assert (code, out) == (2, "")
-    assert "contradict" in err
+    assert "cannot be combined" in err
 
 
 def test_a_portable_script_of_a_literal_secret_is_refused(run: Any, project: Path, prod_is_set: None) -> None:
@@ -103,16 +103,16 @@ def test_an_error_goes_to_stderr_without_a_traceback(run: Any) -> None:
     assert (code, out) == (1, "")
     assert err.splitlines() == [
         "lakeconf.toml:13:1: stores.prod.metadata_backend.host: the variable PGHOST is not set [LC030]",
-        "  hint: export PGHOST=…, or give a default: ${PGHOST:-…}",
+        "  hint: export PGHOST=…, or set a default: ${PGHOST:-…}",
         "lakeconf.toml:16:1: stores.prod.metadata_backend.password: the variable PGPASSWORD is not set [LC030]",
-        "  hint: export PGPASSWORD=…, or give a default: ${PGPASSWORD:-…}",
+        "  hint: export PGPASSWORD=…, or set a default: ${PGPASSWORD:-…}",
     ]
 
 
 def test_an_unknown_store(run: Any) -> None:
     code, out, err = run("preview-sql", "prdo")
     assert (code, out) == (1, "")
-    assert 'did you mean "prod"? there are: dev, prod, staging' in err
+    assert 'did you mean "prod"? known stores: dev, prod, staging' in err
 
 
 def test_no_configuration(run: Any, project: Path) -> None:
@@ -150,7 +150,7 @@ def test_validate_of_one_store_looks_at_no_other(run: Any) -> None:
 def test_validate_of_an_unknown_store_is_a_wrong_call(run: Any) -> None:
     code, out, err = run("validate", "nowhere")
     assert (code, out) == (2, "")
-    assert "there are: dev, prod, staging" in err
+    assert "known stores: dev, prod, staging" in err
 
 
 def test_validate_as_json(run: Any, prod_is_set: None, project: Path) -> None:

@@ -134,7 +134,7 @@ def test_csv_is_exact_for_programs_and_harmless_on_a_terminal(
     assert HOSTILE[:-1] in output.out
     # Quotes are CSV's own, and keep GitHub from reading a command.
     assert output.out.startswith('"::set-env",')
-    assert "2 values that spreadsheet programs run as formulas" in output.err
+    assert "2 values that spreadsheets evaluate as formulas" in output.err
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert run(["sql", query, "--format", "csv"]) == 0
     assert_harmless(capsys.readouterr().out)

@@ -100,7 +100,7 @@ def test_what_cannot_be_written(folder: Path, capsys: pytest.CaptureFixture[str]
         (["--set", "storage.bucket=acme"], "there is no storage to set bucket of"),
         (["--set", "storage_backend.bucked=acme"], "stores.dev.storage_backend.bucked: unknown key"),
         (["--set", "metadata_backend.type=sqlite"], "metadata_backend.type is postgres already"),
-        (["--set", "metadata_backend.port=many"], "stores.dev.metadata_backend.port: should be an integer"),
+        (["--set", "metadata_backend.port=many"], "stores.dev.metadata_backend.port: must be an integer"),
         (["--metadata", "motherduck"], "stores.dev"),
     ],
 )

@@ -74,7 +74,7 @@ def test_files_are_those_that_ducklake_lists(lake: Path, shown: Any, capsys: pyt
     found = json.loads(shown("files", "raw.events", "--format", "json"))
     assert sorted((file["path"], file["bytes"], file["delete_file"]) for file in found) == sorted(listed)
     assert run(["files", "raw.events"]) == 0
-    assert capsys.readouterr().err == "and in no file, but in the catalog: rows=2\n"
+    assert capsys.readouterr().err == "inlined rows in the catalog: 2\n"
 
 
 def test_history_tells_of_a_rename(lake: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_long_table_says_that_there_is_more(lake: Path, capsys: pytest.Capture
     assert run(["sql", "FROM range(9)", "--limit", "3"]) == 0
     output = capsys.readouterr()
     assert output.out.split() == ["range", "0", "1", "2"]
-    assert output.err == "and more: --limit shows more than 3 rows\n"
+    assert output.err == "only the first 3 rows are shown; use --limit to show more\n"
 
 
 @pytest.mark.parametrize(

@@ -262,7 +262,7 @@ def test_a_variable_without_braces(folder: Path, capsys: pytest.CaptureFixture[s
     text = SUSPICIOUS.replace('"acme"', '"$BUCKET"').replace('"hunter2-planted"', '"$PGPASSWORD"')
     output = validated(folder, text, capsys)[1]
     assert output.count("[LC064]") == 2
-    assert 'hint: write "${BUCKET}", or "$$BUCKET" if the dollar is meant' in output
+    assert 'hint: write "${BUCKET}", or "$$BUCKET" for a literal dollar sign' in output
     assert "LC064" not in validated(folder, text.replace('"$', '"$$'), capsys)[1]
 
 

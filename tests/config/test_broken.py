@@ -1,4 +1,4 @@
-"""The catalogue of broken configurations: what `lakeconf validate` says about each, word for word."""
+"""Broken configurations: the exact output of `lakeconf validate` for each."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 BROKEN = Path(__file__).parent / "broken"
 CASES = sorted(path.stem for path in BROKEN.glob("*.toml"))
-# What stands in no line of the file: nothing was found, or the environment gives it.
-WITHOUT_LINE = re.compile(r"LC001|LC004|LC032|there are no stores|given by the variable|the variable LAKECONF_")
+# Problems without a line in the file: nothing was found, or the environment sets the value.
+WITHOUT_LINE = re.compile(r"LC001|LC004|LC032|no stores are declared|set by the variable|the variable LAKECONF_")
 
 
 @pytest.fixture
 def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Lays a broken configuration into the working folder, with the variables that its first lines name."""
+    """Writes a broken configuration to the working directory and sets the variables that its first lines name."""
 
     def lay(name: str) -> Path:
         content = (BROKEN / f"{name}.toml").read_bytes()
@@ -72,7 +72,7 @@ def test_it_names_the_line_the_key_and_the_cure_and_no_secret(name: str, broken:
 def test_the_catalogue_is_large_and_shows_every_code() -> None:
     texts = "".join((BROKEN / f"{name}.txt").read_text() for name in CASES)
     assert len(CASES) >= 120
-    # One comes from a call, not from a file, and warnings are told where nothing is wrong.
+    # One code comes from a call, not from a file, and warnings are reported only for valid files.
     warnings = {Code.LITERAL_SECRET.code, Code.WITHOUT_TLS.code, Code.WITHOUT_DEFAULT.code}
     warnings |= {Code.CATALOG_WITHOUT_TLS.code, Code.BARE_DOLLAR.code}
     assert {code.code for code in Code} - set(re.findall(r"LC\d{3}", texts)) == {Code.NO_DEFAULT_STORE.code, *warnings}

@@ -70,5 +70,5 @@ def test_the_cure_is_one(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_codes_are_found_in_any_case_and_others_are_not(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "lc012"]) == 0
     assert capsys.readouterr().out == explanation("LC012")
-    with pytest.raises(LakeconfError, match="there is no code 'LC999'"):
+    with pytest.raises(LakeconfError, match="unknown code 'LC999'"):
         explanation("LC999")

@@ -58,7 +58,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (
             "prod.metadata_backend.user",
             "lake",
-            "the default in lakeconf.toml:8, since the variable PGUSER is not set",
+            "the default in lakeconf.toml:8, because the variable PGUSER is not set",
         ),
         ("prod.metadata_backend.password", "***", "the variable PGPASSWORD, named in lakeconf.toml:9"),
         ("prod.metadata_backend.secret_parameters", "sslmode = require, sslkey = ***", "lakeconf.toml:10"),
@@ -67,9 +67,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "eu-central-1",
             "the variable LAKECONF_STORES__PROD__STORAGE_BACKEND__REGION, which overrides the file",
         ),
-        ("prod.storage_backend.prefix", "(not set)", "not given"),
+        ("prod.storage_backend.prefix", "(not set)", "not set"),
         ("staging.storage_backend.prefix", "staging", "lakeconf.toml:19"),
-        ("staging.storage_backend.bucket", "acme", "lakeconf.toml:14, taken over from stores.prod"),
+        ("staging.storage_backend.bucket", "acme", "lakeconf.toml:14, inherited from stores.prod"),
     ],
 )
 def test_one_key(key: str, value: str, origin: str, file: Path) -> None:
@@ -97,9 +97,9 @@ def test_keys_that_there_are_not(file: Path) -> None:
     with pytest.raises(LakeconfError, match="'prod' has no key") as caught:
         explain_key(init(), "stores.prod.storage_backend.buckett")
     assert caught.value.hint == 'did you mean "stores.prod.storage_backend.bucket"?'
-    with pytest.raises(LakeconfError, match="there is no store 'prdo'"):
+    with pytest.raises(LakeconfError, match="unknown store 'prdo'"):
         explain_key(init(), "stores.prdo")
-    with pytest.raises(LakeconfError, match="is no key of a store"):
+    with pytest.raises(LakeconfError, match="is not a key of a store"):
         explain_key(init(), "bucket")
 
 

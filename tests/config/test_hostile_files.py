@@ -121,7 +121,7 @@ def test_no_file_outside_of_the_folder_is_read(
     (folder / "lakeconf.toml").write_text(STORE + (f"[pipeline]\npython = [{quoted}]" if key == "python" else model))
     assert run(["validate"]) == 1
     said = capsys.readouterr().out
-    assert "should be a path" in said if "\n" in path else "is outside of the configuration's folder" in said
+    assert "must be a path" in said if "\n" in path else "is outside the configuration's folder" in said
     assert "planted" not in said
     assert run(["plan"]) == 1
 
@@ -132,7 +132,7 @@ def test_a_file_that_is_no_sql_is_not_quoted(content: str, folder: Path, capsys:
     (folder / "lakeconf.toml").write_text(STORE + '[pipeline.models."a.t"]\nsql = "secrets.env"\n')
     run(["validate"])
     output = capsys.readouterr()
-    assert "is not one query" in output.out or "is no query" in output.out or "no problem" in output.out
+    assert "is not a single DuckDB query" in output.out or "is not a query" in output.out or "no problem" in output.out
     assert "planted" not in (output.out + output.err).lower()
 
 

@@ -107,7 +107,7 @@ def test_an_unset_default_store_does_not_stop_a_store_that_is_named() -> None:
 def test_an_unknown_store_names_those_that_exist() -> None:
     (problem,) = problems_of(stores(dev=DEV, prod=DEV), "prd")
     assert problem.code == "LC021"
-    assert problem.hint == 'did you mean "prod"? there are: dev, prod'
+    assert problem.hint == 'did you mean "prod"? known stores: dev, prod'
 
 
 def test_stores_is_a_mapping_that_reads_a_store_when_it_is_asked_for(variables: None) -> None:

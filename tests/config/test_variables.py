@@ -67,7 +67,7 @@ def test_an_unset_variable(text: str, message: str) -> None:
 def test_a_malformed_variable(text: str) -> None:
     (fault,) = expand(text, ENVIRONMENT).faults
     assert fault.code.code == "LC031"
-    assert f"character {text.index('$') + 1} " in fault.message
+    assert f"at character {text.index('$') + 1}" in fault.message
 
 
 def test_every_unset_variable_of_a_text_is_told() -> None:

@@ -71,7 +71,7 @@ def test_it_is_sqlmeshs_own_connection_and_one_cursor_is_like_the_other(project:
 
 
 def test_a_store_that_is_not_there_is_named(project: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no store 'prd'"):
+    with pytest.raises(ConfigError, match="unknown store 'prd'"):
         connection("prd").create_engine_adapter()
 
 

@@ -89,7 +89,7 @@ def test_the_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "prices.csv").write_text("day,price\n2024-01-02,-4.5\n")
     assert run(["run", "+marts.by_day", "--rebuild", *until]) == 2
     refused = capsys.readouterr()
-    assert refused.out.splitlines()[0] == "run  raw.prices    seed         asked for"
+    assert refused.out.splitlines()[0] == "run  raw.prices    seed         requested"
     assert "--yes" in refused.err
     assert run(["run", "+marts.by_day", "--rebuild", "--yes", *until]) == 1
     output = capsys.readouterr()
@@ -129,12 +129,12 @@ def test_what_is_declared(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("was", "becomes", "problems"),
     [
-        ('kind = "seed"', 'kind = "seeds"', ["19: there is no kind 'seeds'"]),
+        ('kind = "seed"', 'kind = "seeds"', ["19: unknown kind 'seeds'"]),
         ('csv = "prices.csv"', "", ["18: is missing"]),
         ('time_column = "day"', 'time_colum = "day"', ["25: unknown key"]),
-        ('sql = "by_day.sql"', 'sql = "none.sql"', ["24: there is no file"]),
-        ('["models.py"]', '["none.py"]', ["16: there is no file"]),
-        ('["models.py"]', '"models.py"', ["16: is of the wrong type"]),
+        ('sql = "by_day.sql"', 'sql = "none.sql"', ["24: file not found"]),
+        ('["models.py"]', '["none.py"]', ["16: file not found"]),
+        ('["models.py"]', '"models.py"', ["16: has the wrong type"]),
         ("[pipeline]\n", "[pipeline]\nmodel = 1\n", ["16: unknown key"]),
         ("start = 2024-01-01", 'start = "soon"', ["26: Input should be a valid date"]),
     ],
@@ -160,8 +160,8 @@ def test_problems_have_their_place(
 @pytest.mark.parametrize(
     ("was", "becomes", "message"),
     [
-        ('models."marts.by_day"', 'models."by_day"', "the model 'by_day' does not name its table"),
-        ("SELECT", "SELEC", "is not one query of DuckDB's"),
+        ('models."marts.by_day"', 'models."by_day"', "'by_day' is not a valid table of a model"),
+        ("SELECT", "SELEC", "is not a single DuckDB query"),
     ],
 )
 def test_models_that_cannot_be_are_found_by_validate(

@@ -149,7 +149,7 @@ def test_models_are_chosen_by_patterns() -> None:
     pipeline = Pipeline(models)
     assert [one.table for one in pipeline.chosen(["raw.*"])] == ["raw.events", "raw.users"]
     assert [one.table for one in pipeline.chosen(["*.users"])] == ["marts.users", "raw.users"]
-    with pytest.raises(lakeconf.LakeconfError, match=r"there is no model 'row\.\*'"):
+    with pytest.raises(lakeconf.LakeconfError, match=r"unknown model 'row\.\*'"):
         pipeline.chosen(["row.*"])
 
 

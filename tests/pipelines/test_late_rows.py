@@ -66,8 +66,8 @@ def test_late_rows_are_reported_until_their_days_are_done_again(lake: Lake) -> N
     add(lake, 3, 10)
     add(lake, 5)
     expected = (
-        "raw.events changed in intervals that are done: run --from 2024-01-01 --to 2024-01-02, "
-        "--from 2024-01-03 --to 2024-01-04, or all with --redo-late"
+        "raw.events changed in done intervals: run with --from 2024-01-01 --to 2024-01-02, "
+        "--from 2024-01-03 --to 2024-01-04, or with --redo-late for all"
     )
     assert warnings(lake, pipeline) == [expected]
     # A run of a new day does not forget them.
@@ -165,4 +165,4 @@ def test_a_plan_says_how_columns_change_and_which_need_consent(lake: Lake) -> No
     (step,) = plan(changed, lake)
     assert str(step.columns) == "adds note VARCHAR, renames n to number, changes id from INTEGER to BIGINT, drops gone"
     (step,) = plan(model("SELECT nothing FROM raw.events"), lake)
-    assert "how its columns change is not known" in step.warnings[0]
+    assert "its column changes are unknown" in step.warnings[0]

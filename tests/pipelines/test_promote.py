@@ -198,9 +198,9 @@ def test_models_without_a_table_are_named(lakes: tuple[Lake, Lake]) -> None:
     )
     reasons = {step.model.table: step.reason for step in plan_promotion(pipeline, dev, prod).steps}
     assert reasons["marts.v"].startswith("a view has no rows")
-    assert reasons["marts.t"] == "the source has no such table"
+    assert reasons["marts.t"] == "its table does not exist in the source"
     assert promote(pipeline, dev, prod) == {}
-    with pytest.raises(PipelineError, match=r"marts\.t cannot be promoted: the source has no such table"):
+    with pytest.raises(PipelineError, match=r"marts\.t cannot be promoted: its table does not exist in the source"):
         promote(pipeline, dev, prod, ["marts.t"])
 
 

@@ -190,7 +190,7 @@ def test_an_append_reads_all_where_what_is_new_is_not_known_any_more(lake: Lake)
     lake.maintenance.expire_snapshots(older_than=timedelta(0), keep=1, force=True)
     (step,) = plan(pipeline, lake)
     assert "have expired" in step.reason
-    assert "all of raw.events is read" in step.reason
+    assert "reads all of raw.events" in step.reason
     did(run(pipeline, lake))
     assert rows(lake, "staging.large") == [(1, 10), (2, 20), (3, 30), (4, 40), (6, 7)]
 
