@@ -1,4 +1,4 @@
-"""Compares a table of one store with the table of the same name in another; DuckDB reads both."""
+"""Compares two tables of the same name in different stores with DuckDB."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _OTHER = "lakeconf_other"
 
 @dataclass(frozen=True)
 class TableDiff:
-    """What two tables of one name differ in.
+    """Differences between two tables of the same name.
 
     Attributes:
         table: The table.
         stores: The names of the two stores.
-        schema: Columns that differ: name, type in the first and type in the second; None where it has no such column.
-        rows: How many rows each has.
-        only: How many rows are in each alone: without a row of the same key, or where there is none of the same row.
-        equal: How many rows are in both.
-        columns: How many of the rows with the same key differ, by column; empty without a key.
-        samples: Some rows of each alone.
-        sample_changes: Some rows with the same key that differ: the key, and pairs of values by column.
+        schema: Columns that differ: name, type in the first and in the second store; None if a store lacks the column.
+        rows: The number of rows in each store.
+        only: The number of rows that only one store has, compared by key, or by the whole row without a key.
+        equal: The number of rows that are equal in both stores.
+        columns: The number of rows with the same key and different values, by column; empty without a key.
+        samples: Some rows that only one store has, for each store.
+        sample_changes: Some rows with the same key and different values: the key, and pairs of values by column.
     """
 
     table: str
@@ -42,29 +42,29 @@ class TableDiff:
 
     @property
     def is_equal(self) -> bool:
-        """True where the tables have the same columns and rows."""
+        """True if the tables have the same columns and rows."""
         return not self.schema and self.only == (0, 0) and not any(self.columns.values())
 
 
 def compare(one: Store, other: Store, table: str, on: Sequence[str] = (), *, samples: int = 5) -> TableDiff:
-    """Compares a table of two stores as they are now.
+    """Compares a table in the latest snapshots of two stores.
 
     Args:
         one: The first store.
         other: The second store.
         table: The table, as `schema.table`.
-        on: The columns that are a row's key; without them whole rows are compared.
-        samples: How many rows to show of each kind.
+        on: The key columns; default: compare whole rows.
+        samples: The maximum number of sample rows of each kind.
 
     Returns:
-        What differs.
+        The differences.
 
     Raises:
-        TableNotFoundError: One of the stores has no such table.
-        SchemaError: One has not the columns of the key, or they have no columns in common.
+        TableNotFoundError: One of the stores does not contain the table.
+        SchemaError: One of the tables lacks a key column, or they have no columns in common.
     """
     one, other = one.for_reading(), other.for_reading()
-    # Both are attached to one connection, whose errors may show what either of them holds.
+    # Both are attached to one connection, so its errors may contain secrets of both.
     one.hidden += other.secrets
     second = Store(
         other.name,
@@ -107,7 +107,7 @@ def _compared(
     if missing or not common:
         raise SchemaError(
             f"{table} has no column {missing[0]!r} in both stores" if missing else f"{table} has no column in common",
-            hint=f"the columns of both are {', '.join(common)}",
+            hint=f"columns in both stores: {', '.join(common) or 'none'}",
         )
     names = ", ".join(map(identifier, common))
     first, second = (f"(SELECT {names} FROM {_quoted(alias, table)})" for alias in aliases)
@@ -129,7 +129,7 @@ def _compared(
 def _changes(
     connection: Connection, joined: str, common: Sequence[str], on: Sequence[str], samples: int
 ) -> tuple[tuple[Mapping[str, int], Sequence[Mapping[str, Any]]], int]:
-    """Rows of the same key that differ: how many by column and some of them, and how many in all."""
+    """Returns counts by column and samples of rows with the same key and different values, and their total number."""
     values = [name for name in common if name not in on]
     if not on or not values:
         return ({}, ()), 0
@@ -159,6 +159,8 @@ def _types(connection: Connection, alias: str, table: str, store: str) -> dict[s
         [alias, schema or "main", name],
     )
     if not found:
-        raise TableNotFoundError(f"there is no table {table} in the store {store!r}", hint=f"lakeconf tables {store}")
+        raise TableNotFoundError(
+            f"the store {store!r} has no table {table}", hint=f"list its tables with: lakeconf tables {store}"
+        )
     described = connection.rows(f"DESCRIBE {_quoted(alias, table)}")
     return {column: type_name for column, type_name, *_ in described}

@@ -1,4 +1,4 @@
-"""Queries on a store that can change nothing and reach nothing but the lake."""
+"""Runs queries that can only read the lake."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakeconf.errors import QueryError, UnsafeQueryError
 from lakeconf.sql import literal
 from lakeconf.store import Store
 
-# Beside what a view may call: functions that describe the lake, and those that are in the plans of DuckDB's own views.
+# In addition to the functions for views: functions that describe the lake, and those in plans of DuckDB's own views.
 _READERS = SAFE_TABLE_FUNCTIONS | {
     *("duckdb_columns", "duckdb_constraints", "duckdb_functions", "duckdb_indexes", "duckdb_keywords"),
     *("duckdb_schemas", "duckdb_tables", "duckdb_types", "duckdb_views", "ducklake_options", "ducklake_settings"),
@@ -31,7 +31,7 @@ _FILE_READERS = frozenset(
         *("read_ndjson_objects", "read_parquet", "read_text", "sniff_csv"),
     }
 )
-# The operators of DuckDB's plans that only compute. A scan has the name of its function.
+# Operators in DuckDB's plans that only compute. A scan has the name of its function.
 _OPERATORS = frozenset(
     {
         *("ASOF_JOIN", "BLOCKWISE_NL_JOIN", "COLUMN_DATA_SCAN", "CROSS_PRODUCT", "CTE", "CTE_SCAN", "DELIM_SCAN"),
@@ -43,29 +43,29 @@ _OPERATORS = frozenset(
         *("TOP_N", "UNGROUPED_AGGREGATE", "UNION", "UNNEST", "WINDOW"),
     }
 )
-_NOT_ONE_QUERY = "this is not one query"
+_NOT_ONE_QUERY = "the statement is not a single query"
 
 
 def query(
     store: Store, statement: str, limit: int | None = None, *, allow_files: bool = False
 ) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
-    """Runs a query of DuckDB's SQL on a lake, which is attached read-only.
+    """Runs a query in DuckDB's SQL dialect on a lake, attached read-only.
 
-    The query reads the lake and nothing else: no file, no URL, no other database, and not the catalog's own tables.
-    Views and macros of the lake may do no more than that with `allow_files`, either.
+    The query can only read the lake: no files, URLs or other databases, and not the tables of the catalog database.
+    `allow_files` does not extend to views and macros of the lake.
 
     Args:
         store: The store.
-        statement: One query; the lake is the default database.
-        limit: The maximum number of rows to fetch; all by default.
+        statement: A single query; the lake is the default database.
+        limit: The maximum number of rows to fetch; default: all.
         allow_files: True if the query may read files and URLs.
 
     Returns:
         The names of the columns, and the rows.
 
     Raises:
-        QueryError: It is not one query, or DuckDB refuses it.
-        UnsafeQueryError: It, or a view or macro that it reaches, may do more than read.
+        QueryError: The statement is not a single query, or DuckDB rejects it.
+        UnsafeQueryError: The query, or a view or macro that it uses, may do more than read.
     """
     backend = store.metadata_backend.with_own_credentials()
     options = store.for_reading().attach_options
@@ -80,13 +80,13 @@ def query(
     with hidden_credentials(), reading.open_connection() as connection:
         schema = backend.ducklake_options(StoreNames(store.name, store.alias)).get("metadata_schema")
         reader = CatalogReader(connection, store.alias, None if schema is None else str(schema))
-        # What is checked is what runs: from here on the transaction sees this snapshot.
+        # Check and run the query in one transaction, so that both see the same snapshot.
         connection.execute("BEGIN")
         ((snapshot_id,),) = connection.rows(f"FROM ducklake_current_snapshot({literal(store.alias)})")
         references = find_references(connection, statement)
         if references is None:
             check_syntax(connection, statement)
-            raise QueryError(_NOT_ONE_QUERY, hint="write SELECT … or FROM …; tables are changed by jobs")
+            raise QueryError(_NOT_ONE_QUERY, hint="write a single SELECT … or FROM …")
         stored = StoredQueries.load(reader, snapshot_id)
         stored.open_schemas(connection)
         _check_references(references, stored, allow_files=allow_files)
@@ -97,7 +97,7 @@ def query(
 def _run(
     connection: Connection, statement: str, limit: int | None, readers: frozenset[str]
 ) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
-    connection.relation(statement)  # an error of the query shows the query, and not EXPLAIN
+    connection.relation(statement)  # binds the query first, so that its errors do not quote EXPLAIN
     ((_, plan),) = connection.rows(f"EXPLAIN (FORMAT json)\n{statement}")
     allowed = _OPERATORS | {name.upper() for name in readers}
     refused = sorted({name for node in json.loads(plan) for name in _operators(node)} - allowed)
@@ -107,7 +107,7 @@ def _run(
 
 
 def _check_references(query: References, stored: StoredQueries, *, allow_files: bool) -> None:
-    """Refuses a query that names anything but the lake's tables and functions that only read."""
+    """Rejects a query that uses anything except the lake's tables and functions that only read."""
     macros = {one.name for one in stored.queries if one.kind == "table macro"}
     readers = _READERS | (_FILE_READERS if allow_files else frozenset())
     refused = sorted(query.table_functions - readers - macros)
@@ -122,17 +122,17 @@ def _check_references(query: References, stored: StoredQueries, *, allow_files: 
     for relation in sorted(query.relations):
         if metadata in (relation.database, relation.schema):
             raise UnsafeQueryError(
-                f"the query reads {relation} of the catalog's own database",
-                hint="look into the lake with: lakeconf tables, snapshots, files",
+                f"the query reads {relation} of the catalog database",
+                hint="inspect the lake with: lakeconf tables, snapshots, files",
             )
     stored.check(query)
     stored.check_schemas(query, stored.reader.connection)
 
 
 def _restrict(connection: Connection, reader: CatalogReader, snapshot_id: int, *, allow_files: bool) -> None:
-    """Takes everything from the instance that a query on the lake does not need."""
+    """Restricts the DuckDB instance to what a query on the lake needs."""
     settings: dict[str, str] = {
-        # DuckDB answers filters in the past from the statistics of today, which is wrong once files were rewritten.
+        # DuckDB applies current statistics to past snapshots, which is wrong after files were rewritten.
         "disabled_optimizers": "'statistics_propagation'",
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
@@ -148,7 +148,7 @@ def _restrict(connection: Connection, reader: CatalogReader, snapshot_id: int, *
 
 
 def _files_elsewhere(reader: CatalogReader, snapshot_id: int) -> list[str]:
-    """The files of tables that are not below the data path, such as those that were added where they are."""
+    """Returns the tables' files outside the data path, such as registered files."""
     folders = {info.table_id: info.path for info in tables(reader, snapshot_id)}
     moved = [str(table_id) for table_id, folder in folders.items() if not folder.startswith(reader.data_path)]
     condition = f"NOT path_is_relative OR table_id IN ({', '.join(moved) or 'NULL'})"
@@ -162,7 +162,7 @@ def _files_elsewhere(reader: CatalogReader, snapshot_id: int) -> list[str]:
 
 
 def _operators(node: Mapping[str, Any]) -> Iterator[str]:
-    """The names of the operators of a plan, and of the table functions that they call."""
+    """Yields the names of a plan's operators and of the table functions that they call."""
     yield node["name"].strip()
     function = node["extra_info"].get("Function")
     if function is not None:
@@ -174,5 +174,5 @@ def _operators(node: Mapping[str, Any]) -> Iterator[str]:
 def _unsafe(what: str) -> UnsafeQueryError:
     return UnsafeQueryError(
         f"the query calls {what}, which does more than read",
-        hint="maintain a lake with: lakeconf maintain; look into it with: lakeconf tables, snapshots, files",
+        hint="maintain a lake with: lakeconf maintain; inspect it with: lakeconf tables, snapshots, files",
     )

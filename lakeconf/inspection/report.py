@@ -1,4 +1,4 @@
-"""A page about a lake that a person would rather look at than read: one HTML file that loads nothing."""
+"""Generates a self-contained HTML report of a lake."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from lakeconf.inspection.sizes import TableSize, table_sizes
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.maintenance_plan import maintain
 
-# Readable on white and on near black.
+# Readable on light and dark backgrounds.
 _BLUE, _ORANGE = "#3d7dd8", "#e08a2e"
 _SHOWN = 20
 
 
 def report(lake: Lake, title: str) -> str:
-    """A page about a lake: its growth, its tables and files, what is deleted, what maintenance would do.
+    """Generates a report of a lake: growth, tables, files, deleted rows, and planned maintenance.
 
     Args:
-        lake: The lake, at its newest snapshot.
-        title: What the page is called.
+        lake: The lake, at its latest snapshot.
+        title: The title of the page.
 
     Returns:
-        An HTML page with all that it needs. It names tables, and who committed what; no secret, no value of a row.
+        A self-contained HTML page. It contains names of tables and authors of commits, but no secrets or row values.
 
     Raises:
         MissingDependencyError: plotly is not installed.
@@ -40,7 +40,7 @@ def report(lake: Lake, title: str) -> str:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
         raise MissingDependencyError("plotly", extra="report", needed_for="a report") from error
-    # The browser runs the scripts of this page alone, and sends nothing anywhere, whatever a name may hold.
+    # The content security policy only runs scripts with this nonce and blocks requests: names may contain HTML.
     nonce = secrets.token_urlsafe(24)
     tables, growth = table_sizes(lake), lake.maintenance.growth()
     figures = {
@@ -121,7 +121,7 @@ def _file_sizes(tables: Sequence[TableSize]) -> Any:
 
 
 def _whole_step(counts: Sequence[int]) -> int:
-    """A step of whole numbers between the marks of an axis."""
+    """Returns an integer step between the ticks of an axis."""
     return max(1, -(-max(counts, default=1) // 5))
 
 
@@ -134,7 +134,7 @@ def _embedded(name: str, figure: Any, nonce: str) -> str:
     figure.update_yaxes(automargin=True, rangemode="tozero")
     config = {"displayModeBar": False, "responsive": True}
     text = str(figure.to_html(full_html=False, include_plotlyjs=False, div_id=name, config=config))
-    # Names are escaped in it; the only script is plotly's own, at the same place in each figure.
+    # Plotly escapes names; the only script element is its own, once in each figure.
     return re.sub(r"<script\b", f'<script nonce="{nonce}"', text, count=1)
 
 
@@ -155,7 +155,7 @@ def _maintenance(lake: Lake) -> str:
             lake, expire_older_than=timedelta(days=30), cleanup_older_than=timedelta(days=2), dry_run=True
         )
     except LakeconfError as error:
-        return str(error)  # a page about a lake that cannot be maintained is worth as much
+        return str(error)  # the rest of the report is still useful
     return str(planned)
 
 

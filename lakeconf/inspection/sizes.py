@@ -1,4 +1,4 @@
-"""How large the tables of a lake are, as its catalog says; no data file is read."""
+"""Computes the sizes of tables from the catalog, without reading data files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TableSize:
     Attributes:
         table: Its name.
         files: Its data files.
-        inlined_rows: How many of its rows the catalog holds itself.
+        inlined_rows: The number of rows inlined in the catalog.
     """
 
     table: str
@@ -24,17 +24,17 @@ class TableSize:
 
     @property
     def deleted_rows(self) -> int:
-        """How many rows of the files are deleted."""
+        """The number of deleted rows in the data files."""
         return sum(file.deleted_rows for file in self.files)
 
     @property
     def delete_files(self) -> int:
-        """How many of the files have a delete file."""
+        """The number of data files with a delete file."""
         return sum(file.delete_file is not None for file in self.files)
 
     @property
     def rows(self) -> int:
-        """How many rows the table has."""
+        """The number of rows in the table."""
         return sum(file.rows for file in self.files) - self.deleted_rows + self.inlined_rows
 
     @property
@@ -44,7 +44,7 @@ class TableSize:
 
 
 def table_sizes(lake: Lake) -> list[TableSize]:
-    """The tables of a lake at its snapshot, with their files.
+    """Returns the tables of a lake with their files, at the lake's snapshot.
 
     Args:
         lake: The lake.

@@ -1,4 +1,4 @@
-"""Compares what Spark reads of a table with what DuckDB reads, at one snapshot."""
+"""Compares the rows that Spark and DuckDB read from a table at one snapshot."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from lakeconf.logs import escaped
 
 @dataclass(frozen=True)
 class DeletedTwice:
-    """Rows of a file that both the catalog and a delete file say are deleted: DuckDB shows deleted rows again there.
+    """Rows deleted both in the catalog and in a delete file, which makes DuckDB return deleted rows again.
 
     Source: https://github.com/duckdb/ducklake/issues/1215
 
     Attributes:
         path: The data file.
-        rows: How many of its rows are deleted twice.
+        rows: The number of rows that are deleted twice.
     """
 
     path: str
@@ -36,12 +36,12 @@ class DeletedTwice:
 
 @dataclass(frozen=True)
 class WrongCount:
-    """A data file that has more or fewer rows than the catalog says: it was replaced or damaged.
+    """A data file with a different number of rows than in the catalog: it was replaced or damaged.
 
     Attributes:
         path: The data file.
-        catalog_rows: How many rows the catalog says that the file has.
-        file_rows: How many rows the file has.
+        catalog_rows: The number of rows in the catalog.
+        file_rows: The number of rows in the file.
     """
 
     path: str
@@ -51,19 +51,19 @@ class WrongCount:
 
 @dataclass(frozen=True)
 class Verification:
-    """A table as DuckDB and Spark read it.
+    """The result of comparing a table as read by DuckDB and by Spark.
 
     Attributes:
         table: The table, with its schema.
         snapshot_id: The snapshot.
-        duckdb_rows: How many rows DuckDB reads.
-        spark_rows: How many rows Spark reads.
+        duckdb_rows: The number of rows that DuckDB reads.
+        spark_rows: The number of rows that Spark reads.
         columns: The columns, in order.
-        deleted_twice: Files with rows that are deleted twice, which explain more rows of DuckDB's; deletion vectors
-            are not looked into.
-        wrong_counts: Files whose number of rows is not the one that the catalog has recorded.
-        lost_deletes: The number of rows that were deleted, but are visible again because another tool rewrote their
-            file at the same time. Both engines read them.
+        deleted_twice: Files with rows that are deleted twice, which explains extra rows in DuckDB. Deletion vectors are
+            not checked.
+        wrong_counts: Files with a different number of rows than in the catalog.
+        lost_deletes: The number of deleted rows that are visible again because another tool rewrote their file at the
+            same time. Both engines read them.
     """
 
     table: str
@@ -82,7 +82,7 @@ class Verification:
 
     @property
     def equal(self) -> bool:
-        """True if both engines read the same rows, as counts and hashes tell, and no file has a wrong count."""
+        """True if counts and hashes of both engines are equal, and no file has a wrong number of rows."""
         same = self.duckdb_rows == self.spark_rows and all(column.equal for column in self.columns)
         return same and not self.wrong_counts
 
@@ -93,11 +93,11 @@ class Verification:
         lines += [_column_line(column) for column in self.columns]
         lines += [
             f"  deleted twice, in the catalog and in a delete file: {found.rows} rows of {escaped(found.path)}; "
-            "DuckDB shows deleted rows again (https://github.com/duckdb/ducklake/issues/1215)"
+            "DuckDB returns deleted rows again (https://github.com/duckdb/ducklake/issues/1215)"
             for found in self.deleted_twice
         ]
         lines += [
-            f"  rows of a file: {found.file_rows} in {escaped(found.path)}, {found.catalog_rows} in the catalog"
+            f"  wrong number of rows: {found.file_rows} in {escaped(found.path)}, {found.catalog_rows} in the catalog"
             for found in self.wrong_counts
         ]
         if self.lost_deletes:
@@ -109,20 +109,20 @@ class Verification:
 
 
 def verify(lake: Lake, table: str) -> Verification:
-    """Reads a whole table by DuckDB and by Spark, and compares counts, NULLs and order-free hashes of each column.
+    """Reads a table with DuckDB and with Spark, and compares counts, NULLs and order-independent hashes per column.
 
-    DuckDB reads here, Spark in its executors; no row comes to the driver. The number of rows in each data file is
-    compared with the catalog first.
+    DuckDB reads in this process, Spark in its executors; Spark collects no rows. First, the number of rows in each data
+    file is compared with the catalog.
 
     Args:
         lake: A lake that was opened with a Spark session; `lake.at(…)` for an earlier snapshot.
         table: `schema.table`, or `table` for one in the schema `main`.
 
     Returns:
-        What both read; `.equal` says whether it is the same.
+        The comparison; `equal` is True if both engines read the same rows.
 
     Raises:
-        TableNotFoundError: There is no such table at the snapshot.
+        TableNotFoundError: The table does not exist at the snapshot.
         FileMissingError: Data files of the table do not exist; the message lists them.
         UnsupportedError: Spark cannot read the table exactly, or the lake was opened without Spark.
     """
@@ -163,8 +163,8 @@ def _wrong_counts(reader: CatalogReader, table: str, files: Sequence[DataFile]) 
 
 
 def _source(path: str, encryption_key: str | None) -> tuple[str, list[str]]:
-    """The SQL that reads a Parquet file, and its parameters."""
-    # A folder such as `env=prod` above the file is no column of it.
+    """Returns the SQL that reads a Parquet file, and its parameters."""
+    # A parent folder such as `env=prod` is not a column.
     if encryption_key is None:
         return "read_parquet(?, hive_partitioning = false)", [path]
     config = "encryption_config = {footer_key_value: from_base64(?)}"

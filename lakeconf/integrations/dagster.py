@@ -1,4 +1,4 @@
-"""Dagster: a resource that opens a lake, and an I/O manager that keeps assets as its tables."""
+"""Dagster: a resource that opens a lake, and an I/O manager that stores assets as tables."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _FRAMES: Mapping[str, Literal["pandas", "polars", "pyarrow"]] = {
     "polars": "polars",
     "pyarrow": "pyarrow",
 }
-# How a moment is written, by the type of the column that it is compared with.
 _NAIVE = "%Y-%m-%d %H:%M:%S"
+# Formats of time literals, by the type of the column that they are compared with.
 _MOMENTS = {
     "DATE": "%Y-%m-%d",
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), _NAIVE),
@@ -29,18 +29,18 @@ _MOMENTS = {
 
 
 class LakeResource(ConfigurableResource[Any]):
-    """A lake for assets that read and write by themselves.
+    """A lake for assets that read and write it directly.
 
     Attributes:
-        store: The store's name; the default store unless given.
-        lakeconf: The configuration file, or its folder; looked for unless given.
+        store: The store's name; default: the default store.
+        lakeconf: The configuration file or its folder; default: lakeconf searches for it.
     """
 
     store: str | None = None
     lakeconf: str | None = None
 
     def get_store(self) -> Store:
-        """The store."""
+        """Returns the store."""
         return init(self.lakeconf).get_store(self.store)
 
     def open(self, engine: Any = None) -> Lake:
@@ -49,15 +49,15 @@ class LakeResource(ConfigurableResource[Any]):
 
 
 class LakeIOManager(ConfigurableIOManager):
-    """Keeps each asset as a table: the last two parts of its key are the schema and the name.
+    """Stores each asset as a table; the last two parts of the asset key are the schema and name of the table.
 
-    An asset's frame replaces the table's rows in one snapshot; that of a partition replaces the partition's rows.
-    The asset's metadata `partition_expr` names the column that its partitions are of.
+    The frame of an asset replaces all rows of the table in one snapshot; the frame of a partition replaces the rows of
+    that partition. The asset's metadata `partition_expr` names the partition column.
 
     Attributes:
-        store: The store's name; the default store unless given.
-        lakeconf: The configuration file, or its folder; looked for unless given.
-        default_schema: The schema of assets whose key has one part.
+        store: The store's name; default: the default store.
+        lakeconf: The configuration file or its folder; default: lakeconf searches for it.
+        default_schema: The schema of assets with a key of one part.
     """
 
     store: str | None = None
@@ -65,15 +65,15 @@ class LakeIOManager(ConfigurableIOManager):
     default_schema: str = "main"
 
     def handle_output(self, context: OutputContext, obj: object) -> None:
-        """Writes what an asset returned; None writes nothing.
+        """Writes the output of an asset; None writes nothing.
 
         Args:
-            context: The asset, and its partition.
+            context: The asset and its partition.
             obj: A frame of pandas, polars, pyarrow, narwhals or DuckDB.
 
         Raises:
-            SchemaError: The frame does not fit the table that there is.
-            PredicateError: A row is not of the partition.
+            SchemaError: The frame does not fit the existing table.
+            PredicateError: A row does not belong to the partition.
             CommitError: Nothing was written.
         """
         if obj is None:
@@ -88,21 +88,21 @@ class LakeIOManager(ConfigurableIOManager):
             context.add_output_metadata({"table": name, "snapshot": snapshot})
 
     def load_input(self, context: InputContext) -> object:
-        """Reads a table as the frame that the input's annotation names.
+        """Reads a table as the frame type of the input's annotation.
 
         Args:
-            context: The input; its metadata `columns` names the columns wanted.
+            context: The input; its metadata `columns` selects columns.
 
         Raises:
-            TableNotFoundError: The asset has not been materialized.
-            UnsupportedError: The annotation names no frame.
+            TableNotFoundError: The asset was not materialized yet.
+            UnsupportedError: The annotation is not a supported frame type.
         """
         annotation = context.dagster_type.typing_type
         package = str(getattr(annotation, "__module__", "")).partition(".")[0]
         if package not in _FRAMES or getattr(annotation, "__name__", "") not in ("DataFrame", "Table"):
             raise UnsupportedError(
-                f"the input {context.name!r} is annotated as {annotation}, which is no frame",
-                hint="annotate it: pandas.DataFrame, polars.DataFrame or pyarrow.Table",
+                f"the annotation {annotation} of the input {context.name!r} is not a supported frame type",
+                hint="annotate it with pandas.DataFrame, polars.DataFrame or pyarrow.Table",
             )
         with self._open() as lake:
             table = lake.table(self._table(context.asset_key))
@@ -122,14 +122,14 @@ class LakeIOManager(ConfigurableIOManager):
 def _partition(
     context: InputContext | OutputContext, metadata: Mapping[str, Any] | None, schema: Mapping[str, str]
 ) -> str | None:
-    """The condition that the rows of the run's partitions satisfy; None where the asset has no partitions."""
+    """Returns the SQL condition for the rows of the run's partitions; None if the asset has no partitions."""
     if not context.has_asset_partitions:
         return None
     key = context.asset_key.to_user_string()
     column = (metadata or {}).get("partition_expr")
     if not isinstance(column, str) or column not in schema:
         raise LakeconfError(
-            f"the asset {key} has partitions, and its metadata do not say of which column",
+            f"the metadata of the partitioned asset {key} does not name a partition column of its table",
             hint='@asset(…, metadata={"partition_expr": "event_date"})',
         )
     if hasattr(context.asset_partitions_def, "get_partition_keys_in_time_window"):
@@ -140,7 +140,10 @@ def _partition(
 
 def _time_window(context: InputContext | OutputContext, column: str, type_name: str) -> str:
     if type_name not in _MOMENTS:
-        raise LakeconfError(f"the column {column!r} is {type_name}: time partitions need {', '.join(_MOMENTS)}")
+        raise LakeconfError(
+            f"the column {column!r} has type {type_name}, which time partitions do not support",
+            hint=f"use one of: {', '.join(_MOMENTS)}",
+        )
     window = context.asset_partitions_time_window
     first, end = (literal(moment.strftime(_MOMENTS[type_name])) for moment in (window.start, window.end))
     name = identifier(column)

@@ -1,4 +1,4 @@
-"""dbt: a plugin of dbt-duckdb that attaches lakes, so that a profile names stores only."""
+"""dbt: a plugin for dbt-duckdb that attaches lakes, so that profiles only name stores."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ _KEYS = ("stores", "lakeconf")
 
 
 class Plugin(BasePlugin):
-    """Attaches the stores of its configuration before dbt does anything.
+    """Attaches stores before dbt starts its work.
 
-    In a profile: `plugins: [{module: lakeconf.integrations.dbt, config: {stores: [prod]}}]`. The `attach` entries of
-    the profile, which dbt needs in order to know the databases, then find them attached and do nothing.
+    In a profile: `plugins: [{module: lakeconf.integrations.dbt, config: {stores: [prod]}}]`. dbt also needs the
+    databases as `attach` entries of the profile; these have no effect, because the databases are already attached.
     """
 
     def initialize(self, plugin_config: Mapping[str, Any]) -> None:
-        """Takes `stores`, a list of names, and `lakeconf`, the configuration file or its folder where it is not found.
+        """Reads the configuration of the plugin.
 
         Args:
-            plugin_config: What the profile says below `config`.
+            plugin_config: The profile's `config`: `stores`, a list of names; optionally `lakeconf`, the configuration
+                file or its folder.
 
         Raises:
-            LakeconfError: It names no store, or has another key.
+            LakeconfError: It names no store, or contains an unknown key.
         """
         unknown = [key for key in plugin_config if key not in _KEYS]
         stores = plugin_config.get("stores")
         if unknown or not isinstance(stores, list) or not stores:
-            problem = f"unknown key {unknown[0]!r}" if unknown else "stores should be a list of names"
+            problem = f"unknown key {unknown[0]!r}" if unknown else "stores must be a list of names"
             raise LakeconfError(f"the profile's plugin lakeconf: {problem}", hint="config: {stores: [prod]}")
         self._names = stores
         self._source = plugin_config.get("lakeconf")
@@ -44,10 +45,10 @@ class Plugin(BasePlugin):
         """Attaches the stores.
 
         Args:
-            conn: The connection that all of dbt's are cursors of.
+            conn: The connection from which dbt creates its cursors.
 
         Raises:
-            ConfigError: There is no such store.
+            ConfigError: A store does not exist.
             ConnectionFailed: A catalog cannot be reached.
         """
         config = init(self._source)

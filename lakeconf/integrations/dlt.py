@@ -1,4 +1,4 @@
-"""dlt: its own `ducklake` destination on a store, as an object or by the environment alone."""
+"""dlt: configures dlt's `ducklake` destination for a store, as an object or by environment variables."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _PREFIX = "DESTINATION__DUCKLAKE__CREDENTIALS__"
 def destination(
     store: str | None = None, *, config: Config | str | os.PathLike[str] | None = None, **settings: Any
 ) -> dlt.destinations.ducklake:
-    """A destination for a pipeline: `dlt.pipeline(destination=destination("prod"))`.
+    """Creates a destination for a pipeline: `dlt.pipeline(destination=destination("prod"))`.
 
     Args:
-        store: The store's name; the default store unless given.
-        config: A `Config`, or what `init` takes.
+        store: The store's name; default: the default store.
+        config: A `Config`, or a source as for `init`.
         **settings: Settings of dlt's `ducklake` destination, such as `destination_name`.
 
     Returns:
-        dlt's own destination. The lake is attached once to see that it can be.
+        dlt's destination. The lake is attached once to check the connection.
 
     Raises:
-        ConfigError: There is no such store.
+        ConfigError: The store does not exist.
         ConnectionFailed: The catalog cannot be reached.
-        UnsupportedError: The store needs secrets that dlt's connections do not have.
+        UnsupportedError: The store needs secrets that dlt's connections lack.
     """
     found = (config if isinstance(config, Config) else init(config)).get_store(store)
     credentials = DuckLakeCredentials(found.alias, _schema(found), _catalog(found), _STORAGE)
@@ -48,14 +48,14 @@ def destination(
 
 
 def environment(store: str | None = None, *, config: Config | str | os.PathLike[str] | None = None) -> Settings:
-    """The variables with which an unchanged `dlt.pipeline(destination="ducklake")` loads into a store.
+    """Returns environment variables that make `dlt.pipeline(destination="ducklake")` load into a store.
 
     Args:
         store: As for `destination`.
         config: As for `destination`.
 
     Returns:
-        Names and values, in clear since dlt needs them so; `repr` shows `***` for what is secret.
+        Names and clear-text values; `repr` shows `***` for secret values.
 
     Raises:
         LakeconfError: As for `destination`.
@@ -73,21 +73,21 @@ def environment(store: str | None = None, *, config: Config | str | os.PathLike[
     )
 
 
-# dlt attaches the lake too, which does nothing since it is attached already, under this name. dlt makes a secret of
-# its own for every storage that is not local. Should it attach this path after all, DuckLake refuses: it is another.
+# dlt's own ATTACH has no effect, because the lake is already attached under the same name. The path must be local:
+# dlt creates a secret for every other storage. If dlt attaches this path after all, DuckLake rejects the other path.
 _STORAGE = "file:///lakeconf-has-attached-the-lake"
 
 
 def _catalog(store: Store) -> str:
-    """Where the catalog is, as dlt tells one lake from another by; it has no password."""
+    """Returns the location of the catalog, without a password; dlt distinguishes lakes by it."""
     backend, file = store.metadata_backend, store.metadata_backend.file()
     if file is not None:
         return f"{backend.type}:///{file}"
     if isinstance(backend, PostgresMetadata) and backend.host is not None:
         return f"postgres://{backend.user}@{backend.host}:{backend.port or 5432}/{backend.database}"
     raise UnsupportedError(
-        f"stores.{store.name}: dlt opens connections of its own, which lack the secrets that the store refers to",
-        hint="give the metadata backend its credentials, each as a variable",
+        f"stores.{store.name}: dlt opens its own connections, which lack the existing secret that the store uses",
+        hint="set the credentials of the metadata backend, each with a variable",
     )
 
 
@@ -97,7 +97,7 @@ def _schema(store: Store) -> str:
 
 
 def _statements(store: Store) -> list[Secret]:
-    """What attaches the lake, on each connection that dlt opens."""
+    """Returns the statements that attach the lake on each connection of dlt."""
     store.open_connection().close()
     return [Secret(_rendered(statement)) for statement in store.statements if not isinstance(statement, Use)]
 
@@ -115,7 +115,7 @@ def main(arguments: list[str]) -> None:
         arguments: The store's name, and the command.
     """
     store, program, *others = arguments
-    os.execvpe(program, [program, *others], os.environ | environment(store))  # noqa: S606 - there is no shell
+    os.execvpe(program, [program, *others], os.environ | environment(store))  # noqa: S606 - no shell is involved
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Takes over the DuckLake stores of a metaxy configuration."""
+"""Converts the DuckLake stores of a metaxy configuration to lakeconf.toml."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from lakeconf.config.structure import STORE_NAME
 from lakeconf.config.variables import variable_alone
 from lakeconf.errors import LakeconfError
 
-# metaxy has called them both ways.
+# metaxy has used both spellings.
 _SECTIONS = {"metadata_backend": ("metadata_backend", "catalog"), "storage_backend": ("storage_backend", "storage")}
 _TAKEN = {"alias", "attach_options", *(name for names in _SECTIONS.values() for name in names)}
 
 
 @dataclass
 class Imported:
-    """A lakeconf.toml made of another configuration.
+    """A lakeconf.toml converted from another configuration.
 
     Attributes:
-        text: The file.
-        notes: What was left out or replaced, and what is still to be done.
-        types: The types of the backends of the store that is being imported, by their section.
+        text: The content of the file.
+        notes: Omitted and replaced settings, and remaining steps.
+        types: The backend types of the store that is being converted, by section.
     """
 
     text: str = ""
@@ -42,13 +42,13 @@ class Imported:
 
 
 def from_metaxy(path: str | os.PathLike[str]) -> Imported:
-    """The stores of a metaxy.toml as a lakeconf.toml; no secret is copied.
+    """Converts the stores of a metaxy.toml to a lakeconf.toml without copying secrets.
 
     Args:
         path: The metaxy.toml.
 
     Raises:
-        LakeconfError: It cannot be read, is not TOML, or has no DuckLake store.
+        LakeconfError: The file cannot be read, is not valid TOML, or has no DuckLake store.
     """
     data = _read(Path(path))
     imported = Imported()
@@ -59,33 +59,35 @@ def from_metaxy(path: str | os.PathLike[str]) -> Imported:
     for name, store in stores.items():
         lake = _ducklake(store)
         if lake is None:
-            imported.notes.append(f"stores.{name} is no DuckLake store, and was left out")
+            imported.notes.append(f"stores.{name} is not a DuckLake store and was omitted")
             continue
         allowed = _free_name(name, [*names.values(), *(other for other in stores if other != name)])
         if allowed != name:
-            imported.notes.append(f"stores.{name} is called {allowed} now: small letters, digits and underscores")
+            imported.notes.append(f"stores.{name} was renamed to {allowed}: lower-case letters, digits, underscores")
         names[name] = allowed
         lines += _store(allowed, lake, imported)
         imported.notes += [
-            f"stores.{name}.config.{key} has no meaning for a lake" for key in store["config"] if key != "ducklake"
+            f"stores.{name}.config.{key} does not apply to a lake" for key in store["config"] if key != "ducklake"
         ]
     if not names:
-        raise LakeconfError(f"{path} has no DuckLake store", hint="one has a table [stores.<name>.config.ducklake]")
-    imported.notes += [f"{key} is metaxy's own" for key in data if key not in ("store", "stores")]
+        raise LakeconfError(
+            f"{path} has no DuckLake store", hint="a DuckLake store has a table [stores.<name>.config.ducklake]"
+        )
+    imported.notes += [f"{key} applies to metaxy only" for key in data if key not in ("store", "stores")]
     default = data.get("store", "dev" if "dev" in names else next(iter(names)))
     if default not in names:
-        imported.notes.append(f"the default store {default} is not among them")
+        imported.notes.append(f"the default store {default} was not converted")
     elif len(names) > 1:
         lines = [f'default_store = "{names[default]}"', *lines]
     text = "\n".join(lines).lstrip("\n") + "\n"
     found = validate(tomllib.loads(text))
-    imported.notes += [f"to be mended: {one}" for one in found if one.code != Code.UNSET_VARIABLE.code]
+    imported.notes += [f"to fix: {one}" for one in found if one.code != Code.UNSET_VARIABLE.code]
     imported.text = "".join(f"# {' '.join(note.split())}\n" for note in imported.notes) + text
     return imported
 
 
 def _free_name(name: str, taken: Collection[str]) -> str:
-    """The name, or the nearest one that is allowed and that no other store has."""
+    """Returns the name if it is valid, else a similar valid name that no other store has."""
     allowed = name if STORE_NAME.fullmatch(name) else allowed_name(name)
     if allowed == name or allowed not in taken:
         return allowed
@@ -98,7 +100,7 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise LakeconfError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise LakeconfError(f"{path} is not TOML: {error}") from error
+        raise LakeconfError(f"{path} is not valid TOML: {error}") from error
 
 
 def _ducklake(store: object) -> Mapping[str, Any] | None:
@@ -108,7 +110,7 @@ def _ducklake(store: object) -> Mapping[str, Any] | None:
 
 
 def _store(name: str, lake: Mapping[str, Any], imported: Imported) -> Iterator[str]:
-    imported.notes += [f"stores.{name}: ducklake.{key} has no meaning here" for key in lake if key not in _TAKEN]
+    imported.notes += [f"stores.{name}: ducklake.{key} is not supported" for key in lake if key not in _TAKEN]
     yield ""
     if "alias" in lake:
         yield f"[stores.{name}]"
@@ -122,7 +124,7 @@ def _store(name: str, lake: Mapping[str, Any], imported: Imported) -> Iterator[s
 def _table(name: str, section: str, found: object, imported: Imported) -> Iterator[str]:
     if not isinstance(found, Mapping):
         if found is not None:
-            imported.notes.append(f"stores.{name}: {section} is no table, and was left out")
+            imported.notes.append(f"stores.{name}: {section} is not a table and was omitted")
         return
     yield f"[stores.{name}.{section}]"
     imported.types[section] = str(found.get("type"))
@@ -132,7 +134,7 @@ def _table(name: str, section: str, found: object, imported: Imported) -> Iterat
 
 
 def _without_secrets(value: Any, key: str, place: tuple[str, ...], imported: Imported) -> Any:
-    """A value in which variables stand for secrets that are written out, were it only in part or as a default."""
+    """Replaces literal secrets in a value with variables, including partial secrets and defaults."""
     if not _is_secret(key, place, imported.types):
         if isinstance(value, Mapping):
             return {name: _without_secrets(item, name, (*place, key), imported) for name, item in value.items()}
@@ -147,7 +149,7 @@ def _without_secrets(value: Any, key: str, place: tuple[str, ...], imported: Imp
 
 
 def _is_secret(key: str, place: tuple[str, ...], types: Mapping[str, str]) -> bool:
-    """True unless lakeconf knows that the key may be shown: one that it does not know, as `dsn`, may hold anything."""
+    """Returns True unless the key is known not to be secret: an unknown key, such as `dsn`, may contain a secret."""
     section, *below = place[1:]
     if is_secret((section, *below, key)):
         return True
@@ -167,7 +169,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def _value(value: Any) -> str:
-    """A value as TOML writes it."""
+    """Formats a value as TOML."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{dotted((key,))} = {_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Polars: a table of a lake as a lazy frame that hands columns, filters and `head` on to the scan."""
+"""Polars: a lazy frame of a table that pushes columns, filters and `head` down to the scan."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], duckdb.Expression]] = {
     "Gt": operator.gt,
     "GtEq": operator.ge,
 }
-# Those whose values Polars hands on without loss and compares as DuckDB does.
+# Types that Polars passes without loss and compares like DuckDB.
 _EXACT = (pl.Boolean, pl.Date, pl.String, pl.Int8, pl.Int16, pl.Int32, pl.Int64)
 _EXACT_UNSIGNED = (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
-# Read as DECIMAL(38,0), and an error where a number has more digits; Arrow would cut it short.
+# Read as DECIMAL(38,0), which fails for numbers with more digits; Arrow would truncate them.
 _LARGE = ("HUGEINT", "UHUGEINT")
-# What Arrow or Polars would take for something else, or not at all. HUGEINT is one of them inside of a list.
+# Types that Arrow or Polars would convert inexactly or not at all; HUGEINT if nested in another type.
 _REFUSED = ("HUGEINT", "UHUGEINT", "INTERVAL", "TIME WITH TIME ZONE", "VARIANT", "GEOMETRY")
 
 
@@ -49,28 +49,28 @@ def scan_polars(
     where: Where | None = None,
     version: int | None = None,
 ) -> pl.LazyFrame:
-    """A table of a lake as a lazy frame of Polars, pinned at one snapshot.
+    """Scans a table as a Polars lazy frame, pinned at one snapshot.
 
-    Only the columns that a query needs are read. Filters are handed on where Polars and DuckDB agree on what they
-    mean, so that files that cannot hold a matching row are skipped; Polars applies all of them itself as well.
+    The scan reads only the columns that the query needs. It pushes down filters that have the same meaning in Polars
+    and DuckDB, and skips files without matching rows; Polars applies all filters again.
 
     Args:
         store: The store's name, None for the default store, or a `Store`.
         table: `schema.table`, or `table` for one in the schema `main`.
-        config: Where the name is looked up: a `Config`, or what `init` takes.
-        where: A condition that is always handed on, as for `Table.scan`.
-        version: The snapshot; the latest one of now unless given.
+        config: The configuration that declares the store: a `Config`, or a source as for `init`.
+        where: A condition that is always pushed down, as for `Table.scan`.
+        version: The snapshot; default: the latest.
 
     Returns:
-        A lazy frame. It opens the lake when it is collected, and closes it again.
+        A lazy frame. Collecting it opens the lake and closes it again.
 
     Raises:
         MissingDependencyError: pyarrow is not installed.
-        ConfigError: There is no such store.
-        TableNotFoundError: There is no such table at the snapshot.
-        SnapshotNotFoundError: There is no such snapshot.
-        PredicateError: `where` is beyond the grammar.
-        UnsupportedError: Polars has no type for a column.
+        ConfigError: The store does not exist.
+        TableNotFoundError: The table does not exist at the snapshot.
+        SnapshotNotFoundError: The snapshot does not exist.
+        PredicateError: The syntax of `where` is not supported.
+        UnsupportedError: Polars does not support the type of a column.
     """
     if not isinstance(store, Store):
         store = (config if isinstance(config, Config) else init(config)).get_store(store)
@@ -106,12 +106,12 @@ class _Source:
         if any(_is_hint(tree) for tree in trees):
             trees = [tree for tree in trees if not _is_hint(tree)]
             filters = [_expression(tree) for tree in trees]
-        # What a filter needs is not always among the columns that are wanted.
+        # Filters may need columns that the query does not select.
         needed = columns and list(dict.fromkeys([*columns, *(name for f in filters for name in f.meta.root_names())]))
         with translated_errors(self.store.secrets), self.store.open(read_only=True) as lake:
             relation = lake.at(version=self.version).table(self.table).scan(needed, self.where).to_native()
             if n_rows is not None:
-                relation = relation.limit(n_rows)  # which is before the filter, as Polars wants it
+                relation = relation.limit(n_rows)  # Polars applies n_rows before the predicate
             for pushed in filter(None, (_translated(tree, self.empty.schema) for tree in trees)):
                 relation = relation.filter(pushed)
             for batch in _exact(relation).to_arrow_reader(batch_size or 100_000):
@@ -123,7 +123,7 @@ def _check_types(table: str, schema: Mapping[str, str]) -> None:
     for column, type_name in schema.items():
         if type_name not in _LARGE and any(name in type_name for name in _REFUSED):
             raise UnsupportedError(
-                f"{table}.{column} is {type_name}, for which Polars has no type of its own",
+                f"Polars does not support the type {type_name} of {table}.{column}",
                 hint=f"store.connect().sql('SELECT … CAST({column} AS VARCHAR) …').pl()",
             )
 
@@ -144,7 +144,7 @@ def _frame(data: Any) -> pl.DataFrame:
     frame = pl.from_arrow(data)
     if not isinstance(frame, pl.DataFrame):
         raise LakeconfError("rows without columns")
-    # DuckDB names the zone of the session, which is another on each machine.
+    # DuckDB uses the session's time zone, which differs between machines.
     zoned = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Datetime) and dtype.time_zone]
     return frame.with_columns(pl.col(name).dt.convert_time_zone("UTC") for name in zoned)
 
@@ -166,19 +166,19 @@ def _conjuncts(tree: Tree) -> list[Tree]:
 
 
 def _is_hint(tree: Tree) -> bool:
-    # The optimizer adds what it knows of the first rows of an order. It is no expression that could be run.
+    # The optimizer adds hints for sorted limits, which are not executable expressions.
     return "Display" in tree
 
 
 def _translated(tree: Tree, schema: pl.Schema) -> duckdb.Expression | None:
-    """The condition as DuckDB's, or None where the two may differ."""
+    """Translates a condition to DuckDB; returns None if the meaning may differ."""
     try:
         return _Translation(schema).condition(tree)
-    except _NotTheSame:
+    except _Untranslatable:
         return None
 
 
-class _NotTheSame(Exception):  # noqa: N818 - it says that there is no translation
+class _Untranslatable(Exception):  # noqa: N818 - control flow, never shown
     pass
 
 
@@ -198,7 +198,7 @@ class _Translation:
                 return self._function(inputs, function)
             case {"Column": _} if self._type(tree) == pl.Boolean:
                 return self._column(tree)
-        raise _NotTheSame
+        raise _Untranslatable
 
     def _comparison(self, left: Tree, op: str, right: Tree) -> duckdb.Expression:
         if "Column" in left:
@@ -218,42 +218,42 @@ class _Translation:
             case {"IsBetween": {"closed": "Both"}}:
                 column, low, high = inputs
                 return self._comparison(column, "GtEq", low) & self._comparison(column, "LtEq", high)
-        raise _NotTheSame
+        raise _Untranslatable
 
     def _is_in(self, column: Tree, values: Tree) -> duckdb.Expression:
         dtype = self._type(column)
         (items,) = self._literal(values, pl.List(dtype))
         if not len(items) or items.has_nulls():
-            raise _NotTheSame
+            raise _Untranslatable
         return self._column(column).isin(*map(duckdb.ConstantExpression, items))
 
     def _type(self, tree: Tree) -> pl.DataType:
         dtype = self.schema[tree["Column"]] if "Column" in tree else None
         if dtype is None or not (dtype in (*_EXACT, *_EXACT_UNSIGNED) or _is_microseconds(dtype)):
-            raise _NotTheSame
+            raise _Untranslatable
         return dtype
 
     def _column(self, tree: Tree) -> duckdb.Expression:
         if "Column" not in tree:
-            raise _NotTheSame
+            raise _Untranslatable
         return duckdb.SQLExpression(identifier(tree["Column"]))
 
     def _constant(self, tree: Tree, dtype: pl.DataType) -> duckdb.Expression:
         (value,) = self._literal(tree, dtype)
         if value is None:
-            raise _NotTheSame
+            raise _Untranslatable
         return duckdb.ConstantExpression(value)
 
     def _literal(self, tree: Tree, dtype: pl.DataType) -> pl.Series:
-        # Polars has given both sides one type: where the column is of it as it is, nothing was rounded.
+        # Polars casts both sides to one type: if the column already has that type, nothing was rounded.
         if "Literal" not in tree:
-            raise _NotTheSame
+            raise _Untranslatable
         try:
             value = pl.select(_expression(tree)).to_series()
-        except pl.exceptions.ComputeError as error:  # NaN and infinities get lost
-            raise _NotTheSame from error
+        except pl.exceptions.ComputeError as error:  # NaN and infinities cannot be serialized
+            raise _Untranslatable from error
         if value.dtype != dtype:
-            raise _NotTheSame
+            raise _Untranslatable
         return value
 
 

@@ -1,4 +1,4 @@
-"""pytest: the fixture `lake`, with which tests have the project's stores on SQLite and a temporary folder."""
+"""pytest: the fixture `lake` provides the project's stores on SQLite and temporary folders."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class LocalLakes:
-    """The stores of a project, each with its name and alias, on SQLite and a folder of this test alone.
+    """The stores of a project, with their names and aliases, on SQLite and temporary folders of one test.
 
     Args:
-        config: The configuration that the test finds.
-        stack: What closes the lakes when the test ends.
+        config: The configuration of the test.
+        stack: Closes the lakes when the test ends.
 
     Attributes:
-        config: The same.
+        config: The configuration of the test.
     """
 
     def __init__(self, config: Config, stack: contextlib.ExitStack) -> None:
@@ -35,7 +35,7 @@ class LocalLakes:
         """Opens the lake of a store; it is closed when the test ends.
 
         Args:
-            store: The store's name; the default store unless given.
+            store: The store's name; default: the default store.
             engine: As for `Store.open`.
         """
         return self._stack.enter_context(self.config.get_store(store).open(engine))
@@ -43,13 +43,13 @@ class LocalLakes:
 
 @pytest.fixture
 def lake(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalLakes]:
-    """Opens lakes for a test: `lake("prod")` is empty, and reaches neither the server nor the bucket of `prod`.
+    """Opens lakes for a test: `lake("prod")` is an empty lake that uses neither the server nor the bucket of `prod`.
 
-    Code that the test calls finds the same lakes by `lakeconf.init()`. No variable of the configuration is needed.
+    Code under test gets the same lakes from `lakeconf.init()`. The variables of the configuration need not be set.
     """
     folder = tmp_path_factory.mktemp("lakes")
     path = folder / "lakeconf.toml"
-    # Every run of pytest loads this module: one that has no lake should not wait for the configuration's models.
+    # Every pytest run loads this module: import the slow configuration models only if the fixture is used.
     model = importlib.import_module("lakeconf.config.model")
     path.write_text("\n".join(_lines(model.init(), folder)))
     monkeypatch.setenv("LAKECONF_CONFIG", str(path))

@@ -1,4 +1,4 @@
-"""SQLMesh: a connection for its `config.py` that holds names of stores only."""
+"""SQLMesh: a connection for its `config.py` that only names stores."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ with required("sqlmesh", extra="sqlmesh", needed_for="lakeconf.integrations.sqlm
 
 
 class LakeConnectionConfig(DuckDBConnectionConfig):
-    """A connection of DuckDB, in memory, with lakes attached; `connection` makes it.
+    """An in-memory DuckDB connection with lakes attached; create it with `connection`.
 
     Attributes:
-        stores: The stores' names; the first one is the default catalog.
-        lakeconf: The configuration file, or its folder; looked for unless given.
+        stores: The names of the stores; the first one is the default catalog.
+        lakeconf: The configuration file or its folder; default: lakeconf searches for it.
     """
 
     stores: tuple[str, ...]
     lakeconf: str | None = None
 
-    # Private in SQLMesh, and the only place where each of its cursors can be set up; the contract test pins it.
+    # Private in SQLMesh, but the only hook that sets up every cursor; a contract test covers it.
     @property
     def _cursor_init(self) -> Callable[[Any], None]:
         set_up = super()._cursor_init
@@ -52,12 +52,11 @@ class LakeConnectionConfig(DuckDBConnectionConfig):
 
 
 def connection(*stores: str, config: str | os.PathLike[str] | None = None, **settings: Any) -> LakeConnectionConfig:
-    """A connection for a gateway: `GatewayConfig(connection=connection("prod"))`.
+    """Creates a connection for a gateway: `GatewayConfig(connection=connection("prod"))`.
 
     Args:
-        *stores: Names of stores, at least one; the first one is the default catalog, the others are named by their
-            aliases.
-        config: The configuration file, or its folder; looked for unless given.
+        *stores: The names of one or more stores. The first one is the default catalog; refer to the others by alias.
+        config: The configuration file or its folder; default: lakeconf searches for it.
         **settings: Settings of SQLMesh's DuckDB connection, such as `connector_config`.
 
     Returns:
@@ -69,7 +68,7 @@ def connection(*stores: str, config: str | os.PathLike[str] | None = None, **set
 
 
 def _attach(store: Store, cursor: duckdb.DuckDBPyConnection) -> None:
-    """Attaches a lake once for each instance of DuckDB; a further cursor only has to be told to use it."""
+    """Attaches a lake once per DuckDB instance; further cursors only run `USE`."""
     own = Connection(cursor, store.secrets)
     if own.rows("SELECT 1 FROM duckdb_databases() WHERE database_name = ?", [store.alias]):
         own.run(Use(store.alias))

@@ -119,15 +119,15 @@ def test_a_long_table_says_that_there_is_more(lake: Path, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("DELETE FROM raw.events", "this is not one query"),
-        ("SELECT 1; DROP TABLE raw.events", "this is not one query"),
-        ("CALL ducklake_expire_snapshots('dev', older_than => now())", "this is not one query"),
+        ("DELETE FROM raw.events", "the statement is not a single query"),
+        ("SELECT 1; DROP TABLE raw.events", "the statement is not a single query"),
+        ("CALL ducklake_expire_snapshots('dev', older_than => now())", "the statement is not a single query"),
         ("FROM ducklake_expire_snapshots('dev', older_than => now())", "calls ducklake_expire_snapshots"),
         ("FROM sqlite_query('__ducklake_metadata_dev', 'SELECT 1')", "calls sqlite_query"),
         ("FROM duckdb_secrets()", "calls duckdb_secrets"),
         ("FROM raw.event", "Table with name event does not exist"),
         ("SELEC 1", "syntax error"),
-        ("PRAGMA import_database('data')", "this is not one query"),
+        ("PRAGMA import_database('data')", "the statement is not a single query"),
     ],
 )
 def test_nothing_but_queries(statement: str, message: str, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:

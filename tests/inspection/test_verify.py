@@ -219,7 +219,7 @@ def test_the_rows_of_each_file_are_compared_with_the_catalog(lake: Lake, capsys:
     found = verify(lake, "raw.numbers")
     assert [(one.path, one.catalog_rows, one.file_rows) for one in found.wrong_counts] == [(str(first), 90, 100)]
     assert not found.equal
-    assert f"  rows of a file: 100 in {first}, 90 in the catalog" in str(found)
+    assert f"  wrong number of rows: 100 in {first}, 90 in the catalog" in str(found)
     assert run(["verify", "raw.numbers"]) == 1
     first.unlink()
     assert run(["verify", "raw.numbers"]) == 1

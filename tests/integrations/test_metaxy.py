@@ -106,12 +106,12 @@ def test_what_is_left_out_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
     output = capsys.readouterr()
     assert "[stores.my_store.metadata_backend]" in output.out
     assert output.err.splitlines() == [
-        "note: stores.My-Store is called my_store now: small letters, digits and underscores",
+        "note: stores.My-Store was renamed to my_store: lower-case letters, digits, underscores",
         "note: the secret my_store.metadata_backend.password was not copied: export MY_STORE_METADATA_PASSWORD=…",
-        "note: stores.My-Store.config.database has no meaning for a lake",
-        "note: stores.plain is no DuckLake store, and was left out",
-        "note: project is metaxy's own",
-        "note: entrypoints is metaxy's own",
+        "note: stores.My-Store.config.database does not apply to a lake",
+        "note: stores.plain is not a DuckLake store and was omitted",
+        "note: project applies to metaxy only",
+        "note: entrypoints applies to metaxy only",
     ]
 
 
@@ -126,7 +126,7 @@ def test_a_file_that_is_there_stays(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [(None, "cannot be read: No such file"), ("[stores", "is not TOML"), ("", "has no DuckLake store")],
+    [(None, "cannot be read: No such file"), ("[stores", "is not valid TOML"), ("", "has no DuckLake store")],
 )
 def test_what_is_no_metaxy_toml(text: str | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / "metaxy.toml"
@@ -166,7 +166,7 @@ def test_names_that_meet_and_tables_that_are_none(tmp_path: Path) -> None:
         "a_b",
     ]
     assert 'default_store = "my_store_2"' in imported.text
-    assert "stores.my_store: attach_options is no table, and was left out" in imported.notes
+    assert "stores.my_store: attach_options is not a table and was omitted" in imported.notes
     # Whoever reads the file alone is told as well.
     assert [line.removeprefix("# ") for line in imported.text.splitlines() if line.startswith("#")] == imported.notes
 
@@ -174,7 +174,7 @@ def test_names_that_meet_and_tables_that_are_none(tmp_path: Path) -> None:
 def test_a_default_that_is_no_lake_is_said(tmp_path: Path) -> None:
     path = metaxy(tmp_path, METADATA["sqlite"], STORAGE["local"], spelling=0)
     path.write_text('store = "other"\n' + path.read_text())
-    assert "the default store other is not among them" in from_metaxy(path).notes
+    assert "the default store other was not converted" in from_metaxy(path).notes
 
 
 def test_what_lakeconf_does_not_know_is_not_copied(tmp_path: Path) -> None:

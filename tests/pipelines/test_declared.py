@@ -113,7 +113,7 @@ def test_two_stores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["rows"], found["only"], found["equal"], found["columns"]) == ([2, 2], [0, 0], 1, {"price": 1})
     assert found["sample_changes"] == [{"day": "2024-01-01", "price": [9.5, 3.5]}]
     assert run(["diff", "dev", "prod", "marts.none"]) == 1
-    assert "there is no table marts.none in the store 'dev'" in capsys.readouterr().err
+    assert "the store 'dev' has no table marts.none" in capsys.readouterr().err
     assert run(["diff", "dev", "prod", "marts.by_day", "--on", "id"]) == 1
     assert "marts.by_day has no column 'id' in both stores" in capsys.readouterr().err
 

@@ -159,7 +159,10 @@ def test_a_definition_that_changes_during_a_run_is_not_committed(lake: Lake, tmp
 def test_a_time_column_that_does_not_fit(lake: Lake) -> None:
     for query, message in (
         ("SELECT n FROM raw.events", "the time column 'day' of the model marts.t is not in the table"),
-        ("SELECT CAST(day AS VARCHAR) AS day FROM raw.events", "the time column 'day' of the model marts.t has type VARCHAR"),
+        (
+            "SELECT CAST(day AS VARCHAR) AS day FROM raw.events",
+            "the time column 'day' of the model marts.t has type VARCHAR",
+        ),
     ):
         (result,) = run(
             Pipeline([Model("marts.t", Incremental("day", start=date(2024, 1, 1)), Query(query))]), lake, rebuild=True
@@ -203,7 +206,10 @@ FULL = Query("SELECT 1 AS id")
         ),
         ([Model("a.t", Full(), Query("SELEC 1"))], "is not a single DuckDB query"),
         ([Model("a.t", Full(), Query("DELETE FROM a.u"))], "is not a query"),
-        ([Model("a.t", Full(), Query("FROM u"))], "the input 'u' of the model a.t does not match the table of any model"),
+        (
+            [Model("a.t", Full(), Query("FROM u"))],
+            "the input 'u' of the model a.t does not match the table of any model",
+        ),
         ([Model("a.t", Append(), Query("FROM a.u, a.v"))], "does not name the input that provides new rows"),
         ([Model("a.t", Merge("id", changes_of="x"), Query("FROM a.u"))], "has no input 'x'"),
         (
