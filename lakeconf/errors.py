@@ -1,32 +1,32 @@
-"""Every error that lakeconf raises.
+"""The exceptions of lakeconf.
 
 LakeconfError
-├── ConfigError              the configuration is wrong: one or more problems, each with its place and a hint
+├── ConfigError              the configuration is invalid: one or more problems, each with a position and a hint
 ├── MissingDependencyError   an optional package is not installed
-├── ConnectionFailed         a server or a file of the store cannot be reached or refuses the credentials
+├── ConnectionFailed         a server or file of the store cannot be reached, or rejects the credentials
 │   └── CatalogLockedError   another process holds the catalog's write lock
-├── CatalogError             the catalog answers, but is not the lake that the store describes
-│   ├── CatalogMissingError  there is no lake yet, and the statement must not create one
-│   ├── CatalogMovedError    the catalog is a copy, or was moved: its files may belong to the original
-│   └── CatalogVersionError  the catalog has a version that the extension does not support
+├── CatalogError             the catalog can be reached, but is not the lake that the store describes
+│   ├── CatalogMissingError  the lake does not exist, and the statement must not create it
+│   ├── CatalogMovedError    the catalog is a copy or was moved: its files may belong to the original
+│   └── CatalogVersionError  the extension does not support the version of the catalog
 ├── StorageError             a data file or the data path cannot be read or written
 │   └── FileMissingError     the file does not exist
-├── TableNotFoundError       no such table or schema at this snapshot
-├── SnapshotNotFoundError    no such version, or no snapshot at that time
-├── SchemaError              a frame, a column or a type does not fit the table
-├── PredicateError           a `where` that cannot be understood or that rows do not satisfy
-├── QueryError               DuckDB refuses a statement
+├── TableNotFoundError       the table or schema does not exist at this snapshot
+├── SnapshotNotFoundError    the version does not exist, or no snapshot existed at that time
+├── SchemaError              a frame, column or type does not fit the table
+├── PredicateError           a `where` is invalid, or rows do not satisfy it
+├── QueryError               DuckDB rejects a statement
 │   ├── UnknownNameError     a table, view, function or other name does not exist
-│   └── UnsafeQueryError     the query, or a view or macro of the lake that it reaches, may do more than read the lake
-├── UnsupportedError         lakeconf refuses rather than return wrong rows; says what to run instead
-├── SparkError               Java, the session or one of its settings does not fit
-│   └── SparkVersionError    the session has a version of Spark that lakeconf does not support
-├── PipelineError            a model is declared wrongly, or fails
-├── AuditError               an audit of a transaction does not hold on the new state
+│   └── UnsafeQueryError     the query, or a view or macro of the lake that it uses, may do more than read the lake
+├── UnsupportedError         lakeconf does not support the operation exactly; the hint names an alternative
+├── SparkError               Java, the session or one of its settings is unsuitable
+│   └── SparkVersionError    lakeconf does not support the session's version of Spark
+├── PipelineError            a model is invalid, or fails
+├── AuditError               the new state violates an audit of a transaction
 ├── DataLossError            a change would delete rows or columns without consent; nothing was changed
-└── CommitError              a write did not become a snapshot; the lake is as it was
-    ├── CommitConflictError  another writer changed what this write has read
-    └── CommitUnknownError   the reply was lost: the write may have become a snapshot
+└── CommitError              a write was not committed; the lake is unchanged
+    ├── CommitConflictError  another writer changed what this write read
+    └── CommitUnknownError   the reply was lost: the write may have been committed
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-# A hostile configuration has many names, and long ones; to compare or to list them all would take minutes.
+# A hostile configuration may contain many long names; comparing or listing all of them would take minutes.
 _LISTED, _COMPARED, _LONGEST = 20, 200, 200
 
 
 class LakeconfError(Exception):
-    """The root of all errors of lakeconf.
+    """The base class of all lakeconf errors.
 
     Attributes:
-        message: What is wrong and where, in one sentence or a few.
-        hint: What would be right, or what to run; None where the message says it all.
-        retryable: True where the same call may succeed when it is made again.
-        overtaken: True where another commit came first, and DuckLake did not try again.
+        message: What is wrong, and where.
+        hint: How to fix it, or None.
+        retryable: True if the same call may succeed later.
+        overtaken: True if another commit came first, and DuckLake did not retry.
     """
 
     retryable = False
@@ -74,15 +74,15 @@ def _rebuild(cls: type[LakeconfError], args: tuple[object, ...], state: dict[str
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong in a configuration.
+    """A problem in a configuration.
 
     Attributes:
-        code: The stable code of the kind of problem, such as `LC101`.
-        message: What is wrong; never holds a secret value.
-        hint: What would be right.
+        code: The stable code of the kind of problem, such as `LC012`.
+        message: What is wrong; never contains a secret value.
+        hint: How to fix it.
         key: The dotted key, such as `stores.prod.storage_backend.region`.
-        store: The store's name, where the problem belongs to one.
-        file: The file, or None for a configuration given as a dict.
+        store: The store's name, if the problem belongs to a store.
+        file: The file; None for a configuration given as a dict.
         line: 1-based line of the key in the file.
         column: 1-based column of the key in the line.
     """
@@ -106,10 +106,10 @@ class Problem(NamedTuple):
 
 
 class ConfigError(LakeconfError, ValueError):
-    """The configuration is wrong.
+    """The configuration is invalid.
 
     Attributes:
-        problems: All that was found, in the order of the file.
+        problems: All problems found, in the order of the file.
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
@@ -129,12 +129,12 @@ class MissingDependencyError(LakeconfError, ImportError):
 
 @contextlib.contextmanager
 def required(package: str, *, extra: str, needed_for: str) -> Iterator[None]:
-    """Names the extra that brings an optional package, where an import in the block does not find the package.
+    """Reports which extra to install if an import in the block does not find an optional package.
 
     Args:
         package: The package that the block imports.
-        extra: The extra of lakeconf that installs it.
-        needed_for: What needs it; begins the message.
+        extra: The lakeconf extra that installs it.
+        needed_for: The feature that needs it; begins the message.
 
     Raises:
         MissingDependencyError: The package is not installed.
@@ -148,7 +148,7 @@ def required(package: str, *, extra: str, needed_for: str) -> Iterator[None]:
 
 
 class ConnectionFailed(LakeconfError, ConnectionError):  # noqa: N818 - the built-in name is ConnectionError
-    """A server or a file of the store cannot be reached or refuses the credentials."""
+    """A server or file of the store cannot be reached, or rejects the credentials."""
 
 
 class CatalogLockedError(ConnectionFailed):
@@ -158,19 +158,19 @@ class CatalogLockedError(ConnectionFailed):
 
 
 class CatalogError(LakeconfError):
-    """The catalog answers, but is not the lake that the store describes."""
+    """The catalog can be reached, but is not the lake that the store describes."""
 
 
 class CatalogMissingError(CatalogError):
-    """There is no lake yet, and the statement must not create one."""
+    """The lake does not exist, and the statement must not create it."""
 
 
 class CatalogMovedError(CatalogError):
-    """The files belong to this lake's catalog at another place: this catalog is a copy, or it was moved."""
+    """The files belong to this lake's catalog at another location: this catalog is a copy or was moved."""
 
 
 class CatalogVersionError(CatalogError):
-    """The catalog has a version that the ducklake extension does not support.
+    """The ducklake extension does not support the version of the catalog.
 
     Attributes:
         can_migrate: True if the extension can migrate the catalog to its own version.
@@ -191,23 +191,23 @@ class FileMissingError(StorageError):
 
 
 class TableNotFoundError(LakeconfError, LookupError):
-    """No such table or schema at this snapshot."""
+    """The table or schema does not exist at this snapshot."""
 
 
 class SnapshotNotFoundError(LakeconfError, LookupError):
-    """No such version, or no snapshot at that time."""
+    """The version does not exist, or no snapshot existed at that time."""
 
 
 class SchemaError(LakeconfError, ValueError):
-    """A frame, a column or a type does not fit the table."""
+    """A frame, column or type does not fit the table."""
 
 
 class PredicateError(LakeconfError, ValueError):
-    """A `where` that cannot be understood, or that rows do not satisfy."""
+    """A `where` is invalid, or rows do not satisfy it."""
 
 
 class QueryError(LakeconfError):
-    """DuckDB refuses a statement."""
+    """DuckDB rejects a statement."""
 
 
 class UnknownNameError(QueryError):
@@ -215,27 +215,27 @@ class UnknownNameError(QueryError):
 
 
 class UnsafeQueryError(QueryError):
-    """The query, or a view or macro of the lake that it reaches, may do more than read the lake; it did not run."""
+    """The query, or a view or macro of the lake that it uses, may do more than read the lake; it did not run."""
 
 
 class UnsupportedError(LakeconfError):
-    """lakeconf refuses rather than return wrong rows."""
+    """lakeconf does not support the operation exactly; it fails instead of returning wrong rows."""
 
 
 class SparkError(LakeconfError):
-    """Java, the Spark session or one of its settings does not fit."""
+    """Java, the Spark session or one of its settings is unsuitable."""
 
 
 class SparkVersionError(SparkError):
-    """The Spark session has a version of Spark that lakeconf does not support."""
+    """lakeconf does not support the Spark session's version of Spark."""
 
 
 class PipelineError(LakeconfError):
-    """A model is declared wrongly, or fails."""
+    """A model is invalid, or fails."""
 
 
 class AuditError(LakeconfError):
-    """An audit of a transaction does not hold on the new state."""
+    """The new state violates an audit of a transaction."""
 
 
 class DataLossError(LakeconfError):
@@ -243,30 +243,30 @@ class DataLossError(LakeconfError):
 
 
 class CommitError(LakeconfError):
-    """A write did not become a snapshot; the lake is as it was."""
+    """A write was not committed; the lake is unchanged."""
 
 
 class CommitConflictError(CommitError):
-    """Somebody else changed what this write has read."""
+    """Another writer changed what this write read."""
 
     retryable = True
 
 
 class CommitUnknownError(CommitError):
-    """The reply to a commit was lost and could not be looked up: the write may have become a snapshot.
+    """The reply to a commit was lost and could not be recovered: the write may have been committed.
 
-    Its files were kept. Before the write is repeated, look for its token in the snapshots' `extra_info`.
+    Its files were kept. Before repeating the write, look for its token in the snapshots' `extra_info`.
     """
 
 
 def listed(names: Collection[str]) -> str:
-    """Names with commas between them, the first of them if they are many."""
+    """Joins names with commas; lists only the first names if there are many."""
     first = ", ".join(itertools.islice(names, _LISTED))
     return first if len(names) <= _LISTED else f"{first} and {len(names) - _LISTED} more"
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that `word` was most likely meant to be, or None where none is near."""
+    """Returns the candidate most similar to `word`, or None if none is similar."""
     import difflib  # only an error needs it
 
     known = list(itertools.islice(candidates, _COMPARED))

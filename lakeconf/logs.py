@@ -1,4 +1,4 @@
-"""The loggers of lakeconf: what happens to a lake, told to Python's `logging` below the name `lakeconf`.
+"""Loggers below `lakeconf` in Python's `logging`, which report events of a lake.
 
 A record never contains a row, a statement or a secret. Names from a lake are untrusted, so control characters in them
 are escaped before a handler sees them.
@@ -10,7 +10,7 @@ import logging
 from collections.abc import MutableMapping
 from typing import Any
 
-# Handlers are the application's business. Without this one, Python would print warnings to stderr.
+# The application installs handlers. Without this one, Python would print warnings to stderr.
 logging.getLogger("lakeconf").addHandler(logging.NullHandler())
 
 # C0 and C1 control characters, line and paragraph separators, characters that change the direction of text, and halves
@@ -37,7 +37,7 @@ class EventLogger(logging.LoggerAdapter[logging.Logger]):
         super().__init__(logging.getLogger(f"lakeconf.{name}"), {})
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Logs a message whose arguments are values: numbers stay numbers, everything else becomes escaped text."""
+        """Logs a message with arguments: numbers stay numbers, other values become escaped text."""
         if self.isEnabledFor(level):
             safe = [value if isinstance(value, int | float) else escaped(str(value)) for value in args]
             kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
@@ -48,7 +48,7 @@ class EventLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 def escaped(text: str) -> str:
-    """Text in which no character controls a terminal or begins a line."""
+    """Escapes characters that control a terminal or start a new line."""
     return text.translate(_UNSAFE)
 
 

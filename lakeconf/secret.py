@@ -1,4 +1,4 @@
-"""A value that never shows itself, and the scrubber for text that comes from elsewhere."""
+"""Secret values that are never shown, and functions that mask secrets in text."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 MASK = "***"
-# A shorter secret is masked only where it is the whole value: it is part of too many words.
+# A shorter secret is masked only if it is the whole value: it is part of too many words.
 _SHORTEST_PART = 4
 
 
 class FromVariable(str):
-    """A text that an environment variable gave, and nothing but that variable."""
+    """A string that is the value of a single environment variable."""
 
     __slots__ = ("variable",)
     variable: str
@@ -31,11 +31,11 @@ class FromVariable(str):
 
 
 class HiddenText(str):
-    """A text that holds the value of a secret, where it is not itself configured as one: `repr` shows it masked.
+    """A string that contains a secret value but is not configured as a secret; `repr` masks it.
 
     Attributes:
-        shown: The text with `***` for the secret.
-        variable: The environment variable that it is the value of; None if it is not the value of one variable.
+        shown: The string with `***` for the secret.
+        variable: The environment variable whose value it is; None if it is not the value of a single variable.
     """
 
     __slots__ = ("shown", "variable")
@@ -57,11 +57,11 @@ class HiddenText(str):
 
 
 class Secret:
-    """A password, key or token: `str`, `repr` and `format` give `***`, and only `reveal()` the value.
+    """A password, key or token: `str`, `repr` and `format` return `***`; only `reveal()` returns the value.
 
     Args:
         value: The value; must not be empty.
-        variable: The environment variable that it came from, where it came from one alone.
+        variable: The environment variable whose value it is, if it is the value of a single variable.
 
     Raises:
         ValueError: The value is empty.
@@ -76,7 +76,7 @@ class Secret:
         self.variable = variable
 
     def reveal(self) -> str:
-        """The value itself."""
+        """Returns the value."""
         return self._value
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ class Secret:
     def __reduce__(self) -> tuple[object, ...]:
         if self.variable is None:
             raise TypeError(
-                "a Secret pickles only as the name of its environment variable, and this one came from none: "
+                "a Secret is pickled as the name of its environment variable, but this one did not come from one: "
                 'write it as "${VARIABLE}" in lakeconf.toml'
             )
         return (_from_environment, (self.variable,))
@@ -117,20 +117,20 @@ class Secret:
 
 
 class Settings(dict[str, str]):
-    """Settings of another tool, in clear because it needs them so; shown with `***` where a value is secret.
+    """Clear-text settings for another tool; `repr` and `str` show `***` for secret values.
 
     Args:
-        settings: Names and values; a `Secret` is revealed.
+        settings: Names and values; each `Secret` is revealed.
 
     Attributes:
-        secret_keys: The names whose values are secret.
+        secret_keys: The names of settings with secret values.
     """
 
     def __init__(self, settings: Mapping[str, str | Secret]) -> None:
         super().__init__({k: v.reveal() if isinstance(v, Secret) else v for k, v in settings.items()})
         secrets = [value for value in settings.values() if isinstance(value, Secret)]
         self.secret_keys = frozenset(key for key, value in settings.items() if isinstance(value, Secret))
-        # A name or another value may hold the value of a secret: a bucket may be called like it.
+        # Names and other values may contain a secret's value, such as the name of a bucket.
         self._shown = {text: masked(text, secrets) for item in self.items() for text in item}
 
     def __repr__(self) -> str:
@@ -149,7 +149,7 @@ def _validate(value: object) -> Secret:
     if not isinstance(value, str):
         raise ValueError("must be a string")
     if "\0" in value:
-        raise ValueError("must not hold a NUL character")
+        raise ValueError("must not contain a NUL character")
     return Secret(value, variable=getattr(value, "variable", None))
 
 
@@ -162,11 +162,11 @@ def _from_environment_hidden(shown: str, variable: str) -> HiddenText:
 
 
 def hidden(value: Any, secrets: Iterable[Secret]) -> Any:
-    """A value in which every text that holds a secret is a `HiddenText`.
+    """Replaces every string that contains a secret with a `HiddenText`.
 
     Args:
-        value: A text, or mappings and sequences of such; anything else is returned as it is.
-        secrets: The secrets. Those of less than four characters count only as a whole text.
+        value: A string, or mappings and sequences of strings; other values are returned unchanged.
+        secrets: The secrets. A secret of fewer than four characters only matches a whole string.
     """
     secrets = tuple(secrets)
     if isinstance(value, Mapping):
@@ -184,24 +184,24 @@ def hidden(value: Any, secrets: Iterable[Secret]) -> Any:
 
 
 def shown(value: str) -> str:
-    """A text as it may be printed: masked if it is a `HiddenText`."""
+    """Returns the text to print: masked if it is a `HiddenText`."""
     return value.shown if isinstance(value, HiddenText) else value
 
 
 def masked(text: str, secrets: Iterable[Secret]) -> str:
-    """A text as it may be printed: `***` for each secret in it. See `hidden`."""
+    """Returns the text with `***` for each secret in it. See `hidden`."""
     return shown(hidden(text, secrets))
 
 
 def scrub(text: str, secrets: Iterable[Secret]) -> str:
-    """The text without the values of `secrets`, also where they are encoded for SQL, URLs, JSON, XML or Python.
+    """Masks the values of `secrets` in a text, including values encoded for SQL, URLs, JSON, XML or Python.
 
     Args:
         text: Text of another program, such as an error message of DuckDB.
-        secrets: The secrets that it may hold. Short ones are found as whole values only; see `lakeconf.secret_forms`.
+        secrets: The secrets to mask. Short ones are only masked as whole values; see `lakeconf.secret_forms`.
 
     Returns:
-        The text with `***` in place of each.
+        The text with `***` for each secret.
     """
     for secret in sorted(set(secrets), key=lambda one: len(one.reveal()), reverse=True):
         text = without(text, secret.reveal())
@@ -209,7 +209,7 @@ def scrub(text: str, secrets: Iterable[Secret]) -> str:
 
 
 def _without_any(text: str, secrets: Iterable[Secret]) -> str:
-    """The text of a configured value without the secrets, wherever they stand in it."""
+    """Masks the secrets anywhere in a configured value."""
     for value in sorted({secret.reveal() for secret in secrets}, key=len, reverse=True):
         text = text.replace(value, MASK)
     return scrub(text, secrets)

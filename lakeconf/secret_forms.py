@@ -1,4 +1,4 @@
-"""Finds a value in text of other programs: as it is, or encoded as for SQL, URLs, JSON, XML, Python or base64."""
+"""Finds a value in text of other programs: plain, or encoded for SQL, URLs, JSON, XML, Python or base64."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from itertools import groupby
 from urllib.parse import quote, quote_plus
 
 _MASK = "***"
-# A longer value, or a longer one of letters alone, is in no text by chance.
+# Values of at least this length do not occur in text by chance; the second limit is for values of letters only.
 _LONG, _LONG_WORD = 8, 12
 _SHORT = 4
 _MOST_BACKSLASHES = 4
 _BACKSLASHES = re.compile(r"\\{17,}")
-# PostgreSQL cuts names off here, in bytes.
+# PostgreSQL truncates names to this length, in bytes.
 _LONGEST_NAME = 63
-# What is around a value, as in `password=…`, `'…'` and `://user:…@host`.
+# Delimiters around a value, as in `password=…`, `'…'` and `://user:…@host`.
 _ASSIGNED, _ASSIGNED_END = r"""(?<=['"`=:/@,;|&?(\[{<>])""", r"""(?![^\s'"`/@,;|&?)\]}<>%\\])"""
 _WORD, _WORD_END = "(?<![0-9A-Za-z_])", "(?![0-9A-Za-z_])"
-# A character before the value that is encoded, such as `%3D`.
+# An encoded character before the value, such as `%3D`.
 _ENCODED = r"(?<=%[0-9A-Fa-f]{2})|(?<=\\[nrt])|(?<=\\x[0-9A-Fa-f]{2})|(?<=\\u[0-9A-Fa-f]{4})"
 _PLAIN = re.compile(r"[0-9A-Za-z]+")
 _BASE64 = re.compile(r"[0-9A-Za-z+/_-]+=*")
@@ -29,11 +29,11 @@ _CONTROL = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f", "\v": "v", "\
 
 
 def without(text: str, value: str) -> str:
-    """A text with `***` in place of a value.
+    """Replaces a value in a text with `***`.
 
-    A value of 8 characters or more is found anywhere, and a shorter one only where it is not a part of a word. A value
-    of fewer than 4 characters, or of fewer than 12 letters and nothing else, is found only between quotes or signs
-    such as `=`, `:` and `@`. So a password like `lake` does not change sentences and other names.
+    A value of 8 characters or more is found anywhere, a shorter one only as a whole word. A value of fewer than 4
+    characters, or of fewer than 12 letters only, is found only between quotes or characters such as `=`, `:` and `@`.
+    So a password like `lake` does not change sentences and other names.
 
     Args:
         text: Text of another program, such as an error of DuckDB.
@@ -44,7 +44,7 @@ def without(text: str, value: str) -> str:
     if _is_long(value):
         for form in sorted(_spellings(value), key=len, reverse=True):
             text = text.replace(form, _MASK)
-    # A long run of backslashes has too many readings.
+    # A long run of backslashes is too ambiguous to match.
     text = _BACKSLASHES.sub("\\" * 8, text)
     pieces = _PLAIN.findall(value)
     if all(piece in text for piece in pieces):
@@ -53,7 +53,7 @@ def without(text: str, value: str) -> str:
 
 
 def _spellings(value: str) -> set[str]:
-    """The usual spellings of a value. The pattern takes an escaped quote for a doubled one."""
+    """Returns the usual encodings of a value; the pattern alone would treat an escaped quote as a doubled one."""
     escaped = value.replace("\\", "\\\\")
     found = {
         *(value, value.replace("'", "''"), value.replace('"', '""'), escaped.replace("'", "\\'")),
@@ -72,8 +72,8 @@ def _is_long(value: str) -> bool:
 
 
 def _placed(value: str) -> str:
-    """The pattern of all forms of a value, at the places where it is looked for."""
-    # Each backslash can begin the next character too: with many of them, a text could have too many readings.
+    """Returns a pattern for all encodings of a value, with the required delimiters."""
+    # Each backslash can also start the next character: with many of them, a text could match in too many ways.
     backslash = r"\\+" if value.count("\\") <= _MOST_BACKSLASHES else r"\\++"
     pattern = "".join(_run(character, len([*same]), backslash) for character, same in groupby(value))
     if _is_long(value):
@@ -89,12 +89,12 @@ def _is_plain(character: str) -> bool:
 
 
 def _run(character: str, times: int, backslash: str) -> str:
-    """The pattern of a character, `times` in a row, in each of its forms."""
+    """Returns a pattern for `times` repetitions of a character, in each of its encodings."""
     if _is_plain(character):
         return character * times
     code = ord(character)
     octets = character.encode("utf-8", "surrogatepass")
-    # The longer forms come first: `%25` begins like `%`.
+    # Longer encodings come first: `%25` begins with `%`.
     forms = [
         "".join(f"%(?:25)*{octet:02x}" for octet in octets),
         "".join(rf"\\+x{octet:02x}" for octet in octets),
@@ -117,19 +117,19 @@ def _run(character: str, times: int, backslash: str) -> str:
 
 
 def _units(character: str) -> str:
-    """The code units of UTF-16, as JSON escapes them."""
+    """Returns the UTF-16 code units, as in JSON escapes."""
     units = character.encode("utf-16-be", "surrogatepass").hex()
     return r"\\+u".join(units[at : at + 4] for at in range(0, len(units), 4))
 
 
 def _without_base64(text: str, value: str) -> str:
-    """The text without words of base64 or hexadecimal digits that hold the value."""
+    """Masks words of base64 or hexadecimal digits that contain the value."""
     octets = value.encode("utf-8", "surrogatepass")
     if octets.hex() in text.lower():
         text = re.sub(octets.hex(), _MASK, text, flags=re.IGNORECASE)
     for offset in range(3):
         encoded = base64.b64encode(bytes(offset) + octets).decode().rstrip("=")
-        # Neighbours of the value have a part in the characters at both ends.
+        # The first and last characters also encode neighbours of the value.
         core = encoded[offset + 1 if offset else 0 : len(encoded) - (1 if (offset + len(octets)) % 3 else 0)]
         for form in {core, core.replace("+", "-").replace("/", "_")}:
             if form in text:

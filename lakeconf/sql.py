@@ -1,7 +1,7 @@
-"""SQL as values: identifiers, literals, and the statements that set up a store.
+"""SQL as values: identifiers, literals, and the statements that attach a store.
 
-A statement is a small frozen object, and rendering is the last step, so that what is previewed is what is run.
-The renderings differ in one thing: what stands where a secret value is needed.
+A statement is an immutable object and is rendered last, so that a preview shows exactly what runs. Renderings differ
+only in how they write secret values and extensions.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Value: TypeAlias = "str | int | float | bool | Secret | Sequence[Value] | Mappin
 
 
 def folded(name: str) -> str:
-    """A name in the form by which DuckDB compares names: of its letters, only those of ASCII are lowered."""
+    """Returns a name in the form in which DuckDB compares names: with ASCII letters in lower case."""
     return name.translate(_ASCII_LOWER)
 
 
 def identifier(name: str) -> str:
-    """The name as a quoted SQL identifier."""
+    """Returns the name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(value: str | float) -> str:
-    """The value as an SQL literal."""
+    """Returns the value as an SQL literal."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):
@@ -39,25 +39,25 @@ def literal(value: str | float) -> str:
 
 
 class Rendering(Protocol):
-    """How secret values and extensions are written."""
+    """Renders secret values, strings and names."""
 
     install: bool
 
     def secret(self, key: str, secret: Secret) -> str:
-        """The text that stands for the secret value of the option `key`."""
+        """Renders the secret value of the option `key`."""
         ...
 
     def text(self, key: str, text: str) -> str:
-        """The literal for a text of the option `key` that is no secret, but may hold the value of one."""
+        """Renders a string of the option `key`, which is not a secret but may contain the value of one."""
         ...
 
     def name(self, name: str) -> str:
-        """The identifier for a name."""
+        """Renders a name as an identifier."""
         ...
 
 
 class _Clear:
-    """Texts and names as they are."""
+    """Renders strings and names unchanged."""
 
     def text(self, _key: str, text: str) -> str:
         return literal(text)
@@ -67,7 +67,7 @@ class _Clear:
 
 
 class Masked:
-    """Valid SQL with `'***'` in place of each secret."""
+    """Renders valid SQL with `'***'` for each secret."""
 
     install = False
 
@@ -82,7 +82,7 @@ class Masked:
 
 
 class Revealed(_Clear):
-    """The secret values in clear, for a person who asked to see them."""
+    """Renders secret values in clear text, on explicit request."""
 
     install = False
 
@@ -91,15 +91,15 @@ class Revealed(_Clear):
 
 
 class Portable:
-    """Secrets as `getenv('X')`, which the DuckDB CLI resolves; refuses a secret that came from no variable."""
+    """Renders secrets as `getenv('X')`, which the DuckDB CLI resolves; rejects secrets without a variable."""
 
     install = True
 
     def secret(self, key: str, secret: Secret) -> str:
         if secret.variable is None:
             raise LakeconfError(
-                f"{key} is written as a literal, so a portable script would show it",
-                hint='give it as a variable, such as "${MY_SECRET}", in the configuration',
+                f"{key} is a literal, so a portable script would contain its value",
+                hint='reference a variable in the configuration, such as "${MY_SECRET}"',
             )
         return f"getenv({literal(secret.variable)})"
 
@@ -108,19 +108,19 @@ class Portable:
             return literal(text)
         if text.variable is None:
             raise LakeconfError(
-                f"{key} holds a value that is a secret elsewhere, so a portable script would show it",
-                hint="give it another value, or one variable alone",
+                f"{key} contains a secret, so a portable script would contain its value",
+                hint="use another value, or a single variable",
             )
         return f"getenv({literal(text.variable)})"
 
     def name(self, name: str) -> str:
         if isinstance(name, HiddenText):
-            raise LakeconfError("an alias is the value of a secret, so a portable script would show it")
+            raise LakeconfError("the alias contains a secret, so a portable script would contain its value")
         return identifier(name)
 
 
 class Bound(_Clear):
-    """`?` for each secret, whose values are collected in `parameters`."""
+    """Renders `?` for each secret and collects the values in `parameters`."""
 
     install = False
 
@@ -133,10 +133,10 @@ class Bound(_Clear):
 
 
 class Statement(Protocol):
-    """One step of the set-up of a store."""
+    """A statement that attaches a store."""
 
     def render(self, rendering: Rendering) -> str:
-        """The SQL text, with the semicolon."""
+        """Returns the SQL text, including the semicolon."""
         ...
 
 
@@ -177,7 +177,7 @@ class SetOption(NamedTuple):
     """Sets a setting of the whole DuckDB instance.
 
     Attributes:
-        name: Its name, such as `ca_cert_file`.
+        name: The name of the setting, such as `ca_cert_file`.
         value: Its value; never a secret.
     """
 
@@ -189,13 +189,13 @@ class SetOption(NamedTuple):
 
 
 class CreateSecret(NamedTuple):
-    """Creates or replaces a secret of DuckDB.
+    """Creates or replaces a DuckDB secret.
 
     Attributes:
         name: The secret's name.
         type: DuckDB's type of secret: `postgres`, `s3`, `r2`, `gcs`, `ducklake`.
         options: Its parameters.
-        in_motherduck: True where MotherDuck keeps it; a temporary secret of this process otherwise.
+        in_motherduck: True to store it in MotherDuck; otherwise, it is temporary in this process.
         key: The dotted key of the configuration that `options` come from, for errors.
     """
 
@@ -212,11 +212,11 @@ class CreateSecret(NamedTuple):
 
 
 class CreateDatabase(NamedTuple):
-    """Creates a DuckLake database on MotherDuck where it does not exist.
+    """Creates a DuckLake database in MotherDuck if it does not exist.
 
     Attributes:
         name: The database's name.
-        options: `DATA_PATH` where the bucket is the user's own.
+        options: `DATA_PATH` if the data is in the user's own bucket.
     """
 
     name: str
@@ -231,8 +231,8 @@ class Attach(NamedTuple):
     """Attaches a database.
 
     Attributes:
-        path: What stands after ATTACH, such as `ducklake:lakeconf_prod`; never holds a credential.
-        alias: The name of the database in the connection; None where the server gives it.
+        path: The path of ATTACH, such as `ducklake:lakeconf_prod`; never contains a credential.
+        alias: The name of the database in the connection; None if the server determines it.
         options: Options of ATTACH.
         key: The dotted key of the configuration that `options` come from, for errors.
     """
@@ -249,7 +249,7 @@ class Attach(NamedTuple):
 
 
 class Use(NamedTuple):
-    """Makes a database the connection's default.
+    """Makes a database the default of the connection.
 
     Attributes:
         database: Its alias.
@@ -262,10 +262,10 @@ class Use(NamedTuple):
 
 
 def bind(statement: Statement) -> tuple[str, list[Secret]]:
-    """The statement as it is executed.
+    """Renders a statement for execution.
 
     Returns:
-        The text with `?` for each secret, and the values to bind.
+        The SQL with `?` for each secret, and the values to bind.
     """
     rendering = Bound()
     return statement.render(rendering), rendering.parameters

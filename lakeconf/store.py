@@ -1,4 +1,4 @@
-"""A store: an alias, a metadata backend, a storage backend and attach options, composed into statements."""
+"""Stores: combine an alias, a metadata backend, a storage backend and attach options into statements."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ _MIGRATION = "automatic_migration"
 
 
 class SparkBuilder(Protocol):
-    """What `SparkSession.builder` can do, without pyspark."""
+    """The interface of `SparkSession.builder`, without importing pyspark."""
 
     def config(self: Builder, key: str, value: str, /) -> Builder:
-        """Sets a setting."""
+        """Sets a configuration property."""
         ...
 
 
 class Store:
-    """Where a lake is, and how it is attached.
+    """The location of a lake and how to attach it.
 
     Args:
-        name: The store's name; gives the names of the secrets.
-        metadata_backend: Where the catalog is.
-        storage_backend: Where the Parquet files are; None where the metadata backend keeps them.
-        alias: The name under which the lake is attached; the store's name unless given.
+        name: The store's name; it determines the names of the secrets.
+        metadata_backend: The location of the catalog.
+        storage_backend: The location of the Parquet files; None if the metadata backend stores them.
+        alias: The name under which the lake is attached; default: the store's name.
         attach_options: Options of ATTACH, such as `{"read_only": True}`.
-        hidden: Values that are secrets elsewhere in the configuration: they are masked here as well.
+        hidden: Secrets elsewhere in the configuration, to be masked here as well.
 
     Raises:
-        LakeconfError: The two backends do not compose, or an attach option does not exist.
+        LakeconfError: The backends cannot be combined, or an attach option is invalid.
     """
 
     def __init__(
@@ -79,28 +79,28 @@ class Store:
         return masked(text, self.secrets)
 
     def __getstate__(self) -> dict[str, Any]:
-        # The secrets of other stores are no part of this one.
+        # Do not pickle the secrets of other stores.
         return self.__dict__ | {"hidden": ()}
 
     @property
     def read_only(self) -> bool:
-        """True where the lake is attached for reading only."""
+        """True if the lake is attached read-only."""
         return reads_only(self.attach_options)
 
     @property
     def extensions(self) -> tuple[str, ...]:
-        """The DuckDB extensions that the store needs, in the order in which they are loaded."""
+        """The DuckDB extensions that the store needs, in loading order."""
         needed = ("ducklake", *self.metadata_backend.extensions)
         if self.storage_backend is not None:
             needed += self.storage_backend.extensions
         if self.attach_options.get("encrypted"):
-            # DuckDB's own code reads encrypted files; that of httpfs writes them too.
+            # DuckDB itself can only read encrypted files; writing them needs httpfs.
             needed += ("httpfs",)
         return tuple(dict.fromkeys(needed))
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """Everything that attaches the lake, as values: extensions, secrets, ATTACH, USE."""
+        """The statements that attach the lake: extensions, settings, secrets, ATTACH, USE."""
         names = StoreNames(self.name, self.alias)
         attach = self.metadata_backend.statements(names, self.storage_backend, self.attach_options)
         settings = () if self.storage_backend is None else self.storage_backend.duckdb_settings
@@ -110,47 +110,49 @@ class Store:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """Every secret value of the store, for scrubbing text that others made."""
+        """Every secret value of the store, to mask them in text of other programs."""
         backends = [self.metadata_backend, *([self.storage_backend] if self.storage_backend else [])]
         held = tuple(secret for backend in backends for secret in backend.secrets_held())
         options = (value for value in self.attach_options.values() if isinstance(value, Secret))
         return tuple(dict.fromkeys((*held, *options, *self.hidden)))
 
     def preview_sql(self, *, show_secrets: bool = False, portable: bool = False) -> list[str]:
-        """The SQL that attaches the lake; nothing is opened.
+        """Returns the SQL that attaches the lake, without connecting.
 
         Args:
-            show_secrets: Secret values in clear in place of `'***'`.
-            portable: Secrets as `getenv('X')` and `INSTALL` before `LOAD`, for the DuckDB CLI on any machine.
+            show_secrets: True to show secret values in clear text instead of `'***'`.
+            portable: True to write secrets as `getenv('X')` and `INSTALL` before `LOAD`, for the DuckDB CLI on any
+                machine.
 
         Returns:
-            One statement a line, in the order in which they run.
+            The statements, in the order in which they run.
 
         Raises:
-            LakeconfError: A portable script is asked for, and a secret is a literal of the configuration.
+            LakeconfError: `portable` is set, but a secret is a literal in the configuration.
         """
         if show_secrets and portable:
-            raise LakeconfError("a portable script holds no secret: ask for show_secrets or for portable")
+            raise LakeconfError("a portable script contains no secrets: set either show_secrets or portable")
         rendering = Portable() if portable else Revealed() if show_secrets else Masked()
         return [statement.render(rendering) for statement in self.statements]
 
     def attach(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Attaches the lake to a connection that somebody else owns, and makes it the default (`USE`).
+        """Attaches the lake to an existing connection and makes it the default database (`USE`).
 
         Args:
-            connection: Any connection to DuckDB. Its secrets become temporary ones of that instance.
+            connection: Any connection to DuckDB. The store's secrets become temporary secrets of its instance.
 
         Raises:
-            CatalogError: The alias is in use, a secret of that name is somebody else's, or the catalog is no lake.
+            CatalogError: The alias is in use, the connection has another secret of the same name, or the catalog is
+                not a lake.
             ConnectionFailed: The catalog cannot be reached.
         """
         self.attach_to(Connection(connection, self.secrets))
 
     def for_reading(self, *, read_only: bool = True) -> Store:
-        """The same store, attached so that no lake is created or migrated.
+        """Returns a copy of the store that does not create or migrate a lake.
 
         Args:
-            read_only: False where DuckLake must accept dry runs of maintenance, which it refuses on a read-only lake.
+            read_only: False to allow dry runs of maintenance, which DuckLake rejects on a read-only lake.
         """
         options = {key: value for key, value in self.attach_options.items() if key != _MIGRATION}
         options |= {"create_if_not_exists": False} | ({"read_only": True} if read_only else {})
@@ -164,7 +166,7 @@ class Store:
         )
 
     def attach_to(self, connection: Connection) -> None:
-        """Attaches the lake to a connection of lakeconf's own; otherwise as `attach`."""
+        """Attaches the lake to a lakeconf connection; otherwise like `attach`."""
         self._check_free(connection)
         try:
             creates_nothing = self.read_only or self.attach_options.get("create_if_not_exists") is False
@@ -179,19 +181,19 @@ class Store:
             file = self.metadata_backend.file()
             raise CatalogMissingError(
                 f"store {self.name!r} has no lake yet{f' in {file}' if file else ''}; the first write creates it",
-                hint=f"if there should be one, check where the store looks for it: lakeconf doctor {self.name}",
+                hint=f"if you expected a lake, check the store's location: lakeconf doctor {self.name}",
             ) from error
 
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """Opens an instance of DuckDB in memory with the lake attached and in use.
+        """Opens an in-memory DuckDB instance with the lake as the default database.
 
         Returns:
-            duckdb's own connection; the caller closes it.
+            A duckdb connection; the caller must close it.
         """
         return self._open().detach_native()
 
     def open_connection(self) -> Connection:
-        """As `connect`, but errors are lakeconf's and show no secret, and no macro of the lake hides a function."""
+        """Like `connect`, but raises lakeconf's errors with secrets masked, and lake macros cannot hide functions."""
         connection = self._open()
         connection.prefer_builtins(self.alias)
         return connection
@@ -210,15 +212,15 @@ class Store:
 
         Args:
             engine: None for DuckDB; a SparkSession for Spark.
-            read_only: Create, migrate and change nothing; a lake that does not exist yet is an error.
+            read_only: True to create, migrate and change nothing; the lake must exist.
 
         Returns:
             The lake, pinned at its latest snapshot; a context manager.
 
         Raises:
             ConnectionFailed: The catalog cannot be reached.
-            CatalogMissingError: There is no lake yet, and the store or `read_only` does not permit to create it.
-            CatalogError: What answers is no lake, or of a version that lakeconf does not read.
+            CatalogMissingError: The lake does not exist, and the store or `read_only` does not allow creating it.
+            CatalogError: The catalog is not a lake, or lakeconf does not support its version.
             SparkVersionError: The session has a version of Spark that lakeconf does not support.
             SparkError: The session cannot reach the storage backend.
         """
@@ -227,14 +229,14 @@ class Store:
         return Lake.open(self.for_reading() if read_only else self, engine)
 
     def spark_conf(self, *, packages: bool = True) -> Settings:
-        """The settings with which a Spark session reaches the store's files.
+        """Returns the settings that a Spark session needs to access the store's files.
 
         Args:
-            packages: With `spark.jars.packages`, as it fits the installed Spark; False where the cluster has what is
-                needed, or where you name your own packages.
+            packages: True to include `spark.jars.packages` for the installed Spark; False if the cluster provides the
+                packages, or you set your own.
 
         Returns:
-            Spark's names of the settings and their values, in clear; its `repr` shows `***` for what is secret.
+            Names and clear-text values of Spark settings; `repr` shows `***` for secret values.
         """
         if self.storage_backend is None:
             return Settings({})
@@ -243,10 +245,10 @@ class Store:
         return Settings({**needed, **hadoop})
 
     def configure(self, builder: Builder, *, packages: bool = True) -> Builder:
-        """Gives a session's builder the settings of `spark_conf`.
+        """Sets the settings of `spark_conf` on a session builder.
 
-        What a builder is given stands in the command line of the Java process that it starts, where every user of the
-        machine can read it; `lakeconf.spark_session` hands secrets over after the start.
+        The builder's settings appear in the command line of its Java process, which every user of the machine can
+        read. `lakeconf.spark_session` passes secrets after the start instead.
 
         Args:
             builder: `SparkSession.builder`.
@@ -277,8 +279,8 @@ class Store:
         databases = "SELECT 1 FROM duckdb_databases() WHERE database_name = ?"
         if connection.rows(databases, [self.alias]):
             raise CatalogError(
-                f"stores.{self.name}: the connection has a database {self.alias!r} already",
-                hint=f"DETACH it, or give the store another alias: [stores.{self.name}] alias = …",
+                f"stores.{self.name}: the connection already has a database {self.alias!r}",
+                hint=f"DETACH it, or set another alias: [stores.{self.name}] alias = …",
             )
         load_extension(connection, "ducklake")
         existing = dict(connection.rows("SELECT name, secret_string FROM duckdb_secrets()"))
@@ -289,17 +291,19 @@ class Store:
 
     def _check_own(self, secret: CreateSecret, made_by_lakeconf: list[str]) -> None:
         scope = secret.options.get("scope")
-        marks = (f"SECRET={secret.name}", *([f"data_path={scope}"] if scope else []))
-        if secret.name.startswith("lakeconf_") or any(mark in text for mark in marks for text in made_by_lakeconf):
+        references = (f"SECRET={secret.name}", *([f"data_path={scope}"] if scope else []))
+        if secret.name.startswith("lakeconf_") or any(
+            reference in text for reference in references for text in made_by_lakeconf
+        ):
             return
         raise CatalogError(
-            f"stores.{self.name}: the connection has a secret {secret.name!r} that lakeconf did not make",
-            hint="leave the credentials away to refer to it, or choose another secret_name",
+            f"stores.{self.name}: the connection has a secret {secret.name!r} that lakeconf did not create",
+            hint="omit the credentials to use the existing secret, or choose another secret_name",
         )
 
 
 def _hidden_in(statement: Statement, secrets: Sequence[Secret]) -> Statement:
-    # The statements of lakeconf are named tuples; those of a third party's backend may be anything.
+    # lakeconf's statements are named tuples; those of third-party backends may be any type.
     make = getattr(statement, "_make", None)
     made: Statement = statement if make is None else make(hide(tuple(cast("Any", statement)), secrets))
     return made

@@ -52,7 +52,7 @@ def test_its_secrets_are_temporary(tmp_path: Path) -> None:
 
 def test_an_alias_in_use_is_refused(tmp_path: Path) -> None:
     store = sqlite_store(tmp_path)
-    with store.connect() as con, pytest.raises(CatalogError, match="has a database 'dev' already"):
+    with store.connect() as con, pytest.raises(CatalogError, match="already has a database 'dev'"):
         store.attach(con)
 
 
@@ -62,7 +62,7 @@ def test_a_secret_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
     with duckdb.connect() as con:
         load_extension(Connection(con), "httpfs")
         con.execute("CREATE SECRET shared (TYPE s3, KEY_ID 'theirs', SECRET 'x')")
-        with pytest.raises(CatalogError, match="secret 'shared' that lakeconf did not make"):
+        with pytest.raises(CatalogError, match="secret 'shared' that lakeconf did not create"):
             store.attach(con)
         assert "theirs" in con.execute("SELECT secret_string FROM duckdb_secrets()").fetchall()[0][0]
 

@@ -43,7 +43,7 @@ def attach_option_problem(key: str, value: object) -> str | None:
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", key):
         return "an option's name has small letters, digits and underscores only"
     if isinstance(value, str) and escaped(value) != value:
-        return "must not hold control characters, such as line ends"
+        return "must not contain control characters, such as line ends"
     if key.startswith("meta_"):
         return None if isinstance(value, (str, int, bool, Secret)) else "must be a string, a number or a boolean"
     expected = ATTACH_OPTIONS.get(key)

@@ -31,7 +31,7 @@ _CHAIN = {"provider": "credential_chain"}
 def _no_control(text: str) -> str:
     # A line end would add a line to a file that is written for another tool.
     if escaped(text) != text:
-        raise ValueError("must not hold control characters, such as line ends")
+        raise ValueError("must not contain control characters, such as line ends")
     return text
 
 

@@ -1,5 +1,5 @@
-"""What the metadata database says, as plain data; knows no engine.
+"""Reads the metadata database as plain data, independent of engines.
 
-`snapshot` finds versions, `table` tables and columns, `data_file` files and deletes, `statistics` and `predicate`
-say what can be skipped, and `scan` puts them together into a `ScanPlan`.
+`snapshot` reads versions, `table` reads tables and columns, `data_file` reads files and deletes, `predicate` and
+`pruning` find files to skip, and `scan` combines them into a `ScanPlan`.
 """

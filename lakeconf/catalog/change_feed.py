@@ -1,4 +1,4 @@
-"""The plan of a change feed: which files and rows an engine must read to see what a range of snapshots changed."""
+"""Plans a change feed: the files and rows that an engine reads to find the changes of a range of snapshots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakeconf.ducklake import INLINED_TABLES, inlined_deletes_table
 from lakeconf.errors import CatalogError, UnsupportedError
 from lakeconf.sql import identifier
 
-# Snapshots that only rewrite files. DuckDB says of no other change in them, and forbids one.
+# Snapshots that only rewrite files. DuckDB allows no other change in them, and records none.
 _COMPACTIONS = """
     SELECT snapshot_id FROM ducklake_snapshot_changes
     WHERE snapshot_id BETWEEN $1 AND $2 AND regexp_matches(changes_made, '(^|,)(rewrite_delete|merge_adjacent):')
@@ -30,7 +30,7 @@ _DATA_FILES = """
       AND (begin_snapshot >= $3 OR partial_max >= $3 OR end_snapshot >= $3 OR data_file_id IN (SELECT unnest($4)))
     ORDER BY data_file_id
 """
-# The delete file of a flush speaks of snapshots after its own, and has no `partial_max`; its data file has one.
+# The delete file of a flush covers snapshots after its own and has no `partial_max`; its data file has one.
 _DELETE_FILES = """
     SELECT x.data_file_id, x.begin_snapshot, x.end_snapshot,
         CASE WHEN x.partial_max IS NOT NULL THEN x.partial_max
@@ -44,15 +44,15 @@ _DELETE_FILES = """
 
 @dataclass(frozen=True, slots=True)
 class Deletes:
-    """What was deleted from one data file until the end of the range.
+    """Deletes from one data file until the end of the range.
 
     Attributes:
         path: The path of the data file.
-        files: Its delete files, each with the snapshot in which those of its rows were deleted that do not say so.
-        inlined: Pairs of a 0-based position and the snapshot in which it was deleted, from the catalog.
-        end_snapshot: The snapshot that deleted all that was left of the file; None where none of the range did.
-        is_rewritten: True where the range has rewritten the file, so that later deletes are not in it.
-        is_mixed: True where the file's rows are of several snapshots.
+        files: Its delete files, each with the snapshot of the deletes that do not record one.
+        inlined: Pairs of a 0-based position and the snapshot that deleted it, from the catalog.
+        end_snapshot: The snapshot in the range that deleted the rest of the file; None if there is none.
+        is_rewritten: True if the range rewrote the file: later deletes are in the new file.
+        is_mixed: True if the file contains rows of several snapshots.
     """
 
     path: str
@@ -65,12 +65,12 @@ class Deletes:
 
 @dataclass(frozen=True, slots=True)
 class InlinedRow:
-    """A row in the catalog that the range has inserted, deleted, or both.
+    """An inlined row that the range inserted, deleted, or both.
 
     Attributes:
         row_id: Its row id.
         begin_snapshot: The snapshot that inserted it.
-        end_snapshot: The snapshot that deleted it, or None; it may be after the range.
+        end_snapshot: The snapshot that deleted it, possibly after the range; None if it is not deleted.
     """
 
     row_id: int
@@ -80,18 +80,18 @@ class InlinedRow:
 
 @dataclass(frozen=True, slots=True)
 class ChangesPlan:
-    """What to read for the changes of a table in a range of snapshots; plain data, knows no engine.
+    """What to read for the changes of a table in a range of snapshots; plain data, independent of engines.
 
     Attributes:
         since: The first snapshot of the range.
-        inserted: The files with rows that the range has inserted, as of its end, with no deletes applied. They may
-            hold rows of other snapshots as well.
-        deleted: The files with rows that the range has deleted, likewise.
-        deletes: What was deleted from each file of `deleted`, in the same order.
-        compactions: The snapshots of the range that have only rewritten files: no row of them is a change.
-        inlined_rows: The rows in the catalog that the range has changed.
-        inlined_tables: The catalog's tables that hold them.
-        oldest: The oldest snapshot that the lake knows.
+        inserted: Files with rows that the range inserted, as of its end, without deletes applied. They may also
+            contain rows of other snapshots.
+        deleted: Files with rows that the range deleted, likewise.
+        deletes: The deletes from each file of `deleted`, in the same order.
+        compactions: Snapshots of the range that only rewrote files: their rows are not changes.
+        inlined_rows: The inlined rows that the range changed.
+        inlined_tables: The catalog's tables that contain these rows.
+        oldest: The oldest snapshot of the lake.
     """
 
     since: int
@@ -111,7 +111,7 @@ class ChangesPlan:
 
 @dataclass(frozen=True)
 class _File:
-    """A data file and what the catalog says of its rows' snapshots."""
+    """A data file and the snapshots of its rows, from the catalog."""
 
     file: DataFile
     partial_max: int | None
@@ -121,19 +121,18 @@ class _File:
 
 
 def plan_changes(reader: CatalogReader, table_name: str, since: int, until: int) -> ChangesPlan:
-    """Plans the change feed of a table, in one transaction on the metadata.
+    """Plans the change feed of a table in one metadata transaction.
 
     Args:
         reader: The lake.
         table_name: `schema.table`, or `table` in the schema `main`.
         since: The first snapshot of the range.
-        until: The last one; the feed has the columns of the table at this one.
+        until: The last snapshot of the range; it determines the columns of the feed.
 
     Raises:
-        TableNotFoundError: There is no such table at `until`.
-        UnsupportedError: It is a view or a macro, or has files of an unknown format, or rows were deleted by deletion
-            vectors.
-        CatalogError: The catalog has another version, or two delete files of one data file at the same time.
+        TableNotFoundError: The table does not exist at `until`.
+        UnsupportedError: It is a view or a macro, has files of an unknown format, or has deletion vectors.
+        CatalogError: The catalog's version is not supported, or a data file has two delete files at the same snapshot.
     """
     time_zone = reader.time_zone
     with reader.transaction() as transaction:
@@ -171,7 +170,7 @@ def _may_insert(file: _File, since: int, compactions: Sequence[int]) -> bool:
 
 
 def _deletes(file: _File, since: int, until: int, compactions: Sequence[int]) -> Deletes | None:
-    """What the range may have deleted from a file; None where it is nothing."""
+    """Returns the deletes from a file; None if the range deleted no rows of it."""
     end = file.end_snapshot
     ends = end is not None and since <= end <= until
     is_rewritten = end in compactions
@@ -180,8 +179,8 @@ def _deletes(file: _File, since: int, until: int, compactions: Sequence[int]) ->
         return None
     if any(deletes.format == "puffin" for deletes, *_ in file.delete_files):
         raise UnsupportedError(
-            f"rows of {file.file.path} were deleted by deletion vectors, which do not say in which snapshot",
-            hint="compare two states of the table: lake.at(version=…).table(…).scan()",
+            f"{file.file.path} has a deletion vector, which does not record the snapshots of its deletes",
+            hint="compare two snapshots of the table: lake.at(version=…).table(…).scan()",
         )
     return Deletes(
         path=file.file.path,
@@ -194,7 +193,7 @@ def _deletes(file: _File, since: int, until: int, compactions: Sequence[int]) ->
 
 
 def _files(transaction: MetadataTransaction, table: TableInfo, since: int, until: int) -> list[_File]:
-    """The files that the table has or had until the snapshot, and that the range may have changed."""
+    """Returns the table's files until the snapshot, including removed ones, that the range may have changed."""
     delete_files = _delete_files(transaction, table, until)
     inlined = _inlined_deletes(transaction, table, until)
     touched = [i for i, files in delete_files.items() if any(last >= since for _, _, last in files)]
@@ -209,7 +208,7 @@ def _files(transaction: MetadataTransaction, table: TableInfo, since: int, until
 def _delete_files(
     transaction: MetadataTransaction, table: TableInfo, until: int
 ) -> dict[int, list[tuple[DeleteFile, int, int]]]:
-    """By data file: each delete file, the snapshot that it begins with, and the last one that it may speak of."""
+    """Returns the delete files of each data file, with the first and last snapshots of their deletes."""
     found: defaultdict[int, list[tuple[DeleteFile, int, int]]] = defaultdict(list)
     ends: dict[int, int | None] = {}
     for data_file_id, begin, end, latest, *row in transaction.rows(_DELETE_FILES, [until, table.table_id]):
@@ -217,8 +216,8 @@ def _delete_files(
         if last is None or last > begin:
             raise CatalogError(
                 f"the data file {data_file_id} of {table.schema_name}.{table.name} has two delete files at version "
-                f"{begin}; two deletes that ran at the same time have damaged the table",
-                hint=f"only changes before version {begin} are known",
+                f"{begin}: two concurrent deletes damaged the table",
+                hint=f"read only changes before version {begin}",
             )
         ends[data_file_id] = end
         found[data_file_id].append((to_delete_file(table, row), begin, latest))
@@ -231,7 +230,7 @@ def _inlined_deletes(
     found: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     name = inlined_deletes_table(table.table_id)
     if transaction.has_table(name):
-        # Its `row_id` is the position in the file, whatever the row's id is.
+        # Its `row_id` is the position in the file, not the row id.
         sql = f"SELECT file_id, row_id, min(begin_snapshot) FROM {identifier(name)} WHERE begin_snapshot <= $1"  # noqa: S608
         for data_file_id, position, snapshot in transaction.rows(f"{sql} GROUP BY ALL ORDER BY ALL", [until]):
             found[data_file_id].append((position, snapshot))
@@ -241,7 +240,7 @@ def _inlined_deletes(
 def _inlined_rows(
     transaction: MetadataTransaction, table: TableInfo, since: int, until: int
 ) -> dict[str, list[InlinedRow]]:
-    """By the catalog's table: the rows that the range has changed."""
+    """Returns the rows that the range changed, by inlined data table."""
     found: dict[str, list[InlinedRow]] = {}
     for (name,) in transaction.rows(INLINED_TABLES, [table.table_id]):
         rows: list[tuple[Any, ...]] = transaction.rows(

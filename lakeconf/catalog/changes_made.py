@@ -1,4 +1,4 @@
-"""Which tables each snapshot changed, from DuckLake's `changes_made`."""
+"""Parses DuckLake's `changes_made`: the tables that each snapshot changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHANGES = (
 
 
 def changes_between(reader: CatalogReader, after: int, until: int) -> list[tuple[int, str | None]]:
-    """The text `changes_made` of each snapshot in a range, oldest first.
+    """Returns the text `changes_made` of each snapshot in a range, oldest first.
 
     Args:
         reader: The lake.
@@ -32,7 +32,7 @@ def changes_between(reader: CatalogReader, after: int, until: int) -> list[tuple
 
 
 def changes_since(reader: CatalogReader, table_id: int, since: int, until: int) -> list[int]:
-    """The snapshots after `since`, up to `until`, that created a table or changed its rows or columns.
+    """Returns the snapshots after `since`, up to `until`, that created a table or changed its rows or columns.
 
     Raises:
         SnapshotNotFoundError: A snapshot of the range has expired.
@@ -43,7 +43,7 @@ def changes_since(reader: CatalogReader, table_id: int, since: int, until: int) 
             "SELECT min(begin_snapshot) FROM ducklake_table WHERE table_id = ?", [table_id]
         )
     if len(found) != max(until - since, 0):
-        raise SnapshotNotFoundError(f"not all snapshots after {since} are left: some have expired")
+        raise SnapshotNotFoundError(f"some of the snapshots after {since} have expired")
     return [
         version
         for version, made in found
@@ -52,10 +52,10 @@ def changes_since(reader: CatalogReader, table_id: int, since: int, until: int) 
 
 
 def changed_tables(made: str | None) -> list[tuple[str, int]]:
-    """Pairs of a kind of change and a table id, without maintenance."""
+    """Returns pairs of a change kind and a table id, without maintenance."""
     return [(kind, table) for kind, table in made_changes(made) if not kind.startswith(_MAINTENANCE)]
 
 
 def made_changes(made: str | None) -> list[tuple[str, int]]:
-    """Pairs of a kind of change and a table id, in the order in which a snapshot records them."""
+    """Returns pairs of a change kind and a table id, in the order of the text."""
     return [(change["change"], int(change["table"])) for change in _CHANGED.finditer(made or "")]

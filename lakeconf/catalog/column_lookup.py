@@ -1,4 +1,4 @@
-"""Lookup of table columns by name."""
+"""Finds table columns by name."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from lakeconf.sql import folded
 
 
 def columns_named(table: TableInfo, names: Sequence[str]) -> tuple[Column, ...]:
-    """The columns of a table by their names, in the order wanted.
+    """Returns columns of a table by name, in the order of the names.
 
     Args:
         table: The table.
-        names: Names as DuckDB compares them: in any case of the letters of ASCII.
+        names: The names, in any ASCII case, as in DuckDB.
 
     Raises:
-        SchemaError: The table has no such column, or a name is given twice.
+        SchemaError: A column does not exist, or a name occurs twice.
     """
     by_name = {folded(column.name): column for column in table.columns}
     full_name = f"{table.schema_name}.{table.name}"
@@ -27,9 +27,9 @@ def columns_named(table: TableInfo, names: Sequence[str]) -> tuple[Column, ...]:
             known = [column.name for column in table.columns]
             raise SchemaError(
                 f"the table {full_name} has no column {name!r}",
-                hint=suggestion(name, known, f"it has {', '.join(sorted(by_name))}"),
+                hint=suggestion(name, known, f"its columns: {', '.join(sorted(by_name))}"),
             )
         if folded(name) in found:
-            raise SchemaError(f"the column {name!r} of {full_name} is asked for twice", hint="name each column once")
+            raise SchemaError(f"the column {name!r} of {full_name} is selected twice", hint="name each column once")
         found[folded(name)] = by_name[folded(name)]
     return tuple(found.values())

@@ -13,7 +13,7 @@ from lakeconf.ducklake import inlined_deletes_table, visible_at
 from lakeconf.errors import CatalogError, UnsupportedError
 from lakeconf.sql import identifier
 
-# As many ids as the scanners of Postgres and SQLite push down as a list.
+# The scanners for Postgres and SQLite push down lists of up to this many ids.
 _FEW = 1000
 _DELETE_FORMATS = {"parquet", "puffin"}
 _DATA_FILES = f"""
@@ -42,10 +42,10 @@ class DeleteFile:
 
     Attributes:
         path: Absolute path or URI.
-        format: `parquet` (columns `file_path`, `pos` and perhaps `_ducklake_internal_snapshot_id`) or `puffin`.
-        delete_count: Rows in it, of all snapshots.
-        file_size_bytes: Its size.
-        encryption_key: Base64 key of an encrypted file; None where it is not.
+        format: `parquet` (columns `file_path`, `pos` and optionally `_ducklake_internal_snapshot_id`) or `puffin`.
+        delete_count: The number of its rows, of all snapshots.
+        file_size_bytes: Its size in bytes.
+        encryption_key: Base64 key of an encrypted file; None if it is not encrypted.
     """
 
     path: str
@@ -61,18 +61,18 @@ class DataFile:
 
     Attributes:
         data_file_id: `ducklake_data_file.data_file_id`.
-        path: Absolute path or URI, exactly as DuckDB's virtual column `filename` shows it (which is relative where the
-            lake was attached with a relative data path; this one never is).
-        record_count: Rows in the file, deleted ones included.
-        file_size_bytes: Its size.
-        row_id_start: Row id of its first row; None where the row ids are in the file.
-        begin_snapshot: The snapshot that it belongs to.
-        mapping_id: Its name mapping (`add_data_files`), or None where columns are matched by field id.
-        partition_values: Values by `partition_key_index`, as text, of the partitioning that it was written with.
-        snapshot_filter: Where set, only rows whose `_ducklake_internal_snapshot_id` is not above this are visible.
+        path: Absolute path or URI, as in DuckDB's virtual column `filename`, except that `filename` is relative if the
+            lake was attached with a relative data path.
+        record_count: The number of rows in the file, including deleted rows.
+        file_size_bytes: Its size in bytes.
+        row_id_start: Row id of its first row; None if the file contains the row ids.
+        begin_snapshot: The snapshot that added it.
+        mapping_id: Its name mapping (`add_data_files`); None if columns are matched by field id.
+        partition_values: Pairs of `partition_key_index` and value, as text, for the partitioning used to write it.
+        snapshot_filter: If set, only rows with `_ducklake_internal_snapshot_id` up to this value are visible.
         delete_file: Its live delete file.
-        inlined_deletes: 0-based positions deleted in the catalog, of this snapshot and earlier ones.
-        encryption_key: Base64 key of an encrypted file; None where it is not.
+        inlined_deletes: 0-based positions deleted in the catalog, up to this snapshot.
+        encryption_key: Base64 key of an encrypted file; None if it is not encrypted.
     """
 
     data_file_id: int
@@ -91,13 +91,13 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class NameMapping:
-    """How a column of the table is found in a file that was registered by name.
+    """Maps a column of a registered file to a column of the table by name.
 
     Attributes:
         source_name: The name in the file, compared case-insensitively.
         field_id: The column's field id in the table.
-        in_path: True where the value comes from the hive part of the path (`p=7/`), even if the file has the column.
-        children: Mappings of the nested fields; a list has one child for its element, a map two.
+        in_path: True if the value comes from the hive part of the path (`p=7/`), even if the file has the column.
+        children: Mappings of nested fields; a list has one child for its element, a map has two.
     """
 
     source_name: str
@@ -109,17 +109,17 @@ class NameMapping:
 def load_data_files(
     transaction: MetadataTransaction, table: TableInfo, snapshot_id: int, data_file_ids: Sequence[int] | None = None
 ) -> tuple[DataFile, ...]:
-    """The table's files that are visible at the snapshot, with what is deleted from them, by `data_file_id`.
+    """Loads the table's visible files and their deletes, ordered by `data_file_id`.
 
     Args:
-        transaction: The open transaction on the metadata.
+        transaction: The open metadata transaction.
         table: The table at that snapshot.
         snapshot_id: The snapshot.
-        data_file_ids: Only these files, of those that are visible; all where None.
+        data_file_ids: Load only these files; None for all.
 
     Raises:
-        CatalogError: A data file has two live delete files, so that the table's rows are not determined.
-        UnsupportedError: A file has a format that lakeconf does not know.
+        CatalogError: A data file has two live delete files, so the table's rows are ambiguous.
+        UnsupportedError: A file has an unsupported format.
     """
     wanted, parameters = _among("data_file_id", data_file_ids, 3)
     rows = transaction.rows(_DATA_FILES + wanted + " ORDER BY data_file_id", [snapshot_id, table.table_id, *parameters])
@@ -142,17 +142,17 @@ def load_data_files(
 
 
 def to_data_file(table: TableInfo, row: Sequence[Any]) -> DataFile:
-    """A data file as a row of the catalog has it: in the order of `_DATA_FILES`, and without what is deleted from it.
+    """Converts a row of the catalog, in the order of `_DATA_FILES`, to a data file without deletes.
 
     Raises:
-        UnsupportedError: It has a format that lakeconf does not know.
+        UnsupportedError: The file has an unsupported format.
     """
     (
         file_id, path, is_relative, file_format, record_count, file_size_bytes, row_id_start, begin_snapshot, _,
         mapping_id, snapshot_filter, encryption_key,
     ) = row  # fmt: skip
     if file_format != "parquet":
-        raise UnsupportedError(f"the data file {path!r} has the format {file_format!r}; lakeconf reads parquet")
+        raise UnsupportedError(f"the data file {path!r} has the format {file_format!r}; lakeconf only reads parquet")
     return DataFile(
         data_file_id=file_id,
         path=compose_path(table.path, path, is_relative=is_relative),
@@ -167,21 +167,21 @@ def to_data_file(table: TableInfo, row: Sequence[Any]) -> DataFile:
 
 
 def to_delete_file(table: TableInfo, row: Sequence[Any]) -> DeleteFile:
-    """A delete file as a row of the catalog has it.
+    """Converts a row of the catalog to a delete file.
 
     Args:
         table: The table.
-        row: Path, whether that is relative, format, row count, size and key.
+        row: Path, True if the path is relative, format, row count, size in bytes, and encryption key.
 
     Raises:
-        UnsupportedError: It has a format that lakeconf does not know.
+        UnsupportedError: The file has an unsupported format.
     """
     path, is_relative, file_format, *rest = row
     file = DeleteFile(compose_path(table.path, path, is_relative=is_relative), file_format, *rest)
     if file_format not in _DELETE_FORMATS:
         raise UnsupportedError(
             f"the delete file {file.path!r} has the format {file_format!r}; "
-            f"lakeconf knows {' and '.join(sorted(_DELETE_FORMATS))}"
+            f"lakeconf only reads {' and '.join(sorted(_DELETE_FORMATS))}"
         )
     return file
 
@@ -189,7 +189,7 @@ def to_delete_file(table: TableInfo, row: Sequence[Any]) -> DeleteFile:
 def load_name_mappings(
     transaction: MetadataTransaction, mapping_ids: Iterable[int]
 ) -> dict[int, tuple[NameMapping, ...]]:
-    """The name mappings with these ids: of each, the mappings of the top-level columns."""
+    """Loads name mappings by id; each contains the mappings of the top-level columns."""
     wanted = sorted(set(mapping_ids))
     if not wanted:
         return {}
@@ -219,10 +219,10 @@ def _delete_files(
         file = to_delete_file(table, row)
         if data_file_id in found:
             raise CatalogError(
-                f"two delete files are live for the data file {data_file_id} of {table.schema_name}.{table.name} "
-                f"at version {snapshot_id}: {found[data_file_id].path!r} and {file.path!r}; two deletes that ran "
-                "at the same time have damaged the table",
-                hint=f"only versions before {begin_snapshot} are whole; write the table anew",
+                f"the data file {data_file_id} of {table.schema_name}.{table.name} has two live delete files "
+                f"at version {snapshot_id}, {found[data_file_id].path!r} and {file.path!r}: two concurrent deletes "
+                "damaged the table",
+                hint=f"only versions before {begin_snapshot} are intact; write the table again",
             )
         found[data_file_id] = file
     return found
@@ -233,10 +233,10 @@ def _inlined_deletes(
 ) -> dict[int, list[int]]:
     name = inlined_deletes_table(table.table_id)
     found: dict[int, list[int]] = defaultdict(list)
-    if not transaction.has_table(name):  # made when the first row is deleted that way
+    if not transaction.has_table(name):  # DuckLake creates it with the first inlined delete
         return found
     wanted, parameters = _among("file_id", data_file_ids, 2)
-    # Its `row_id` is the position in the file, whatever the row's id is.
+    # Its `row_id` is the position in the file, not the row id.
     sql = f"SELECT DISTINCT file_id, row_id FROM {identifier(name)} WHERE begin_snapshot <= $1{wanted} ORDER BY ALL"  # noqa: S608
     for data_file_id, position in transaction.rows(sql, [snapshot_id, *parameters]):
         found[data_file_id].append(position)
@@ -256,12 +256,12 @@ def _partition_values(
 
 
 def _among(column: str, ids: Sequence[int] | None, parameter: int) -> tuple[str, list[object]]:
-    """The condition that `column` is one of `ids`, to be appended, and its parameters, the first with this number."""
+    """Returns an AND condition that `column` is one of `ids`, and its parameters, numbered from `parameter`."""
     if ids is None:
         return "", []
     if not ids:
         return " AND false", []
-    # The range reaches the metadata database's own index; what a long list excludes within it is left to DuckDB.
+    # The metadata database can use an index for the range; DuckDB applies a long list afterwards.
     reach = f" AND {column} BETWEEN {min(ids)} AND {max(ids)}"
     if len(ids) <= _FEW:
         return f"{reach} AND {column} IN ({', '.join(map(str, ids))})", []

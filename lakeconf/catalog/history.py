@@ -1,4 +1,4 @@
-"""What a table consists of, and what has been done to it, as the catalog says."""
+"""Lists a table's files and changes, and the growth of a lake, from the catalog."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class TableFile:
 
     Attributes:
         path: Its absolute path or URI.
-        rows: Rows in it, deleted ones included.
+        rows: The number of its rows, including deleted rows.
         bytes: Its size, in bytes.
-        begin_snapshot: The snapshot that it belongs to.
-        delete_file: The file of its deleted positions; None where there is none.
-        deleted_rows: How many of its rows are deleted, in that file and in the catalog.
-        partition: The values of its partition, as text, in the order of the keys; empty where it is in none.
+        begin_snapshot: The snapshot that added it.
+        delete_file: The path of its delete file, or None.
+        deleted_rows: The number of its deleted rows, in the delete file and in the catalog.
+        partition: The values of its partition, as text, in the order of the keys; empty if it is not partitioned.
     """
 
     path: str
@@ -37,17 +37,16 @@ class TableFile:
 
 @dataclass(frozen=True)
 class TableChange:
-    """A snapshot that has changed a table.
+    """A snapshot that changed a table.
 
     Attributes:
         snapshot_id: Its version.
-        time: When it was committed, in UTC.
-        changes: What it did, in DuckLake's words: `inserted_into_table`, `deleted_from_table`, `altered_table`,
-            `merge_adjacent` and others; `created_table` where it made the table,
-            `renamed_table` where it gave it another name.
-        author: Who committed it; None where nobody said so.
+        time: The time of the commit, in UTC.
+        changes: DuckLake's change kinds, such as `inserted_into_table`, `deleted_from_table`, `altered_table` and
+            `merge_adjacent`; also `created_table` and `renamed_table`.
+        author: The author of the commit, or None.
         message: The commit message.
-        extra_info: What else the commit says, often JSON.
+        extra_info: Additional information of the commit, often JSON.
     """
 
     snapshot_id: int
@@ -60,14 +59,14 @@ class TableChange:
 
 @dataclass(frozen=True)
 class LakeSize:
-    """What a lake consists of at a snapshot.
+    """The size of a lake at a snapshot.
 
     Attributes:
         snapshot_id: Its version.
-        time: When it was committed, in UTC.
-        files: Data files of all tables.
+        time: The time of the commit, in UTC.
+        files: The number of data files of all tables.
         bytes: Their size, in bytes.
-        delete_files: Files of deleted positions.
+        delete_files: The number of delete files.
     """
 
     snapshot_id: int
@@ -77,8 +76,8 @@ class LakeSize:
     delete_files: int
 
 
-# What comes and goes with each snapshot: the sums of all up to one are what is there at it.
-_COMINGS_AND_GOINGS = """
+# Files added and removed by each snapshot. The sum up to a snapshot is the state of the lake at that snapshot.
+_FILE_CHANGES = """
     SELECT begin_snapshot, count(*), sum(file_size_bytes), 0 FROM ducklake_data_file GROUP BY ALL
     UNION ALL
     SELECT end_snapshot, -count(*), -sum(file_size_bytes), 0 FROM ducklake_data_file
@@ -91,9 +90,9 @@ _COMINGS_AND_GOINGS = """
 
 
 def growth(reader: CatalogReader) -> list[LakeSize]:
-    """What the lake consists of at each snapshot that there is; see `Maintenance.growth`."""
+    """Returns the size of the lake at each snapshot; see `Maintenance.growth`."""
     with reader.transaction() as transaction:
-        changes = sorted(transaction.rows(_COMINGS_AND_GOINGS))
+        changes = sorted(transaction.rows(_FILE_CHANGES))
     found, files, size, delete_files = [], 0, 0, 0
     waiting = iter([*changes, None])
     change = next(waiting)
@@ -106,7 +105,7 @@ def growth(reader: CatalogReader) -> list[LakeSize]:
 
 
 def files(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableFile]:
-    """The data files of a table at a snapshot; see `Table.files`."""
+    """Returns the data files of a table at a snapshot; see `Table.files`."""
     return [
         TableFile(
             path=file.path,
@@ -122,10 +121,10 @@ def files(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableFile
 
 
 def history(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableChange]:
-    """The snapshots that have changed a table, up to one; see `Table.history`."""
+    """Returns the snapshots that changed a table, up to `snapshot_id`; see `Table.history`."""
     table_id = load_table(reader, table, snapshot_id).table_id
     with reader.transaction() as transaction:
-        # A rename is told by the new name alone, without the table's id.
+        # DuckLake records a rename by the new name, without the table id.
         versions = "SELECT begin_snapshot FROM ducklake_table WHERE table_id = ? ORDER BY begin_snapshot"
         made_in, *renamed_in = (begin for (begin,) in transaction.rows(versions, [table_id]))
     found = []

@@ -1,4 +1,4 @@
-"""The rows of a change feed that the catalog itself holds."""
+"""Reads the inlined rows of a change feed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from lakeconf.sql import folded, identifier, literal
 if TYPE_CHECKING:
     import pyarrow
 
-# Of an inlined row that has changed: its id, the snapshot that inserted it, the one that deleted it or NULL.
+# Columns of a changed inlined row: row id, inserting snapshot, deleting snapshot or NULL.
 ROW_ID, BEGIN, END = "__lakeconf_row_id", "__lakeconf_begin", "__lakeconf_end"
 
 
 def plan_changes_with_inlined_rows(
     reader: CatalogReader, table_name: str, since: int, until: int
 ) -> tuple[ChangesPlan, pyarrow.Table]:
-    """Plans the change feed of a table and reads its inlined rows, again where a flush came in between.
+    """Plans the change feed of a table and reads its inlined rows; plans again if a flush moved them.
 
-    Takes what `plan_changes` takes and raises what it and `changed_inlined_rows` raise.
+    Args and errors are those of `plan_changes` and `changed_inlined_rows`.
 
     Returns:
-        The plan, and what `changed_inlined_rows` gives for it.
+        The plan, and the result of `changed_inlined_rows` for it.
     """
     return until_stable(
         lambda: plan_changes(reader, table_name, since, until), lambda plan: changed_inlined_rows(reader, plan)
@@ -33,22 +33,22 @@ def plan_changes_with_inlined_rows(
 
 
 def changed_inlined_rows(reader: CatalogReader, plan: ChangesPlan) -> pyarrow.Table:
-    """The rows in the catalog that the range has inserted or deleted.
+    """Reads the inlined rows that the range inserted or deleted.
 
-    DuckDB is asked for all rows that were ever inserted into the catalog: it has them in the columns and types of the
-    range's end, also those that were deleted since.
+    Queries DuckDB for all rows ever inlined, including deleted ones: DuckDB returns them with the columns and types of
+    the end of the range.
 
     Args:
         reader: The lake.
         plan: The plan.
 
     Returns:
-        The table's columns as of the end of the range, in DuckDB's types, and `ROW_ID`, `BEGIN` and `END`, as
-        `InlinedRow` has them; these three alone where there are no rows.
+        The table's columns as of the end of the range, in DuckDB's types, and `ROW_ID`, `BEGIN` and `END` as in
+        `InlinedRow`. Without rows, only these three columns.
 
     Raises:
-        CatalogError: The rows were flushed since; it is retryable: plan again.
-        UnsupportedError: They cannot be read exactly.
+        CatalogError: The rows were flushed since the plan was made. The error is retryable: plan again.
+        UnsupportedError: The rows cannot be read exactly.
     """
     import pyarrow
 
@@ -62,7 +62,7 @@ def changed_inlined_rows(reader: CatalogReader, plan: ChangesPlan) -> pyarrow.Ta
         }
     )
     if not plan.inlined_rows:
-        return wanted  # DuckDB would look into a data file even to find no row
+        return wanted  # DuckDB would read a data file even without rows
     names = ", ".join(map(literal, (reader.alias, table.schema_name, table.name)))
     selected = ", ".join(identifier(column.name) for column in columns)
     everything = (
@@ -72,7 +72,7 @@ def changed_inlined_rows(reader: CatalogReader, plan: ChangesPlan) -> pyarrow.Ta
     )
     with reader.lake_cursor() as cursor:
         found = cursor.arrow(everything)
-        # Joined afterwards: what DuckDB makes of filters on the key within the function is not to be relied on.
+        # Join afterwards: DuckDB's handling of filters on the key inside the function is not reliable.
         cursor.register("inlined_rows", found)
         cursor.register("wanted_rows", wanted)
         rows = cursor.arrow(f"FROM inlined_rows JOIN wanted_rows USING ({ROW_ID}, {BEGIN})")
@@ -89,18 +89,18 @@ def _refuse_inlined(reader: CatalogReader, plan: ChangesPlan) -> None:
     for column in plan.inserted.columns:
         if folded(column.name) == "filename":
             raise UnsupportedError(
-                f"the table {table.schema_name}.{table.name} has inlined rows, and its column {column.name!r} hides "
-                "the name by which DuckDB finds them",
+                f"the table {table.schema_name}.{table.name} has inlined rows, but its column {column.name!r} hides "
+                "DuckDB's virtual column that identifies them",
                 hint=flush,
             )
         if has_variant(column):
             raise UnsupportedError(
-                f"the catalog holds rows of {table.schema_name}.{table.name} whose column {column.name!r} is a "
-                "VARIANT, which DuckDB does not hand over",
+                f"the table {table.schema_name}.{table.name} has inlined rows, and DuckDB cannot export its VARIANT "
+                f"column {column.name!r}",
                 hint=flush,
             )
     if any(row.begin_snapshot < plan.oldest for row in plan.inlined_rows):
         raise UnsupportedError(
-            f"the catalog holds rows of {table.schema_name}.{table.name} that were deleted in this range and inserted "
-            "in a snapshot that has expired"
+            f"inlined rows of {table.schema_name}.{table.name} were deleted in this range, but inserted in a snapshot "
+            "that has expired"
         )

@@ -1,4 +1,4 @@
-"""Finds deletes that a rewrite by another tool has undone."""
+"""Finds deletes that a rewrite by another tool undid."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def lost_deletes(reader: CatalogReader, snapshot_id: int | None = None) -> dict[
 
     Args:
         reader: The lake.
-        snapshot_id: The snapshot up to which deletes count; by default all.
+        snapshot_id: Count deletes up to this snapshot; default: all.
 
     Returns:
         The number of rows by schema and table, for each table with such rows.
@@ -38,7 +38,7 @@ def _count(transaction: MetadataTransaction, table_id: int, snapshot_id: int | N
     name = inlined_deletes_table(table_id)
     if not transaction.has_table(name):
         return 0
-    # Both in one snapshot is a file that is dropped with its deletes.
+    # Equal snapshots mean that the file was dropped together with its deletes.
     query = f"""
         SELECT count(*) FROM {identifier(name)} AS d
         JOIN ducklake_data_file AS f ON f.data_file_id = d.file_id

@@ -1,4 +1,4 @@
-"""The way to the metadata database of an attached lake."""
+"""Reads the metadata database of an attached lake."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SUPPORTED_VERSION = "1.0"
 class CatalogReader:
     """A lake that is attached to a connection, and its metadata database.
 
-    DuckLake attaches the metadata database beside the lake and hides it; it is reached by name alone.
+    DuckLake attaches the metadata database as a hidden database, which queries can only access by name.
 
     Attributes:
-        connection: Where the lake is attached. Its time zone is the one of the lake's reads.
-        alias: The name that the lake is attached as.
-        metadata_schema: The schema of the metadata tables; None where ATTACH says it, or says nothing.
+        connection: The connection that has the lake attached. Reads of the lake use its time zone.
+        alias: The name under which the lake is attached.
+        metadata_schema: The schema of the metadata tables; None to use the schema of ATTACH, or the default.
     """
 
     connection: Connection = field(repr=False)
@@ -35,13 +35,12 @@ class CatalogReader:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[MetadataTransaction]:
-        """One read transaction on the metadata: all that it reads is of one moment.
+        """Opens a read transaction on the metadata, which sees one consistent state.
 
-        It runs on a cursor of its own, sees nothing that is not committed, and must be short: on SQLite it keeps
-        writers from committing.
+        It runs on its own cursor and sees only committed data. Keep it short: on SQLite it blocks commits.
 
         Raises:
-            CatalogError: The catalog's version is not the one that lakeconf knows.
+            CatalogError: lakeconf does not support the version of the catalog.
         """
         metadata, data_path = self.metadata, self.data_path
         with self.lake_cursor() as cursor:
@@ -54,17 +53,17 @@ class CatalogReader:
 
     @contextlib.contextmanager
     def lake_cursor(self) -> Iterator[Connection]:
-        """A connection for reading the lake through DuckDB, in the time zone of the reader's own."""
+        """Opens a cursor for reading the lake, with the time zone of the reader's connection."""
         with self.connection.cursor() as cursor:
             cursor.execute(f"SET TimeZone = {literal(self.time_zone)}")
             yield cursor
 
     @cached_property
     def metadata(self) -> str:
-        """The metadata database and, where it is known, its schema, quoted.
+        """The quoted name of the metadata database, with its schema if that is known.
 
         Raises:
-            CatalogError: No lake is attached by this name, or its metadata schema cannot be known.
+            CatalogError: No lake is attached under this name, or its metadata schema is unknown.
         """
         options = self.connection.rows(
             "SELECT options['metadata_catalog'], options['metadata_schema'] FROM duckdb_databases() "
@@ -76,10 +75,10 @@ class CatalogReader:
         _, schema = options[0]
         schema = self.metadata_schema or schema
         if schema is None and self._a_secret_names_a_schema():
-            # The schema that a secret gives does not show in the attached database, and the default schema of the
-            # same server may hold another lake.
+            # DuckDB does not show a schema that a secret sets, and the server's default schema may contain another
+            # lake.
             raise CatalogError(
-                f"the metadata schema of {self.alias!r} is not known, since a DuckLake secret may set it",
+                f"the metadata schema of {self.alias!r} is unknown, because a DuckLake secret may set it",
                 hint="pass metadata_schema",
             )
         database = identifier(self.metadata_database)
@@ -103,7 +102,7 @@ class CatalogReader:
 
     @cached_property
     def data_path(self) -> str:
-        """The folder of the lake's files, absolute, ending in `/`; what ATTACH overrides is taken into account."""
+        """The absolute folder of the lake's files, ending in `/`; includes an override by ATTACH."""
         with self.connection.cursor() as cursor:
             ((path,),) = cursor.rows("SELECT data_path FROM ducklake_settings(?)", [self.alias])
         if "://" not in path and not os.path.isabs(path):
@@ -121,18 +120,18 @@ class CatalogReader:
         with self.transaction() as transaction:
             found = transaction.rows(query)
         if not found or found[0][0] is None:
-            raise CatalogError(f"the catalog of {self.alias!r} has no schema, so that the lake has no id")
+            raise CatalogError(f"the lake {self.alias!r} has no id, because its catalog has no schema")
         return str(found[0][0])
 
     @property
     def time_zone(self) -> str:
-        """The zone in which DuckDB casts naive timestamps to zoned ones."""
+        """The time zone in which DuckDB casts TIMESTAMP to TIMESTAMPTZ."""
         ((zone,),) = self.connection.rows("SELECT system.main.current_setting('TimeZone')")
         return str(zone)
 
     @cached_property
     def encrypted(self) -> bool:
-        """True where the lake encrypts the files that it writes."""
+        """True if the lake encrypts the files that it writes."""
         with self.transaction() as transaction:
             found = transaction.rows("SELECT value FROM ducklake_metadata WHERE key = 'encrypted' AND scope IS NULL")
         return [str(value).lower() for (value,) in found] == ["true"]
@@ -144,7 +143,7 @@ class CatalogReader:
             found = cursor.rows("SELECT value FROM ducklake_metadata WHERE key = 'version' AND scope IS NULL")
         except QueryError as error:
             raise CatalogError(
-                f"{metadata} does not hold the metadata of a DuckLake: {error.message}",
+                f"{metadata} does not contain the metadata of a DuckLake: {error.message}",
                 hint="check metadata_schema",
             ) from error
         versions = [version for (version,) in found]
@@ -155,14 +154,14 @@ class CatalogReader:
 
 @dataclass(frozen=True)
 class MetadataTransaction:
-    """An open read transaction whose default schema is the metadata's: `ducklake_table` and so on need no prefix.
+    """An open read transaction with the metadata schema as default: tables such as `ducklake_table` need no prefix.
 
-    Functions of DuckLake must not be called in it: they see a newer snapshot, on a connection of their own.
+    Do not call DuckLake functions in it: they use another connection and may see a newer snapshot.
 
     Attributes:
-        cursor: The connection that the transaction is open on.
-        alias: The name that the lake is attached as.
-        data_path: The folder of the lake's files, absolute, ending in `/`.
+        cursor: The connection of the transaction.
+        alias: The name under which the lake is attached.
+        data_path: The absolute folder of the lake's files, ending in `/`.
     """
 
     cursor: Connection = field(repr=False)
@@ -174,7 +173,7 @@ class MetadataTransaction:
         return self.cursor.rows(sql, parameters)
 
     def has_table(self, name: str) -> bool:
-        """True where the metadata database has this table, at this moment; some are made only when they are needed."""
+        """Returns True if the metadata database has this table now; DuckLake creates some tables on first use."""
         try:
             self.cursor.execute(f"SELECT 1 FROM {identifier(name)} LIMIT 0")  # noqa: S608
         except UnknownNameError:

@@ -1,4 +1,4 @@
-"""The names that a query refers to, found by DuckDB's own parser; nothing is bound or run."""
+"""Finds the names that a query refers to with DuckDB's parser, without binding or running the query."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from lakeconf.connection.connection import Connection
 from lakeconf.errors import QueryError
 from lakeconf.sql import literal
 
-# DuckDB's views of the catalog, and its functions behind them: they bind every view of the lake to list its columns.
+# DuckDB's catalog views and their functions: they bind every view of the lake to list its columns.
 _CATALOG_VIEW = re.compile(r"(duckdb|pg|pragma|sqlite)_")
 _CATALOG_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
-# Functions that take the name of a relation, or a whole query, as a string: what it names cannot be seen.
+# Functions that take the name of a relation or a query as a string, which the parser cannot resolve.
 _INDIRECT = frozenset({"histogram", "histogram_values", "json_execute_serialized_sql", "query", "query_table"})
 
 
@@ -24,7 +24,7 @@ class Name(NamedTuple):
 
     Attributes:
         database: The database.
-        schema: The schema; the database if the query gives two parts and there is no such schema.
+        schema: The schema; or the database, if the query gives two parts and no schema has that name.
         name: The name itself.
     """
 
@@ -61,7 +61,7 @@ def find_references(connection: Connection, sql: str) -> References | None:
     """Finds the names in a query.
 
     Args:
-        connection: Any connection. The query is parsed on a cursor of it, where no lake is in the search path.
+        connection: Any connection. A cursor of it parses the query, without a lake in the search path.
         sql: SQL.
 
     Returns:
@@ -101,14 +101,14 @@ def find_references(connection: Connection, sql: str) -> References | None:
 
 
 def check_syntax(connection: Connection, sql: str) -> None:
-    """Parses SQL and does nothing else; duckdb's `extract_statements` runs some PRAGMA statements, which read files.
+    """Parses SQL without running it; duckdb's `extract_statements` would run some PRAGMA statements, which read files.
 
     Args:
         connection: As for `find_references`.
         sql: SQL.
 
     Raises:
-        QueryError: It is not SQL.
+        QueryError: The SQL has a syntax error.
     """
     parsed = _parse(connection, sql)
     if parsed is not None and parsed["error"] and parsed["error_type"] == "parser":
@@ -116,7 +116,7 @@ def check_syntax(connection: Connection, sql: str) -> None:
 
 
 def _parse(connection: Connection, sql: str) -> Any:
-    """What DuckDB's parser says of SQL; None if it nests too deeply."""
+    """Returns the result of DuckDB's parser; None if it is nested too deeply."""
     with connection.cursor() as cursor:
         ((text,),) = cursor.rows(f"SELECT json_serialize_sql({literal(sql)})")
     try:
@@ -126,7 +126,7 @@ def _parse(connection: Connection, sql: str) -> Any:
 
 
 def _nodes(parsed: Any) -> Iterator[dict[str, Any]]:
-    """Every object of a parsed query; the parser's own nesting is deep, so that this does not recurse."""
+    """Yields every object of a parsed query, without recursion, because the tree may be deep."""
     waiting = [parsed]
     while waiting:
         node = waiting.pop()

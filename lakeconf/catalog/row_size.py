@@ -1,4 +1,4 @@
-"""How large the rows of a table are in its files."""
+"""Computes the average size of a table's rows in its files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakeconf.catalog.table import TableInfo
 
 
 def with_bytes_per_row(reader: CatalogReader, table: TableInfo) -> TableInfo:
-    """The table with `bytes_per_row`, as the catalog's statistics of all its files say."""
+    """Returns the table with `bytes_per_row` from the catalog's table statistics."""
     with reader.transaction() as transaction:
         found = transaction.rows(
             "SELECT record_count, file_size_bytes FROM ducklake_table_stats WHERE table_id = ?", [table.table_id]

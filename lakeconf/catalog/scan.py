@@ -1,4 +1,4 @@
-"""The plan of a scan: which files and rows an engine must read to see a table at one snapshot."""
+"""Plans a scan: the files and rows that an engine reads for a table at one snapshot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lakeconf.sql import folded, identifier, literal
 if TYPE_CHECKING:
     import pyarrow
 
-# DuckDB's names for what every row has, and the names of the same in files and in the results here.
+# DuckDB's virtual columns, and their names in files and in results of this module.
 _VIRTUAL = {"rowid": INTERNAL_ROW_ID.name, "snapshot_id": INTERNAL_SNAPSHOT_ID.name}
 _ATTEMPTS = 5
 Plan = TypeVar("Plan")
@@ -31,20 +31,20 @@ _log = EventLogger("plan")
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """What to read of a table at one snapshot; plain data, knows no engine.
+    """What to read of a table at one snapshot; plain data, independent of engines.
 
     Attributes:
         snapshot_id: The snapshot.
         table: The table at that snapshot, with all its columns.
-        columns: The columns that are wanted, in the order wanted.
+        columns: The selected columns, in the selected order.
         files: The data files to read.
-        name_mappings: By `mapping_id`: the mappings that the files need.
-        inlined_tables: Names of the catalog's tables that hold inlined rows visible at the snapshot.
-        files_skipped: Files that statistics or partition values rule out.
-        bytes_skipped: Their size.
-        time_zone: The zone in which DuckDB casts naive timestamps to zoned ones for this lake.
-        inlined_row_count: How many inlined rows are visible at the snapshot.
-        predicate: What rows are wanted; all where None. The files may hold other rows as well.
+        name_mappings: The mappings that the files need, by `mapping_id`.
+        inlined_tables: Names of the catalog's tables with inlined rows visible at the snapshot.
+        files_skipped: The number of files that statistics or partition values exclude.
+        bytes_skipped: Their size in bytes.
+        time_zone: The time zone in which DuckDB casts TIMESTAMP to TIMESTAMPTZ for this lake.
+        inlined_row_count: The number of inlined rows visible at the snapshot.
+        predicate: The condition on rows; None for all rows. The files may also contain rows that do not match.
     """
 
     snapshot_id: int
@@ -67,22 +67,22 @@ def plan_scan(
     columns: Sequence[str] | None = None,
     where: Where | Predicate | None = None,
 ) -> ScanPlan:
-    """Plans the scan of a table at a snapshot, in one transaction on the metadata.
+    """Plans the scan of a table at a snapshot in one metadata transaction.
 
     Args:
         reader: The lake.
         table_name: `schema.table`, or `table` in the schema `main`.
         snapshot_id: The snapshot.
-        columns: Names of the columns that are wanted, compared case-insensitively; all where None.
-        where: Only rows for which it is true are wanted; see `lakeconf.catalog.predicate.parse`.
+        columns: Names of the selected columns, compared case-insensitively; None for all.
+        where: The condition on rows; see `lakeconf.catalog.predicate.parse`.
 
     Raises:
-        SnapshotNotFoundError: The snapshot was expired, or never was.
-        TableNotFoundError: There is no such table at the snapshot.
+        SnapshotNotFoundError: The snapshot has expired or never existed.
+        TableNotFoundError: The table does not exist at the snapshot.
         SchemaError: The table has no column of that name.
-        PredicateError: `where` cannot be understood.
-        UnsupportedError: It is a view or a macro, or has files of an unknown format.
-        CatalogError: The catalog has another version, or two live delete files for one data file.
+        PredicateError: `where` is invalid.
+        UnsupportedError: It is a view or a macro, or has files of an unsupported format.
+        CatalogError: The catalog's version is not supported, or a data file has two live delete files.
     """
     time_zone = reader.time_zone
     with reader.transaction() as transaction:
@@ -120,12 +120,12 @@ def plan_with_inlined_rows(
     columns: Sequence[str] | None = None,
     where: Where | Predicate | None = None,
 ) -> tuple[ScanPlan, pyarrow.Table]:
-    """Plans a scan and reads its inlined rows, and does so again where a flush came in between.
+    """Plans a scan and reads its inlined rows; plans again if a flush moved them.
 
-    Takes what `plan_scan` takes and raises what it and `inlined_rows` raise.
+    Args and errors are those of `plan_scan` and `inlined_rows`.
 
     Returns:
-        The plan, and what `inlined_rows` gives for it.
+        The plan, and the result of `inlined_rows` for it.
     """
     return until_stable(
         lambda: plan_scan(reader, table_name, snapshot_id, columns, where), lambda plan: inlined_rows(reader, plan)
@@ -135,7 +135,7 @@ def plan_with_inlined_rows(
 def until_stable(
     make_plan: Callable[[], Plan], read_rows: Callable[[Plan], pyarrow.Table]
 ) -> tuple[Plan, pyarrow.Table]:
-    """Makes a plan and reads its inlined rows; does so again, a few times, where that fails with a retryable error."""
+    """Makes a plan and reads its inlined rows; repeats both a few times after retryable errors."""
     for _ in range(_ATTEMPTS - 1):
         plan = make_plan()
         try:
@@ -148,32 +148,31 @@ def until_stable(
 
 
 def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
-    """The rows of the plan's table that are in the catalog and not in a file, whether they match or not.
+    """Reads the inlined rows of the plan's table, without applying the predicate.
 
-    They are read after the plan was made, and a flush in between moves them to files that the plan does not have. The
-    rows that are visible at a snapshot never change and are never joined by others, so as long as they are as many as
-    the plan has counted, they are the ones.
+    A flush after planning moves inlined rows to files that are not in the plan. Rows visible at a snapshot never change
+    or grow in number, so a count equal to the plan's proves that no row was moved.
 
     Args:
         reader: The lake.
         plan: The plan; the rows are as of its snapshot.
 
     Returns:
-        The plan's columns, in its order and with its names, in DuckDB's types; behind them, where no column of the
-        table has the name `rowid` or `snapshot_id`, the rows' ids and snapshots as `_ducklake_internal_row_id` and
-        `_ducklake_internal_snapshot_id`.
+        The plan's columns in DuckDB's types. Then, unless a column of the table is named `rowid` or `snapshot_id`, the
+        row ids and snapshots as `_ducklake_internal_row_id` and `_ducklake_internal_snapshot_id`.
 
     Raises:
-        CatalogError: The rows were flushed since; it is retryable: plan again, or use `plan_with_inlined_rows`.
-        UnsupportedError: Columns of the table hide the names by which inlined rows are found, or an inlined row has
-            a VARIANT.
+        CatalogError: The rows were flushed since planning. The error is retryable: plan again, or use
+            `plan_with_inlined_rows`.
+        UnsupportedError: Columns of the table hide the virtual columns that identify inlined rows, or a selected column
+            contains a VARIANT.
     """
     names = {folded(column.name) for column in plan.table.columns}
     variants = [column.name for column in plan.columns if has_variant(column)]
     if variants and plan.inlined_row_count:
         raise UnsupportedError(
-            f"the catalog holds rows of {plan.table.schema_name}.{plan.table.name} whose column {variants[0]!r} is a "
-            "VARIANT, which DuckDB does not hand over",
+            f"the table {plan.table.schema_name}.{plan.table.name} has inlined rows, and DuckDB cannot export its "
+            f"VARIANT column {variants[0]!r}",
             hint=f"move them to a file: CALL ducklake_flush_inlined_data({literal(reader.alias)})",
         )
     selected = [f"{'NULL AS ' * (column.name in variants)}{identifier(column.name)}" for column in plan.columns]
@@ -190,10 +189,10 @@ def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
 
 
 def moved_rows(table: TableInfo, planned: int, found: int) -> CatalogError:
-    """The error where inlined rows are not those of the plan any more; it is retryable."""
+    """Creates the retryable error for inlined rows that a flush moved since planning."""
     error = CatalogError(
-        f"the inlined rows of {table.schema_name}.{table.name} were moved to files since the scan was planned: there "
-        f"were {planned}, and are {found}",
+        f"inlined rows of {table.schema_name}.{table.name} were moved to files after the scan was planned: the plan "
+        f"has {planned} inlined rows, but the catalog has {found}",
         hint="plan the scan again",
     )
     error.retryable = True
@@ -201,20 +200,20 @@ def moved_rows(table: TableInfo, planned: int, found: int) -> CatalogError:
 
 
 def has_variant(column: Column) -> bool:
-    """True where the column is a VARIANT, or holds one."""
+    """Returns True if the column is or contains a VARIANT."""
     return column.type == "variant" or any(map(has_variant, column.children))
 
 
 def _is_inlined(reader: CatalogReader, plan: ScanPlan, names: set[str]) -> str:
-    """The condition on DuckDB's table that picks the inlined rows, without a look at any file."""
+    """Returns the SQL condition that selects inlined rows without reading files."""
     if not plan.inlined_row_count:
         return "false"
     if "filename" not in names:
         return f"filename IN ({', '.join(map(literal, plan.inlined_tables))})"
     if "rowid" in names:
         raise UnsupportedError(
-            f"the table {plan.table.schema_name}.{plan.table.name} has inlined rows, and its columns 'filename' and "
-            "'rowid' hide the names by which DuckDB finds them",
+            f"the table {plan.table.schema_name}.{plan.table.name} has inlined rows, but its columns 'filename' and "
+            "'rowid' hide DuckDB's virtual columns that identify them",
             hint=f"move them to a file: CALL ducklake_flush_inlined_data({literal(reader.alias)})",
         )
     with reader.transaction() as transaction:
@@ -228,7 +227,7 @@ def _is_inlined(reader: CatalogReader, plan: ScanPlan, names: set[str]) -> str:
 
 
 def _inlined_tables(transaction: MetadataTransaction, table: TableInfo, snapshot_id: int) -> dict[str, int]:
-    """The tables with inlined rows that are visible at the snapshot, and how many each has."""
+    """Returns the number of inlined rows visible at the snapshot, by inlined data table."""
     counts = {
         name: transaction.rows(_visible_inlined("count(*)", name), [snapshot_id])[0][0]
         for (name,) in transaction.rows(INLINED_TABLES, [table.table_id])

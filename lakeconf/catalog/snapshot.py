@@ -1,4 +1,4 @@
-"""Snapshots of a lake: the latest one, one by its version, the one of a moment."""
+"""Finds snapshots of a lake: the latest, by version, or by time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakeconf.errors import SnapshotNotFoundError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-# The time as a number: fetching a zoned timestamp into Python needs another library, and SQLite keeps it as text.
+# The time as a number: fetching a TIMESTAMPTZ into Python needs another library, and SQLite stores it as text.
 _SNAPSHOTS = """
     SELECT snapshot_id, epoch_us(CAST(snapshot_time AS TIMESTAMPTZ)) AS microseconds, schema_version,
         changes_made, author, commit_message, commit_extra_info
@@ -22,16 +22,16 @@ _NEWEST = " ORDER BY snapshot_id DESC LIMIT 1"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A state of the lake that can be read.
+    """A readable state of the lake.
 
     Attributes:
         snapshot_id: Its version.
-        time: When it was committed, in UTC.
-        schema_version: Moves whenever a table or a column changes.
-        changes: What it changed, as DuckLake writes it, such as `inserted_into_table:1`.
-        author: Who committed it; None where nobody said so.
+        time: The time of the commit, in UTC.
+        schema_version: Changes with every change to a table or column definition.
+        changes: The changes as DuckLake records them, such as `inserted_into_table:1`.
+        author: The author of the commit, or None.
         message: The commit message.
-        extra_info: What else the commit says, often JSON.
+        extra_info: Additional information of the commit, often JSON.
     """
 
     snapshot_id: int
@@ -44,29 +44,29 @@ class Snapshot:
 
 
 def snapshots(reader: CatalogReader) -> tuple[Snapshot, ...]:
-    """All snapshots that have not been expired, oldest first."""
+    """Returns all unexpired snapshots, oldest first."""
     with reader.transaction() as transaction:
         return tuple(map(_snapshot, transaction.rows(f"{_SNAPSHOTS} ORDER BY snapshot_id")))
 
 
 def latest(reader: CatalogReader) -> Snapshot:
-    """The newest snapshot.
+    """Returns the latest snapshot.
 
     Raises:
-        SnapshotNotFoundError: The catalog holds none, which a whole one never does.
+        SnapshotNotFoundError: The catalog has no snapshot, so it is damaged.
     """
     with reader.transaction() as transaction:
         found = transaction.rows(_SNAPSHOTS + _NEWEST)
         if not found:
-            raise SnapshotNotFoundError("the catalog holds no snapshot")
+            raise SnapshotNotFoundError("the catalog has no snapshot")
         return _snapshot(found[0])
 
 
 def by_version(reader: CatalogReader, version: int) -> Snapshot:
-    """The snapshot with this number.
+    """Returns the snapshot with this version.
 
     Raises:
-        SnapshotNotFoundError: It was expired, or never was; the message says which versions exist.
+        SnapshotNotFoundError: It has expired or never existed; the message names the range of versions.
     """
     with reader.transaction() as transaction:
         require(transaction, version)
@@ -74,30 +74,30 @@ def by_version(reader: CatalogReader, version: int) -> Snapshot:
 
 
 def by_timestamp(reader: CatalogReader, timestamp: datetime) -> Snapshot:
-    """The snapshot that was the newest at this time.
+    """Returns the latest snapshot at this time.
 
     Args:
         reader: The lake.
-        timestamp: With its time zone.
+        timestamp: The time, with a time zone.
 
     Raises:
-        SnapshotNotFoundError: It is before the first snapshot that is left, or has no time zone.
+        SnapshotNotFoundError: The time is before the first unexpired snapshot, or has no time zone.
     """
     if timestamp.utcoffset() is None:
         raise SnapshotNotFoundError(
             f"the time {timestamp.isoformat()} has no time zone",
-            hint="give one, such as datetime(2026, 1, 1, tzinfo=timezone.utc)",
+            hint="add one, such as datetime(2026, 1, 1, tzinfo=timezone.utc)",
         )
     microseconds = (timestamp - _EPOCH) // _MICROSECOND
     with reader.transaction() as transaction:
-        # By time before version, as DuckDB does: the clocks of several writers need not agree.
+        # Order by time before version, as DuckDB does: the clocks of writers may differ.
         found = transaction.rows(
             _SNAPSHOTS + " WHERE microseconds <= ? ORDER BY microseconds DESC, snapshot_id DESC LIMIT 1",
             [microseconds],
         )
         if not found:
             raise SnapshotNotFoundError(
-                f"no snapshot was there at {timestamp.isoformat()}: {_range_in_words(transaction)}"
+                f"no snapshot exists at {timestamp.isoformat()}: {_range_in_words(transaction)}"
             )
         return _snapshot(found[0])
 
@@ -106,20 +106,20 @@ def require(transaction: MetadataTransaction, version: int) -> None:
     """Checks that the version exists.
 
     Raises:
-        SnapshotNotFoundError: It was expired, or never was.
+        SnapshotNotFoundError: It has expired or never existed.
     """
     if transaction.rows("SELECT 1 FROM ducklake_snapshot WHERE snapshot_id = ?", [version]):
         return
     ((newest,),) = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
     expired = newest is not None and 0 <= version < newest
-    problem = "was expired" if expired else "does not exist"
+    problem = "has expired" if expired else "does not exist"
     raise SnapshotNotFoundError(f"version {version} {problem}: {_range_in_words(transaction)}")
 
 
 def _range_in_words(transaction: MetadataTransaction) -> str:
     ends = transaction.rows(_SNAPSHOTS + " ORDER BY snapshot_id LIMIT 1") + transaction.rows(_SNAPSHOTS + _NEWEST)
     if not ends:
-        return "the catalog holds no snapshot"
+        return "the catalog has no snapshot"
     oldest, newest = map(_snapshot, ends)
     return (
         f"the lake has the versions {oldest.snapshot_id} ({oldest.time.isoformat()}) "

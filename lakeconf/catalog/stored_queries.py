@@ -1,4 +1,4 @@
-"""The queries that a lake itself holds, its views and macros, and what they may do when another query reaches them."""
+"""Checks the SQL stored in a lake, its views, macros and expressions, before a query runs it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from lakeconf.connection.connection import Connection
 from lakeconf.errors import UnknownNameError, UnsafeQueryError
 from lakeconf.sql import literal
 
-# Table functions that only compute, or read the lake through DuckLake. DuckLake's list of files is not among them: it
-# shows the encryption keys.
+# Table functions that only compute, or read the lake through DuckLake. This excludes DuckLake's list of files, which
+# shows encryption keys.
 SAFE_TABLE_FUNCTIONS = frozenset(
     {
         *("current_snapshot", "last_committed_snapshot", "snapshots", "table_changes", "table_deletions"),
@@ -31,7 +31,7 @@ _UNSAFE_FUNCTIONS = frozenset(
         "write_log",
     }
 )
-# DuckDB takes a name for a file if there is no such table and the name has a known ending; URLs have a dot as well.
+# DuckDB reads a file if no table has the name and the name has a known extension; URLs contain a dot as well.
 _LIKE_A_FILE = re.compile(r"[./\\:*?\[]")
 _SYSTEM_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
 
@@ -41,7 +41,7 @@ _STORED = """
     SELECT i.type || ' macro', m.schema_id, m.macro_name, i.sql, m.begin_snapshot, m.end_snapshot
     FROM ducklake_macro AS m JOIN ducklake_macro_impl AS i ON i.macro_id = m.macro_id
 """
-# What DuckLake evaluates when it writes rows or merges files.
+# Expressions that DuckLake evaluates when it writes rows or merges files.
 _EXPRESSIONS = """
     WITH latest AS (SELECT max(snapshot_id) AS id FROM ducklake_snapshot),
     expressions AS (
@@ -68,10 +68,10 @@ class StoredQuery:
 
     Attributes:
         kind: `view`, `scalar macro`, `table macro`, `sort key of the table` or `default value of the table`.
-        name: Its name, without the schema, in lower case; of an expression that of the table.
+        name: Its name, without the schema, in lower case; for an expression, the name of the table.
         sql: Its query, or the expression.
-        begin: The snapshot that it begins at.
-        end: The snapshot that it ends before; None if it has not ended.
+        begin: The first snapshot that contains it.
+        end: The first later snapshot that does not contain it; None if it still exists.
     """
 
     kind: str
@@ -83,11 +83,11 @@ class StoredQuery:
 
 @dataclass(frozen=True)
 class StoredQueries:
-    """Everything in a lake that holds SQL, and the names that this SQL may use.
+    """All SQL stored in a lake, and the names that this SQL may use.
 
     Attributes:
         reader: The lake.
-        snapshot_id: The snapshot whose views and macros a query without `AT` reaches.
+        snapshot_id: The snapshot whose views and macros a query without `AT` uses.
         queries: The views and macros of all snapshots.
         relations: Schema and name of tables and views, in lower case, with the snapshots between which they exist.
         expressions: The sort keys and default values of tables that writes evaluate.
@@ -101,11 +101,11 @@ class StoredQueries:
 
     @classmethod
     def load(cls, reader: CatalogReader, snapshot_id: int | None = None) -> StoredQueries:
-        """Reads them from the catalog, without binding any.
+        """Reads the stored SQL from the catalog without binding it.
 
         Args:
             reader: The lake.
-            snapshot_id: The snapshot that queries read; the latest by default.
+            snapshot_id: The snapshot that queries read; default: the latest.
         """
         with reader.transaction() as transaction:
             found = transaction.rows(_STORED)
@@ -118,13 +118,13 @@ class StoredQueries:
         return cls(reader, snapshot_id, stored, named, expressions)
 
     def check(self, query: References | None) -> None:
-        """Refuses a query that would run a view or macro which does more than compute from the lake's tables.
+        """Rejects a query that uses a view or macro that does more than compute from the lake's tables.
 
         Args:
-            query: What the query refers to; None if this is not known, so that it may reach each view and macro.
+            query: The names that the query refers to; None if they are unknown: then it may use any view and macro.
 
         Raises:
-            UnsafeQueryError: It reaches an unsafe view or macro; names it and what is unsafe about it.
+            UnsafeQueryError: The query uses an unsafe view or macro; the message names it and the reason.
         """
         if not self.queries:
             return
@@ -143,10 +143,10 @@ class StoredQueries:
             self.check(replace(query, past=True))
 
     def check_expressions(self) -> None:
-        """Refuses a lake whose sort keys or default values may do more than compute from its tables.
+        """Rejects a lake with sort keys or default values that may do more than compute from its tables.
 
         Raises:
-            UnsafeQueryError: One does; names it and what is unsafe about it.
+            UnsafeQueryError: An expression is unsafe; the message names it and the reason.
         """
         for expression in self.expressions:
             self.check(self._check_one(expression, past=False))
@@ -158,10 +158,10 @@ class StoredQueries:
         connection.prefer_builtins(self.reader.alias, sorted(schema for (schema,) in found))
 
     def check_schemas(self, query: References | None, connection: Connection) -> None:
-        """Refuses a table without its schema that is not in `main`: the search path holds the others as well.
+        """Rejects table names without a schema if the table is not in `main`: the search path contains all schemas.
 
         Raises:
-            UnknownNameError: There is one; says in which schemas it is.
+            UnknownNameError: A table without a schema is not in `main`; the hint names a schema that contains it.
         """
         if query is None:
             return
@@ -170,14 +170,14 @@ class StoredQueries:
             if relation.schema or relation.name in main | query.local:
                 continue
             found = sorted({schema for schema, name, *_ in self.relations if name == relation.name})
-            # The open transaction of the connection may have made it.
+            # The connection's open transaction may have created it.
             made = (
                 f"SELECT 1 FROM duckdb_tables() WHERE database_name = {literal(self.reader.alias)} "  # noqa: S608
                 f"AND schema_name = '{DEFAULT_SCHEMA}' AND lower(table_name) = {literal(relation.name)}"
             )
             if found and not connection.rows(made):
                 raise UnknownNameError(
-                    f"there is no table {relation.name} in the schema {DEFAULT_SCHEMA}",
+                    f"the schema {DEFAULT_SCHEMA} has no table {relation.name}",
                     hint=f"did you mean {found[0]}.{relation.name}?",
                 )
 
@@ -192,7 +192,7 @@ class StoredQueries:
                 yield stored
 
     def _shadows(self) -> frozenset[str]:
-        """The names of macros that DuckDB has functions of: SQL that only DuckDB holds may call them."""
+        """Returns names of macros that shadow DuckDB functions: DuckDB's internal SQL may call them."""
         names = {stored.name for stored in self.queries if stored.kind != "view"}
         if not names:
             return frozenset()
@@ -208,7 +208,7 @@ class StoredQueries:
         sql = stored.sql if stored.kind in ("view", "table macro") else f"SELECT {stored.sql}"
         found = find_references(self.reader.connection, sql)
         if found is None:
-            raise _unsafe(stored, "is not one query that can be checked")
+            raise _unsafe(stored, "is not a single query that can be checked")
         macros = {one.name for one in self.queries if one.kind == "table macro"}
         for name in sorted(found.table_functions - SAFE_TABLE_FUNCTIONS - macros):
             raise _unsafe(stored, f"calls {name}()")
@@ -238,18 +238,18 @@ class StoredQueries:
 def prepare_query(
     reader: CatalogReader, sql: str, connection: Connection | None = None, *, frames: Iterable[str] = ()
 ) -> None:
-    """Prepares a connection for a query of the user, which may do anything; views and macros of the lake may not.
+    """Prepares a connection for a user's query, which may do anything; views and macros of the lake are restricted.
 
     Args:
         reader: The lake.
         sql: The query.
-        connection: The connection that will run it; the reader's by default.
-        frames: Names in the query that are frames and not tables of the lake.
+        connection: The connection that will run it; default: the reader's.
+        frames: Names in the query that are frames, not tables of the lake.
 
     Raises:
-        UnsafeQueryError: It reaches an unsafe view or macro of the lake, or it may, since DuckDB cannot tell what the
-            query reaches.
-        UnknownNameError: A name has no schema, and is not in the schema `main`, but in another.
+        UnsafeQueryError: The query uses an unsafe view or macro of the lake, or may use one because its names are
+            unknown.
+        UnknownNameError: A table without a schema is not in `main`, but in another schema.
     """
     stored = StoredQueries.load(reader)
     runner = connection or reader.connection
@@ -263,7 +263,7 @@ def prepare_query(
 
 def _unsafe(stored: StoredQuery, what: str) -> UnsafeQueryError:
     return UnsafeQueryError(
-        f"the {stored.kind} {stored.name!r} of the lake {what}: whoever can write to the lake could read your files "
-        "or send your credentials away by it",
-        hint="SQL that a lake holds may only compute from its tables: replace it, or run a query as your own",
+        f"the {stored.kind} {stored.name!r} of the lake {what}: a writer of the lake could use it to read your files "
+        "or steal your credentials",
+        hint="SQL stored in a lake may only compute from its tables: replace it, or run it as your own query",
     )

@@ -1,4 +1,4 @@
-"""Tables and columns of a lake at one snapshot."""
+"""Reads tables and columns of a lake at one snapshot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TABLES = f"""
     FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
     WHERE {visible_at(row="t")} AND {visible_at(row="s")}
 """  # noqa: S608
-# What else a name may stand for; each with its kind.
+# Other objects that may have the name, with their kinds.
 _VIEWS_AND_MACROS = f"""
     WITH other AS (
         SELECT 'view' AS kind, schema_id, view_name AS name, begin_snapshot, end_snapshot FROM ducklake_view
@@ -50,21 +50,21 @@ _PARTITIONING = f"""
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, or a field inside a nested one, as the catalog has it at one snapshot.
+    """A column, or a field of a nested column, at one snapshot.
 
     Attributes:
         field_id: `ducklake_column.column_id`, which is the Parquet field id; never reused within a table.
-        name: Its name at this snapshot. The element of a list is called `element`, a map's parts `key` and `value`.
-        type: DuckLake's name of the type: `int32`, `decimal(10,2)`, `varchar`, `struct`, `list`, `map`, ….
-        nullable: False only for a top-level column that is NOT NULL: of nested ones the catalog may say it wrongly.
-        initial_default: What files that lack the column hold for it, as text in the catalog; None is NULL.
+        name: Its name at this snapshot; `element` for the element of a list, `key` and `value` for a map.
+        type: DuckLake's type name: `int32`, `decimal(10,2)`, `varchar`, `struct`, `list`, `map`, ….
+        nullable: False only for a top-level NOT NULL column: for nested columns the catalog may be wrong.
+        initial_default: The value for files that lack the column, as text; None for NULL.
         children: Fields of a struct, the element of a list, key and value of a map.
-        name_is_unique: True where no other column beside it ever had this name (compared case-insensitively) and
-            this column never had another, and so for the columns that it is nested in: then, and only then, may a
-            Parquet reader push filters down by name. Of files with a name mapping it says nothing.
-        former_types: The other types that the column had in earlier snapshots, oldest first.
-        later_types: The other types that it has in later snapshots: a file that was compacted after a promotion
-            holds them even where it is read at an earlier snapshot.
+        name_is_unique: True if no sibling column ever had this name (ignoring case), this column never had another
+            name, and the same holds for its parents. Only then may a Parquet reader push filters down by name. Does
+            not apply to files with a name mapping.
+        former_types: The other types of the column in earlier snapshots, oldest first.
+        later_types: The other types of the column in later snapshots. A file that was compacted after a promotion
+            contains the later type, even if it is read at an earlier snapshot.
         since: The snapshot that added it.
     """
 
@@ -82,11 +82,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """One key of a table's partitioning.
+    """A partition key of a table.
 
     Attributes:
         index: `partition_key_index`, 0-based.
-        field_id: The column that it is computed from.
+        field_id: The field id of its column.
         transform: `identity`, `year`, `month`, `day`, `hour` or `bucket(n)`.
     """
 
@@ -101,13 +101,13 @@ class TableInfo:
 
     Attributes:
         table_id: `ducklake_table.table_id`.
-        schema_name: The schema that it is in.
+        schema_name: Its schema.
         name: Its name.
         columns: The top-level columns, in order.
         path: The folder of its files: an absolute path or URI that ends in `/`, as DuckDB composes it.
         partition_id: The live partitioning, or None.
-        partition_fields: Its keys.
-        bytes_per_row: How much its files have taken for a row so far; None where nobody has asked, or it has none.
+        partition_fields: Its partition keys.
+        bytes_per_row: The average size of a row in its files; None if it was not loaded, or the table is empty.
     """
 
     table_id: int
@@ -121,28 +121,28 @@ class TableInfo:
 
 
 def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
-    """A table as it was at a snapshot.
+    """Loads a table at a snapshot.
 
     Args:
         reader: The lake.
-        name: `schema.table`, or `table` in the schema `main`; compared case-insensitively. A part that holds a dot
-            is quoted: `"my.schema".events`.
+        name: `schema.table`, or `table` in the schema `main`; compared case-insensitively. Quote a part that contains
+            a dot: `"my.schema".events`.
         snapshot_id: The snapshot.
 
     Raises:
-        TableNotFoundError: There is no such table at this snapshot.
-        UnsupportedError: It is a view or a macro, which DuckDB alone can run.
-        SnapshotNotFoundError: There is no such snapshot.
+        TableNotFoundError: The table does not exist at this snapshot.
+        UnsupportedError: It is a view or a macro, which only DuckDB can run.
+        SnapshotNotFoundError: The snapshot does not exist.
     """
     with reader.transaction() as transaction:
         return find_table(transaction, name, snapshot_id)
 
 
 def tables(reader: CatalogReader, snapshot_id: int) -> tuple[TableInfo, ...]:
-    """All tables at a snapshot, by schema and name.
+    """Returns all tables at a snapshot, ordered by schema and name.
 
     Raises:
-        SnapshotNotFoundError: There is no such snapshot.
+        SnapshotNotFoundError: The snapshot does not exist.
     """
     with reader.transaction() as transaction:
         require(transaction, snapshot_id)
@@ -151,13 +151,13 @@ def tables(reader: CatalogReader, snapshot_id: int) -> tuple[TableInfo, ...]:
 
 
 def table_folder(reader: CatalogReader, schema: str, table: str, snapshot_id: int) -> str:
-    """The folder that DuckLake will give the files of a new table, where the name can be one of a folder.
+    """Returns the folder that DuckLake will use for a new table, if the names are valid folder names.
 
     Args:
         reader: The lake.
-        schema: Its schema, which may be new too.
-        table: Its name.
-        snapshot_id: The snapshot that is read.
+        schema: The schema of the table, which may be new as well.
+        table: The name of the table.
+        snapshot_id: The snapshot to read.
     """
     with reader.transaction() as transaction:
         found = transaction.rows(
@@ -170,11 +170,11 @@ def table_folder(reader: CatalogReader, schema: str, table: str, snapshot_id: in
 
 
 def find_table(transaction: MetadataTransaction, name: str, snapshot_id: int) -> TableInfo:
-    """What `load_table` gives, within a transaction that is open already."""
+    """Loads a table like `load_table`, in an open transaction."""
     require(transaction, snapshot_id)
     schema_name, table_name = split_name(name)
     where = " AND lower(s.schema_name) = lower($2) AND lower(t.table_name) = lower($3)"
-    # `lower` changes more letters than DuckDB does when it compares names.
+    # SQL's `lower` also folds non-ASCII letters, but DuckDB's name comparison does not.
     found = transaction.rows(_TABLES + where, [snapshot_id, schema_name, table_name])
     rows = [row for row in found if (folded(row[1]), folded(row[2])) == (folded(schema_name), folded(table_name))]
     if not rows:
@@ -183,25 +183,25 @@ def find_table(transaction: MetadataTransaction, name: str, snapshot_id: int) ->
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """The schema and the table of a name.
+    """Splits a name into schema and table.
 
     Raises:
-        TableNotFoundError: It has neither one part nor two.
+        TableNotFoundError: The name does not have one or two parts.
     """
     parts = re.fullmatch(rf"(?:({_PART})\.)?({_PART})", name)
     if not parts:
-        raise TableNotFoundError(f"{name!r} is not the name of a table", hint="write schema.table, or table")
+        raise TableNotFoundError(f"{name!r} is not a valid table name", hint="write schema.table, or table")
     schema, table = (_unquoted(part) if part else DEFAULT_SCHEMA for part in parts.groups())
     return schema, table
 
 
 def joined_name(schema: str, table: str) -> str:
-    """The name that `split_name` takes apart: `schema.table`, with a part quoted that holds a dot or a quote."""
+    """Joins schema and table to `schema.table`; quotes parts that contain a dot or a quote. Inverts `split_name`."""
     return ".".join(identifier(part) if re.search(r'[."]', part) else part for part in (schema, table))
 
 
 def compose_path(parent: str, path: str | None, *, is_relative: bool) -> str:
-    """The path of a schema, table or file, given that of what it is in."""
+    """Returns the path of a schema, table or file inside its parent folder."""
     if path is None:
         return parent
     return parent + path if is_relative else path
@@ -216,7 +216,7 @@ def _refuse_missing(transaction: MetadataTransaction, name: tuple[str, str], sna
         qualified = ".".join(identifier(part) for part in (transaction.alias, *found))
         call = f"{qualified} AT (VERSION => {snapshot_id})" if kind == "view" else f"{qualified}(…)"
         raise UnsupportedError(
-            f"{'.'.join(found)} is a {kind}, written in DuckDB's SQL, and has no files of its own",
+            f"{'.'.join(found)} is a {kind} in DuckDB's SQL dialect and has no files",
             hint=f"run it in DuckDB: FROM {call}",
         )
     names = [f"{schema}.{table}" for _, schema, table, *_ in transaction.rows(_TABLES, [snapshot_id])]
@@ -241,7 +241,7 @@ def _table(transaction: MetadataTransaction, row: tuple[Any, ...], snapshot_id: 
 
 @dataclass(frozen=True)
 class _Version:
-    """A row of `ducklake_column`: how a column was for some snapshots."""
+    """A row of `ducklake_column`: the definition of a column for a range of snapshots."""
 
     field_id: int
     parent: int | None
@@ -259,7 +259,7 @@ class _Version:
 
 def _columns(rows: Sequence[tuple[Any, ...]], snapshot_id: int) -> tuple[Column, ...]:
     history: dict[int, list[_Version]] = defaultdict(list)
-    # Files may be younger than the snapshot that is read, so what a column is called later counts as well.
+    # Files may be newer than the snapshot that is read, so later names of a column count as well.
     name_owners: dict[tuple[int | None, str], set[int]] = defaultdict(set)
     children: dict[int | None, list[_Version]] = defaultdict(list)
     for version in (_Version(*row) for row in rows):

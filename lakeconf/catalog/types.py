@@ -1,4 +1,4 @@
-"""Columns of DuckLake made from the types of DuckDB, for tables that the catalog does not know yet."""
+"""Converts DuckDB types to DuckLake columns, for tables that do not exist yet."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ _NAMES = {
 
 
 def columns_of(types: Mapping[str, str], required: Collection[str] = (), first_id: int = 1) -> tuple[Column, ...]:
-    """Columns as DuckLake will make them, with the field ids that it gives those of a new table.
+    """Returns the columns that DuckLake would create for a new table, with their field ids.
 
     Args:
-        types: Columns and their types, in DuckDB's names.
+        types: Column names and DuckDB types.
         required: The columns that are NOT NULL.
         first_id: The first field id.
 
     Raises:
-        SchemaError: DuckLake has no such type.
+        SchemaError: DuckLake does not support a type.
     """
     ids = count(first_id)
     return tuple(
@@ -77,5 +77,5 @@ def _type_name(name: str, found: DuckDBPyType) -> str:
     if str(found) == "JSON":
         return "json"
     if found.id not in _NAMES:
-        raise SchemaError(f"the column {name!r} is of DuckDB's type {found}, which DuckLake has not")
+        raise SchemaError(f"DuckLake does not support the DuckDB type {found} of the column {name!r}")
     return _NAMES[found.id]

@@ -1,1 +1,1 @@
-"""The connection to DuckDB, and its errors as errors of lakeconf."""
+"""Connects to DuckDB and translates its errors."""

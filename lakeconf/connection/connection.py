@@ -1,4 +1,4 @@
-"""Opens DuckDB, finds its extensions and runs statements: the only way from lakeconf to DuckDB."""
+"""Opens DuckDB, loads extensions and runs statements."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Connection:
-    """A connection to DuckDB whose errors are lakeconf's, without a secret in them.
+    """A connection to DuckDB that raises lakeconf's errors, without secrets in them.
 
-    It belongs to one thread; see `SharedConnection` for several.
+    It must be used by one thread only; use `SharedConnection` for several threads.
 
     Args:
-        native: The connection of duckdb.
-        secrets: What must not show in an error.
+        native: The duckdb connection.
+        secrets: The secrets to mask in errors.
     """
 
     def __init__(self, native: duckdb.DuckDBPyConnection, secrets: Iterable[Secret] = ()) -> None:
@@ -35,7 +35,7 @@ class Connection:
 
     @property
     def native(self) -> duckdb.DuckDBPyConnection:
-        """The connection of duckdb for the thread that asks."""
+        """The duckdb connection of the calling thread."""
         return self._native
 
     def execute(self, sql: str, parameters: Sequence[object] | None = None) -> duckdb.DuckDBPyConnection:
@@ -46,21 +46,21 @@ class Connection:
             parameters: Values for its `?`.
 
         Returns:
-            duckdb's connection, whose result can be fetched.
+            The duckdb connection, from which the result can be fetched.
 
         Raises:
-            LakeconfError: DuckDB refuses; the class says why.
+            LakeconfError: DuckDB reports an error; the class depends on the kind of error.
         """
         with self.errors():
             return self.native.execute(sql, parameters)
 
     def rows(self, sql: str, parameters: Sequence[object] | None = None) -> list[tuple[Any, ...]]:
-        """Runs SQL and gives its rows."""
+        """Runs SQL and returns its rows."""
         with self.errors():
             return self.native.execute(sql, parameters).fetchall()
 
     def named_rows(self, sql: str, limit: int | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Runs SQL and gives the names of its columns and its rows, at most `limit` of them."""
+        """Runs SQL and returns the names of its columns and up to `limit` rows."""
         with self.errors():
             result = self.native.execute(sql)
             names = [column[0] for column in result.description or ()]
@@ -74,18 +74,18 @@ class Connection:
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
     def arrow(self, sql: str, parameters: Sequence[object] | None = None) -> pyarrow.Table:
-        """Runs SQL and gives its rows as an Arrow table."""
+        """Runs SQL and returns its rows as an Arrow table."""
         with self.errors():
             return self.native.execute(sql, parameters).to_arrow_table()
 
     def run(self, statement: Statement) -> None:
-        """Runs a statement of a store's set-up, its secret values bound."""
+        """Runs a statement of a store, with secret values bound as parameters."""
         if isinstance(statement, LoadExtension):
             load_extension(self, statement.name)
             return
         sql, parameters = bind(statement)
         with self.errors():
-            # Revealed values are in no local variable: tools that report errors show those of each frame.
+            # Keep revealed values out of local variables: error reporting tools show them.
             self.native.execute(sql, [secret.reveal() for secret in parameters] or None)
 
     @property
@@ -97,14 +97,14 @@ class Connection:
         return self._database
 
     def prefer_builtins(self, database: str, schemas: Iterable[str] = ()) -> None:
-        """Makes a database the default for tables, but looks for functions in DuckDB itself first.
+        """Makes a database the default for tables, but resolves functions in DuckDB first.
 
-        After `USE` alone, a macro of the lake that is called `count` or `ducklake_current_snapshot` would replace the
-        function of that name, also in lakeconf's own statements.
+        After `USE` alone, a macro of the lake named `count` or `ducklake_current_snapshot` would replace the function
+        of that name, even in lakeconf's own statements.
 
         Args:
-            database: The name that a lake is attached as.
-            schemas: Its schemas besides `main` that queries name without the database: `schema.table`.
+            database: The name under which a lake is attached.
+            schemas: Its schemas, besides `main`, that queries may use as `schema.table`.
         """
         self._database = database
         self.execute(search_path_sql(database, schemas))
@@ -116,23 +116,23 @@ class Connection:
             sql: One query.
 
         Returns:
-            A lazy relation, which lives as long as the connection.
+            A lazy relation, valid while the connection is open.
         """
         with self.errors():
             return self.native.sql(sql)
 
     def register(self, name: str, frame: object) -> None:
-        """Makes a frame or a relation a temporary view, which lives as long as the connection."""
+        """Registers a frame or relation as a temporary view, valid while the connection is open."""
         with self.errors():
             self.native.register(name, frame)
 
     def from_arrow(self, table: object) -> duckdb.DuckDBPyRelation:
-        """A relation of an Arrow table."""
+        """Creates a relation from an Arrow table."""
         with self.errors():
             return self.native.from_arrow(table)
 
     def owns(self, relation: duckdb.DuckDBPyRelation) -> bool:
-        """True if a relation was made on this connection, so that it can be joined with others of it."""
+        """Returns True if this connection created the relation, so that the two can be joined."""
         import duckdb
 
         try:
@@ -144,10 +144,10 @@ class Connection:
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
-        """Turns errors of duckdb inside a `with` block into lakeconf's, without the secrets of this connection.
+        """Translates duckdb errors inside a `with` block to lakeconf's and masks the secrets of this connection.
 
-        Ctrl-C stops the query that runs. duckdb itself only stops waiting for it, and the next statement, or `close`,
-        would wait until the query ends.
+        Ctrl-C stops the running query. duckdb itself only stops waiting for it: the next statement, or `close`, would
+        wait until the query ends.
         """
         with translated_errors(self.secrets):
             try:
@@ -158,12 +158,12 @@ class Connection:
                 raise
 
     def cursor(self) -> Connection:
-        """Another connection to the same instance; it does not inherit `USE`."""
+        """Opens another connection to the same instance; it does not inherit `USE`."""
         with self.errors():
             return Connection(self._native.cursor(), self.secrets)
 
     def detach_native(self) -> duckdb.DuckDBPyConnection:
-        """The connection of duckdb itself, for a caller who takes over; nothing else of lakeconf uses it."""
+        """Returns the duckdb connection to a caller that takes ownership; do not use this object afterwards."""
         return self._native
 
     def close(self) -> None:
@@ -178,20 +178,20 @@ class Connection:
 
 
 def search_path_sql(database: str, schemas: Iterable[str] = ()) -> str:
-    """The statement behind `Connection.prefer_builtins`."""
+    """Returns the statement of `Connection.prefer_builtins`."""
     found = dict.fromkeys(["main", *schemas])
     path = ["system.main", *(f"{identifier(database)}.{identifier(schema)}" for schema in found)]
     return f"SET search_path = {literal(','.join(path))}"
 
 
 def connect(secrets: Iterable[Secret] = ()) -> Connection:
-    """Opens an instance of DuckDB in memory, without a progress bar: DuckDB prints it to standard output.
+    """Opens an in-memory DuckDB instance without a progress bar, which DuckDB would print to stdout.
 
     Args:
-        secrets: What must not show in an error.
+        secrets: The secrets to mask in errors.
 
     Returns:
-        The connection; nothing is attached yet.
+        The connection, without attached databases.
     """
     import duckdb
 
@@ -201,17 +201,17 @@ def connect(secrets: Iterable[Secret] = ()) -> Connection:
 
 
 def fetched(frame: nw.LazyFrame[Any], secrets: Iterable[Secret]) -> list[tuple[Any, ...]]:
-    """Computes a lazy frame; one of DuckDB without pyarrow, which narwhals' `collect` needs.
+    """Computes a lazy frame; DuckDB frames need no pyarrow, unlike narwhals' `collect`.
 
     Args:
         frame: A lazy frame of any engine.
-        secrets: What must not show in an error.
+        secrets: The secrets to mask in errors.
 
     Returns:
         Its rows.
 
     Raises:
-        LakeconfError: DuckDB refuses; the class says why.
+        LakeconfError: DuckDB reports an error; the class depends on the kind of error.
     """
     import duckdb
 
@@ -223,14 +223,14 @@ def fetched(frame: nw.LazyFrame[Any], secrets: Iterable[Secret]) -> list[tuple[A
 
 
 def load_extension(connection: Connection, name: str) -> None:
-    """Loads an extension from its installed wheel, by path; without a wheel from DuckDB's extension server.
+    """Loads an extension from its installed wheel, or without a wheel from DuckDB's extension server.
 
     Args:
-        connection: Where to load it.
-        name: Its name, such as `sqlite_scanner`.
+        connection: The connection.
+        name: The name of the extension, such as `sqlite_scanner`.
 
     Raises:
-        ConnectionFailed: There is no wheel, and the server cannot be reached.
+        ConnectionFailed: The extension can be neither installed nor loaded.
     """
     loaded = "SELECT loaded FROM duckdb_extensions() WHERE extension_name = ?"
     if (True,) in connection.rows(loaded, [name]):
@@ -240,12 +240,12 @@ def load_extension(connection: Connection, name: str) -> None:
     except LakeconfError as error:
         raise ConnectionFailed(
             f"the DuckDB extension {name!r} can neither be installed nor loaded: {error.message}",
-            hint="pip install 'lakeconf[bundled]' brings the extensions as packages",
+            hint="to install the extensions as packages: pip install 'lakeconf[bundled]'",
         ) from error
 
 
 def extension_sql(name: str) -> str:
-    """The SQL that loads an extension from its installed wheel, by path; without a wheel from DuckDB's server."""
+    """Returns the SQL that loads an extension from its installed wheel, or else from DuckDB's extension server."""
     wheel = _extension_wheel(name)
     return f"INSTALL {name}; LOAD {name};" if wheel is None else f"LOAD {literal(str(wheel))};"
 

@@ -1,4 +1,4 @@
-"""A connection to DuckDB that several threads use at the same time."""
+"""A DuckDB connection for several threads."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class SharedConnection(Connection):
-    """A connection of which each thread gets a cursor of its own.
+    """A connection that gives each thread its own cursor.
 
-    duckdb mixes up the results of threads that use one connection at the same time. Relations belong to the cursor of
-    the thread that has made them.
+    duckdb mixes up results if several threads use one connection at the same time. A relation belongs to the cursor of
+    the thread that created it.
 
     Args:
-        connection: The connection, which the calling thread goes on to use itself.
-        set_up: SQL that a new cursor runs first, such as `USE`, which it does not inherit.
+        connection: The connection; the calling thread continues to use it directly.
+        set_up: SQL that each new cursor runs first, such as `USE`, which cursors do not inherit.
     """
 
     def __init__(self, connection: Connection, set_up: str) -> None:
@@ -30,7 +30,7 @@ class SharedConnection(Connection):
 
     @property
     def native(self) -> duckdb.DuckDBPyConnection:
-        """The connection of duckdb for the thread that asks."""
+        """The duckdb connection of the calling thread."""
         if not hasattr(self._cursors, "native"):
             with self.errors():
                 cursor = self._native.cursor()

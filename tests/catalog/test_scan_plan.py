@@ -213,7 +213,7 @@ def test_two_live_delete_files_for_one_data_file_are_refused_by_name(
             one.execute("COMMIT")
             other.execute("COMMIT")  # DuckLake lets both through, and has then 196 rows
         message = (
-            r"two delete files are live for the data file 0 of main\.t at version(.|\n)*only versions before 2 are"
+            r"the data file 0 of main\.t has two live delete files at version(.|\n)*only versions before 2 are intact"
         )
         with pytest.raises(CatalogError, match=message):
             plan_at(source)
@@ -224,10 +224,10 @@ def test_files_of_unknown_formats_are_refused(tmp_path: Path) -> None:
     with lake("duckdb", tmp_path, options=", DATA_INLINING_ROW_LIMIT 0") as source:
         source.run(HUNDRED, "DELETE FROM lake.t WHERE a = 1")
         source.run(f"UPDATE {METADATA}.ducklake_delete_file SET format = 'orc'")
-        with pytest.raises(UnsupportedError, match=r"-delete\.parquet' has the format 'orc'; lakeconf knows"):
+        with pytest.raises(UnsupportedError, match=r"-delete\.parquet' has the format 'orc'; lakeconf only reads"):
             plan_at(source)
         source.run(f"UPDATE {METADATA}.ducklake_data_file SET file_format = 'vortex'")
-        with pytest.raises(UnsupportedError, match=r"\.parquet' has the format 'vortex'; lakeconf reads parquet"):
+        with pytest.raises(UnsupportedError, match=r"\.parquet' has the format 'vortex'; lakeconf only reads parquet"):
             plan_at(source)
 
 

@@ -55,7 +55,7 @@ def test_where_clocks_disagree_the_time_decides_as_in_duckdb(source: Lake) -> No
 def test_an_expired_version_is_called_expired_and_the_range_is_told(local: Lake) -> None:
     local.run("CREATE TABLE lake.t (a INTEGER)", *["INSERT INTO lake.t VALUES (1)"] * 3)
     local.run("CALL ducklake_expire_snapshots('lake', versions => [2])")
-    with pytest.raises(SnapshotNotFoundError, match=r"version 2 was expired: the lake has the versions 0 .* to 4 "):
+    with pytest.raises(SnapshotNotFoundError, match=r"version 2 has expired: the lake has the versions 0 .* to 4 "):
         by_version(local.reader, 2)
     for version in (99, -1):
         with pytest.raises(SnapshotNotFoundError, match=rf"version {version} does not exist: the lake has"):
@@ -63,7 +63,7 @@ def test_an_expired_version_is_called_expired_and_the_range_is_told(local: Lake)
 
 
 def test_a_time_before_the_first_snapshot_is_refused_with_the_range(local: Lake) -> None:
-    with pytest.raises(SnapshotNotFoundError, match=r"no snapshot was there at 2001-.*: the lake has the versions 0 "):
+    with pytest.raises(SnapshotNotFoundError, match=r"no snapshot exists at 2001-.*: the lake has the versions 0 "):
         by_timestamp(local.reader, datetime(2001, 1, 1, tzinfo=UTC))
 
 

@@ -125,7 +125,7 @@ def test_an_unknown_table_is_refused_with_the_nearest(local: Lake) -> None:
     with pytest.raises(TableNotFoundError, match=r"no table 'main.events'(.|\n)*\"raw.events\""):
         load_table(local.reader, "events", 2)
     for name in ("", "a.b.c", '"a', "a.", "."):
-        with pytest.raises(TableNotFoundError, match="is not the name of a table"):
+        with pytest.raises(TableNotFoundError, match="is not a valid table name"):
             load_table(local.reader, name, 2)
     with pytest.raises(SnapshotNotFoundError):
         load_table(local.reader, "raw.events", 99)

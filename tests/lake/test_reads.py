@@ -245,7 +245,7 @@ def test_changes_are_those_between_two_moments(lake: Lake) -> None:
         table.changes(times[third] + instant)
     with pytest.raises(SnapshotNotFoundError, match="has no time zone"):
         table.changes(times[first].replace(tzinfo=None))
-    with pytest.raises(SnapshotNotFoundError, match="no snapshot was there at 2001-"):
+    with pytest.raises(SnapshotNotFoundError, match="no snapshot exists at 2001-"):
         table.changes(dt.datetime(2001, 1, 1, tzinfo=dt.UTC))
 
 

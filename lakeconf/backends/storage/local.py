@@ -26,7 +26,7 @@ class LocalStorage(StorageBackend):
     @classmethod
     def _has_no_backslash(cls, path: str) -> str:
         if "\\" in path:
-            raise ValueError("must not hold a backslash: DuckLake takes it for a slash, and would write elsewhere")
+            raise ValueError("must not contain a backslash: DuckLake takes it for a slash, and would write elsewhere")
         return path
 
     @classmethod

@@ -1,1 +1,1 @@
-"""The `where` of a scan: its grammar, its values and its form for each engine."""
+"""The `where` of a scan: parses it, types its literals, and renders it for engines."""

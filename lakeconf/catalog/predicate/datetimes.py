@@ -1,4 +1,4 @@
-"""Dates and times as they are written in a `where`."""
+"""Parses dates and times in a `where`."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2}(?:\.\d{
 
 
 def parse_date(text: str) -> date:
-    """A date from `YYYY-MM-DD`.
+    """Parses a date in the format `YYYY-MM-DD`.
 
     Raises:
-        PredicateError: It is not one between the years 1 and 9999.
+        PredicateError: The text is not a date between the years 1 and 9999.
     """
     try:
         if DATE.fullmatch(text):
             return date.fromisoformat(text)
     except ValueError:
         pass
-    raise PredicateError(f"{text!r} is not a date", hint="write YYYY-MM-DD, of the years 0001 to 9999")
+    raise PredicateError(f"{text!r} is not a date", hint="write YYYY-MM-DD, with a year from 0001 to 9999")
 
 
 def parse_timestamp(text: str) -> datetime:
-    """A time from `YYYY-MM-DD[ HH:MM[:SS[.ffffff]]][+HH[:MM]]`: in UTC where it has an offset, else naive.
+    """Parses a time in the format `YYYY-MM-DD[ HH:MM[:SS[.ffffff]]][+HH[:MM]]`: to UTC if it has an offset, else naive.
 
     Raises:
-        PredicateError: It is not one between the years 1 and 9999.
+        PredicateError: The text is not a time between the years 1 and 9999.
     """
     parts = TIMESTAMP.fullmatch(text.strip())
     if not parts:
         raise PredicateError(
-            f"{text!r} is not a time", hint="write YYYY-MM-DD HH:MM:SS, with at most 6 decimals, and an offset or none"
+            f"{text!r} is not a time", hint="write YYYY-MM-DD HH:MM:SS, with up to 6 decimals and an optional offset"
         )
     day, clock, offset = parts.groups()
     try:

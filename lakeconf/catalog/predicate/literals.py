@@ -1,4 +1,4 @@
-"""Fits the literals of a `where` to the types of its columns, exactly or not at all."""
+"""Converts the literals of a `where` exactly to the types of its columns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SECOND_FRACTIONS = {
     "timestamp_ns": 1,
     "timestamptz": 1,
 }
-# What TIMESTAMP_NS reaches.
+# The range of TIMESTAMP_NS.
 _FIRST_NANOSECONDS = datetime(1677, 9, 22)
 _LAST_NANOSECONDS = datetime(2262, 4, 11)
 _EXACT = Context(prec=200)
@@ -38,19 +38,19 @@ _BEYOND_ALL = Decimal("1e50")
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string literal without a type of its own: it takes that of the column."""
+    """A string literal, which takes the type of the column."""
 
     value: str
 
 
 @dataclass(frozen=True, slots=True)
 class Fit(Generic[T]):
-    """A literal among the values that a column can hold.
+    """The position of a literal among the values of a column's type.
 
     Attributes:
-        value: The greatest of them that is not above the literal; None where all are above it.
-        is_exact: True where it is the literal.
-        any_value: One of them, whichever.
+        value: The greatest value that is not above the literal; None if all values are above it.
+        is_exact: True if `value` equals the literal.
+        any_value: An arbitrary value of the type.
     """
 
     value: T | None
@@ -59,10 +59,10 @@ class Fit(Generic[T]):
 
 
 def compare(column: Column, operator: Operator, raw: Raw) -> Predicate:
-    """The comparison of a column with a literal.
+    """Compares a column with a literal.
 
-    A literal between two values that the column can hold, or beyond them, gives what is equivalent: for an integer
-    column, `x < 1.5` is `x <= 1`, and `x = 1.5` is true for no row and NULL where `x` is.
+    A literal that the column's type cannot represent becomes an equivalent comparison: for an integer column, `x < 1.5`
+    becomes `x <= 1`, and `x = 1.5` becomes false, or NULL if `x` is NULL.
 
     Raises:
         PredicateError: The column's type cannot be compared with the literal.
@@ -80,7 +80,7 @@ def compare(column: Column, operator: Operator, raw: Raw) -> Predicate:
 
 
 def one_of(column: Column, raws: list[Raw]) -> Predicate:
-    """The predicate that a column is one of some literals.
+    """Tests if a column equals one of the literals.
 
     Raises:
         PredicateError: The column's type cannot be compared with one of them.
@@ -91,7 +91,7 @@ def one_of(column: Column, raws: list[Raw]) -> Predicate:
 
 
 def between(column: Column, low: Raw, high: Raw) -> Predicate:
-    """The predicate that a column is not below `low` and not above `high`.
+    """Tests if a column is between `low` and `high`, inclusive.
 
     Raises:
         PredicateError: The column's type cannot be compared with one of them.
@@ -101,14 +101,14 @@ def between(column: Column, low: Raw, high: Raw) -> Predicate:
 
 
 def _of_one_type(column: Column, raws: list[Raw]) -> list[Raw]:
-    """The literals as DuckDB types them together: beside a DOUBLE, a FLOAT column and a decimal become DOUBLEs, too."""
+    """Types literals together as DuckDB does: with a DOUBLE, decimals become DOUBLEs for a FLOAT column."""
     if column.type != "float32" or not any(isinstance(raw, float) for raw in raws):
         return raws
     return [_float(column, raw) for raw in raws]
 
 
 def _constant(column: Column, fit: Fit[Value], *, value: bool) -> Predicate:
-    """True or false for every row but those where the column is NULL, for which it is NULL."""
+    """Returns a predicate with a constant value, except NULL for rows where the column is NULL."""
     above = Comparison(column, ">", fit.any_value)
     not_above = Comparison(column, "<=", fit.any_value)
     return Or((above, not_above)) if value else And((above, not_above))
@@ -122,8 +122,8 @@ def _fit(column: Column, raw: Raw) -> Fit[Value]:
     fitter = _FITTERS.get(column.type)
     if fitter is None:
         raise PredicateError(
-            f"the column {column.name!r} of type {column.type} cannot be compared in a `where`",
-            hint="IS NULL and IS NOT NULL work; filter on it after the scan, or ask DuckDB with lake.sql()",
+            f"a `where` cannot compare the column {column.name!r} of type {column.type}",
+            hint="use IS NULL or IS NOT NULL, filter after the scan, or run a query with lake.sql()",
         )
     return fitter(column, raw)
 
@@ -136,7 +136,7 @@ def _number(column: Column, raw: Raw) -> Decimal:
     if isinstance(raw, Text):
         number = Decimal(raw.value.strip()) if _NUMBER.fullmatch(raw.value.strip()) else None
     elif isinstance(raw, float):
-        number = Decimal(repr(raw))  # as it is written: 1e-1 equals the decimal 0.1
+        number = Decimal(repr(raw))  # by its shortest text: 1e-1 equals the decimal 0.1
     else:
         number = raw if isinstance(raw, Decimal) else None
     if number is None or number.is_nan():
@@ -145,7 +145,7 @@ def _number(column: Column, raw: Raw) -> Decimal:
 
 
 def _bounded(number: Decimal) -> Decimal:
-    """The number, or one as far beyond every column's range, so that no huge integer is made of `1e999999`."""
+    """Clamps a number to a range beyond every column type, so that `1e999999` does not create a huge integer."""
     return max(-_BEYOND_ALL, min(_BEYOND_ALL, number))
 
 
@@ -163,7 +163,7 @@ def _fit_integer(column: Column, raw: Raw) -> Fit[Value]:
 
 def _fit_decimal(column: Column, raw: Raw) -> Fit[Value]:
     precision, scale = map(int, _DECIMAL.fullmatch(column.type).groups())  # type: ignore[union-attr]
-    # As text, and with copy_negate, since arithmetic would round to the 28 digits of the default context.
+    # Use text and copy_negate, because arithmetic would round to the 28 digits of the default context.
     step, high = Decimal(f"1E-{scale}"), Decimal(f"{10**precision - 1}E-{scale}")
     low = high.copy_negate()
     number = _bounded(_number(column, raw))
@@ -183,7 +183,9 @@ def _fit_single(column: Column, raw: Raw) -> Fit[Value]:
     number = _float(column, raw)
     single = _to_single(number)
     if math.isnan(number) or single == number or not isinstance(raw, float):
-        return _exactly(single)  # DuckDB casts a decimal literal to the column's type, a DOUBLE the other way
+        return _exactly(
+            single
+        )  # DuckDB casts a decimal literal to FLOAT, but casts the column to DOUBLE for a DOUBLE literal
     return Fit(single if single < number else _single_below(single), is_exact=False, any_value=0.0)
 
 
@@ -255,12 +257,12 @@ def _fit_timestamp(column: Column, raw: Raw) -> Fit[Value]:
         moment = datetime.combine(raw, time())
     wants_zone = column.type == "timestamptz"
     if not isinstance(moment, datetime) or (moment.tzinfo is not None) != wants_zone:
-        # What a time without a zone means to a column with one, and the other way, depends on the session.
+        # Comparing a TIMESTAMP with a TIMESTAMPTZ depends on the session's time zone.
         example = "TIMESTAMPTZ '2026-01-31 00:00:00+00'" if wants_zone else "TIMESTAMP '2026-01-31 00:00:00'"
-        raise _misfit(column, raw, f"a time with{'' if wants_zone else 'out'} a zone, such as {example}")
+        raise _misfit(column, raw, f"a time with{'' if wants_zone else 'out'} a time zone, such as {example}")
     too_fine = moment.microsecond % _SECOND_FRACTIONS[column.type]
     if isinstance(raw, Text) and too_fine:
-        raise _misfit(column, raw, "a time as coarse as the column")  # DuckDB would round it
+        raise _misfit(column, raw, "a time with the precision of the column")  # DuckDB would round it
     floor = moment - timedelta(microseconds=too_fine)
     if column.type == "timestamp_ns" and not _FIRST_NANOSECONDS <= floor <= _LAST_NANOSECONDS:
         raise _misfit(column, raw, "a time between the years 1678 and 2261")

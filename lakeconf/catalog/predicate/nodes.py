@@ -1,8 +1,8 @@
-"""What a `where` says, as plain data: planning, Spark's filter and DuckDB's SQL are all made from it.
+"""A parsed `where` as plain data, from which planning, Spark's filter and DuckDB's SQL are built.
 
-The meaning is DuckDB's: NULL is three-valued, NaN equals itself and is greater than all other numbers, strings are
-compared by their bytes. Every value is one that the column's type can hold exactly (`literals` sees to
-that), so that no engine has to cast.
+It has DuckDB's semantics: three-valued logic for NULL, NaN equals itself and is greater than all other numbers, and
+strings are compared by bytes. `literals` ensures that the column's type represents every value exactly, so engines
+need no casts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from lakeconf.catalog.table import Column
 from lakeconf.sql import identifier, literal
 
-# bool and datetime stand before the types that they are subclasses of.
+# bool and datetime come before their base classes.
 Value: TypeAlias = bool | int | Decimal | float | str | datetime | date | bytes
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 
@@ -27,9 +27,9 @@ class Comparison:
     Attributes:
         column: The column.
         operator: `=`, `!=`, `<`, `<=`, `>` or `>=`.
-        value: Of the column's type: int for integers, Decimal for decimals, float for floats (for `float32` one that
-            it can hold), str for varchar and uuid (lower case), bool, date, bytes, datetime: naive for a
-            timestamp, in UTC for a `timestamptz`.
+        value: A value of the column's type: int for integers, Decimal for decimals, float for floats (exact in
+            `float32` for such a column), str for varchar and uuid (lower case), bool, date, bytes, or datetime: naive
+            for a timestamp, in UTC for a `timestamptz`.
     """
 
     column: Column
@@ -39,7 +39,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """A column is one of some values, of which there is at least one."""
+    """A column equals one of the values; there is at least one value."""
 
     column: Column
     values: tuple[Value, ...]
@@ -47,7 +47,7 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """A column is NULL; of a nested column: as a whole."""
+    """A column is NULL; for a nested column, the whole value is NULL."""
 
     column: Column
 
@@ -62,21 +62,21 @@ class StartsWith:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The negation, which leaves NULL as it is."""
+    """The negation; NULL stays NULL."""
 
     operand: Predicate
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of them."""
+    """All operands are true."""
 
     operands: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """At least one of them."""
+    """At least one operand is true."""
 
     operands: tuple[Predicate, ...]
 
@@ -114,14 +114,14 @@ _DUCKDB_TYPES = {
 
 
 def duckdb_type(ducklake_type: str) -> str | None:
-    """DuckDB's name of a type of DuckLake; None for a nested one and for what is not known."""
+    """Returns DuckDB's name of a DuckLake type; None for nested and unknown types."""
     if ducklake_type.startswith("decimal("):
         return ducklake_type.upper()
     return _DUCKDB_TYPES.get(ducklake_type)
 
 
 def columns_of(predicate: Predicate) -> tuple[Column, ...]:
-    """The columns that a predicate looks at, each once, in their order."""
+    """Returns the columns of a predicate, without duplicates, in order."""
     if isinstance(predicate, And | Or):
         below = [column for operand in predicate.operands for column in columns_of(operand)]
         return tuple({column.field_id: column for column in below}.values())
@@ -129,11 +129,12 @@ def columns_of(predicate: Predicate) -> tuple[Column, ...]:
 
 
 def to_duckdb_sql(predicate: Predicate) -> str:
-    """The predicate in DuckDB's SQL, for a table that has the columns by their names.
+    """Renders the predicate in DuckDB's SQL dialect, with columns by name.
 
-    Every value is written with its type, so that DuckDB compares without a cast. A column whose files may hold another
-    type is wrapped: DuckDB would push the comparison into them and cast the value to theirs, so that a promoted FLOAT
-    column is equal to 0.1, and a promoted DATE to noon; and it would believe statistics that are of those types, too.
+    Every value is written with its type, so that DuckDB compares without a cast. A column is wrapped in CASE if its
+    files may contain another type. Otherwise, DuckDB pushes the comparison into the files and casts the value to the
+    file's type: a promoted FLOAT would equal 0.1, and a promoted DATE would equal noon. DuckDB would also trust
+    statistics of that type.
     """
     if isinstance(predicate, And | Or):
         word = " AND " if isinstance(predicate, And) else " OR "
@@ -154,14 +155,14 @@ def to_duckdb_sql(predicate: Predicate) -> str:
 
 
 def _may_be_narrower_in_files(column: Column) -> bool:
-    """True where a value of the column need not be one of the type that it has in a file."""
+    """Returns True if the column's type has values that its type in a file cannot represent."""
     types = (column.type, *column.former_types, *column.later_types)
-    # A FLOAT file can be registered for a DOUBLE column; integers are compared right in every width.
+    # A FLOAT file can be registered for a DOUBLE column; DuckDB compares integers of any width correctly.
     return column.type == "float64" or (len(types) > 1 and not all("int" in name for name in types))
 
 
 def value_sql(value: Value, ducklake_type: str) -> str:
-    """The value in DuckDB's SQL, with its type."""
+    """Renders the value in DuckDB's SQL dialect, with its type."""
     if isinstance(value, bytes):
         text = "".join(f"\\x{byte:02X}" for byte in value)
     elif isinstance(value, bool):
@@ -170,6 +171,6 @@ def value_sql(value: Value, ducklake_type: str) -> str:
         text = repr(value)
     else:
         text = f"{value:f}" if isinstance(value, Decimal) else str(value)
-    # A NUL would end the text of the statement.
+    # A NUL character would end the statement.
     quoted = " || chr(0) || ".join(map(literal, text.split("\0")))
     return f"CAST({quoted} AS {duckdb_type(ducklake_type)})"

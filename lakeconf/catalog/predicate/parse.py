@@ -1,4 +1,4 @@
-"""Reads a `where`, SQL text or a narwhals expression, into a predicate; what is beyond the small grammar is refused."""
+"""Parses a `where`, given as SQL or as a narwhals expression, into a predicate; rejects unsupported syntax."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Where: TypeAlias = "str | nw.Expr"
 
 _GRAMMAR = "use columns, literals, =, !=, <, <=, >, >=, AND, OR, NOT, IN, BETWEEN, IS NULL and LIKE 'prefix%'"
 _OPERATORS: dict[type[exp.Expr], tuple[Operator, Operator]] = {
-    # Each as written, and with its sides exchanged.
+    # Each operator as written, and with its operands swapped.
     exp.EQ: ("=", "="),
     exp.NEQ: ("!=", "!="),
     exp.LT: ("<", ">"),
@@ -46,43 +46,43 @@ _OPERATORS: dict[type[exp.Expr], tuple[Operator, Operator]] = {
 
 
 def parse(where: Where, columns: Sequence[Column]) -> Predicate:
-    """Reads a condition on a table.
+    """Parses a condition on a table.
 
     Args:
-        where: SQL in DuckDB's dialect, or a narwhals expression, which is read from the SQL that narwhals makes of it.
+        where: SQL in DuckDB's dialect, or a narwhals expression, which narwhals converts to SQL.
         columns: The table's top-level columns; their names are compared case-insensitively.
 
     Raises:
-        PredicateError: It is not in the grammar, names an unknown column, or compares a column with what it cannot
-            hold; the hint says what would be right.
+        PredicateError: The syntax is not supported, a column is unknown, or a literal does not fit its column. The hint
+            says what to write.
     """
     text = where if isinstance(where, str) else _sql_of(where, columns)
     try:
         statements = sqlglot.parse(text, dialect="duckdb")
         if len(statements) != 1 or statements[0] is None:
-            raise PredicateError(f"{text!r} is not one condition", hint=_GRAMMAR)
+            raise PredicateError(f"{text!r} is not a single condition", hint=_GRAMMAR)
         root = statements[0]
         if isinstance(root, exp.Select) and not isinstance(where, str):
             root = root.args["where"].this
         return _Reader(columns).predicate(root)
     except SqlglotError as error:
-        # Without the escape sequences that underline the place on a terminal.
+        # Remove sqlglot's terminal escape sequences.
         reason = re.sub("\x1b\\[[0-9;]*m", "", str(error)).splitlines()[0]
-        raise PredicateError(f"{text!r} cannot be read as SQL: {reason}", hint=_GRAMMAR) from error
+        raise PredicateError(f"{text!r} is not valid SQL: {reason}", hint=_GRAMMAR) from error
     except RecursionError as error:
         raise PredicateError("the condition is nested too deeply", hint="use IN instead of many ORs") from error
 
 
 def _sql_of(where: nw.Expr, columns: Sequence[Column]) -> str:
-    """What narwhals filters by, as DuckDB shows it: of a table with these columns and no rows."""
-    # A nested column can only be tested for NULL, so any type will do.
+    """Converts a narwhals expression to SQL by filtering a DuckDB relation with these columns."""
+    # A nested column can only be tested for NULL, so any type works.
     typed = ", ".join(f"CAST(NULL AS {duckdb_type(c.type) or 'VARCHAR'}) AS {identifier(c.name)}" for c in columns)
     with duckdb.connect() as connection:
         relation = connection.sql(f"SELECT {typed}")
         try:
             return nw.from_native(relation).filter(where).to_native().sql_query()
         except (nw.exceptions.NarwhalsError, duckdb.Error, NotImplementedError) as error:
-            raise PredicateError(f"narwhals cannot make SQL of the expression: {error}", hint=_GRAMMAR) from error
+            raise PredicateError(f"narwhals cannot convert the expression to SQL: {error}", hint=_GRAMMAR) from error
 
 
 class _Reader:
@@ -90,7 +90,7 @@ class _Reader:
         self._columns = {folded(column.name): column for column in columns}
 
     def predicate(self, node: exp.Expr) -> Predicate:
-        """The predicate that a boolean expression stands for."""
+        """Converts a boolean expression to a predicate."""
         node = _without_parentheses(node)
         if isinstance(node, exp.And | exp.Or):
             operands = tuple(self.predicate(operand) for operand in node.flatten())
@@ -173,13 +173,13 @@ class _Reader:
             raise _refusal(node)
         if node.table:
             raise PredicateError(
-                f"{_shown(node)}: a field inside a column cannot be used in a `where`, nor a table be named",
-                hint="write the column alone, or filter after the scan",
+                f"{_shown(node)}: a `where` does not support nested fields or table names",
+                hint="write only the name of a column, or filter after the scan",
             )
         column = self._columns.get(folded(node.name))
         if column is None:
             known = [column.name for column in self._columns.values()]
-            hint = suggestion(node.name, known, f"the columns are {', '.join(known)}")
+            hint = suggestion(node.name, known, f"its columns: {', '.join(known)}")
             raise PredicateError(f"the table has no column {node.name!r}", hint=hint)
         return column
 
@@ -200,7 +200,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[[_Reader, exp.Expr], Predicate]] = {
 def _literal(node: exp.Expr) -> Raw:
     node = _without_parentheses(node)
     if isinstance(node, exp.Null):
-        raise PredicateError("a comparison with NULL is true for no row", hint="write IS NULL or IS NOT NULL")
+        raise PredicateError("a comparison with NULL is never true", hint="write IS NULL or IS NOT NULL")
     if isinstance(node, exp.Boolean):
         return bool(node.this)
     if isinstance(node, exp.Literal):
@@ -213,7 +213,7 @@ def _literal(node: exp.Expr) -> Raw:
 
 
 def _number(text: str) -> Raw:
-    """The number as DuckDB types it: DOUBLE with an exponent, else an integer or a decimal."""
+    """Types a number as DuckDB does: DOUBLE with an exponent, else an integer or a decimal."""
     return float(text) if "e" in text.lower() else Decimal(text)
 
 
@@ -224,8 +224,10 @@ def _cast(node: exp.Cast, raw: Raw) -> Raw:
         raise _refusal(node)
     value = read(raw.value)
     if isinstance(value, datetime) and (value.tzinfo is not None) != (node.to.this == exp.DType.TIMESTAMPTZ):
-        # What it means then depends on the session's time zone.
-        raise PredicateError(f"{_shown(node)}: a TIMESTAMPTZ needs an offset, such as +00, and a TIMESTAMP has none")
+        # Otherwise the meaning would depend on the session's time zone.
+        raise PredicateError(
+            f"{_shown(node)}: a TIMESTAMPTZ needs an offset, such as +00; a TIMESTAMP must not have one"
+        )
     return value
 
 
@@ -256,7 +258,7 @@ _CASTS: dict[exp.DType, Callable[[str], Raw]] = {
 
 
 def _read_pattern(pattern: str, escape: str, node: exp.Expr) -> tuple[str, bool]:
-    """The text of a LIKE pattern, and whether more may follow it."""
+    """Returns the prefix of a LIKE pattern, and True if any text may follow it."""
     text, rest = "", pattern.rstrip("%") if not escape else pattern
     characters = iter(rest)
     for character in characters:
@@ -265,7 +267,7 @@ def _read_pattern(pattern: str, escape: str, node: exp.Expr) -> tuple[str, bool]
         elif character == "%" and not "".join(characters).strip("%"):
             return text, True
         elif character in "%_":
-            raise PredicateError(f"{_shown(node)}: only a prefix can be looked for", hint="write LIKE 'prefix%'")
+            raise PredicateError(f"{_shown(node)}: LIKE only supports a prefix", hint="write LIKE 'prefix%'")
         else:
             text += character
     return text, rest != pattern
@@ -278,13 +280,13 @@ def _without_parentheses(node: exp.Expr) -> exp.Expr:
 
 
 def _only(node: exp.Expr, *known: str) -> None:
-    """Refuses a node that says more than is read of it."""
+    """Rejects a node with arguments other than the known ones."""
     if any(value for key, value in node.args.items() if key not in known):
         raise _refusal(node)
 
 
 def _refusal(node: exp.Expr) -> PredicateError:
-    return PredicateError(f"{_shown(node)} cannot be used in a `where`", hint=_GRAMMAR)
+    return PredicateError(f"a `where` does not support {_shown(node)}", hint=_GRAMMAR)
 
 
 def _shown(node: exp.Expr) -> str:

@@ -1,1 +1,1 @@
-"""Which files a predicate can match, by their statistics and partition values."""
+"""Finds the files that can match a predicate, by statistics and partition values."""

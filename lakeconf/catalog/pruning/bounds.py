@@ -1,7 +1,7 @@
-"""Reads the texts of `min_value`, `max_value` and partition values as bounds of what a file holds.
+"""Converts the texts of `min_value`, `max_value` and partition values to bounds of a file's values.
 
-A text may have been written when the column had another type, or taken from the footer of a file that somebody else
-wrote in a narrower one: `0.1` of a FLOAT is 0.10000000149 as a DOUBLE. Where that can be, the bounds are widened.
+The text may be from an earlier type of the column, or from the footer of a file that another tool wrote with a narrower
+type: `0.1` in a FLOAT file is 0.10000000149 as a DOUBLE. In these cases, the bounds are widened.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from lakeconf.catalog.predicate.nodes import Value, duckdb_type, value_sql
 from lakeconf.catalog.table import Column
 
-# The length of a text that is as fine as the type, and by how much a finer one may be off once it is cast.
+# The length of a text with the type's precision, and the maximum rounding error of a text with higher precision.
 _TIMESTAMPS = {
     "timestamp_s": (19, "1 SECOND"),
     "timestamp_ms": (23, "1 SECOND"),
@@ -29,23 +29,29 @@ _FLOATS = {"float32", "float64"}
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """SQL expressions for the least and the greatest value that a file holds, given the texts that bound them."""
+    """SQL expressions for a lower and an upper bound of a file's values."""
 
     low: str
     high: str
 
 
 def bounds_of(column: Column, low: str, high: str) -> Bounds | None:
-    """How the texts in the SQL expressions `low` and `high` bound the column; None where they tell nothing.
+    """Returns the bounds of a column; None if its type has no usable bounds.
 
-    An expression is NULL where its text cannot be read.
+    Args:
+        column: The column.
+        low: The SQL expression for the text of the lower bound.
+        high: The SQL expression for the text of the upper bound.
+
+    Returns:
+        SQL expressions, which are NULL if a text cannot be parsed.
     """
     if column.type == "timestamptz":
         return _zoned(low, high)
     if column.type in _TIMESTAMPS:
         return _naive(column, low, high)
     if column.type == "float64":
-        # A DECIMAL that was promoted becomes a DOUBLE by a division, which rounds otherwise than reading its text.
+        # A promoted DECIMAL becomes a DOUBLE by division, which rounds differently from parsing its text.
         near = "nextafter(nextafter(TRY_CAST({1} AS DOUBLE), {2}), {2})"
         wide = "{0}(" + near + ", CAST(TRY_CAST({1} AS FLOAT) AS DOUBLE))"
         lowest, greatest = (f"CAST('{sign}inf' AS DOUBLE)" for sign in ("-", ""))
@@ -64,17 +70,17 @@ def bounds_of(column: Column, low: str, high: str) -> Bounds | None:
 
 
 def comparable_sql(value: Value, column: Column) -> str:
-    """The value in SQL, as the bounds of its column are compared with it."""
+    """Renders a value in SQL for the comparison with its column's bounds."""
     return value_sql(value, "timestamp" if column.type in _TIMESTAMPS else column.type)
 
 
 def is_float(column: Column) -> bool:
-    """True where the column may hold NaN, which no bound tells of."""
+    """Returns True if the column may contain NaN, which bounds do not cover."""
     return column.type in _FLOATS
 
 
 def is_nan(value: Value) -> bool:
-    """True where the value is NaN."""
+    """Returns True if the value is NaN."""
     return isinstance(value, float) and math.isnan(value)
 
 
@@ -85,7 +91,7 @@ def _unless_nan(expression: str) -> str:
 def _naive(column: Column, low: str, high: str) -> Bounds:
     length, slack = _TIMESTAMPS[column.type]
     if "timestamptz" in column.later_types:
-        length, slack = 0, "1 DAY"  # the text may be of a file that was compacted since, and then has a zone
+        length, slack = 0, "1 DAY"  # a file compacted after the promotion has texts with an offset
 
     def widened(text: str, sign: str) -> str:
         moment = f"TRY_CAST({text} AS TIMESTAMP)"
@@ -95,8 +101,8 @@ def _naive(column: Column, low: str, high: str) -> Bounds:
 
 
 def _zoned(low: str, high: str) -> Bounds:
-    # A text without a zone is of a column that was promoted; what it means depends on the reader's zone, and around
-    # a change of the clocks the order of two such texts is not that of the moments that they mean.
+    # A text without an offset is from before a promotion. Its meaning depends on the reader's time zone, and around
+    # clock changes the order of such texts differs from the order of their times.
     def widened(text: str, sign: str) -> str:
         moment = f"TRY_CAST({text} AS TIMESTAMPTZ)"
         return (

@@ -1,8 +1,8 @@
-"""Which data files may hold a row that matches, by their statistics and partition values.
+"""Finds the data files that may contain matching rows, by statistics and partition values.
 
-The answer is an SQL condition that DuckDB evaluates on the metadata, so that only the files that are left reach Python.
-A file is skipped only where it is certain that none of its rows matches: whatever is unknown, cannot be read as the
-column's type, or depends on a session keeps the file.
+DuckDB evaluates an SQL condition on the metadata, so only the remaining files reach Python. A file is skipped only if
+none of its rows can match. It is kept if a bound is unknown, cannot be cast to the column's type, or depends on a
+session.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.ducklake import visible_at
 
 _OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-# Of a longer list, only its least and its greatest value are compared with the bounds.
+# For longer lists, only the minimum and maximum are compared with the bounds.
 _FEW_VALUES = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Survivors:
-    """What a predicate leaves of a table's files.
+    """The files of a table that a predicate may match.
 
     Attributes:
-        data_file_ids: The files that may hold a row that matches.
-        files_skipped: How many others are visible at the snapshot.
-        bytes_skipped: Their size.
+        data_file_ids: The files that may contain matching rows.
+        files_skipped: The number of other files visible at the snapshot.
+        bytes_skipped: Their size in bytes.
     """
 
     data_file_ids: tuple[int, ...]
@@ -55,13 +55,13 @@ class Survivors:
 def surviving_files(
     transaction: MetadataTransaction, table: TableInfo, snapshot_id: int, predicate: Predicate
 ) -> Survivors:
-    """Finds the files of the table that may hold a row for which the predicate is true.
+    """Finds the files of the table that may contain matching rows.
 
     Args:
-        transaction: The open transaction on the metadata; its time zone is that of the reads.
+        transaction: The open metadata transaction; reads use its time zone.
         table: The table at the snapshot.
         snapshot_id: The snapshot.
-        predicate: On columns of that table.
+        predicate: A predicate on columns of that table.
     """
     columns = columns_of(predicate)
     keys = partition.usable_keys(transaction, table.table_id, columns)
@@ -97,7 +97,7 @@ def _statistics_sql(table_id: int, column: Column) -> str:
 
 
 class _Pruning:
-    """Turns a predicate into a condition on a file: true where it may hold a row that matches, and never NULL."""
+    """Converts a predicate to a condition on a file: true if the file may contain matching rows, never NULL."""
 
     def __init__(self, keys: dict[int, list[PartitionKey]]) -> None:
         self._keys = keys
@@ -111,11 +111,11 @@ class _Pruning:
             parts = (self.condition(operand, negated=negated) for operand in predicate.operands)
             return "(" + (" AND " if all_of_them else " OR ").join(parts) + ")"
         if duckdb_type(predicate.column.type) is None:
-            return "true"  # what is counted for nested columns and variants are their parts
+            return "true"  # statistics of nested columns and variants count their parts
         name = f"stats_{predicate.column.field_id}"
         all_null = f"({name}.value_count = 0 AND {name}.null_count > 0)"
         if isinstance(predicate, IsNull):
-            # Some types have neither count, and then there may well be NULLs.
+            # Some types have neither count, so NULLs are possible.
             none_null = f"({name}.null_count = 0 AND {name}.value_count > 0)"
             return _unless(all_null if negated else none_null)
         return f"({_unless(all_null)} AND {' AND '.join(self._leaf(predicate, name, negated=negated))})"
@@ -135,7 +135,7 @@ class _Pruning:
 
 @dataclass(frozen=True, slots=True)
 class _Evidence:
-    """SQL expressions for what is known of a column in a file; NULL is unknown."""
+    """SQL expressions for known facts about a column in a file; NULL means unknown."""
 
     low: str
     high: str
@@ -143,7 +143,7 @@ class _Evidence:
 
 
 def _unless(impossible: str) -> str:
-    """True but where `impossible` is."""
+    """Returns a condition that is true unless `impossible` is true."""
     return f"({impossible}) IS NOT TRUE"
 
 
@@ -170,7 +170,7 @@ def _may_compare(evidence: _Evidence, column: Column, operator: Operator, value:
         ">=": f"{high} < {wanted}",
     }[operator]
     if is_float(column) and operator in ("!=", ">", ">="):
-        # NaN is greater than every bound, and not among them.
+        # NaN is greater than every bound, and bounds do not cover it.
         impossible = f"({impossible}) AND {evidence.contains_nan} = false"
     return _unless(impossible)
 
@@ -197,7 +197,7 @@ def _may_be_one_of(evidence: _Evidence, predicate: In, *, negated: bool) -> str:
 def _may_start(evidence: _Evidence, prefix: str, *, negated: bool) -> str:
     wanted = value_sql(prefix, "varchar")
     if negated:
-        # All that lies between two strings with the prefix has it, too.
+        # All strings between two strings with the prefix have the prefix, too.
         return _unless(f"starts_with({evidence.low}, {wanted}) AND starts_with({evidence.high}, {wanted})")
     above = f"{evidence.low} > {wanted} AND NOT starts_with({evidence.low}, {wanted})"
     return _unless(f"({above}) OR {evidence.high} < {wanted}")

@@ -1,4 +1,4 @@
-"""What the partition values of a file say about a predicate on the column that they are computed from."""
+"""Uses partition values of a file to evaluate a predicate on the partition column."""
 
 from __future__ import annotations
 
@@ -17,56 +17,56 @@ _KEYS = (
 )
 _BUCKET = re.compile(r"bucket\((\d+)\)")
 _MOMENTS = {"timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"}
-# Their bucket depends on the value alone: not on its sign of zero, nor on the session's time zone.
+# Types for which the bucket depends only on the value, not on the sign of zero or the session's time zone.
 _HASHED = {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "varchar", "date"}
 _PARTS = {"year", "month", "day", "hour"}
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionKey:
-    """A transform of a column that at least one partitioning of the table, at any time, has as a key.
+    """A partition key that any partitioning of the table, at any time, contains.
 
     Attributes:
-        name: What its value is called in SQL: a table with the columns `data_file_id`, `partition_id` and `value`.
-        field_id: The column.
+        name: The name in SQL of its values: a table with the columns `data_file_id`, `partition_id` and `value`.
+        field_id: The field id of its column.
         transform: `identity`, `year`, `month`, `day`, `hour` or `bucket(n)`.
-        places: Each partitioning that has it, and at which index.
+        partitionings: Pairs of `partition_id` and `partition_key_index`, for each partitioning that contains it.
     """
 
     name: str
     field_id: int
     transform: str
-    places: tuple[tuple[int, int], ...]
+    partitionings: tuple[tuple[int, int], ...]
 
     def table_sql(self, table_id: int) -> str:
-        """The query of its values, by file; a value counts for the partitioning that the file was written with."""
-        places = ", ".join(f"({partition_id}, {index})" for partition_id, index in self.places)
+        """Returns the query for its values by file and partitioning."""
+        pairs = ", ".join(f"({partition_id}, {index})" for partition_id, index in self.partitionings)
         return f"""
             SELECT v.data_file_id, k.partition_id, v.partition_value AS value
             FROM ducklake_file_partition_value AS v
-            JOIN (VALUES {places}) AS k(partition_id, index) ON k.index = v.partition_key_index
+            JOIN (VALUES {pairs}) AS k(partition_id, index) ON k.index = v.partition_key_index
             WHERE v.table_id = {table_id}"""  # noqa: S608
 
 
 def usable_keys(
     transaction: MetadataTransaction, table_id: int, columns: Iterable[Column]
 ) -> dict[int, list[PartitionKey]]:
-    """The keys on these columns that can tell which files may match, by field id."""
+    """Returns the keys on these columns that can exclude files, by field id."""
     by_id = {column.field_id: column for column in columns}
-    places: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
+    partitionings: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
     for partition_id, index, field_id, transform in transaction.rows(_KEYS, [table_id]):
-        if field_id in by_id and _tells(by_id[field_id], transform):
-            places[field_id, transform].append((partition_id, index))
+        if field_id in by_id and _is_usable(by_id[field_id], transform):
+            partitionings[field_id, transform].append((partition_id, index))
     keys: dict[int, list[PartitionKey]] = defaultdict(list)
-    for number, ((field_id, transform), where) in enumerate(sorted(places.items())):
+    for number, ((field_id, transform), where) in enumerate(sorted(partitionings.items())):
         keys[field_id].append(PartitionKey(f"key_{number}", field_id, transform, tuple(where)))
     return keys
 
 
 def condition(key: PartitionKey, column: Column, operator: Operator, values: Sequence[Value]) -> str | None:
-    """When a file may hold a row whose column compares with one of the values; None where the key does not say.
+    """Returns the condition for a file that may contain matching rows; None if the key cannot exclude files.
 
-    Not for `identity`, whose value bounds the column as statistics do.
+    Not for `identity`: its values are bounds, like statistics.
     """
     bucket = _BUCKET.fullmatch(key.transform)
     if bucket:
@@ -79,18 +79,18 @@ def condition(key: PartitionKey, column: Column, operator: Operator, values: Seq
     if operator == "=":
         return f"{value} IN ({', '.join(map(str, wanted))})"
     if key.transform == "year" and operator != "!=":
-        # A year is ordered as its moments are; the other parts come round again.
+        # Years have the order of their times; months, days and hours repeat.
         return f"{value} {'<=' if operator in ('<', '<=') else '>='} {wanted[0]}"
     return None
 
 
-def _tells(column: Column, transform: str) -> bool:
+def _is_usable(column: Column, transform: str) -> bool:
     if transform == "identity":
         return True
     if _BUCKET.fullmatch(transform):
         # A promotion changes the hash of some types.
         is_hashed = column.type in _HASHED or column.type.startswith("decimal(")
         return is_hashed and not column.former_types and not column.later_types
-    # The parts of a time with a zone depend on the zone of the session that wrote the file.
+    # The parts of a TIMESTAMPTZ depend on the time zone of the session that wrote the file.
     is_local = column.type in _MOMENTS | ({"date"} if transform != "hour" else set())
     return transform in _PARTS and is_local and "timestamptz" not in column.later_types
