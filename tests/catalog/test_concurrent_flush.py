@@ -37,7 +37,9 @@ def test_rows_that_were_flushed_since_the_plan_are_noticed_and_planned_again(two
     writer.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1), (2)", "INSERT INTO lake.t VALUES (3)")
     plan = plan_scan(reader.reader, "t", 2)
     writer.run("CALL ducklake_flush_inlined_data('lake')")
-    with pytest.raises(CatalogError, match=r"inlined rows of main\.t were moved.*there were 2, and are 0") as raised:
+    with pytest.raises(
+        CatalogError, match=r"inlined rows of main\.t were moved.*has 2 inlined rows, but the catalog has 0"
+    ) as raised:
         inlined_rows(reader.reader, plan)
     assert raised.value.retryable
     plan, rows = plan_with_inlined_rows(reader.reader, "t", 2)
@@ -58,7 +60,7 @@ def test_a_column_that_hides_filename_does_not_hide_the_flush(two: tuple[Lake, L
     writer.run("CREATE TABLE lake.t (filename INTEGER)", "INSERT INTO lake.t VALUES (1), (2)")
     plan = plan_scan(reader.reader, "t", 2)
     writer.run("CALL ducklake_flush_inlined_data('lake')")
-    with pytest.raises(CatalogError, match="there were 2, and are 0"):
+    with pytest.raises(CatalogError, match="has 2 inlined rows, but the catalog has 0"):
         inlined_rows(reader.reader, plan)
 
 

@@ -65,7 +65,7 @@ def test_a_schema_that_a_secret_gives_must_be_said(tmp_path: Path) -> None:
         with pytest.raises(CatalogError, match="pass metadata_schema"):
             latest(CatalogReader(connection, "lake"))
         assert latest(CatalogReader(connection, "lake", "lk")).snapshot_id == 0
-        with pytest.raises(CatalogError, match="does not hold the metadata"):
+        with pytest.raises(CatalogError, match="does not contain the metadata"):
             latest(CatalogReader(connection, "lake", "elsewhere"))
 
 

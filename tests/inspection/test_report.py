@@ -95,7 +95,7 @@ def test_the_page_names_what_there_is(store: Store, project: Path, capsys: pytes
     assert (project / "lake.html").stat().st_size > 1_000_000
     (project / "lake.html").write_text("mine")
     assert run(["report", "dev"]) == 2
-    assert "--force replaces it" in capsys.readouterr().err
+    assert "use --force to overwrite it" in capsys.readouterr().err
     assert (project / "lake.html").read_text() == "mine"
     assert run(["report", "dev", "--force"]) == 0
     assert run(["report", "dev", "-o", "none/lake.html"]) == 2

@@ -120,7 +120,7 @@ def test_a_file_that_is_there_stays(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert run(["import", str(path), "-o", str(output)]) == 0
     written = output.read_text()
     assert run(["import", str(path), "-o", str(output)]) == 2
-    assert "--force replaces it" in capsys.readouterr().err
+    assert "use --force to overwrite it" in capsys.readouterr().err
     assert (run(["import", str(path), "-o", str(output), "--force"]), output.read_text()) == (0, written)
 
 

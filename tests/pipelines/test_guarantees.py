@@ -152,7 +152,7 @@ def test_a_definition_that_changes_during_a_run_is_not_committed(lake: Lake, tmp
     path.write_text("SELECT id + 1 AS id FROM raw.events")
     (result,) = run(Pipeline([changing]), lake)
     assert isinstance(result.error, PipelineError)
-    assert "has changed while it was run" in str(result.error)
+    assert "changed during the run" in str(result.error)
     assert lake.tables() == ["raw.events"]
 
 

@@ -168,7 +168,7 @@ def test_changes_of_encrypted_files(spark: SparkSession, tmp_path: Path) -> None
 def test_deletion_vectors_do_not_say_when(spark: SparkSession, files: Lake) -> None:
     files.run(*BASE, "CALL lake.set_option('write_deletion_vectors', true)", "DELETE FROM lake.t WHERE a = 3")
     assert changes(spark, files, 1, 3).count() == 53
-    with pytest.raises(UnsupportedError, match="do not say in which snapshot"):
+    with pytest.raises(UnsupportedError, match="does not record the snapshots"):
         changes(spark, files, 4, 4)
 
 
