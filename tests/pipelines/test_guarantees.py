@@ -202,7 +202,7 @@ FULL = Query("SELECT 1 AS id")
         ([Model("a.t", Full(), FULL), Model("A.T", Full(), FULL)], "two models write A.T"),
         (
             [Model("a.t", Full(), Query("FROM a.u")), Model("a.u", Full(), Query("FROM a.t"))],
-            "a circle: a.t → a.u → a.t",
+            "a cycle: a.t → a.u → a.t",
         ),
         ([Model("a.t", Full(), Query("SELEC 1"))], "is not a single DuckDB query"),
         ([Model("a.t", Full(), Query("DELETE FROM a.u"))], "is not a query"),
