@@ -130,8 +130,7 @@ class Query:
             # sqlglot's message quotes the file, which may be any file: report only line and column.
             places = getattr(error, "errors", None) or [{}]
             place = "".join(f", {name} {places[0][key]}" for name, key in _PLACE if places[0].get(key) is not None)
-            invalid = isinstance(error, sqlglot.errors.SqlglotError)
-            reason = "it cannot be parsed" if invalid else "it contains several statements"
+            reason = "it cannot be parsed" if isinstance(error, sqlglot.errors.SqlglotError) else "there are several"
             raise PipelineError(f"the SQL{where} is not a single DuckDB query: {reason}{place}") from None
         if not isinstance(found, exp.Query):
             raise PipelineError(f"the SQL{where} is not a query", hint="write SELECT … FROM …")
@@ -195,9 +194,7 @@ class Model:
         else:
             return None
         if chosen is not None and chosen not in self.arguments:
-            raise PipelineError(
-                f"the model {self.table} has no input {chosen!r}", hint=f"its inputs: {self._inputs_text()}"
-            )
+            raise PipelineError(f"the model {self.table} has no input {chosen!r}", hint=f"it has {self._inputs_text()}")
         return chosen
 
     @property
