@@ -45,6 +45,7 @@ BACK = ("lakeconf.store", "lakeconf.lake.lake")
 LAZY = {
     ("lakeconf.lake.opening", "lakeconf.engines.spark.engine"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.version"),
+    ("lakeconf.engines.spark.start", "lakeconf.engines.spark.hadoop"),
     ("lakeconf.cli.validate", "lakeconf.pipelines"),
     ("lakeconf.cli", "lakeconf.cli.commands"),
     ("lakeconf.integrations.pytest", "lakeconf.config.model"),

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lakeconf import __version__
 from lakeconf.catalog.stored_queries import StoredQueries
@@ -262,11 +262,8 @@ class Transaction:
         for change in changes:
             if change.staged is None:
                 continue
-            for statement in change.staged.discard:
-                with contextlib.suppress(LakeconfError):
-                    self.session.writer.execute(statement)
-            keep_files = committed and change.staged.keeps_files and change.key not in self._repeated
+            keeps_files = committed and change.staged.keeps_files and change.key not in self._repeated
             try:
-                self.session.engine.release(change.staged, keep_files=keep_files)
+                self.session.engine.release(replace(change.staged, keeps_files=keeps_files))
             except Exception as error:  # noqa: BLE001 - the outcome of the commit stays what it is
                 _log.warning("files of write %s could not be removed: %s", self.token, type(error).__name__)

@@ -9,7 +9,7 @@ from lakeconf.byte_size import byte_size
 from lakeconf.catalog.predicate.parse import Where
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.engines.base import Engine
+from lakeconf.engines.base import ScanEngine
 from lakeconf.engines.schema_check import full_name
 from lakeconf.errors import UnsupportedError
 
@@ -60,7 +60,7 @@ class ScanSummary:
 
 
 def summary(
-    engine: Engine,
+    engine: ScanEngine,
     reader: CatalogReader,
     table: str,
     snapshot_id: int,
@@ -71,7 +71,7 @@ def summary(
     plan = plan_scan(reader, table, snapshot_id, columns, where)
     refusal = None
     try:
-        engine.scan(reader, table, snapshot_id, columns, where)
+        engine.scan(table, snapshot_id, columns, where)
     except UnsupportedError as error:
         refusal = str(error)
     return ScanSummary(

@@ -17,6 +17,7 @@ from lakeconf.commit.audits import Audit, Check
 from lakeconf.commit.journal import INTERNAL_SCHEMA
 from lakeconf.commit.scope import Scope
 from lakeconf.ducklake import check_placeholders
+from lakeconf.engines.base import SparkOperations, spark_operations
 from lakeconf.engines.schema_check import named_views
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.maintenance import Maintenance
@@ -292,7 +293,8 @@ class Lake:
         listed = ", ".join(map(literal, paths))
         files = self._session.reader.connection.relation(f"FROM read_parquet([{listed}], union_by_name = true)")
         types = dict(zip(files.columns, map(str, files.types), strict=True))
-        found = self._session.engine.read_files(paths, types)
+        engine = self._session.engine
+        found = engine.read_files(paths, types) if isinstance(engine, SparkOperations) else None
         return nw.from_native(files) if found is None else found
 
     def register_views(self, spark: Any = None, prefix: str = "", *, tables: Sequence[str] | None = None) -> list[str]:
@@ -314,8 +316,9 @@ class Lake:
             LakeconfError: Two tables would be one view.
             SparkError: The session is of another application.
         """
+        operations = spark_operations(self._session.engine, "registering views")
         names = self.tables() if tables is None else list(tables)
         views = named_views(names, prefix)
         frames = {view: self.table(name).scan() for view, name in views.items()}
-        self._session.engine.register_views(frames, spark)
+        operations.register_views(frames, spark)
         return list(views)

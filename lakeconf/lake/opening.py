@@ -43,7 +43,7 @@ def open_session(store: Store, engine: Any = None) -> Session:
             alias=store.alias,
             reader=reader,
             writer=writer,
-            engine=DuckDBEngine(reading) if engine is None else _spark_engine(store, reader, engine),
+            engine=DuckDBEngine(reader, writer) if engine is None else _spark_engine(store, reader, writer, engine),
             guard=guard_of(store, reader),
             # A file of DuckDB opens in one instance alone.
             reconnect=store.open_connection if store.metadata_backend.file() is None else reading.cursor,
@@ -65,8 +65,8 @@ def _check_spark(spark: Any) -> None:
     importlib.import_module("lakeconf.engines.spark.version").check_version(spark)
 
 
-def _spark_engine(store: Store, reader: CatalogReader, spark: Any) -> Engine:
+def _spark_engine(store: Store, reader: CatalogReader, writer: SharedConnection, spark: Any) -> Engine:
     engine = importlib.import_module("lakeconf.engines.spark.engine")
     settings = store.storage_backend.hadoop_settings() if store.storage_backend is not None else {}
-    spark_engine: Engine = engine.SparkEngine(spark, reader.data_path, settings, reader.lake_id)
+    spark_engine: Engine = engine.SparkEngine(spark, reader, writer, settings)
     return spark_engine

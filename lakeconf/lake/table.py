@@ -64,7 +64,7 @@ class Table:
             UnsupportedError: The engine cannot read it exactly; says what to run instead.
         """
         self._scope.base.add_read(".".join(split_name(self.name)))
-        return self._session.engine.scan(self._session.reader, self.name, self._scope.snapshot_id, columns, where)
+        return self._session.engine.scan(self.name, self._scope.snapshot_id, columns, where)
 
     def explain(self, columns: Sequence[str] | None = None, where: Where | None = None) -> ScanSummary:
         """What a scan reads and what it skips, as the catalog says; no row of a data file is read.
@@ -126,7 +126,7 @@ class Table:
         reader = self._session.reader
         self._scope.base.add_read(".".join(split_name(self.name)))
         first, last = check_range(reader, self._scope.snapshot_id, since, until)
-        return self._session.engine.changes(reader, self.name, first, last)
+        return self._session.engine.changes(self.name, first, last)
 
     def __narwhals_lazyframe__(self) -> Any:
         """The scan of the whole table, as narwhals wants it: `nw.from_native(table)` works."""

@@ -15,7 +15,7 @@ from lakeconf.commit.change import Change, Target
 from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
 from lakeconf.connection.connection import Connection
-from lakeconf.engines.base import ROW_ID, Engine, Staged
+from lakeconf.engines.base import ROW_ID, Engine, Staged, StagingRequest
 from lakeconf.engines.schema_check import RESERVED, check_fit, full_name, selected
 from lakeconf.errors import LakeconfError, SchemaError, UnsupportedError
 from lakeconf.sql import folded, identifier
@@ -110,7 +110,7 @@ def _merge_rows(transaction: Transaction, target: Target, adopted: Any, clauses:
     if counts.get(INSERT):
         part = f"{ACTION} = '{INSERT}'"
         token = transaction.next_token()
-        inserted = session.engine.stage_part(staged, part, info, target.types, session.writer, token)
+        inserted = session.engine.stage_part(staged, part, StagingRequest(info, target.types, token))
         statements = writes.insert(session, info, inserted)
         transaction.add(Change(statements, full_name(info), inserted, written_for=change.written_for))
 
@@ -160,7 +160,8 @@ def _joined(
     clauses: Clauses,
 ) -> nw.LazyFrame[Any]:
     """The frame's rows beside those of the table that they match."""
-    conformed: nw.LazyFrame[Any] = nw.from_native(transaction.session.engine.conform(adopted, given, target.types))
+    types = {column: target.types[column.name] for column in given}
+    conformed: nw.LazyFrame[Any] = nw.from_native(transaction.session.engine.conform(adopted, types))
     source = conformed.select(nw.col(column.name).alias(f"source_{column.name}") for column in given)
     source = source.with_columns(nw.lit(1).alias(IN_SOURCE))
     keys = selected(target.info, clauses.on)
@@ -199,7 +200,7 @@ def _rows(transaction: Transaction, target: Target, where: Where | None) -> nw.L
     _check_names(info)
     session, name, snapshot_id = transaction.session, _quoted_name(target), transaction.snapshot_id
     read = {column.name for column in load_table(session.reader, name, snapshot_id).columns}
-    rows = session.engine.scan_rows(session.reader, name, snapshot_id, where)
+    rows = session.engine.scan_rows(name, snapshot_id, where)
     new = {column.name: target.types[column.name] for column in info.columns if column.name not in read}
     if len(read) + len(new) != len(info.columns):
         raise LakeconfError(
@@ -237,7 +238,7 @@ def _stage(
     session = transaction.session
     found = {name: text for name, text in session.engine.schema(native).items() if name not in own}
     check_fit(full_name(target.info), found, types)
-    return session.engine.stage_rows(native, target.info, {**own, **types}, session.writer, transaction.next_token())
+    return session.engine.stage_rows(native, StagingRequest(target.info, {**own, **types}, transaction.next_token()))
 
 
 def _count(writer: Connection, staged: Staged) -> int:

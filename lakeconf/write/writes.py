@@ -17,7 +17,7 @@ from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
 from lakeconf.ducklake import check_placeholders
-from lakeconf.engines.base import Staged
+from lakeconf.engines.base import Staged, StagingRequest
 from lakeconf.engines.schema_check import check_fit, full_name
 from lakeconf.errors import CommitError
 from lakeconf.logs import EventLogger
@@ -100,7 +100,7 @@ def stage(transaction: Transaction, adopted: Any, wanted: Target) -> Staged:
     info = wanted.info if wanted.info.table_id == NO_ID else with_bytes_per_row(session.reader, wanted.info)
     token = transaction.next_token()
     _log.info("staging rows for %s (write %s)", full_name(info), token)
-    staged = session.engine.stage(adopted, info, wanted.types, session.writer, token)
+    staged = session.engine.stage(adopted, StagingRequest(info, wanted.types, token))
     _log.info("staged %d rows in %d files for %s", staged.row_count or 0, len(staged.files), full_name(info))
     return staged
 
@@ -143,8 +143,8 @@ def delete_matches(transaction: Transaction, target: Target, adopted: Any, on: S
     """
     session = transaction.session
     info, types = target.info, {key.name: target.types[key.name] for key in on}
-    keys = session.engine.conform(adopted, on, target.types)
-    staged = session.engine.stage_rows(keys, info, types, session.writer, transaction.next_token())
+    keys = session.engine.conform(adopted, {key: target.types[key.name] for key in on})
+    staged = session.engine.stage_rows(keys, StagingRequest(info, types, transaction.next_token()))
     table, own = quoted(session, info), identifier(info.name)
     same = " AND ".join(f"__lakeconf_keys.{name} = {own}.{name}" for name in map(identifier, types))
     delete = f"DELETE FROM {table} WHERE EXISTS (SELECT 1 FROM ({staged.source}) AS __lakeconf_keys WHERE {same})"

@@ -15,15 +15,16 @@ from lakeconf.catalog.predicate.nodes import columns_of
 from lakeconf.catalog.predicate.parse import Where, parse
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import plan_with_inlined_rows
-from lakeconf.catalog.table import Column, TableInfo, load_table
+from lakeconf.catalog.table import Column, load_table
 from lakeconf.connection.connection import Connection
-from lakeconf.engines.base import ROW_ID, Staged
+from lakeconf.engines.base import ROW_ID, Staged, StagingRequest
 from lakeconf.engines.change_feed import changes_sql, refuse_hidden
 from lakeconf.engines.checksum import TableCheck
-from lakeconf.engines.duckdb import arrow, native_frame
+from lakeconf.engines.foreign_frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected
 from lakeconf.engines.spark.compare import check
 from lakeconf.engines.spark.hadoop import check_session
+from lakeconf.engines.spark.internals import active_session_kept, rebind, require_classic
 from lakeconf.engines.spark.query import query
 from lakeconf.engines.spark.read.accelerators import refuse_accelerators
 from lakeconf.engines.spark.read.change_feed import read_changes
@@ -31,10 +32,11 @@ from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.landed_files import read_files
 from lakeconf.engines.spark.read.predicate import to_spark
 from lakeconf.engines.spark.read.scan import read
-from lakeconf.engines.spark.session import active_session_kept, from_arrow, private_session, rebind
+from lakeconf.engines.spark.session import from_arrow, private_session
 from lakeconf.engines.spark.views import register
-from lakeconf.engines.spark.write.files import duckdb_schema, remove_folder, stage_files
+from lakeconf.engines.spark.write.files import duckdb_schema, stage_files
 from lakeconf.engines.spark.write.staged_merge import conformed, stage_rows, staged_frame
+from lakeconf.engines.spark.write.storage import LakeStorage, remove_folder
 from lakeconf.engines.staging import announce, manifest_path, staging_folder
 from lakeconf.errors import SparkError, UnsupportedError
 from lakeconf.secret import Secret
@@ -45,62 +47,55 @@ class SparkEngine:
 
     Args:
         spark: The user's session; its settings neither change nor matter.
-        location: The lake's data path, as the catalog has it.
-        settings: The Hadoop settings with which the session must reach it.
-        lake_id: The id of the lake, for the manifests of staged files.
+        reader: The lake.
+        writer: The connection that commits.
+        settings: The Hadoop settings with which the session must reach the lake's files.
 
     Raises:
-        SparkError: The session lacks a setting, or has it otherwise.
+        SparkError: The session is one of Spark Connect, or a setting of it is missing or different.
         UnsupportedError: An engine replaces Spark's Parquet reader.
     """
 
     name = "spark"
 
-    def __init__(self, spark: SparkSession, location: str, settings: Mapping[str, str | Secret], lake_id: str) -> None:
-        check_session(spark, location, settings)
+    def __init__(
+        self, spark: SparkSession, reader: CatalogReader, writer: Connection, settings: Mapping[str, str | Secret]
+    ) -> None:
+        require_classic(spark)
+        check_session(spark, reader.data_path, settings)
         refuse_accelerators(spark)
-        self._lake_id = lake_id
         self._spark = spark
-        self._location = location
+        self._reader = reader
+        self._lake_id = reader.lake_id
+        self._writer = writer
+        self._storage = LakeStorage(spark, writer, reader.data_path)
 
     def details(self) -> Mapping[str, str]:
         context = self._spark.sparkContext
         return {"spark": context.version, "application_id": str(context.applicationId)}
 
     def scan(
-        self,
-        reader: CatalogReader,
-        table: str,
-        snapshot_id: int,
-        columns: Sequence[str] | None,
-        where: Where | None,
+        self, table: str, snapshot_id: int, columns: Sequence[str] | None = None, where: Where | None = None
     ) -> nw.LazyFrame[Any]:
-        if where is None:
-            return nw.from_native(read(self._spark, *plan_with_inlined_rows(reader, table, snapshot_id, columns)))
-        return self._filtered(reader, table, snapshot_id, columns, where, row_ids=False)
-
-    def scan_rows(self, reader: CatalogReader, table: str, snapshot_id: int, where: Where | None) -> nw.LazyFrame[Any]:
         if where is not None:
-            return self._filtered(reader, table, snapshot_id, None, where, row_ids=True)
-        planned = plan_with_inlined_rows(reader, table, snapshot_id, None)
+            return self._filtered(table, snapshot_id, columns, where, row_ids=False)
+        return nw.from_native(read(self._spark, *plan_with_inlined_rows(self._reader, table, snapshot_id, columns)))
+
+    def scan_rows(self, table: str, snapshot_id: int, where: Where | None = None) -> nw.LazyFrame[Any]:
+        if where is not None:
+            return self._filtered(table, snapshot_id, None, where, row_ids=True)
+        planned = plan_with_inlined_rows(self._reader, table, snapshot_id, None)
         return nw.from_native(read(self._spark, *planned, row_ids=True))
 
     def _filtered(
-        self,
-        reader: CatalogReader,
-        table: str,
-        snapshot_id: int,
-        columns: Sequence[str] | None,
-        where: Where,
-        *,
-        row_ids: bool,
+        self, table: str, snapshot_id: int, columns: Sequence[str] | None, where: Where, *, row_ids: bool
     ) -> nw.LazyFrame[Any]:
-        info = load_table(reader, table, snapshot_id)
+        info = load_table(self._reader, table, snapshot_id)
         wanted = selected(info, columns)
         predicate = parse(where, info.columns)
         # The columns of the condition are read as well, and left out after it.
         names = list(dict.fromkeys(column.name for column in (*wanted, *columns_of(predicate))))
-        planned = plan_with_inlined_rows(reader, table, snapshot_id, names, predicate)
+        planned = plan_with_inlined_rows(self._reader, table, snapshot_id, names, predicate)
         virtual = [ROW_ID] if row_ids else []
         # The user's session may not tell names apart by their case.
         private = private_session(self._spark)
@@ -109,14 +104,14 @@ class SparkEngine:
             frame = frame.select(*virtual, *(quoted(column.name) for column in wanted))
         return nw.from_native(rebind(frame, self._spark))
 
-    def changes(self, reader: CatalogReader, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
-        refuse_hidden(load_table(reader, table, until))
-        plan = plan_changes(reader, table, since, until)
+    def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
+        refuse_hidden(load_table(self._reader, table, until))
+        plan = plan_changes(self._reader, table, since, until)
         try:
-            planned = plan_changes_with_inlined_rows(reader, table, since, until)
+            planned = plan_changes_with_inlined_rows(self._reader, table, since, until)
             return nw.from_native(read_changes(self._spark, *planned))
         except UnsupportedError as error:
-            query = changes_sql(reader, plan)
+            query = changes_sql(self._reader, plan)
             raise UnsupportedError(
                 f"Spark cannot give the changes of {table}: {error.message}",
                 hint=f'read them with DuckDB: lake.sql("{query}")',
@@ -129,18 +124,18 @@ class SparkEngine:
         frame = read_files(self._spark, paths, types)
         return None if frame is None else nw.from_native(frame)
 
-    def register_views(self, frames: Mapping[str, nw.LazyFrame[Any]], session: Any) -> None:
+    def register_views(self, frames: Mapping[str, nw.LazyFrame[Any]], session: Any = None) -> None:
         views = {name: frame.to_native() for name, frame in frames.items()}
         register(self._spark if session is None else session, views)
 
-    def check(self, reader: CatalogReader, table: str, snapshot_id: int) -> TableCheck:
-        frame = self.scan(reader, table, snapshot_id, None, None).to_native()
-        return check(frame, reader, load_table(reader, table, snapshot_id), snapshot_id)
+    def check(self, table: str, snapshot_id: int) -> TableCheck:
+        frame = self.scan(table, snapshot_id).to_native()
+        return check(frame, self._reader, load_table(self._reader, table, snapshot_id), snapshot_id)
 
     def adopt(self, frame: object) -> DataFrame:
         native = native_frame(frame)
         if not isinstance(native, DataFrame):
-            return from_arrow(self._spark, arrow(native))
+            return from_arrow(self._spark, arrow_table(native))
         if native.sparkSession.sparkContext is not self._spark.sparkContext:
             raise SparkError(
                 "the frame belongs to another Spark application than the one that the lake was opened with",
@@ -151,50 +146,33 @@ class SparkEngine:
     def schema(self, adopted: DataFrame) -> dict[str, str]:
         return duckdb_schema(adopted)
 
-    def stage(
-        self, adopted: DataFrame, table: TableInfo, types: Mapping[str, str], writer: Connection, token: str
-    ) -> Staged:
-        with self._announced(table, writer, token):
-            return stage_files(self._spark, adopted, table, types, writer, self._location, token)
+    def conform(self, adopted: DataFrame, columns: Mapping[Column, str]) -> DataFrame:
+        return conformed(adopted, tuple(columns))
 
-    def conform(self, adopted: DataFrame, columns: Sequence[Column], types: Mapping[str, str]) -> DataFrame:  # noqa: ARG002 - the contract
-        return conformed(adopted, columns)
+    def stage(self, adopted: DataFrame, request: StagingRequest) -> Staged:
+        with self._announced(request):
+            return stage_files(self._storage, adopted, request)
 
-    def stage_rows(
-        self,
-        adopted: DataFrame,
-        table: TableInfo,
-        types: Mapping[str, str],
-        writer: Connection,
-        token: str,
-    ) -> Staged:
-        with self._announced(table, writer, token):
-            return stage_rows(self._spark, adopted, table, types, writer, self._location, token)
+    def stage_rows(self, adopted: DataFrame, request: StagingRequest) -> Staged:
+        with self._announced(request):
+            return stage_rows(self._storage, adopted, request)
 
-    def stage_part(
-        self,
-        staged: Staged,
-        condition: str,
-        table: TableInfo,
-        types: Mapping[str, str],
-        writer: Connection,
-        token: str,
-    ) -> Staged:
-        part = staged_frame(self._spark, staged, condition, list(types))
-        with self._announced(table, writer, token):
-            return stage_files(self._spark, part, table, types, writer, self._location, token)
+    def stage_part(self, staged: Staged, condition: str, request: StagingRequest) -> Staged:
+        part = staged_frame(self._spark, staged, condition, list(request.types))
+        with self._announced(request):
+            return stage_files(self._storage, part, request)
 
-    def release(self, staged: Staged, *, keep_files: bool) -> None:
+    def release(self, staged: Staged) -> None:
         if staged.folder is not None:
-            if not keep_files:
+            if not staged.keeps_files:
                 remove_folder(self._spark, staged.folder)
             remove_folder(self._spark, manifest_path(staged.folder))
 
     @contextlib.contextmanager
-    def _announced(self, table: TableInfo, writer: Connection, token: str) -> Iterator[None]:
-        """Leaves a manifest for as long as there are staged files: until `release`, where the staging succeeds."""
-        folder = staging_folder(table, token)
-        announce(writer, folder, self._lake_id)
+    def _announced(self, request: StagingRequest) -> Iterator[None]:
+        """Writes the manifest of the staged files before there are any; `release` removes it after a success."""
+        folder = staging_folder(request.table, request.token)
+        announce(self._writer, folder, self._lake_id)
         try:
             yield
         except BaseException:

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
+from lakeconf.engines.spark.internals import (
+    Configuration,
+    file_system_configuration,
+    hadoop_configuration,
+    hadoop_version,
+)
 from lakeconf.engines.spark.py4j_logging import unlogged
-from lakeconf.errors import SparkError, UnsupportedError
+from lakeconf.errors import SparkError
 from lakeconf.secret import Secret
 
 if TYPE_CHECKING:
@@ -76,11 +82,6 @@ def catalog_uri(path: str, location: str) -> str:
     return location + full.removeprefix(place)
 
 
-def hadoop_version(spark: SparkSession) -> str:
-    """The version of Hadoop that a session runs, such as `3.5.0`."""
-    return str(_jvm(spark).org.apache.hadoop.util.VersionInfo.getVersion())
-
-
 def configure_session(spark: SparkSession, settings: Mapping[str, str | Secret]) -> None:
     """Gives a running session Hadoop settings, without their showing in its command line, settings or event log.
 
@@ -88,7 +89,7 @@ def configure_session(spark: SparkSession, settings: Mapping[str, str | Secret])
         spark: The session; every session of its application gets the settings.
         settings: Names, without the prefix `spark.hadoop.`, and values.
     """
-    configuration = _configuration(spark)
+    configuration = hadoop_configuration(spark)
     with unlogged():
         for key, value in settings.items():
             configuration.set(key, _clear(value))
@@ -107,7 +108,6 @@ def check_session(spark: SparkSession, location: str, settings: Mapping[str, str
 
     Raises:
         SparkError: A setting is missing or different; names each, and no value but endpoints.
-        UnsupportedError: The session has no JVM (Spark Connect).
     """
     uri = spark_uri(location)
     if uri.startswith("s3a://"):
@@ -119,7 +119,7 @@ def _check_bucket(spark: SparkSession, location: str, uri: str, settings: Mappin
     bucket = uri.removeprefix("s3a://").partition("/")[0]
     prefix = f"fs.s3a.bucket.{bucket}."
     expected = {key.removeprefix(prefix): _clear(value) for key, value in settings.items()}
-    configuration = _configuration(spark)
+    configuration = hadoop_configuration(spark)
     given = {name: configuration.get(prefix + name) or configuration.get(f"fs.s3a.{name}") for name in _names(expected)}
     _compare_endpoints(bucket, expected, given)
     wrong = [prefix + name for name in expected if not _same(name, expected[name], given[name])]
@@ -133,7 +133,7 @@ def _check_bucket(spark: SparkSession, location: str, uri: str, settings: Mappin
             f"the Spark session does not reach {location} with the store's settings; {'; '.join(parts)}",
             hint="give them to the session before it starts: store.configure(SparkSession.builder)",
         )
-    in_force = _file_system(spark, uri).getConf()
+    in_force = _in_force(spark, uri)
     stale = [prefix + name for name in _names(expected) if not _same(name, given[name], in_force.get(f"fs.s3a.{name}"))]
     if stale:
         raise SparkError(
@@ -168,10 +168,14 @@ def _same(name: str, ours: str | None, theirs: str | None) -> bool:
     return ours == theirs
 
 
-def _file_system(spark: SparkSession, uri: str) -> Any:
-    jvm = _jvm(spark)
+def _in_force(spark: SparkSession, uri: str) -> Configuration:
+    """The settings of the file system that Hadoop keeps for a bucket.
+
+    Raises:
+        SparkError: There is no such file system, or it cannot be opened.
+    """
     try:
-        return jvm.org.apache.hadoop.fs.Path(uri).getFileSystem(_configuration(spark))
+        return file_system_configuration(spark, uri)
     except Py4JJavaError as error:
         message = str(error.java_exception.getMessage())
         if "S3AFileSystem not found" not in message:
@@ -181,21 +185,6 @@ def _file_system(spark: SparkSession, uri: str) -> Any:
             hint=f"start it with store.configure(SparkSession.builder), or with "
             f"spark.jars.packages=org.apache.hadoop:hadoop-aws:{hadoop_version(spark)}",
         ) from None
-
-
-def _configuration(spark: SparkSession) -> Any:
-    _jvm(spark)
-    return spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
-
-
-def _jvm(spark: SparkSession) -> Any:
-    jvm = getattr(spark, "_jvm", None)
-    if jvm is None:
-        raise UnsupportedError(
-            "lakeconf needs Spark's JVM, which a session of Spark Connect does not give",
-            hint="use a classic session: SparkSession.builder without .remote(…)",
-        )
-    return jvm
 
 
 def _clear(value: str | Secret) -> str:

@@ -9,7 +9,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
+from lakeconf.engines.spark.internals import active_session_kept, rebind
+from lakeconf.engines.spark.session import private_session
 from lakeconf.errors import QueryError, UnsupportedError
 
 # As in DuckDB: names in any case, and a TIMESTAMP without a zone.

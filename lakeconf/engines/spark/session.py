@@ -6,15 +6,12 @@ relation is made and analysed in a session that nobody else can reach, and its a
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from typing import Any
-
 import pyarrow as pa
 from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
 
-from lakeconf.errors import SchemaError, SparkError
+from lakeconf.engines.spark.internals import active_session_kept, cloned_session, new_session, rebind, setting_names
+from lakeconf.errors import SchemaError
 
 # Everything that could change what a scan returns. https://spark.apache.org/docs/latest/configuration.html#spark-sql
 _SETTINGS = {
@@ -73,80 +70,25 @@ def private_session(spark: SparkSession) -> SparkSession:
         A session of the same application.
 
     Raises:
-        SparkError: The session has no JVM of its own (Spark Connect).
+        SparkError: The session is one of Spark Connect.
     """
-    if not hasattr(spark, "_jsparkSession"):
-        raise SparkError(
-            "lakeconf cannot read with Spark Connect: a scan is built in a session inside Spark's own process",
-            hint="use a classic session, made without SparkSession.builder.remote(…), or read with DuckDB",
-        )
-    jvm: Any = spark._jvm  # noqa: SLF001
-    settings = jvm.java.util.Properties()
-    for key, value in {**_kept(spark), **_SETTINGS}.items():
-        settings.setProperty(key, value)
-    private = spark._jsparkSession.newSession()  # noqa: SLF001
-    configuration = private.sessionState().conf()
-    # A new session begins with what the application was started with.
-    for key in _keys(configuration.getAllConfs()):
-        if key.startswith("spark.sql.") and key not in _SPEED:
-            configuration.unsetConf(key)
-    configuration.setConf(settings)
-    return SparkSession(spark.sparkContext, private)
+    return new_session(spark, {**_kept(spark), **_SETTINGS}, _SPEED)
 
 
 def without_pushdown(private: SparkSession) -> SparkSession:
     """As the private session, but no filter reaches the statistics in Parquet files."""
-    twin = SparkSession(private.sparkContext, private._jsparkSession.cloneSession())  # noqa: SLF001
+    twin = cloned_session(private)
     twin.conf.set("spark.sql.parquet.filterPushdown", "false")
     return twin
 
 
 def _kept(spark: SparkSession) -> dict[str, str]:
     """The user's settings that hold for the private session too."""
-    keys = _keys(spark._jsparkSession.conf().getAll())  # noqa: SLF001
+    keys = setting_names(spark)
     # What does not begin with `spark.` Spark hands to Hadoop: credentials of a file system, for example.
     if any(not key.startswith("spark.") for key in keys):
         return {key: text for key, text in spark.conf.getAll.items() if key in _SPEED or not key.startswith("spark.")}
     return {key: str(spark.conf.get(key)) for key in keys & _SPEED}
-
-
-def _keys(settings: Any) -> set[str]:
-    """The keys of a Scala map; in one call, as one for each takes longer than the rest of a scan."""
-    return {line.partition(" -> ")[0] for line in str(settings.mkString("\n")).split("\n")}
-
-
-@contextlib.contextmanager
-def active_session_kept(spark: SparkSession) -> Iterator[None]:
-    """Puts back the session that is active: making a frame in a private session makes that the active one.
-
-    Args:
-        spark: Any session of the application.
-    """
-    sessions: Any = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]  # noqa: SLF001
-    in_python, in_jvm = SparkSession._activeSession, sessions.getActiveSession()  # noqa: SLF001
-    try:
-        yield
-    finally:
-        SparkSession._activeSession = in_python  # noqa: SLF001
-        if in_jvm.isDefined():
-            sessions.setActiveSession(in_jvm.get())
-        else:
-            sessions.clearActiveSession()
-
-
-def rebind(frame: DataFrame, spark: SparkSession) -> DataFrame:
-    """A frame of a private session as one of the user's: it joins with the user's frames and runs with their settings.
-
-    Its relations keep the private session, and with it the settings of their readers.
-
-    Args:
-        frame: A frame of `private_session`.
-        spark: The user's session.
-    """
-    jvm: Any = spark._jvm  # noqa: SLF001
-    plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001
-    dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)  # noqa: SLF001
-    return DataFrame(dataset, spark)
 
 
 def from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from lakeconf.engines.spark.java import ensure_java
-from lakeconf.engines.spark.py4j_logging import unlogged
 from lakeconf.errors import MissingDependencyError, SparkError
 from lakeconf.secret import Settings
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOPBACK = "127.0.0.1"
+_HADOOP = "spark.hadoop."
 # Variables with which a user chooses the address, or a configuration that may name a cluster.
 _CONFIGURES = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "MASTER")
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
@@ -50,6 +50,8 @@ def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None 
     try:
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
+
+        from lakeconf.engines.spark.hadoop import configure_session
     except ImportError as error:
         raise MissingDependencyError("pyspark", extra="spark", needed_for="a Spark session") from error
     ensure_java()
@@ -67,12 +69,9 @@ def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None 
         raise SparkError(f"Spark does not start: {error}") from error
     # The builder's stand in the command line of the Java process that it starts, so that secrets are not among them;
     # and a session that runs already takes none of them.
-    hadoop = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
-    with unlogged():
-        for conf in confs:
-            for key in conf:
-                if key.startswith("spark.hadoop."):
-                    hadoop.set(key.removeprefix("spark.hadoop."), conf[key])
+    for conf in confs:
+        hadoop = {key.removeprefix(_HADOOP): conf[key] for key in conf if key.startswith(_HADOOP)}
+        configure_session(session, hadoop)
     return session
 
 

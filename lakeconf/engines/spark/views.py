@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
+from lakeconf.engines.spark.internals import rebind
 from lakeconf.engines.spark.read.column_reader import quoted
-from lakeconf.engines.spark.session import rebind
 from lakeconf.errors import SparkError
 
 

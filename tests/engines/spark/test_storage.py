@@ -18,7 +18,8 @@ import lakeconf
 from lakeconf.backends.storage.gcs import GCSStorage
 from lakeconf.backends.storage.r2 import R2Storage
 from lakeconf.backends.storage.s3 import S3Storage
-from lakeconf.engines.spark.hadoop import catalog_uri, check_session, configure_session, hadoop_version, spark_uri
+from lakeconf.engines.spark.hadoop import catalog_uri, check_session, configure_session, spark_uri
+from lakeconf.engines.spark.internals import hadoop_version
 from lakeconf.errors import SparkError, StorageError
 from lakeconf.secret import Secret
 

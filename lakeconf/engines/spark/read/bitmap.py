@@ -10,16 +10,15 @@ import random
 import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.classic.column import Column as ClassicColumn
 
 from lakeconf.catalog.data_file import DataFile, DeleteFile
 from lakeconf.connection.connection import Connection, connect
 from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
+from lakeconf.engines.spark.internals import long_array
 from lakeconf.engines.spark.read.guards import UNKNOWN_FILE_SQL
 from lakeconf.engines.spark.read.relation import Relation, check_local
 from lakeconf.sql import literal
@@ -62,11 +61,11 @@ def bitmap_condition(
         slots[(mark * factor >> shift) & (size - 1)] = mark << _BASE_BITS | end
         end += -(-file.record_count // 64) * 64
     place = F.expr(f"cast(shiftright({opened.mark_sql} * {factor}L, {shift}) & {size - 1} AS int)")
-    slot = F.get(_longs(private, struct.pack(f"<{size}q", *slots)), place)
+    slot = F.get(long_array(private, struct.pack(f"<{size}q", *slots)), place)
     is_known = _shifted(slot, F.lit(_BASE_BITS)) == F.expr(opened.mark_sql)
     base = F.when(is_known, slot.bitwiseAND(F.lit((1 << _BASE_BITS) - 1))).otherwise(F.expr(UNKNOWN_FILE_SQL))
     row = base + F.col("_metadata.row_index")
-    word = F.get(_longs(private, _bits(files, bases, end, snapshot_id)), _shifted(row, F.lit(6)).cast("int"))
+    word = F.get(long_array(private, _bits(files, bases, end, snapshot_id)), _shifted(row, F.lit(6)).cast("int"))
     return _shifted(word, row.bitwiseAND(F.lit(63)).cast("int")).bitwiseAND(F.lit(1)) != F.lit(1)
 
 
@@ -146,15 +145,3 @@ def _sources(duckdb: Connection, paths: Sequence[str], snapshot_id: int) -> list
 
 def _listed(paths: Iterable[str]) -> str:
     return f"[{', '.join(map(literal, sorted(paths)))}]"
-
-
-def _longs(private: SparkSession, content: bytes) -> Column:
-    """An array of longs as a literal of the plan."""
-    jvm: Any = private._jvm  # noqa: SLF001
-    array = private.sparkContext._gateway.new_array(jvm.long, len(content) // 8)  # type: ignore[union-attr]  # noqa: SLF001
-    jvm.java.nio.ByteBuffer.wrap(content).order(jvm.java.nio.ByteOrder.LITTLE_ENDIAN).asLongBuffer().get(array)
-    types, expressions = jvm.org.apache.spark.sql.types.DataTypes, jvm.org.apache.spark.sql.catalyst.expressions
-    may_be_null = False
-    type_ = types.createArrayType(types.LongType, may_be_null)
-    value = expressions.Literal(expressions.UnsafeArrayData.fromPrimitiveArray(array), type_)
-    return ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(value))

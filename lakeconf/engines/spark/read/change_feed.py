@@ -15,13 +15,14 @@ from lakeconf.catalog.data_file import DeleteFile
 from lakeconf.catalog.inlined_changes import BEGIN, END, ROW_ID
 from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
 from lakeconf.engines import base
+from lakeconf.engines.spark.internals import active_session_kept, rebind
 from lakeconf.engines.spark.read import scan
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.file_columns import FILENAME
 from lakeconf.engines.spark.read.guards import join_known
 from lakeconf.engines.spark.read.inlined import inlined_frame
 from lakeconf.engines.spark.read.relation import relation
-from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
+from lakeconf.engines.spark.session import private_session
 from lakeconf.engines.spark.types import spark_schema
 from lakeconf.errors import UnsupportedError
 
@@ -47,7 +48,7 @@ def read_changes(spark: SparkSession, plan: ChangesPlan, inlined: pa.Table) -> D
     Raises:
         StorageError: A file is gone, or is not the one that the catalog lists.
         UnsupportedError: A column or a file cannot be read exactly.
-        SparkError: The session has no JVM of its own (Spark Connect).
+        SparkError: The session is one of Spark Connect.
     """
     private = private_session(spark)
     with active_session_kept(spark):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
+from lakeconf.engines.spark.internals import error_texts
 from lakeconf.errors import UnsupportedError
 
 # Parquet names the missing class of a codec. Spark has no class for Brotli.
 _MISSING = re.compile(r"org\.apache\.hadoop\.io\.compress\.(\w+)Codec (was )?not found")
 # Spark names the file that a task was reading.
 _FILE = re.compile(r"error while reading file (\S+\.parquet)")
-_MOST_CAUSES = 20
 
 
 def missing_codec(error: BaseException) -> UnsupportedError | None:
@@ -23,12 +22,7 @@ def missing_codec(error: BaseException) -> UnsupportedError | None:
     Returns:
         The error to raise instead; None if the job failed for another reason.
     """
-    texts = [str(error)]
-    # Errors of pyspark keep the Java exception under one name, those of py4j under another.
-    cause: Any = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
-    while cause is not None and len(texts) < _MOST_CAUSES:
-        texts.append(str(cause.getMessage()))
-        cause = cause.getCause()
+    texts = error_texts(error)
     codec = next(filter(None, map(_MISSING.search, texts)), None)
     if codec is None:
         return None

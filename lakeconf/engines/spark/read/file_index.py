@@ -7,9 +7,9 @@ which never change. So its relations get a list that ignores such requests: a mi
 
 from __future__ import annotations
 
-from typing import Any
+from pyspark.sql import DataFrame
 
-from pyspark.sql import DataFrame, SparkSession
+from lakeconf.engines.spark.internals import with_file_index
 
 _NAME = "lakeconf.FixedFileIndex"
 # Spark's own classes that implement this interface either refresh themselves or belong to another file format.
@@ -36,41 +36,12 @@ public class FixedFileIndex implements FileIndex {
     }
 }
 """
-# The constructor of the compiled class, for the JVM that the process last used.
-_compiled: list[tuple[Any, Any]] = []
 
 
-def with_fixed_files(private: SparkSession, frame: DataFrame) -> DataFrame:
+def with_fixed_files(frame: DataFrame) -> DataFrame:
     """The same relation over a list of files that is never refreshed.
 
     Args:
-        private: The session of the scan.
         frame: A frame that is nothing but a relation over files.
     """
-    relation: Any = frame._jdf.queryExecution().analyzed().relation()  # noqa: SLF001
-    arguments = private.sparkContext._gateway.new_array(private._jvm.java.lang.Object, 1)  # type: ignore[union-attr]  # noqa: SLF001
-    arguments[0] = relation.location()
-    fixed = relation.copy(
-        _constructor(private).newInstance(arguments),
-        relation.partitionSchema(),
-        relation.dataSchema(),
-        relation.bucketSpec(),
-        relation.fileFormat(),
-        relation.options(),
-        relation.sparkSession(),
-    )
-    return DataFrame(private._jsparkSession.baseRelationToDataFrame(fixed), private)  # noqa: SLF001
-
-
-def _constructor(private: SparkSession) -> Any:
-    jvm: Any = private._jvm  # noqa: SLF001
-    for known, constructor in _compiled:
-        if known is jvm:
-            return constructor
-    # Spark ships this compiler for the code that it generates.
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(private._jsparkSession.getClass().getClassLoader())  # noqa: SLF001
-    compiler.cook(_SOURCE)
-    constructor = compiler.getClassLoader().loadClass(_NAME).getConstructors()[0]
-    _compiled[:] = [(jvm, constructor)]
-    return constructor
+    return with_file_index(frame, _NAME, _SOURCE)

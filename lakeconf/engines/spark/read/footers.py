@@ -10,6 +10,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from lakeconf.engines.spark.internals import FileListing, read_footers
 from lakeconf.engines.spark.read.relation import WITHOUT_CHECKSUMS
 from lakeconf.errors import StorageError
 
@@ -67,12 +68,12 @@ _LOGICAL = {
 }
 
 
-def footers(private: SparkSession, statuses: Any, files: Sequence[tuple[str, int]]) -> list[Stored]:
+def footers(private: SparkSession, listing: FileListing, files: Sequence[tuple[str, int]]) -> list[Stored]:
     """What some files hold, each as a struct of its columns, named by the program that wrote it.
 
     Args:
         private: The session of the scan.
-        statuses: Spark's own list of the files, a Scala sequence of `FileStatus`.
+        listing: Spark's list of the files.
         files: Path and size of each, in the same order.
 
     Raises:
@@ -80,24 +81,13 @@ def footers(private: SparkSession, statuses: Any, files: Sequence[tuple[str, int
     """
     unknown = [index for index, file in enumerate(files) if file not in _cache]
     if unknown:
-        jvm: Any = private._jvm  # noqa: SLF001
-        wanted = jvm.java.util.ArrayList()
-        for index in unknown:
-            wanted.add(statuses.apply(index))
-        configuration = private._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
-        for key, setting in {**WITHOUT_CHECKSUMS, "parquet.metadata.read.parallelism": _AT_ONCE}.items():
-            configuration.set(key, setting)
+        settings = {**WITHOUT_CHECKSUMS, "parquet.metadata.read.parallelism": _AT_ONCE}
         try:
-            skip_row_groups = True
-            read = jvm.org.apache.parquet.hadoop.ParquetFileReader.readAllFootersInParallel(
-                configuration, wanted, skip_row_groups
-            )
+            found = read_footers(private, listing, unknown, settings)
         except Py4JJavaError as error:
             raise StorageError(f"a file of the table is not Parquet: {error.java_exception.getMessage()}") from None
         schemas: dict[tuple[str, str], Stored] = {}
-        for position, index in enumerate(unknown):
-            content = read.get(position).getParquetMetadata().getFileMetaData()
-            schema, writer = content.getSchema(), str(content.getCreatedBy())
+        for index, (schema, writer) in zip(unknown, found, strict=True):
             text = str(schema.toString())
             if (text, writer) not in schemas:
                 schemas[text, writer] = Stored(writer, None, "struct", _fields(schema))

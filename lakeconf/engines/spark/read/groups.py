@@ -84,7 +84,7 @@ def _contents(private: SparkSession, files: Sequence[DataFile]) -> dict[str, Sto
         return {}
     listed = relation(private, files, StructType())
     ordered = sorted(files, key=lambda file: listed.positions[file.path])
-    known = footers(private, listed.statuses, [(file.path, file.file_size_bytes) for file in ordered])
+    known = footers(private, listed.listing, [(file.path, file.file_size_bytes) for file in ordered])
     return {file.path: stored for file, stored in zip(ordered, known, strict=True)}
 
 

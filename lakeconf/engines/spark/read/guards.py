@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructType
 
+from lakeconf.engines.spark.internals import frame_type, schema_type
 from lakeconf.errors import UnsupportedError
 
 _UNKNOWN = "lakeconf: Spark reads a file that is not in the plan of this scan; call scan() again for a new frame"
@@ -39,9 +40,9 @@ def check_types(private: SparkSession, parts: Sequence[DataFrame], schema: Struc
     Raises:
         UnsupportedError: A part differs.
     """
-    planned = str(private._jsparkSession.parseDataType(schema.json()).catalogString())  # noqa: SLF001
+    planned = schema_type(private, schema)
     for part in parts:
-        found = str(part._jdf.schema().catalogString())  # noqa: SLF001
+        found = frame_type(part)
         if found != planned:
             raise UnsupportedError(
                 f"Spark would read files of the table as {found}, but the table is {planned}",

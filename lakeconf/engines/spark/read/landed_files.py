@@ -10,8 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakeconf.engines.spark.hadoop import spark_paths
+from lakeconf.engines.spark.internals import active_session_kept, rebind
 from lakeconf.engines.spark.read.column_reader import quoted
-from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
+from lakeconf.engines.spark.session import private_session
 from lakeconf.engines.spark.write.files import duckdb_schema
 from lakeconf.errors import LakeconfError
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
@@ -15,13 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from lakeconf.engines.spark.hadoop import spark_paths, spark_uri
+from lakeconf.engines.spark.internals import FileListing, file_exists, listed_files
 from lakeconf.engines.spark.read.file_index import with_fixed_files
 from lakeconf.errors import StorageError, UnsupportedError
 
-_STATUS = re.compile(
-    r"^\w*FileStatus\{path=.*?; isDirectory=false; length=(?P<length>\d+); .*; modification_time=(?P<time>\d+); ",
-    re.MULTILINE,
-)
 _MARK_BITS = 31
 # What Spark would otherwise take from the session in which an action runs.
 _OPTIONS = {
@@ -53,7 +50,7 @@ class Relation:
     Attributes:
         frame: Their rows.
         names: For each path of the plan what `_metadata.file_path` says in its rows.
-        statuses: Spark's list of the files, a Scala sequence of `FileStatus`.
+        listing: Spark's list of the files.
         positions: For each path of the plan its place in that list.
         marks: For each path a number below 2^31 that tells the file from the others; None where there is none.
         mark_sql: The SQL that gives this number in the rows of the file.
@@ -61,7 +58,7 @@ class Relation:
 
     frame: DataFrame
     names: dict[str, str]
-    statuses: Any
+    listing: FileListing
     positions: dict[str, int]
     marks: dict[str, int] | None
     mark_sql: str
@@ -90,24 +87,22 @@ def relation(
         reader = reader.options(**WITHOUT_CHECKSUMS)
     try:
         frame = reader.load(spark_paths(file.path for file in files))
-        location: Any = frame._jdf.queryExecution().analyzed().relation().location()  # noqa: SLF001
-        statuses = location.allFiles()
-        listed = _listed(private, location, statuses)
-        frame = with_fixed_files(private, frame)
+        listing = listed_files(frame)
+        frame = with_fixed_files(frame)
     except (PySparkException, Py4JJavaError) as error:
         _refuse_missing(private, files)
         raise StorageError(f"Spark cannot open the files of the table: {error}") from error
-    found = {}
+    listed, found = _by_path(listing), {}
     for file, uri in zip(files, uris, strict=True):
         if _key(uri) not in listed:
             raise UnsupportedError(f"Spark does not read files of this name: {file.path}", hint="read it with DuckDB")
         found[file.path] = listed[_key(uri)]
         _check_size(file, found[file.path].size)
-    if statuses.size() != len(files):
-        raise StorageError(f"Spark would read {statuses.size()} files in place of {len(files)}")
+    if len(listing.files) != len(files):
+        raise StorageError(f"Spark would read {len(listing.files)} files in place of {len(files)}")
     names = {path: listed.name for path, listed in found.items()}
     positions = {path: listed.position for path, listed in found.items()}
-    return Relation(frame, names, statuses, positions, *_marks(found))
+    return Relation(frame, names, listing, positions, *_marks(found))
 
 
 def check_local(files: Sequence[File]) -> None:
@@ -141,18 +136,11 @@ class _Listed:
     position: int
 
 
-def _listed(private: SparkSession, location: Any, statuses: Any) -> dict[str, _Listed]:
-    """Spark's list of files; in three calls, however many there are."""
-    jvm: Any = private._jvm  # noqa: SLF001
-    wrapped = jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(location.inputFiles())
-    encoded = str(wrapped.mkString("\n")).split("\n")
-    facts = [(int(match["length"]), int(match["time"])) for match in _STATUS.finditer(statuses.mkString("\n"))]
-    if len(facts) != len(encoded):
-        each = [statuses.apply(index) for index in range(statuses.size())]
-        facts = [(status.getLen(), status.getModificationTime()) for status in each]
+def _by_path(listing: FileListing) -> dict[str, _Listed]:
+    """Spark's list of files by their paths."""
     return {
-        _key(unquote(name)): _Listed(re.sub("^file:///", "file:/", name), size, time, position)
-        for position, (name, (size, time)) in enumerate(zip(encoded, facts, strict=True))
+        _key(unquote(file.uri)): _Listed(re.sub("^file:///", "file:/", file.uri), file.size, file.time, position)
+        for position, file in enumerate(listing.files)
     }
 
 
@@ -175,9 +163,6 @@ def _key(uri: str) -> str:
 
 
 def _refuse_missing(private: SparkSession, files: Sequence[File]) -> None:
-    jvm: Any = private._jvm  # noqa: SLF001
-    configuration = private._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
     for file in files:
-        path = jvm.org.apache.hadoop.fs.Path(spark_uri(file.path))
-        if not path.getFileSystem(configuration).exists(path):
+        if not file_exists(private, spark_uri(file.path)):
             raise StorageError(f"{file.path} is gone, but the catalog lists it")

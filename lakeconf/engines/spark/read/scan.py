@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column
 from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.base import ROW_ID
+from lakeconf.engines.spark.internals import Columns, active_session_kept, rebind
 from lakeconf.engines.spark.read.bitmap import bitmap_condition
 from lakeconf.engines.spark.read.column_reader import FIELD_ID, Reading, missing, quoted, reading, requested
 from lakeconf.engines.spark.read.columns import IN_PATH, Found, is_reserved
@@ -36,7 +35,7 @@ from lakeconf.engines.spark.read.groups import Group, groups
 from lakeconf.engines.spark.read.guards import check_types
 from lakeconf.engines.spark.read.inlined import inlined_frame
 from lakeconf.engines.spark.read.relation import Relation, relation
-from lakeconf.engines.spark.session import active_session_kept, private_session, rebind, without_pushdown
+from lakeconf.engines.spark.session import private_session, without_pushdown
 from lakeconf.engines.spark.types import spark_schema
 from lakeconf.errors import UnsupportedError
 
@@ -72,7 +71,7 @@ def read(spark: SparkSession, plan: ScanPlan, inlined: pa.Table | None, *, row_i
     Raises:
         StorageError: A file is gone, or is not the one that the catalog lists.
         UnsupportedError: A column or a file cannot be read exactly.
-        SparkError: The session has no JVM of its own (Spark Connect).
+        SparkError: The session is one of Spark Connect.
     """
     reserved = [column.name for column in plan.columns if row_ids and is_reserved(column.name)]
     if reserved:
@@ -132,18 +131,13 @@ def _columns(
     private: SparkSession, columns: Sequence[Column], group: Group, readings: Sequence[Reading | None]
 ) -> list[SparkColumn]:
     """The columns of the plan, in their Spark types, with their names and without metadata."""
-    # Straight to the JVM: through pyspark's functions each column takes ten times as many calls.
-    jvm: Any = private._jvm  # noqa: SLF001
-    by_name, no_metadata = jvm.org.apache.spark.sql.functions.col, jvm.org.apache.spark.sql.types.Metadata.empty()
+    made = Columns(private)
     values: list[SparkColumn] = []
     for column, place, how in zip(columns, group.places, readings, strict=True):
-        if place is None:
-            value: Any = missing(column)
-        else:
-            value = ClassicColumn(by_name(quoted(place.name if how else path_value(column))))
+        value = missing(column) if place is None else made.named(quoted(place.name if how else path_value(column)))
         if how is not None and how.convert is not None:
             value = how.convert(value)
-        values.append(ClassicColumn(getattr(value._jc, "as")(column.name, no_metadata)))  # noqa: SLF001
+        values.append(made.renamed(value, column.name))
     return values
 
 

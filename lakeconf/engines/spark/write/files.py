@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
 
-from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.catalog.table import Column
 from lakeconf.connection.connection import Connection
-from lakeconf.connection.errors import refused_value
-from lakeconf.engines.base import Staged
+from lakeconf.engines.base import Staged, StagingRequest
 from lakeconf.engines.exact_casts import exact_casts, rounded_columns
 from lakeconf.engines.schema_check import full_name, not_null_violation
-from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
-from lakeconf.engines.spark.jobs import run_job
-from lakeconf.engines.spark.read.codecs import missing_codec
+from lakeconf.engines.spark.internals import rebind
 from lakeconf.engines.spark.read.column_reader import FIELD_ID, quoted
-from lakeconf.engines.spark.session import rebind
 from lakeconf.engines.spark.types import spark_type
-from lakeconf.engines.spark.write.parquet_options import parquet_options
 from lakeconf.engines.spark.write.placeholders import without_placeholders
+from lakeconf.engines.spark.write.storage import NULL_FOUND, LakeStorage, remove_folder
 from lakeconf.engines.staging import staging_folder
-from lakeconf.errors import SchemaError, SparkError, StorageError
+from lakeconf.errors import SchemaError
 from lakeconf.sql import folded, identifier, literal
 
 # What the public registration of files takes from Spark as it is; see ducklake_add_data_files.
@@ -57,28 +50,15 @@ _WRITER_SETTINGS = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "parquet.summary.metadata.level": "NONE",
 }
-_NULL_FOUND = "LAKECONF_NOT_NULL"
 
 
-def stage_files(
-    spark: SparkSession,
-    frame: DataFrame,
-    table: TableInfo,
-    types: Mapping[str, str],
-    writer: Connection,
-    location: str,
-    token: str,
-) -> Staged:
+def stage_files(storage: LakeStorage, frame: DataFrame, request: StagingRequest) -> Staged:
     """Writes a frame into a folder of this write's own below the table's folder.
 
     Args:
-        spark: The user's session.
+        storage: Where the files go.
         frame: A frame whose columns have been checked against the table.
-        table: The table.
-        types: The table's columns and their types, in DuckDB's names.
-        writer: The connection that will commit; it reads the footers.
-        location: The lake's data path, as the catalog has it.
-        token: The name of this write, which names the folder.
+        request: The table, with its columns and their types.
 
     Returns:
         The files, or, where the registration would not take them, the query that reads them.
@@ -86,30 +66,34 @@ def stage_files(
     Raises:
         SchemaError: A column that is NOT NULL has a NULL.
         SparkError: The job failed.
+        UnsupportedError: The lake's files are encrypted, or compressed with a codec that Spark lacks.
     """
-    folder = staging_folder(table, token)
+    table = request.table
     # The frame is analysed already, as its session has it; what is added here is analysed with the private settings.
     rebound = rebind(frame, writing_session(frame.sparkSession))
     by_name = {folded(name): name for name in frame.columns}
     columns = [_value(rebound, by_name[folded(column.name)], column, full_name(table)) for column in table.columns]
-    written = rebound.select(*columns)
-    # What Spark takes for a row where it knows nothing of the values.
-    row_width = int(written._jdf.schema().defaultSize())  # noqa: SLF001
-    options = parquet_options(writer, table, row_width)
-    try:
-        job = written.write.options(**options).mode("error")
-        run_job(spark, lambda: job.parquet(spark_uri(folder)), token)
-        files = _row_counts(writer, [catalog_uri(path, location) for path in parquet_files(spark, folder)])
-    except BaseException as error:
-        remove_folder(spark, folder)
-        raise translated(error) from error
+    with storage.removed_after_errors(request):
+        files = _row_counts(storage.writer, storage.write(rebound.select(*columns), request))
+        return _staged(storage, files, request)
+
+
+def _staged(storage: LakeStorage, files: Mapping[str, int], request: StagingRequest) -> Staged:
+    """What the commit does with files: registers them, or inserts their rows.
+
+    Args:
+        storage: Where the files are.
+        files: The files, each with how many rows it has.
+        request: The table, with its columns and their types.
+    """
+    table, types, folder = request.table, request.types, staging_folder(request.table, request.token)
     count = sum(files.values())
     filled = [path for path, found in files.items() if found]
     if not filled:
-        remove_folder(spark, folder)
+        remove_folder(storage.spark, folder)
         empty = ", ".join(f"CAST(NULL AS {type_name}) AS {identifier(name)}" for name, type_name in types.items())
         return Staged(f"SELECT {empty} LIMIT 0", folder=folder, row_count=0, keeps_files=False)
-    source = staged_source(writer, filled, types)
+    source = staged_source(storage.writer, filled, types)
     # DuckLake's compaction ends in an internal error where the files of a partition lie in several folders.
     if table.partition_fields or not all(map(is_registered, table.columns)):
         return Staged(source, folder=folder, row_count=count, keeps_files=False)
@@ -135,12 +119,6 @@ def staged_source(writer: Connection, paths: Sequence[str], types: Mapping[str, 
     if rounded:
         writer.rows(f"SELECT {', '.join(f'count({identifier(name)})' for name in rounded)} FROM ({source})")
     return source
-
-
-def remove_folder(spark: SparkSession, folder: str) -> None:
-    """Removes a folder of staged files; it need not exist."""
-    path = _path(spark, folder)
-    path.getFileSystem(_hadoop(spark)).delete(path, True)  # noqa: FBT003 - recursive, of Java's interface
 
 
 def duckdb_schema(frame: DataFrame) -> dict[str, str]:
@@ -201,7 +179,7 @@ def _value(frame: DataFrame, name: str, column: Column, table: str) -> SparkColu
         found = found.cast("string")
     found = without_placeholders(found, frame.select(found).schema[0].dataType, column.name)
     if not column.nullable:
-        message = f"{_NULL_FOUND} {not_null_violation(column.name, table).message}"
+        message = f"{NULL_FOUND} {not_null_violation(column.name, table).message}"
         found = F.coalesce(found, F.raise_error(F.lit(message)).cast(frame.select(found).schema[0].dataType))
     return found.alias(column.name, metadata={FIELD_ID: column.field_id})
 
@@ -235,63 +213,9 @@ def writing_session(spark: SparkSession) -> SparkSession:
     return private
 
 
-def parquet_files(spark: SparkSession, folder: str) -> list[str]:
-    """The Parquet files of a folder; what else Spark leaves there, markers and checksums, is removed."""
-    path = _path(spark, folder)
-    system = path.getFileSystem(_hadoop(spark))
-    if system.getScheme() == "file":
-        # The usual one hides the checksums.
-        jvm: Any = spark._jvm  # noqa: SLF001
-        system = jvm.org.apache.hadoop.fs.FileSystem.getLocal(_hadoop(spark)).getRaw()
-    found = system.listFiles(path, True)  # noqa: FBT003 - recursive, of Java's interface
-    parquet = []
-    while found.hasNext():
-        file = found.next().getPath()
-        if file.getName().endswith(".parquet"):
-            parquet.append(str(file.toString()))
-        else:
-            system.delete(file, False)  # noqa: FBT003 - not recursive, of Java's interface
-    return sorted(parquet)
-
-
 def _row_counts(writer: Connection, paths: list[str]) -> dict[str, int]:
     if not paths:
         return {}
     listed = ", ".join(map(literal, paths))
     counts = dict(writer.rows(f"SELECT file_name, num_rows FROM parquet_file_metadata([{listed}])"))
     return {path: counts[path] for path in paths}
-
-
-def translated(error: BaseException) -> BaseException:
-    """The error of a job that writes, as one of ours where Spark raised it."""
-    if not isinstance(error, (PySparkException, Py4JJavaError)):
-        return error
-    unread = missing_codec(error)
-    if unread is not None:
-        return unread
-    text = str(error)
-    if _NULL_FOUND in text:
-        found = text.partition(_NULL_FOUND)[2].splitlines()[0].strip()
-        return SchemaError(found, hint=not_null_violation("", "").hint)
-    refused = refused_value(text)
-    if refused is not None:
-        return refused
-    if "No space left" in text or "AccessDenied" in text or "Permission denied" in text or "Mkdirs failed" in text:
-        return StorageError(f"Spark cannot write the files: {text.splitlines()[0]}")
-    return SparkError(f"the Spark job that writes the rows failed: {_reason(text)}")
-
-
-def _reason(text: str) -> str:
-    """The line of Spark's message that says what is wrong: for Python code of the user, the end of its traceback."""
-    first, _, traceback = text.partition("Traceback (most recent call last):\n")
-    ends = [line for line in traceback.splitlines() if line.strip() and not line.startswith(" ")]
-    return (ends or first.splitlines())[0]
-
-
-def _path(spark: SparkSession, folder: str) -> Any:
-    jvm: Any = spark._jvm  # noqa: SLF001
-    return jvm.org.apache.hadoop.fs.Path(spark_uri(folder))
-
-
-def _hadoop(spark: SparkSession) -> Any:
-    return spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import NullType
 
-from lakeconf.catalog.table import Column, TableInfo
-from lakeconf.connection.connection import Connection
-from lakeconf.engines.base import Staged
-from lakeconf.engines.spark.hadoop import catalog_uri, spark_paths, spark_uri
-from lakeconf.engines.spark.jobs import run_job
+from lakeconf.catalog.table import Column
+from lakeconf.engines.base import Staged, StagingRequest
+from lakeconf.engines.spark.hadoop import spark_paths
+from lakeconf.engines.spark.internals import active_session_kept, rebind
 from lakeconf.engines.spark.read.column_reader import quoted
-from lakeconf.engines.spark.session import active_session_kept, private_session, rebind
+from lakeconf.engines.spark.session import private_session
 from lakeconf.engines.spark.types import spark_type
 from lakeconf.engines.spark.write.files import (
     is_registered,
-    parquet_files,
-    remove_folder,
     staged_source,
-    translated,
     writing_session,
 )
-from lakeconf.engines.spark.write.parquet_options import parquet_options
 from lakeconf.engines.spark.write.placeholders import without_placeholders
+from lakeconf.engines.spark.write.storage import LakeStorage
 from lakeconf.engines.staging import staging_folder
 from lakeconf.sql import folded
 
@@ -39,41 +35,23 @@ def conformed(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
     return rebind(rebound.select(*values), frame.sparkSession)
 
 
-def stage_rows(
-    spark: SparkSession,
-    frame: DataFrame,
-    table: TableInfo,
-    types: Mapping[str, str],
-    writer: Connection,
-    location: str,
-    token: str,
-) -> Staged:
+def stage_rows(storage: LakeStorage, frame: DataFrame, request: StagingRequest) -> Staged:
     """Writes a frame into a folder below the table's, as files that are read once and never registered.
 
     Args:
-        spark: The user's session.
+        storage: Where the files go.
         frame: The frame.
-        table: The table that its rows are about.
-        types: The frame's columns, and the types that DuckDB casts them to.
-        writer: The connection that will commit.
-        location: The lake's data path, as the catalog has it.
-        token: The name of this write, which names the folder.
+        request: The table that the rows are about, with the columns of the frame and the types that DuckDB casts them
+            to.
 
     Raises:
         SparkError: The job failed.
-        UnsupportedError: The lake's files are encrypted.
+        UnsupportedError: The lake's files are encrypted, or compressed with a codec that Spark lacks.
     """
-    options = parquet_options(writer, table, int(frame._jdf.schema().defaultSize()))  # noqa: SLF001
-    folder = staging_folder(table, token)
-    try:
-        rows = _checked(rebind(frame, writing_session(frame.sparkSession)))
-        job = rows.write.options(**options).mode("error")
-        run_job(spark, lambda: job.parquet(spark_uri(folder)), token)
-        files = [catalog_uri(path, location) for path in parquet_files(spark, folder)]
-        source = staged_source(writer, files, types)
-    except BaseException as error:
-        remove_folder(spark, folder)
-        raise translated(error) from error
+    with storage.removed_after_errors(request):
+        files = storage.write(_checked(rebind(frame, writing_session(frame.sparkSession))), request)
+        source = staged_source(storage.writer, files, request.types)
+    folder = staging_folder(request.table, request.token)
     return Staged(source, files=tuple(files), folder=folder, keeps_files=False)
 
 

@@ -12,8 +12,7 @@ from lakeconf.engines.spark.read.accelerators import refuse_accelerators
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from catalog_lake import Lake
     from pyspark.sql import SparkSession
 
 SETTINGS = {
@@ -37,12 +36,12 @@ def with_setting(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, key: str,
 
 @pytest.mark.parametrize("engine", SETTINGS)
 def test_an_engine_that_replaces_the_reader(
-    spark: SparkSession, engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    spark: SparkSession, engine: str, monkeypatch: pytest.MonkeyPatch, files: Lake
 ) -> None:
     key, value = SETTINGS[engine]
     with_setting(spark, monkeypatch, key, f"{HARMLESS[0]},{value}" if "runtime" not in key else value)
     with pytest.raises(UnsupportedError, match=f"uses {engine.split()[0]} ") as caught:
-        SparkEngine(spark, str(tmp_path), {}, "")
+        SparkEngine(spark, files.reader, files.reader.connection, {})
     assert value in str(caught.value)
     assert "read and write with DuckDB" in str(caught.value)
 

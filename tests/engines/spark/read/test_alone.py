@@ -34,8 +34,8 @@ def register(lake: Lake, select: str, *, table: str = "t", options: str = "", pa
 
 def filtered(spark: SparkSession, lake: Lake, where: str, table: str = "t") -> int:
     """How many rows Spark finds; checks that DuckDB finds as many."""
-    engine = SparkEngine(spark, str(lake.folder), {}, "")
-    count: int = engine.scan(lake.reader, table, lake.newest, None, where).to_native().count()
+    engine = SparkEngine(spark, lake.reader, lake.reader.connection, {})
+    count: int = engine.scan(table, lake.newest, None, where).to_native().count()
     ((expected,),) = lake.rows(f"SELECT count(*) FROM (SELECT * FROM lake.{table} LIMIT 100000000) WHERE {where}")
     assert count == expected, where
     return count
@@ -226,7 +226,7 @@ def test_names_that_differ_in_letters_beyond_ascii(spark: SparkSession, files: L
         assert [tuple(found) for found in scan(spark, files, "t", columns=columns).collect()] == [row]
     assert [scan(spark, files, name).collect()[0][0] for name in ("Ü", "ü")] == [1, 2]
     assert filtered(spark, files, '"ä" = 2 AND "Ä" = 1') == 1
-    checked = SparkEngine(spark, str(files.folder), {}, "").check(files.reader, "t", files.newest)
+    checked = SparkEngine(spark, files.reader, files.reader.connection, {}).check("t", files.newest)
     assert all(column.equal for column in checked.columns)
     register(files, 'SELECT 4 AS "Ä", 5 AS "ä", 6 AS "A"')
     assert_alike(spark, files, "t", newest=1)

@@ -83,7 +83,7 @@ def test_a_row_of_an_unknown_file(spark: SparkSession, files: Lake, way: str, mo
     """As if Spark read a file under another name, size or time than it listed."""
     with_deletes(files)
     if way == "a join by path":
-        listed = relation._listed
+        listed = relation._by_path
 
         def renamed(*arguments: Any) -> dict[str, Any]:
             return {
@@ -91,7 +91,7 @@ def test_a_row_of_an_unknown_file(spark: SparkSession, files: Lake, way: str, mo
                 for key, file in listed(*arguments).items()
             }
 
-        monkeypatch.setattr(relation, "_listed", renamed)
+        monkeypatch.setattr(relation, "_by_path", renamed)
     else:
         marks = relation._marks
 
@@ -114,7 +114,7 @@ def test_a_delete_file_that_nobody_knows(spark: SparkSession, files: Lake, monke
     def other(*arguments: Any, **named: Any) -> relation.Relation:
         found = opened(*arguments, **named)
         return relation.Relation(
-            found.frame, found.names, found.statuses, found.positions, found.marks, f"({found.mark_sql} + 1)"
+            found.frame, found.names, found.listing, found.positions, found.marks, f"({found.mark_sql} + 1)"
         )
 
     monkeypatch.setattr(deletes, "relation", other)

@@ -1,0 +1,300 @@
+"""All calls of lakeconf that are private to pyspark, or that reach Spark's JVM through py4j.
+
+`tests/engines/spark/test_internals.py` has a contract test for each function. To support another version of Spark, run
+these tests with it, and change this file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.classic.column import Column as ClassicColumn
+from pyspark.sql.types import StructType
+
+from lakeconf.errors import SparkError
+
+# What Spark says of each file in its list.
+_STATUS = re.compile(
+    r"^\w*FileStatus\{path=.*?; isDirectory=false; length=(?P<length>\d+); .*; modification_time=(?P<time>\d+); ",
+    re.MULTILINE,
+)
+_MOST_CAUSES = 20
+# The constructor of the compiled class of each name, for the JVM that the process last used.
+_compiled: dict[str, tuple[Any, Any]] = {}
+
+
+def require_classic(spark: SparkSession) -> None:
+    """Refuses a session of Spark Connect.
+
+    Raises:
+        SparkError: The session has no JVM of its own.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        raise SparkError(
+            "lakeconf cannot use a session of Spark Connect: it builds scans in a session inside Spark's own process",
+            hint="use a classic session, made without SparkSession.builder.remote(…), or use DuckDB: store.open()",
+        )
+
+
+def _jvm(spark: SparkSession) -> Any:
+    require_classic(spark)
+    return spark._jvm
+
+
+def new_session(spark: SparkSession, settings: Mapping[str, str], kept: Collection[str]) -> SparkSession:
+    """A session of the same application with these settings; of the application's for Spark SQL it has those `kept`.
+
+    Raises:
+        SparkError: The session is one of Spark Connect.
+    """
+    properties = _jvm(spark).java.util.Properties()
+    for key, value in settings.items():
+        properties.setProperty(key, value)
+    session = spark._jsparkSession.newSession()
+    configuration = session.sessionState().conf()
+    # It begins with what the application was started with.
+    for key in _keys(configuration.getAllConfs()):
+        if key.startswith("spark.sql.") and key not in kept:
+            configuration.unsetConf(key)
+    configuration.setConf(properties)
+    return SparkSession(spark.sparkContext, session)
+
+
+def cloned_session(spark: SparkSession) -> SparkSession:
+    """A session of the same application that begins with the same settings."""
+    return SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+
+
+def setting_names(spark: SparkSession) -> set[str]:
+    """The names of the settings that a session has; `spark.conf.getAll` takes longer than the rest of a scan."""
+    require_classic(spark)
+    return _keys(spark._jsparkSession.conf().getAll())
+
+
+def _keys(settings: Any) -> set[str]:
+    """The keys of a Scala map, in one call."""
+    return {line.partition(" -> ")[0] for line in str(settings.mkString("\n")).split("\n")}
+
+
+@contextlib.contextmanager
+def active_session_kept(spark: SparkSession) -> Iterator[None]:
+    """Restores the active session: making a frame in a private session makes that the active one."""
+    sessions = _jvm(spark).org.apache.spark.sql.classic.SparkSession
+    in_python, in_jvm = SparkSession._activeSession, sessions.getActiveSession()
+    try:
+        yield
+    finally:
+        SparkSession._activeSession = in_python
+        if in_jvm.isDefined():
+            sessions.setActiveSession(in_jvm.get())
+        else:
+            sessions.clearActiveSession()
+
+
+def rebind(frame: DataFrame, spark: SparkSession) -> DataFrame:
+    """A frame of one session as one of another: it joins with the other's frames and runs with its settings.
+
+    Its relations keep the session that made them, and with it the settings of their readers.
+    """
+    plan = frame._jdf.queryExecution().analyzed()
+    dataset = _jvm(spark).org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)
+    return DataFrame(dataset, spark)
+
+
+def row_width(frame: DataFrame) -> int:
+    """How many bytes Spark expects a row to take, from its types alone."""
+    return int(frame._jdf.schema().defaultSize())
+
+
+def frame_type(frame: DataFrame) -> str:
+    """The names and types of a frame's columns in one text, without what is known of NULLs."""
+    return str(frame._jdf.schema().catalogString())
+
+
+def schema_type(spark: SparkSession, schema: StructType) -> str:
+    """As `frame_type`, of a schema."""
+    return str(spark._jsparkSession.parseDataType(schema.json()).catalogString())
+
+
+class Columns:
+    """Makes columns in the JVM: through pyspark's functions each column takes ten times as many calls."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        sql = _jvm(spark).org.apache.spark.sql
+        self._by_name, self._no_metadata = sql.functions.col, sql.types.Metadata.empty()
+
+    def named(self, name: str) -> Column:
+        """The column of a quoted name."""
+        return ClassicColumn(self._by_name(name))
+
+    def renamed(self, column: Column, name: str) -> Column:
+        """The column under another name, without metadata."""
+        return ClassicColumn(getattr(column._jc, "as")(name, self._no_metadata))
+
+
+def long_array(spark: SparkSession, content: bytes) -> Column:
+    """An array of longs as a literal of the plan; `content` has them little-endian, 8 bytes each."""
+    jvm = _jvm(spark)
+    array = _gateway(spark).new_array(jvm.long, len(content) // 8)
+    jvm.java.nio.ByteBuffer.wrap(content).order(jvm.java.nio.ByteOrder.LITTLE_ENDIAN).asLongBuffer().get(array)
+    types, expressions = jvm.org.apache.spark.sql.types.DataTypes, jvm.org.apache.spark.sql.catalyst.expressions
+    may_be_null = False
+    type_ = types.createArrayType(types.LongType, may_be_null)
+    value = expressions.Literal(expressions.UnsafeArrayData.fromPrimitiveArray(array), type_)
+    return ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(value))
+
+
+def _gateway(spark: SparkSession) -> Any:
+    return spark.sparkContext._gateway
+
+
+@dataclass(frozen=True)
+class ListedFile:
+    """A file in the list of a relation: its URI, encoded; its size in bytes; its time in milliseconds."""
+
+    uri: str
+    size: int
+    time: int
+
+
+@dataclass(frozen=True)
+class FileListing:
+    """The list of files of a relation, and the same as Spark has it."""
+
+    files: list[ListedFile]
+    _statuses: Any
+
+
+def listed_files(frame: DataFrame) -> FileListing:
+    """The files of a frame that is nothing but a relation over files; in three calls, however many there are."""
+    location = frame._jdf.queryExecution().analyzed().relation().location()
+    statuses = location.allFiles()
+    arrays = _jvm(frame.sparkSession).scala.collection.immutable.ArraySeq
+    uris = str(arrays.unsafeWrapArray(location.inputFiles()).mkString("\n")).split("\n")
+    facts = [(int(match["length"]), int(match["time"])) for match in _STATUS.finditer(statuses.mkString("\n"))]
+    if len(facts) != len(uris):
+        each = [statuses.apply(index) for index in range(statuses.size())]
+        facts = [(status.getLen(), status.getModificationTime()) for status in each]
+    files = [ListedFile(uri, size, time) for uri, (size, time) in zip(uris, facts, strict=True)]
+    return FileListing(files, statuses)
+
+
+def read_footers(
+    spark: SparkSession, listing: FileListing, positions: Iterable[int], settings: Mapping[str, str]
+) -> list[tuple[Any, str]]:
+    """The Parquet schemas of the files at some positions of a list, and the program that wrote each file."""
+    jvm = _jvm(spark)
+    wanted = jvm.java.util.ArrayList()
+    for position in positions:
+        wanted.add(listing._statuses.apply(position))
+    configuration, skip_row_groups = spark._jsparkSession.sessionState().newHadoopConf(), True
+    for key, value in settings.items():
+        configuration.set(key, value)
+    reader = jvm.org.apache.parquet.hadoop.ParquetFileReader
+    footers = reader.readAllFootersInParallel(configuration, wanted, skip_row_groups)
+    contents = (footers.get(index).getParquetMetadata().getFileMetaData() for index in range(wanted.size()))
+    return [(content.getSchema(), str(content.getCreatedBy())) for content in contents]
+
+
+def with_file_index(frame: DataFrame, class_name: str, source: str) -> DataFrame:
+    """The relation of a frame over a `FileIndex` of a Java class, whose constructor takes the relation's own one."""
+    spark = frame.sparkSession
+    relation = frame._jdf.queryExecution().analyzed().relation()
+    arguments = _gateway(spark).new_array(_jvm(spark).java.lang.Object, 1)
+    arguments[0] = relation.location()
+    indexed = relation.copy(
+        _constructor(spark, class_name, source).newInstance(arguments),
+        relation.partitionSchema(),
+        relation.dataSchema(),
+        relation.bucketSpec(),
+        relation.fileFormat(),
+        relation.options(),
+        relation.sparkSession(),
+    )
+    return DataFrame(spark._jsparkSession.baseRelationToDataFrame(indexed), spark)
+
+
+def _constructor(spark: SparkSession, class_name: str, source: str) -> Any:
+    jvm = _jvm(spark)
+    known, constructor = _compiled.get(class_name, (None, None))
+    if known is not jvm:
+        # Spark ships this compiler for the code that it generates.
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(spark._jsparkSession.getClass().getClassLoader())
+        compiler.cook(source)
+        constructor = compiler.getClassLoader().loadClass(class_name).getConstructors()[0]
+        _compiled[class_name] = (jvm, constructor)
+    return constructor
+
+
+class Configuration(Protocol):
+    """Hadoop's `Configuration`."""
+
+    def get(self, name: str) -> str | None: ...
+    def set(self, name: str, value: str) -> None: ...
+
+
+def hadoop_version(spark: SparkSession) -> str:
+    """The version of Hadoop that a session runs, such as `3.5.0`."""
+    return str(_jvm(spark).org.apache.hadoop.util.VersionInfo.getVersion())
+
+
+def hadoop_configuration(spark: SparkSession) -> Configuration:
+    """The Hadoop settings of a session's application."""
+    require_classic(spark)
+    configuration: Configuration = spark.sparkContext._jsc.hadoopConfiguration()
+    return configuration
+
+
+def file_system_configuration(spark: SparkSession, uri: str) -> Configuration:
+    """The Hadoop settings that are in force for the files below a URI."""
+    path = _jvm(spark).org.apache.hadoop.fs.Path(uri)
+    configuration: Configuration = path.getFileSystem(hadoop_configuration(spark)).getConf()
+    return configuration
+
+
+def file_exists(spark: SparkSession, uri: str) -> bool:
+    """True if there is a file or folder of this URI, for a session with its own settings of Hadoop."""
+    path = _jvm(spark).org.apache.hadoop.fs.Path(uri)
+    return bool(path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).exists(path))
+
+
+def remove_file(spark: SparkSession, uri: str) -> None:
+    """Removes a file, or a folder with everything in it; it need not exist."""
+    path = _jvm(spark).org.apache.hadoop.fs.Path(uri)
+    recursive = True
+    path.getFileSystem(hadoop_configuration(spark)).delete(path, recursive)
+
+
+def parquet_files(spark: SparkSession, uri: str) -> list[str]:
+    """The URIs of the Parquet files below a folder, unescaped; other files there are removed."""
+    hadoop, configuration = _jvm(spark).org.apache.hadoop.fs, hadoop_configuration(spark)
+    path, recursive = hadoop.Path(uri), True
+    system = path.getFileSystem(configuration)
+    if system.getScheme() == "file":
+        # The usual one hides the checksums.
+        system = hadoop.FileSystem.getLocal(configuration).getRaw()
+    found = system.listFiles(path, recursive)
+    parquet = []
+    while found.hasNext():
+        file = found.next().getPath()
+        if file.getName().endswith(".parquet"):
+            parquet.append(str(file.toString()))
+        else:
+            system.delete(file, not recursive)
+    return sorted(parquet)
+
+
+def error_texts(error: BaseException) -> list[str]:
+    """The text of an error of pyspark or py4j, and those of the Java exceptions that caused it."""
+    texts = [str(error)]
+    cause: Any = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+    while cause is not None and len(texts) < _MOST_CAUSES:
+        texts.append(str(cause.getMessage()))
+        cause = cause.getCause()
+    return texts

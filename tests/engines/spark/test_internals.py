@@ -1,0 +1,230 @@
+"""Contracts of the private calls of Spark: each test names the call, and fails where a version of Spark changes it."""
+
+from __future__ import annotations
+
+import ast
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkAttributeError
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+from source_tree import sources
+
+from lakeconf.engines.spark import internals
+from lakeconf.engines.spark.read import file_index
+from lakeconf.errors import SparkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def written(spark: SparkSession, folder: Path) -> DataFrame:
+    """A relation over two files with three rows."""
+    for number, rows in (("1", 1), ("2", 2)):
+        spark.range(rows).coalesce(1).write.parquet(f"{folder}/{number}")
+    return spark.read.parquet(f"{folder}/1", f"{folder}/2")
+
+
+def test_hasattr_jsparksession_tells_classic_sessions_from_spark_connect(spark: SparkSession) -> None:
+    class Connected:
+        """As `pyspark.sql.connect.session.SparkSession`, which needs packages of its own."""
+
+        def __getattr__(self, name: str) -> object:
+            raise PySparkAttributeError(errorClass="JVM_ATTRIBUTE_NOT_SUPPORTED", messageParameters={"attr_name": name})
+
+    internals.require_classic(spark)
+    for call in (internals.require_classic, internals.setting_names, internals.hadoop_configuration):
+        with pytest.raises(SparkError, match="cannot use a session of Spark Connect"):
+            call(Connected())  # type: ignore[arg-type]
+    refused = (Path(pyspark.__file__).parent / "sql" / "connect" / "session.py").read_text()
+    assert 'if name in ["_jsc", "_jconf", "_jvm", "_jsparkSession", "sparkContext"]' in refused
+
+
+def test_newsession_sessionstate_conf_unsetconf_and_setconf_make_a_session(spark: SparkSession) -> None:
+    key, other = "spark.sql.shuffle.partitions", "spark.sql.session.timeZone"
+    made = internals.new_session(spark, {"spark.sql.ansi.enabled": "false"}, [key])
+    assert (made.conf.get("spark.sql.ansi.enabled"), made.conf.get(key)) == ("false", spark.conf.get(key))
+    # The tests start the application with another zone than that of the machine.
+    assert made.conf.get(other) != "America/New_York"
+    assert made.sparkContext is spark.sparkContext
+
+
+def test_clonesession_copies_settings_once(spark: SparkSession) -> None:
+    first = internals.new_session(spark, {"spark.sql.shuffle.partitions": "7"}, [])
+    second = internals.cloned_session(first)
+    second.conf.set("spark.sql.shuffle.partitions", "8")
+    assert [each.conf.get("spark.sql.shuffle.partitions") for each in (first, second)] == ["7", "8"]
+
+
+def test_conf_getall_mkstring_names_the_settings(spark: SparkSession) -> None:
+    made = internals.new_session(spark, {"spark.sql.shuffle.partitions": "7", "fs.some.key": "a -> b"}, [])
+    assert {"spark.sql.shuffle.partitions", "fs.some.key"} <= internals.setting_names(made)
+
+
+def test_activesession_is_restored_in_python_and_in_the_jvm(spark: SparkSession) -> None:
+    made = internals.new_session(spark, {}, [])
+    before = SparkSession.getActiveSession()
+    with internals.active_session_kept(spark):
+        made.range(1)
+        internals.rebind(made.range(1), made)
+    after = SparkSession.getActiveSession()
+    assert before is not None
+    assert after is not None
+    assert after._jsparkSession.equals(before._jsparkSession)
+
+
+def test_dataset_ofrows_of_an_analysed_plan_rebinds_a_frame(spark: SparkSession) -> None:
+    made = internals.new_session(spark, {}, [])
+    with internals.active_session_kept(spark):
+        frame = made.range(3)
+    rebound = internals.rebind(frame, spark)
+    assert rebound.sparkSession is spark
+    assert rebound.crossJoin(spark.range(2)).count() == 6
+
+
+def test_jdf_schema_defaultsize_is_the_width_of_a_row(spark: SparkSession) -> None:
+    assert internals.row_width(spark.range(1).selectExpr("id", "CAST(id AS INT) AS i")) == 12
+
+
+def test_catalogstring_of_a_frame_and_of_parsedatatype_are_alike(spark: SparkSession) -> None:
+    schema = StructType([StructField("A b", LongType(), nullable=False), StructField("s", StringType())])
+    frame = spark.createDataFrame([(1, "x")], schema)
+    assert internals.frame_type(frame) == internals.schema_type(spark, schema) == "struct<A b:bigint,s:string>"
+
+
+def test_functions_col_and_as_with_metadata_make_columns(spark: SparkSession) -> None:
+    frame = spark.range(1).select(F.col("id").alias("a.b", metadata={"k": "v"}))
+    made = internals.Columns(spark)
+    (field,) = frame.select(made.renamed(made.named("`a.b`"), "c")).schema
+    assert (field.name, field.metadata) == ("c", {})
+
+
+def test_unsafearraydata_of_a_new_array_is_a_literal(spark: SparkSession) -> None:
+    numbers = [0, -1, 2**63 - 1, -(2**63)]
+    literal = internals.long_array(spark, struct.pack("<4q", *numbers))
+    assert spark.range(1).select(literal.alias("a")).collect() == [(numbers,)]
+
+
+def test_relation_location_allfiles_and_inputfiles_list_files(spark: SparkSession, tmp_path: Path) -> None:
+    listing = internals.listed_files(written(spark, tmp_path / "a b"))
+    on_disk = {path.stat().st_size: path for path in tmp_path.rglob("*.parquet")}
+    assert len(listing.files) == len(on_disk) == 2
+    for file in listing.files:
+        path = on_disk[file.size]
+        assert file.uri == path.as_uri()
+        assert file.time == path.stat().st_mtime_ns // 1_000_000
+
+
+def test_relation_copy_and_janino_replace_the_fileindex(spark: SparkSession, tmp_path: Path) -> None:
+    frame = written(spark, tmp_path)
+    fixed = internals.with_file_index(frame, file_index._NAME, file_index._SOURCE)
+    assert "FixedFileIndex" in str(fixed._jdf.queryExecution().analyzed().relation().location().getClass())
+    assert fixed.count() == 3
+
+
+def test_readallfootersinparallel_reads_schema_and_writer(spark: SparkSession, tmp_path: Path) -> None:
+    listing = internals.listed_files(written(spark, tmp_path))
+    settings = {"parquet.metadata.read.parallelism": "2"}
+    (schema, writer), (other, _) = internals.read_footers(spark, listing, [1, 0], settings)
+    assert writer.startswith("parquet-mr")
+    assert [str(field.getName()) for field in schema.getFields()] == ["id"]
+    assert str(schema.toString()) == str(other.toString())
+
+
+def test_versioninfo_is_the_version_of_hadoop(spark: SparkSession) -> None:
+    assert internals.hadoop_version(spark).split(".")[0].isdecimal()
+
+
+def test_jsc_hadoopconfiguration_is_that_of_the_application(spark: SparkSession) -> None:
+    internals.hadoop_configuration(spark).set("lakeconf.test", "x")
+    assert internals.hadoop_configuration(spark).get("lakeconf.test") == "x"
+    assert internals.hadoop_configuration(spark).get("lakeconf.test.none") is None
+
+
+def test_getfilesystem_getconf_is_in_force(spark: SparkSession, tmp_path: Path) -> None:
+    assert internals.file_system_configuration(spark, tmp_path.as_uri()).get("fs.defaultFS") == "file:///"
+    with pytest.raises(Py4JJavaError):
+        internals.file_system_configuration(spark, "nonsense://bucket/file")
+
+
+def test_path_of_hadoop_finds_and_removes_files(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "folder" / "100% a.txt"
+    file.parent.mkdir()
+    file.write_text("x")
+    uri = f"file://{file}"
+    assert internals.file_exists(spark, uri)
+    internals.remove_file(spark, f"file://{file.parent}")
+    assert not file.parent.exists()
+    assert not internals.file_exists(spark, uri)
+    internals.remove_file(spark, uri)
+
+
+def test_listfiles_of_the_raw_file_system_sees_checksums(spark: SparkSession, tmp_path: Path) -> None:
+    written(spark, tmp_path)
+    assert list(tmp_path.rglob(".*.crc"))
+    found = internals.parquet_files(spark, f"file://{tmp_path}")
+    left = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    assert found == [f"file:{path}" for path in left]
+    assert len(left) == 2
+
+
+def test_origin_and_java_exception_have_the_causes(spark: SparkSession) -> None:
+    with pytest.raises(Exception, match="planted") as of_pyspark:
+        spark.range(1).select(F.raise_error(F.lit("planted"))).collect()
+    with pytest.raises(Py4JJavaError) as of_py4j:
+        internals.file_system_configuration(spark, "nonsense://bucket/file")
+    for error, text in ((of_pyspark.value, "planted"), (of_py4j.value, "nonsense")):
+        assert any(text in found for found in internals.error_texts(error)[1:])
+    assert internals.error_texts(ValueError("plain")) == ["plain"]
+
+
+def private_names(source: str) -> list[str]:
+    """Attributes with an underscore, but for those of `self` and `cls`, and imports of private modules of pyspark."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
+                found.append(node.attr)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr"):
+            name = node.args[1]
+            if not isinstance(name, ast.Constant) or str(name.value).startswith("_"):
+                found.append(ast.unparse(name))
+        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith(("pyspark.sql.classic", "py4j.java")):
+            found.append(str(node.module))
+    return found
+
+
+def test_only_internals_uses_private_names_of_pyspark() -> None:
+    engine = {name: path for name, path in sources().items() if name.startswith("lakeconf.engines.spark")}
+    internal = engine.pop(internals.__name__)
+    assert {name: found for name, path in engine.items() if (found := private_names(path.read_text()))} == {}
+    assert {"_jvm", "_jdf", "_jsparkSession", "_gateway", "_jsc", "_jc"} <= set(private_names(internal.read_text()))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "frame._jdf.schema()",
+        "spark.sparkContext._jsc",
+        "getattr(spark, '_jvm')",
+        "hasattr(spark, name)",
+        "from pyspark.sql.classic.column import Column",
+        "from py4j.java_gateway import JavaGateway",
+    ],
+)
+def test_the_check_sees_private_names(source: str) -> None:
+    assert len(private_names(source)) == 1
+
+
+def test_each_function_has_a_contract() -> None:
+    tree = ast.parse(sources()[internals.__name__].read_text())
+    public = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")}
+    with open(__file__) as file:
+        tested = {ast.unparse(node) for node in ast.walk(ast.parse(file.read())) if isinstance(node, ast.Attribute)}
+    assert {name for name in public if f"internals.{name}" not in tested} == set()

@@ -1,0 +1,40 @@
+"""The protocols of engines: both engines scan and write, and only Spark has Spark's operations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import catalog_lake
+import pytest
+
+from lakeconf.engines.base import SparkOperations, spark_operations
+from lakeconf.engines.duckdb import DuckDBEngine
+from lakeconf.engines.spark.engine import SparkEngine
+from lakeconf.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from catalog_lake import Lake
+    from pyspark.sql import SparkSession
+
+    from lakeconf.engines.base import Engine
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with catalog_lake.lake("duckdb", tmp_path) as attached:
+        yield attached
+
+
+def test_only_spark_has_the_operations_of_spark(lake: Lake, spark: SparkSession) -> None:
+    connection = lake.reader.connection
+    on_duckdb: Engine = DuckDBEngine(lake.reader, connection)
+    on_spark: Engine = SparkEngine(spark, lake.reader, connection, {})
+    assert isinstance(spark_operations(on_spark, "a test"), SparkEngine)
+    assert not isinstance(on_duckdb, SparkOperations)
+    with pytest.raises(UnsupportedError) as caught:
+        spark_operations(on_duckdb, "registering views")
+    assert caught.value.message == "registering views needs a Spark session, and this lake was opened without one"
+    assert caught.value.hint == "open the lake with a session: store.open(spark)"
