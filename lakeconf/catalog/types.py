@@ -1,7 +1,8 @@
-"""Converts DuckDB types to DuckLake columns, for tables that do not exist yet."""
+"""The types of DuckLake and DuckDB; converts DuckDB types to columns, for tables that do not exist yet."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from itertools import count
 
@@ -11,35 +12,58 @@ from duckdb.sqltypes import DuckDBPyType
 from lakeconf.catalog.table import Column
 from lakeconf.errors import SchemaError
 
-_NAMES = {
-    "boolean": "boolean",
-    "tinyint": "int8",
-    "smallint": "int16",
-    "integer": "int32",
-    "bigint": "int64",
-    "hugeint": "int128",
-    "utinyint": "uint8",
-    "usmallint": "uint16",
-    "uinteger": "uint32",
-    "ubigint": "uint64",
-    "uhugeint": "uint128",
-    "float": "float32",
-    "double": "float64",
-    "varchar": "varchar",
-    "blob": "blob",
-    "uuid": "uuid",
-    "date": "date",
-    "time": "time",
-    "time with time zone": "timetz",
-    "interval": "interval",
-    "timestamp": "timestamp",
-    "timestamp_s": "timestamp_s",
-    "timestamp_ms": "timestamp_ms",
-    "timestamp_ns": "timestamp_ns",
-    "timestamp with time zone": "timestamptz",
-    "variant": "variant",
-    "geometry": "geometry",
+# The types of DuckLake that are not nested, and DuckDB's names for them; decimals have digits besides.
+DUCKDB_NAMES = {
+    "boolean": "BOOLEAN",
+    "int8": "TINYINT",
+    "int16": "SMALLINT",
+    "int32": "INTEGER",
+    "int64": "BIGINT",
+    "int128": "HUGEINT",
+    "uint8": "UTINYINT",
+    "uint16": "USMALLINT",
+    "uint32": "UINTEGER",
+    "uint64": "UBIGINT",
+    "uint128": "UHUGEINT",
+    "float32": "FLOAT",
+    "float64": "DOUBLE",
+    "varchar": "VARCHAR",
+    "json": "JSON",
+    "blob": "BLOB",
+    "uuid": "UUID",
+    "date": "DATE",
+    "time": "TIME",
+    "timetz": "TIME WITH TIME ZONE",
+    "interval": "INTERVAL",
+    "timestamp": "TIMESTAMP",
+    "timestamp_s": "TIMESTAMP_S",
+    "timestamp_ms": "TIMESTAMP_MS",
+    "timestamp_ns": "TIMESTAMP_NS",
+    "timestamptz": "TIMESTAMP WITH TIME ZONE",
+    "variant": "VARIANT",
+    "geometry": "GEOMETRY",
 }
+# The same by the `id` of DuckDB's types; JSON has that of VARCHAR.
+_BY_ID = {text.lower(): name for name, text in DUCKDB_NAMES.items() if name != "json"}
+_INTEGER = re.compile(r"(?P<unsigned>u?)int(?P<bits>\d+)")
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+
+
+def duckdb_name(type_name: str) -> str | None:
+    """DuckDB's name of a type of DuckLake; None for a nested one and for an unknown one."""
+    return type_name.upper() if type_name.startswith("decimal(") else DUCKDB_NAMES.get(type_name)
+
+
+def decimal_digits(type_name: str) -> tuple[int, int] | None:
+    """Precision and scale of a `decimal(p,s)`; None for another type."""
+    found = _DECIMAL.fullmatch(type_name)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def integers() -> dict[str, tuple[bool, int]]:
+    """The integers of DuckDB, by the `id` of their types: whether they are signed, and how many bits they have."""
+    found = {type_id: _INTEGER.fullmatch(name) for type_id, name in _BY_ID.items()}
+    return {type_id: (not match["unsigned"], int(match["bits"])) for type_id, match in found.items() if match}
 
 
 def columns_of(types: Mapping[str, str], required: Collection[str] = (), first_id: int = 1) -> tuple[Column, ...]:
@@ -76,6 +100,6 @@ def _type_name(name: str, found: DuckDBPyType) -> str:
         return str(found).lower()
     if str(found) == "JSON":
         return "json"
-    if found.id not in _NAMES:
+    if found.id not in _BY_ID:
         raise SchemaError(f"DuckLake does not support the DuckDB type {found} of the column {name!r}")
-    return _NAMES[found.id]
+    return _BY_ID[found.id]

@@ -9,23 +9,13 @@ from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.column_lookup import columns_named
 from lakeconf.catalog.table import Column, TableInfo, split_name
+from lakeconf.catalog.types import integers
 from lakeconf.errors import LakeconfError, SchemaError, suggestion
 from lakeconf.sql import folded
 
 # Columns that merges put beside those of the frame and the table.
 RESERVED = "__lakeconf_"
-_INTEGERS = {
-    "tinyint": (True, 8),
-    "smallint": (True, 16),
-    "integer": (True, 32),
-    "bigint": (True, 64),
-    "hugeint": (True, 128),
-    "utinyint": (False, 8),
-    "usmallint": (False, 16),
-    "uinteger": (False, 32),
-    "ubigint": (False, 64),
-    "uhugeint": (False, 128),
-}
+_INTEGERS = integers()
 # Beside a type itself, what its column takes over without losing anything.
 _WIDENINGS = {
     "double": {"float", "tinyint", "smallint", "integer", "utinyint", "usmallint", "uinteger"},

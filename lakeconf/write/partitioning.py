@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from lakeconf.catalog.pruning.partition import bucket_sql
 from lakeconf.catalog.table import TableInfo
 from lakeconf.engines.schema_check import full_name
 from lakeconf.errors import SchemaError
@@ -36,11 +35,9 @@ def partition_keys(info: TableInfo) -> list[str]:
     names = {column.field_id: identifier(column.name) for column in info.columns}
     keys = []
     for part in info.partition_fields:
-        column, bucket = names[part.field_id], re.fullmatch(r"bucket\((\d+)\)", part.transform)
-        if bucket:
-            keys.append(f"(murmur3_32({column}) & 2147483647) % {bucket[1]}")
-        elif part.transform == "identity":
+        column = names[part.field_id]
+        if part.transform == "identity":
             keys.append(column)
         else:
-            keys.append(f"{part.transform}({column})")
+            keys.append(bucket_sql(part.transform, column) or f"{part.transform}({column})")
     return keys

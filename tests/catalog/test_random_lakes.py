@@ -13,7 +13,7 @@ import pytest
 from catalog_lake import FILE_CATALOGS, Lake, duckdb_rows, lake, planned_rows
 from hypothesis import given, settings
 
-from lakeconf.catalog.predicate.nodes import duckdb_type
+from lakeconf.catalog.predicate.nodes import literal_type
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.catalog.table import load_table
 from lakeconf.errors import LakeconfError, TableNotFoundError
@@ -68,7 +68,7 @@ def values(columns: tuple[Column, ...], count: int, seed: int) -> str:
     """As many rows, of few values each, so that the bounds of a file are narrow."""
     lines = (
         ", ".join(
-            f"CAST({value(c.type, seed // 2 + n + i % 2)} AS {duckdb_type(c.type)})" for n, c in enumerate(columns)
+            f"CAST({value(c.type, seed // 2 + n + i % 2)} AS {literal_type(c.type)})" for n, c in enumerate(columns)
         )
         for i in range(count)
     )
@@ -91,7 +91,7 @@ def statement(source: Lake, operation: tuple[str, Any, int]) -> str:
     if kind == "add":
         ducklake_type = sorted(VALUES)[seed % len(VALUES)]
         default = value(ducklake_type, seed // 10)
-        return f"ALTER TABLE lake.t ADD COLUMN {what} {duckdb_type(ducklake_type)} DEFAULT {default}"
+        return f"ALTER TABLE lake.t ADD COLUMN {what} {literal_type(ducklake_type)} DEFAULT {default}"
     if kind == "call":
         more = {"rewrite_data_files": ", delete_threshold => 0.0", "expire_snapshots": ", versions => [2]"}
         return f"CALL ducklake_{what}('lake'{more.get(what, '')})"
@@ -107,7 +107,7 @@ def statement(source: Lake, operation: tuple[str, Any, int]) -> str:
 
 def build(source: Lake, columns: dict[str, str], operations: list[tuple[str, Any, int]]) -> None:
     """Make the table and do what DuckDB allows of the operations."""
-    fields = ", ".join(f"{name} {duckdb_type(type_name)}" for name, type_name in columns.items())
+    fields = ", ".join(f"{name} {literal_type(type_name)}" for name, type_name in columns.items())
     source.run(f"CREATE TABLE lake.t ({fields})")
     for operation in operations:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from lakeconf.catalog.predicate.nodes import duckdb_type, to_duckdb_sql
+from lakeconf.catalog.predicate.nodes import literal_type, to_duckdb_sql
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import inlined_rows
 from lakeconf.connection.connection import connect, load_extension
@@ -123,7 +123,7 @@ def _file_sql(connection: Connection, plan: ScanPlan, file: DataFile) -> str:
 
 def _read_sql(plan: ScanPlan, file: DataFile) -> str:
     """The columns of the file under their names in the table, by field id or by name."""
-    columns = {c.field_id: (c.name, str(duckdb_type(c.type)), c.initial_default) for c in plan.table.columns}
+    columns = {c.field_id: (c.name, str(literal_type(c.type)), c.initial_default) for c in plan.table.columns}
     if file.mapping_id is not None:
         sources = {m.field_id: m.source_name for m in plan.name_mappings[file.mapping_id]}
         selected = ", ".join(

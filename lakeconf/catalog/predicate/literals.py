@@ -15,12 +15,12 @@ from typing import Generic, TypeAlias, TypeVar
 from lakeconf.catalog.predicate.datetimes import DATE, TIMESTAMP, parse_date, parse_timestamp
 from lakeconf.catalog.predicate.nodes import And, Comparison, In, Operator, Or, Predicate, Value
 from lakeconf.catalog.table import Column
+from lakeconf.catalog.types import decimal_digits
 from lakeconf.errors import PredicateError
 
 Raw: TypeAlias = "Value | Text"
 T = TypeVar("T")
 _INTEGER = re.compile(r"(u?)int(8|16|32|64|128)")
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _SECOND_FRACTIONS = {
     "timestamp_s": 1_000_000,
@@ -162,7 +162,7 @@ def _fit_integer(column: Column, raw: Raw) -> Fit[Value]:
 
 
 def _fit_decimal(column: Column, raw: Raw) -> Fit[Value]:
-    precision, scale = map(int, _DECIMAL.fullmatch(column.type).groups())  # type: ignore[union-attr]
+    precision, scale = decimal_digits(column.type)  # type: ignore[misc]
     # Use text and copy_negate, because arithmetic would round to the 28 digits of the default context.
     step, high = Decimal(f"1E-{scale}"), Decimal(f"{10**precision - 1}E-{scale}")
     low = high.copy_negate()

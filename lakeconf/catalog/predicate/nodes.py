@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Literal, TypeAlias
 
 from lakeconf.catalog.table import Column
+from lakeconf.catalog.types import duckdb_name
 from lakeconf.sql import identifier, literal
 
 # bool and datetime come before their base classes.
@@ -83,41 +84,13 @@ class Or:
 
 Predicate: TypeAlias = Comparison | In | IsNull | StartsWith | Not | And | Or
 
-_DUCKDB_TYPES = {
-    "boolean": "BOOLEAN",
-    "int8": "TINYINT",
-    "int16": "SMALLINT",
-    "int32": "INTEGER",
-    "int64": "BIGINT",
-    "int128": "HUGEINT",
-    "uint8": "UTINYINT",
-    "uint16": "USMALLINT",
-    "uint32": "UINTEGER",
-    "uint64": "UBIGINT",
-    "uint128": "UHUGEINT",
-    "float32": "FLOAT",
-    "float64": "DOUBLE",
-    "date": "DATE",
-    "time": "TIME",
-    "timetz": "TIMETZ",
-    "timestamp": "TIMESTAMP",
-    "timestamp_s": "TIMESTAMP_S",
-    "timestamp_ms": "TIMESTAMP_MS",
-    "timestamp_ns": "TIMESTAMP_NS",
-    "timestamptz": "TIMESTAMPTZ",
-    "interval": "INTERVAL",
-    "varchar": "VARCHAR",
-    "json": "JSON",
-    "blob": "BLOB",
-    "uuid": "UUID",
-}
+# Values of these types have no literals.
+_WITHOUT_LITERALS = ("variant", "geometry")
 
 
-def duckdb_type(ducklake_type: str) -> str | None:
-    """Returns DuckDB's name of a DuckLake type; None for nested and unknown types."""
-    if ducklake_type.startswith("decimal("):
-        return ducklake_type.upper()
-    return _DUCKDB_TYPES.get(ducklake_type)
+def literal_type(ducklake_type: str) -> str | None:
+    """Returns DuckDB's name of a DuckLake type that has literals; None for other, nested and unknown types."""
+    return None if ducklake_type in _WITHOUT_LITERALS else duckdb_name(ducklake_type)
 
 
 def columns_of(predicate: Predicate) -> tuple[Column, ...]:
@@ -173,4 +146,4 @@ def value_sql(value: Value, ducklake_type: str) -> str:
         text = f"{value:f}" if isinstance(value, Decimal) else str(value)
     # A NUL character would end the statement.
     quoted = " || chr(0) || ".join(map(literal, text.split("\0")))
-    return f"CAST({quoted} AS {duckdb_type(ducklake_type)})"
+    return f"CAST({quoted} AS {literal_type(ducklake_type)})"

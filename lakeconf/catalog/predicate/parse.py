@@ -25,7 +25,7 @@ from lakeconf.catalog.predicate.nodes import (
     Or,
     Predicate,
     StartsWith,
-    duckdb_type,
+    literal_type,
 )
 from lakeconf.catalog.table import Column
 from lakeconf.errors import PredicateError, suggestion
@@ -76,7 +76,7 @@ def parse(where: Where, columns: Sequence[Column]) -> Predicate:
 def _sql_of(where: nw.Expr, columns: Sequence[Column]) -> str:
     """Converts a narwhals expression to SQL by filtering a DuckDB relation with these columns."""
     # A nested column can only be tested for NULL, so any type works.
-    typed = ", ".join(f"CAST(NULL AS {duckdb_type(c.type) or 'VARCHAR'}) AS {identifier(c.name)}" for c in columns)
+    typed = ", ".join(f"CAST(NULL AS {literal_type(c.type) or 'VARCHAR'}) AS {identifier(c.name)}" for c in columns)
     with duckdb.connect() as connection:
         relation = connection.sql(f"SELECT {typed}")
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from lakeconf.catalog.predicate.nodes import Value, duckdb_type, value_sql
+from lakeconf.catalog.predicate.nodes import Value, literal_type, value_sql
 from lakeconf.catalog.table import Column
 
 # The length of a text with the type's precision, and the maximum rounding error of a text with higher precision.
@@ -58,7 +58,7 @@ def bounds_of(column: Column, low: str, high: str) -> Bounds | None:
         return Bounds(
             _unless_nan(wide.format("least", low, lowest)), _unless_nan(wide.format("greatest", high, greatest))
         )
-    target = duckdb_type(column.type)
+    target = literal_type(column.type)
     if column.type not in _CAST | {"float32"} and not column.type.startswith("decimal("):
         return None
     exact = Bounds(f"TRY_CAST({low} AS {target})", f"TRY_CAST({high} AS {target})")

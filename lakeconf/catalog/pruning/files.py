@@ -22,7 +22,7 @@ from lakeconf.catalog.predicate.nodes import (
     StartsWith,
     Value,
     columns_of,
-    duckdb_type,
+    literal_type,
     value_sql,
 )
 from lakeconf.catalog.pruning import partition
@@ -110,7 +110,7 @@ class _Pruning:
             all_of_them = isinstance(predicate, And) != negated
             parts = (self.condition(operand, negated=negated) for operand in predicate.operands)
             return "(" + (" AND " if all_of_them else " OR ").join(parts) + ")"
-        if duckdb_type(predicate.column.type) is None:
+        if literal_type(predicate.column.type) is None:
             return "true"  # statistics of nested columns and variants count their parts
         name = f"stats_{predicate.column.field_id}"
         all_null = f"({name}.value_count = 0 AND {name}.null_count > 0)"

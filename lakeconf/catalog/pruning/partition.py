@@ -68,13 +68,9 @@ def condition(key: PartitionKey, column: Column, operator: Operator, values: Seq
 
     Not for `identity`: its values are bounds, like statistics.
     """
-    bucket = _BUCKET.fullmatch(key.transform)
-    if bucket:
-        wanted: list[Any] = [
-            f"(murmur3_32({value_sql(value, column.type)}) & 2147483647) % {bucket[1]}" for value in values
-        ]
-    else:
-        wanted = [getattr(value, key.transform) for value in values]
+    wanted: list[Any] = [
+        bucket_sql(key.transform, value_sql(value, column.type)) or getattr(value, key.transform) for value in values
+    ]
     value = f"TRY_CAST({key.name}.value AS BIGINT)"
     if operator == "=":
         return f"{value} IN ({', '.join(map(str, wanted))})"
@@ -82,6 +78,12 @@ def condition(key: PartitionKey, column: Column, operator: Operator, values: Seq
         # Years have the order of their times; months, days and hours repeat.
         return f"{value} {'<=' if operator in ('<', '<=') else '>='} {wanted[0]}"
     return None
+
+
+def bucket_sql(transform: str, value: str) -> str | None:
+    """Returns the bucket of a value, as DuckLake computes it; None for a transform other than `bucket(n)`."""
+    bucket = _BUCKET.fullmatch(transform)
+    return f"(murmur3_32({value}) & 2147483647) % {bucket[1]}" if bucket else None
 
 
 def _is_usable(column: Column, transform: str) -> bool:

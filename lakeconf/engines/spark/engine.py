@@ -33,8 +33,9 @@ from lakeconf.engines.spark.read.landed_files import read_files
 from lakeconf.engines.spark.read.predicate import to_spark
 from lakeconf.engines.spark.read.scan import read
 from lakeconf.engines.spark.session import from_arrow, private_session
+from lakeconf.engines.spark.types import duckdb_schema
 from lakeconf.engines.spark.views import register
-from lakeconf.engines.spark.write.files import duckdb_schema, stage_files
+from lakeconf.engines.spark.write.files import stage_files
 from lakeconf.engines.spark.write.staged_merge import conformed, stage_rows, staged_frame
 from lakeconf.engines.spark.write.storage import LakeStorage, remove_folder
 from lakeconf.engines.staging import announce, manifest_path, staging_folder

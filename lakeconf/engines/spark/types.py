@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from pyspark.sql import DataFrame
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -28,45 +28,42 @@ from pyspark.sql.types import (
 )
 
 from lakeconf.catalog.table import Column
-from lakeconf.errors import UnsupportedError
-from lakeconf.sql import identifier, literal
+from lakeconf.catalog.types import DUCKDB_NAMES, decimal_digits, duckdb_name
+from lakeconf.errors import SchemaError, UnsupportedError
+from lakeconf.sql import folded, identifier, literal
 
-_TEXT = (StringType(), "VARCHAR")
-_NAIVE = (TimestampNTZType(), "TIMESTAMP")
-_TO_38_DIGITS = (DecimalType(38, 0), "DECIMAL(38, 0)")
-# DuckLake's type: its name in DuckDB, the Spark type, and the type of DuckDB whose values Spark takes over unchanged.
-_TYPES: dict[str, tuple[str, DataType, str]] = {
-    "boolean": ("BOOLEAN", BooleanType(), "BOOLEAN"),
-    "int8": ("TINYINT", ByteType(), "TINYINT"),
-    "int16": ("SMALLINT", ShortType(), "SMALLINT"),
-    "int32": ("INTEGER", IntegerType(), "INTEGER"),
-    "int64": ("BIGINT", LongType(), "BIGINT"),
-    "int128": ("HUGEINT", *_TO_38_DIGITS),
-    "uint8": ("UTINYINT", ShortType(), "SMALLINT"),
-    "uint16": ("USMALLINT", IntegerType(), "INTEGER"),
-    "uint32": ("UINTEGER", LongType(), "BIGINT"),
-    "uint64": ("UBIGINT", DecimalType(20, 0), "DECIMAL(20, 0)"),
-    "uint128": ("UHUGEINT", *_TO_38_DIGITS),
-    "float32": ("FLOAT", FloatType(), "FLOAT"),
-    "float64": ("DOUBLE", DoubleType(), "DOUBLE"),
-    "varchar": ("VARCHAR", *_TEXT),
-    "json": ("JSON", *_TEXT),
-    "uuid": ("UUID", *_TEXT),
-    "blob": ("BLOB", BinaryType(), "BLOB"),
-    "date": ("DATE", DateType(), "DATE"),
-    "time": ("TIME", *_TEXT),
-    "timetz": ("TIMETZ", *_TEXT),
-    "interval": ("INTERVAL", *_TEXT),
-    "timestamp": ("TIMESTAMP", *_NAIVE),
-    "timestamp_s": ("TIMESTAMP_S", *_NAIVE),
-    "timestamp_ms": ("TIMESTAMP_MS", *_NAIVE),
-    "timestamp_ns": ("TIMESTAMP_NS", *_NAIVE),
-    "timestamptz": ("TIMESTAMPTZ", TimestampType(), "TIMESTAMPTZ"),
-    "variant": ("VARIANT", VariantType(), "VARIANT"),
-    # Arrow has it as well-known binary.
-    "geometry": ("GEOMETRY", BinaryType(), "GEOMETRY"),
+# Types that Spark and DuckLake both have: what Spark writes of them, DuckLake takes as it is.
+SHARED_TYPES: dict[str, DataType] = {
+    "boolean": BooleanType(),
+    "int8": ByteType(),
+    "int16": ShortType(),
+    "int32": IntegerType(),
+    "int64": LongType(),
+    "float32": FloatType(),
+    "float64": DoubleType(),
+    "date": DateType(),
+    "timestamp": TimestampNTZType(),
+    "timestamptz": TimestampType(),
+    "varchar": StringType(),
+    "blob": BinaryType(),
 }
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+# The Spark type of each type of DuckLake that is not nested and not a decimal.
+_TYPES: dict[str, DataType] = SHARED_TYPES | {
+    "variant": VariantType(),
+    # Arrow has it as well-known binary.
+    "geometry": BinaryType(),
+    **dict.fromkeys(("int128", "uint128"), DecimalType(38, 0)),
+    "uint8": ShortType(),
+    "uint16": IntegerType(),
+    "uint32": LongType(),
+    "uint64": DecimalType(20, 0),
+    **dict.fromkeys(("json", "uuid", "time", "timetz", "interval"), StringType()),
+    **dict.fromkeys(("timestamp_s", "timestamp_ms", "timestamp_ns"), TimestampNTZType()),
+}
+# The types of DuckDB by their names in Spark; void is the type of NULL alone.
+_DUCKDB = {type_.simpleString(): DUCKDB_NAMES[name] for name, type_ in SHARED_TYPES.items()} | {"void": '"NULL"'}
+# Types that need no cast on their way through Arrow, though DuckDB does not know the Spark type as the same.
+_ALIKE_IN_ARROW = ("variant", "geometry")
 
 
 def spark_type(column: Column) -> DataType:
@@ -91,7 +88,15 @@ def spark_type(column: Column) -> DataType:
 
 def leaf_type(type_name: str, column_name: str) -> DataType:
     """The Spark type of a DuckLake type that is not nested; the name of its column is for the error."""
-    return _leaf(type_name, column_name)[1]
+    digits = decimal_digits(type_name)
+    if digits:
+        return DecimalType(*digits)
+    if type_name in _TYPES:
+        return _TYPES[type_name]
+    raise UnsupportedError(
+        f"the column {column_name!r} is of DuckLake's type {type_name!r}, which has no Spark type",
+        hint="leave the column out with scan(columns=…), or read it with DuckDB",
+    )
 
 
 def spark_schema(columns: Sequence[Column]) -> StructType:
@@ -122,8 +127,7 @@ def duckdb_type(column: Column, *, for_spark: bool) -> str:
     if column.type == "struct":
         names = [identifier(child.name) for child in column.children]
         return f"STRUCT({', '.join(f'{name} {type_}' for name, type_ in zip(names, inner, strict=True))})"
-    native, _, taken_over = _leaf(column.type, column.name)
-    return taken_over if for_spark else native
+    return _leaf(column.type, column.name, for_spark=for_spark)
 
 
 def exact_cast(sql: str, column: Column) -> str:
@@ -144,20 +148,41 @@ def all_types(column: Column) -> set[str]:
     return {column.type}.union(*map(all_types, column.children))
 
 
-def decimal_digits(type_name: str) -> tuple[int, int] | None:
-    """Precision and scale of a `decimal(p,s)`; None for another type."""
-    found = _DECIMAL.fullmatch(type_name)
-    return (int(found[1]), int(found[2])) if found else None
+def duckdb_schema(frame: DataFrame) -> dict[str, str]:
+    """The columns of a frame and their types, in DuckDB's names.
+
+    Raises:
+        SchemaError: DuckDB has no such type.
+    """
+    names = [folded(name) for name in frame.columns]
+    for name in names:
+        if names.count(name) > 1:
+            raise SchemaError(f"the frame has two columns {name!r}", hint="rename one of them")
+    return {field.name: _of_spark(field.name, field.dataType) for field in frame.schema.fields}
 
 
-def _leaf(type_name: str, column_name: str) -> tuple[str, DataType, str]:
-    digits = decimal_digits(type_name)
-    if digits:
-        text = f"DECIMAL({digits[0]}, {digits[1]})"
-        return text, DecimalType(*digits), text
-    if type_name in _TYPES:
-        return _TYPES[type_name]
-    raise UnsupportedError(
-        f"the column {column_name!r} is of DuckLake's type {type_name!r}, which has no Spark type",
-        hint="leave the column out with scan(columns=…), or read it with DuckDB",
-    )
+def _of_spark(name: str, found: DataType) -> str:
+    """DuckDB's name of a Spark type; the name of its column is for the error."""
+    if isinstance(found, StructType):
+        fields = (f"{identifier(field.name)} {_of_spark(name, field.dataType)}" for field in found.fields)
+        return f"STRUCT({', '.join(fields)})"
+    if isinstance(found, ArrayType):
+        return f"{_of_spark(name, found.elementType)}[]"
+    if isinstance(found, MapType):
+        return f"MAP({_of_spark(name, found.keyType)}, {_of_spark(name, found.valueType)})"
+    text = found.simpleString()
+    if text.startswith("decimal("):
+        return text.upper()
+    if text.startswith(("varchar(", "char(")):
+        return "VARCHAR"
+    if text not in _DUCKDB:
+        raise SchemaError(f"the frame's column {name!r} is of Spark's type {text}, which DuckLake has not")
+    return _DUCKDB[text]
+
+
+def _leaf(type_name: str, column_name: str, *, for_spark: bool) -> str:
+    """DuckDB's type of a column that is not nested; see `duckdb_type`."""
+    spark = leaf_type(type_name, column_name)
+    if for_spark and type_name not in _ALIKE_IN_ARROW:
+        return _of_spark(column_name, spark)
+    return str(duckdb_name(type_name))

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from lakeconf.catalog.data_file import NameMapping
 from lakeconf.catalog.table import Column
+from lakeconf.catalog.types import decimal_digits
 from lakeconf.engines.spark.read.footers import Stored
-from lakeconf.engines.spark.types import decimal_digits
 from lakeconf.sql import folded
 
 FLOATS = frozenset(("float32", "float64"))

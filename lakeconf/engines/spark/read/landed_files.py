@@ -13,7 +13,7 @@ from lakeconf.engines.spark.hadoop import spark_paths
 from lakeconf.engines.spark.internals import active_session_kept, rebind
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.session import private_session
-from lakeconf.engines.spark.write.files import duckdb_schema
+from lakeconf.engines.spark.types import duckdb_schema
 from lakeconf.errors import LakeconfError
 
 # Types of DuckDB that Spark's reader refuses, in a job that fails loudly, or takes for others.

@@ -14,8 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import BinaryType, DataType, DoubleType, LongType, TimestampType, VariantType
 
 from lakeconf.catalog.table import Column as DuckLakeColumn
+from lakeconf.catalog.types import decimal_digits
 from lakeconf.engines.spark.read.footers import MILLISECONDS
-from lakeconf.engines.spark.types import decimal_digits, leaf_type
+from lakeconf.engines.spark.types import leaf_type
 
 Convert = Callable[[Column], Column]
 

@@ -16,18 +16,14 @@ from lakeconf.engines.exact_casts import exact_casts, rounded_columns
 from lakeconf.engines.schema_check import full_name, not_null_violation
 from lakeconf.engines.spark.internals import rebind
 from lakeconf.engines.spark.read.column_reader import FIELD_ID, quoted
-from lakeconf.engines.spark.types import spark_type
+from lakeconf.engines.spark.types import SHARED_TYPES, spark_type
 from lakeconf.engines.spark.write.placeholders import without_placeholders
 from lakeconf.engines.spark.write.storage import NULL_FOUND, LakeStorage, remove_folder
 from lakeconf.engines.staging import staging_folder
-from lakeconf.errors import SchemaError
 from lakeconf.sql import folded, identifier, literal
 
 # What the public registration of files takes from Spark as it is; see ducklake_add_data_files.
-_REGISTERED = {
-    *("boolean", "int8", "int16", "int32", "int64", "float32", "float64"),
-    *("varchar", "blob", "date", "timestamp", "timestamptz", "struct", "list", "map"),
-}
+_REGISTERED = {*SHARED_TYPES, "struct", "list", "map"}
 # What decides how Spark's Parquet writer writes; everything else is as the user has it.
 _WRITER_SETTINGS = {
     # A cast that would lose something ends the job.
@@ -119,54 +115,6 @@ def staged_source(writer: Connection, paths: Sequence[str], types: Mapping[str, 
     if rounded:
         writer.rows(f"SELECT {', '.join(f'count({identifier(name)})' for name in rounded)} FROM ({source})")
     return source
-
-
-def duckdb_schema(frame: DataFrame) -> dict[str, str]:
-    """The columns of a frame and their types, in DuckDB's names.
-
-    Raises:
-        SchemaError: DuckDB has no such type.
-    """
-    names = [folded(name) for name in frame.columns]
-    for name in names:
-        if names.count(name) > 1:
-            raise SchemaError(f"the frame has two columns {name!r}", hint="rename one of them")
-    return {field.name: _duckdb_type(field.name, field.dataType) for field in frame.schema.fields}
-
-
-_DUCKDB = {
-    "boolean": "BOOLEAN",
-    "tinyint": "TINYINT",
-    "smallint": "SMALLINT",
-    "int": "INTEGER",
-    "bigint": "BIGINT",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "string": "VARCHAR",
-    "binary": "BLOB",
-    "date": "DATE",
-    "timestamp_ntz": "TIMESTAMP",
-    "timestamp": "TIMESTAMP WITH TIME ZONE",
-    "void": '"NULL"',
-}
-
-
-def _duckdb_type(name: str, found: DataType) -> str:
-    if isinstance(found, StructType):
-        fields = (f"{identifier(field.name)} {_duckdb_type(name, field.dataType)}" for field in found.fields)
-        return f"STRUCT({', '.join(fields)})"
-    if isinstance(found, ArrayType):
-        return f"{_duckdb_type(name, found.elementType)}[]"
-    if isinstance(found, MapType):
-        return f"MAP({_duckdb_type(name, found.keyType)}, {_duckdb_type(name, found.valueType)})"
-    text = found.simpleString()
-    if text.startswith("decimal("):
-        return text.upper()
-    if text.startswith(("varchar(", "char(")):
-        return "VARCHAR"
-    if text not in _DUCKDB:
-        raise SchemaError(f"the frame's column {name!r} is of Spark's type {text}, which DuckLake has not")
-    return _DUCKDB[text]
 
 
 def _value(frame: DataFrame, name: str, column: Column, table: str) -> SparkColumn:
