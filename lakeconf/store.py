@@ -65,7 +65,7 @@ class Store:
         self.storage_backend = storage_backend
         self.attach_options = guard_options(attach_options or {})
         self.hidden = tuple(hidden)
-        self.alias: str = hide(alias or metadata_backend.default_alias(name), self.secrets)
+        self.alias: str = hide(alias or metadata_backend.default_alias(name, dict(metadata_backend)), self.secrets)
         for key, value in self.attach_options.items():
             problem = attach_option_problem(key, value)
             if problem is not None:
@@ -81,6 +81,11 @@ class Store:
     def __getstate__(self) -> dict[str, Any]:
         # Do not pickle the secrets of other stores.
         return self.__dict__ | {"hidden": ()}
+
+    @property
+    def names(self) -> StoreNames:
+        """The names that the store gives to what it makes in DuckDB."""
+        return StoreNames(self.name, self.alias)
 
     @property
     def read_only(self) -> bool:
@@ -101,8 +106,7 @@ class Store:
     @property
     def statements(self) -> tuple[Statement, ...]:
         """The statements that attach the lake: extensions, settings, secrets, ATTACH, USE."""
-        names = StoreNames(self.name, self.alias)
-        attach = self.metadata_backend.statements(names, self.storage_backend, self.attach_options)
+        attach = self.metadata_backend.statements(self.names, self.storage_backend, self.attach_options)
         settings = () if self.storage_backend is None else self.storage_backend.duckdb_settings
         secrets = self.secrets
         made = (_hidden_in(statement, secrets) for statement in (*settings, *attach))
@@ -271,8 +275,7 @@ class Store:
         except CatalogVersionError as error:
             if not error.can_migrate:
                 raise
-            names = StoreNames(self.name, self.alias)
-            check_merged_files(connection, self.metadata_backend, names, statement.options)
+            check_merged_files(connection, self.metadata_backend, self.names, statement.options)
             connection.run(statement)
 
     def _check_free(self, connection: Connection) -> None:

@@ -2,82 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from lakeconf.backends.attach_options import reads_only
-from lakeconf.backends.secrecy import guard_parameters, holds_credentials
-from lakeconf.logs import escaped
+from lakeconf.backends.init_template import InitTemplate
+from lakeconf.backends.secrecy import holds_credentials
+from lakeconf.backends.server import CatalogServer
 from lakeconf.secret import Secret
 from lakeconf.sql import Attach, CreateSecret, SetOption, Statement, Value
-
-_REFERENCE = "Name of the DuckDB secret. Without credentials, the name of an existing secret."
-_CHAIN = {"provider": "credential_chain"}
-
-
-def _no_control(text: str) -> str:
-    # A line end would add a line to a file that is written for another tool.
-    if escaped(text) != text:
-        raise ValueError("must not contain control characters, such as line ends")
-    return text
-
-
-def _option_name(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
-        raise ValueError("an option's name has letters, digits and underscores only")
-    return text
-
-
-def _secret_name(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
-        raise ValueError("a secret's name has letters, digits and underscores only")
-    if text.lower().startswith("lakeconf_"):
-        raise ValueError("names that begin with lakeconf_ are for the secrets that lakeconf names itself")
-    return text
-
-
-Text = Annotated[str, Field(min_length=1), AfterValidator(_no_control)]
-OptionName = Annotated[str, AfterValidator(_option_name)]
-SecretName = Annotated[
-    str,
-    AfterValidator(_secret_name),
-    Field(examples=["lake_secret"], description=_REFERENCE),
-]
-ParameterValue = bool | int | float | Text | list[Text] | dict[str, Text]
-
-
-def _guard_checked(value: Any, check: ValidatorFunctionWrapHandler) -> dict[str, Value]:
-    # pydantic gives back plain texts; a secret must remember the variable that it came from.
-    check(_plain(value))
-    return guard_parameters(value)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return value.reveal() if isinstance(value, Secret) else value
-
-
-SecretParameters = Annotated[
-    dict[OptionName, ParameterValue],
-    WrapValidator(_guard_checked),
-    Field(examples=[_CHAIN], description="Additional parameters of DuckDB's CREATE SECRET."),
-]
 
 
 class StoreNames(NamedTuple):
@@ -127,6 +64,11 @@ class Backend(BaseModel, ABC):
     def path_fields(cls) -> tuple[str, ...]:
         """The fields that are paths on this machine, which a configuration file makes absolute."""
         return ()
+
+    @classmethod
+    def init_template(cls) -> InitTemplate:
+        """What `lakeconf init` asks for and writes; by default the required fields."""
+        return InitTemplate({name: None for name, field in cls.model_fields.items() if field.is_required()})
 
     def prepare(self, *, read_only: bool) -> None:
         """Checks or makes what must be there before the lake is attached, such as a folder.
@@ -186,10 +128,21 @@ def _texts_in(value: Any) -> list[str]:
 class StorageBackend(Backend):
     """Where the Parquet files are."""
 
+    # True if only this machine, and those that mount the same path, reach the files.
+    on_this_machine: ClassVar[bool] = False
+
     @property
     @abstractmethod
     def location(self) -> str:
         """The folder of the lake's files: an absolute path or canonical URI that ends in `/`."""
+
+    @property
+    def namespace(self) -> str:
+        """The service in which `location` is unique; by default the scheme of its URI.
+
+        Two stores have the same files if both the service and the location are equal.
+        """
+        return self.location.partition("://")[0]
 
     @property
     def duckdb_settings(self) -> tuple[SetOption, ...]:
@@ -219,13 +172,21 @@ class MetadataBackend(Backend):
 
     # Options of ATTACH that are set for writing only, where the store does not set them otherwise.
     write_defaults: ClassVar[Mapping[str, Value]] = {}
+    # True if the backend can keep the Parquet files itself. It then composes with no storage on this machine.
+    keeps_files: ClassVar[bool] = False
 
     def refusal(self, storage: StorageBackend | None) -> str | None:
         """Why this backend does not compose with `storage`, in one sentence; None where it does."""
         return "needs a storage_backend: say where the Parquet files are" if storage is None else None
 
-    def default_alias(self, store: str) -> str:
-        """The alias of a store that is given none."""
+    @classmethod
+    def default_alias(cls, store: str, fields: Mapping[str, Any]) -> str:  # noqa: ARG003 - for those that name it
+        """The alias of a store without one.
+
+        Args:
+            store: The store's name.
+            fields: The fields of the backend; some may be missing or wrong.
+        """
         return store
 
     @property
@@ -275,23 +236,25 @@ class MetadataBackend(Backend):
         """The same backend, but with credentials of its own where it would take them from the environment."""
         return self
 
-    def lock_sql(self, key: int, *, shared: bool = False) -> str | None:  # noqa: ARG002 - for servers
-        """The query that takes the lock of this number until its transaction ends, alone or together with others.
-
-        None without a server of PostgreSQL.
-        """
-        return None
-
-    def barrier_sql(self) -> str | None:
-        """The statement that waits until no commit is under way on the server; None where nothing can wait for them.
-
-        It is run in a transaction of its own, whose end lets other commits go on.
-        """
-        return None
+    def catalog_schema(self, names: StoreNames) -> str | None:
+        """The schema of the catalog's tables; None for the default of the metadata database."""
+        schema = self.ducklake_options(names).get("metadata_schema")
+        return None if schema is None else str(schema)
 
     def file(self) -> Path | None:
-        """The catalog's file, where it is one on this machine."""
+        """The catalog's file, if it is one on this machine."""
         return None
+
+    def server(self) -> CatalogServer | None:
+        """The server that keeps the catalog; None if the catalog is a file, or the server has no locks."""
+        return None
+
+    def description(self) -> str:
+        """Where the catalog is, for messages; never a secret."""
+        file, server = self.file(), self.server()
+        if file is not None:
+            return str(file)
+        return self.type if server is None else f"{self.type} {server.description}"
 
     def make_private(self) -> None:
         """Creates the catalog's file, if it does not exist, for its owner only: it will hold encryption keys."""

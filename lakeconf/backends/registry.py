@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 from lakeconf.backends.base import Backend, MetadataBackend, StorageBackend
 from lakeconf.errors import LakeconfError, suggestion
 
+# The groups of entry points by which packages register their backends.
+_METADATA_GROUP, _STORAGE_GROUP = "lakeconf.metadata_backends", "lakeconf.storage_backends"
+
 METADATA_BACKENDS: Mapping[str, str] = MappingProxyType(
     {
         "duckdb": "lakeconf.backends.metadata.duckdb:DuckDBMetadata",
@@ -47,7 +50,7 @@ def metadata_backend(type_name: str) -> type[MetadataBackend]:
     Raises:
         UnknownTypeError: Neither lakeconf nor an installed package has it.
     """
-    return _find(type_name, METADATA_BACKENDS, "lakeconf.metadata_backends", MetadataBackend)  # type: ignore[type-abstract]
+    return _find(type_name, METADATA_BACKENDS, _METADATA_GROUP, MetadataBackend)  # type: ignore[type-abstract]
 
 
 def storage_backend(type_name: str) -> type[StorageBackend]:
@@ -59,11 +62,20 @@ def storage_backend(type_name: str) -> type[StorageBackend]:
     Raises:
         UnknownTypeError: Neither lakeconf nor an installed package has it.
     """
-    return _find(type_name, STORAGE_BACKENDS, "lakeconf.storage_backends", StorageBackend)  # type: ignore[type-abstract]
+    return _find(type_name, STORAGE_BACKENDS, _STORAGE_GROUP, StorageBackend)  # type: ignore[type-abstract]
 
 
-def backend_types(built_in: Mapping[str, str], group: str) -> tuple[str, ...]:
-    """The types that can be used, third parties' included, sorted."""
+def metadata_types() -> tuple[str, ...]:
+    """The types of all metadata backends, including those of installed packages, sorted."""
+    return _types(METADATA_BACKENDS, _METADATA_GROUP)
+
+
+def storage_types() -> tuple[str, ...]:
+    """The types of all storage backends, including those of installed packages, sorted."""
+    return _types(STORAGE_BACKENDS, _STORAGE_GROUP)
+
+
+def _types(built_in: Mapping[str, str], group: str) -> tuple[str, ...]:
     return tuple(sorted({*built_in, *(point.name for point in _entry_points(group))}))
 
 
@@ -87,7 +99,7 @@ def _third_party(type_name: str, built_in: Mapping[str, str], group: str) -> str
     if len(packages) > 1:
         raise UnknownTypeError(f"more than one package registers {type_name!r} in {group}: {', '.join(packages)}")
     if not points:
-        types = backend_types(built_in, group)
+        types = _types(built_in, group)
         hint = f"{suggestion(type_name, types)} allowed: {', '.join(types)}".lstrip()
         raise UnknownTypeError(f"unknown type {type_name!r}", hint=hint)
     return points[0].value

@@ -4,21 +4,44 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
-from lakeconf.backends.secrecy import is_secret_key
+from lakeconf.backends.base import Backend
+from lakeconf.backends.registry import metadata_backend, metadata_types, storage_backend, storage_types
 from lakeconf.cli.output import show
 from lakeconf.config.file import FILE_NAME
-from lakeconf.config.template import METADATA, STORAGE, first_configuration
+from lakeconf.config.template import DEFAULT_METADATA, DEFAULT_STORAGE, NO_STORAGE, first_configuration, holds_secret
+
+
+class _TypeOfBackend(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no arguments
+    """A type of backend, of lakeconf or of an installed package; packages are looked for when it is used.
+
+    Args:
+        types: Returns the types.
+    """
+
+    name = "type"
+
+    def __init__(self, types: Callable[[], Sequence[str]]) -> None:
+        self._types = types
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:  # noqa: ARG002 - click's
+        return f"[{'|'.join(self._types())}]"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return click.Choice(self._types()).convert(value, param, ctx)
 
 
 @click.command("init", short_help="Write a first lakeconf.toml.")
 @click.option("--store", default="dev", show_default=True, help="Name of the store.")
-@click.option("--metadata", type=click.Choice(list(METADATA)), help="Metadata backend; prompted for if missing.")
+@click.option("--metadata", type=_TypeOfBackend(metadata_types), help="Metadata backend; prompted for if missing.")
 @click.option(
-    "--storage", type=click.Choice([*STORAGE, "none"]), help="Storage backend; `none` is allowed with MotherDuck only."
+    "--storage",
+    type=_TypeOfBackend(lambda: [*storage_types(), NO_STORAGE]),
+    help="Storage backend; `none` is allowed with MotherDuck only.",
 )
 @click.option(
     "--set", "given", multiple=True, metavar="KEY=VALUE", help="Set a field, such as storage_backend.bucket=acme."
@@ -49,7 +72,8 @@ def command(
     values = dict(map(_pair, given))
     if asks:
         metadata, storage = _ask(metadata, storage, values)
-    text = first_configuration(store, metadata or "sqlite", None if storage == "none" else storage or "local", values)
+    metadata, storage = metadata or DEFAULT_METADATA, storage or DEFAULT_STORAGE
+    text = first_configuration(store, metadata, None if storage == NO_STORAGE else storage, values)
     try:
         output.write_text(text)
     except OSError as error:
@@ -73,23 +97,37 @@ def _ignore(folder: Path) -> bool:
 
 
 def _ask(metadata: str | None, storage: str | None, values: dict[tuple[str, str], str]) -> tuple[str, str]:
-    metadata = metadata or click.prompt("Metadata backend", type=click.Choice(list(METADATA)), default="sqlite")
-    elsewhere = [kind for kind in STORAGE if kind != "local"]
-    kinds = [*elsewhere, "none"] if metadata == "motherduck" else list(STORAGE)
-    default = "none" if metadata == "motherduck" else "local"
-    storage = storage or click.prompt("Storage backend", type=click.Choice(kinds), default=default)
-    for section, fields in (("metadata_backend", METADATA[metadata]), ("storage_backend", STORAGE.get(storage, {}))):
-        for name, likely in fields.items():
-            if (section, name) not in values:
-                values[section, name] = _answer(f"{section}.{name}", likely, is_secret=is_secret_key(name))
+    metadata = metadata or _choose("Metadata backend", metadata_types(), DEFAULT_METADATA)
+    model = metadata_backend(metadata)
+    if storage is None:
+        storages, default = storage_types(), DEFAULT_STORAGE
+        if model.keeps_files:
+            storages = (*(kind for kind in storages if not storage_backend(kind).on_this_machine), NO_STORAGE)
+            default = NO_STORAGE
+        storage = _choose("Storage backend", storages, default)
+    _ask_fields("metadata_backend", model, values)
+    if storage != NO_STORAGE:
+        _ask_fields("storage_backend", storage_backend(storage), values)
     return metadata, storage
 
 
-def _answer(key: str, likely: str | None, *, is_secret: bool) -> str:
+def _choose(question: str, types: Sequence[str], default: str) -> str:
+    return str(click.prompt(question, type=click.Choice(types), default=default))
+
+
+def _ask_fields(section: str, model: type[Backend], values: dict[tuple[str, str], str]) -> None:
+    for name, default in model.init_template().fields.items():
+        if (section, name) in values:
+            continue
+        help_text = (model.model_fields[name].description or "").rstrip(".")
+        question = f"{section}.{name} ({help_text})" if help_text else f"{section}.{name}"
+        values[section, name] = _answer(question, default, is_secret=holds_secret(model, section, name))
+
+
+def _answer(question: str, default: str | None, *, is_secret: bool) -> str:
     if not is_secret:
-        return str(click.prompt(key, default=likely))
-    default = likely and likely.strip("${}")
-    name = str(click.prompt(f"{key}, the name of the variable that holds it", default=default))
+        return str(click.prompt(question, default=default))
+    name = str(click.prompt(f"{question}; name of its variable", default=default and default.strip("${}")))
     return name if name.startswith("$") else f"${{{name}}}"
 
 

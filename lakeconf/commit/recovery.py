@@ -16,7 +16,6 @@ from lakeconf.catalog.table import compose_path, table_folder, tables
 from lakeconf.commit.kept_files import KeptFiles
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogError, CommitError, FileMissingError, LakeconfError
-from lakeconf.sql import literal
 
 # Settings of DuckDB with which a lake is read and committed.
 SETTINGS: Mapping[str, str | int | float] = {
@@ -174,17 +173,15 @@ def await_commits(reader: CatalogReader, barrier: str) -> None:
 
     Args:
         reader: The lake.
-        barrier: The statement that waits; see `MetadataBackend.barrier_sql`.
+        barrier: The statement that waits; see `CatalogServer.await_commits`.
 
     Raises:
         LakeconfError: The server does not answer, refuses, or a commit takes too long.
     """
     with reader.connection.cursor() as cursor:
-        cursor.execute(f"USE {reader.metadata}")
-        ((database,),) = cursor.rows("SELECT current_database()")
         cursor.execute("BEGIN")
         try:
-            cursor.execute(f"CALL postgres_execute({literal(database)}, {literal(barrier)})")
+            cursor.execute(barrier)
         finally:
             with contextlib.suppress(LakeconfError):
                 cursor.execute("ROLLBACK")

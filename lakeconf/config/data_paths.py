@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
-from lakeconf.backends.metadata.postgres import PostgresMetadata
-from lakeconf.backends.storage.object_storage import ObjectStorage
+from lakeconf.backends.server import ServerAddress
 from lakeconf.config.codes import Code
 from lakeconf.config.file import Source
 from lakeconf.errors import Problem
@@ -47,11 +46,8 @@ def shared_data_paths(stores: Mapping[str, Store]) -> Iterator[tuple[str, str]]:
         The name of a store and the name of an earlier one; each store at most once.
     """
     order = {name: index for index, name in enumerate(stores)}
-    shared = {
-        backend.secret_name: backend
-        for backend in (store.metadata_backend for store in stores.values())
-        if isinstance(backend, PostgresMetadata) and backend.host is not None and backend.secret_name
-    }
+    servers = [server for store in stores.values() if (server := store.metadata_backend.server()) is not None]
+    shared = {server.secret: server.address for server in servers if server.secret and server.address}
     catalogs = {name: (_catalog(store.metadata_backend, shared), store.read_only) for name, store in stores.items()}
     # Keep one store per catalog and place: there may be hundreds.
     at: dict[Place, dict[Catalog, str]] = {}
@@ -73,14 +69,12 @@ def shared_data_paths(stores: Mapping[str, Store]) -> Iterator[tuple[str, str]]:
 def _place(storage: StorageBackend) -> Place:
     """Returns the file system or bucket of the files and the parts of their path."""
     location = storage.location
-    scheme, separator, path = location.partition("://")
+    _, separator, path = location.partition("://")
     if not separator:
         return "file", Path(location).resolve().parts
     bucket, _, prefix = path.partition("/")
-    server = (storage.s3_endpoint or "") if isinstance(storage, ObjectStorage) else scheme
-    # All AWS endpoints share one namespace, and bucket names are lower case.
-    space = ("" if server.endswith(".amazonaws.com") else server.lower(), bucket.lower())
-    return space, tuple(part for part in prefix.split("/") if part)
+    # Bucket names are lower case.
+    return (storage.namespace, bucket.lower()), tuple(part for part in prefix.split("/") if part)
 
 
 def _same(one: Catalog, other: Catalog) -> bool:
@@ -90,20 +84,19 @@ def _same(one: Catalog, other: Catalog) -> bool:
     return first == second or (replica and first[1:] == second[1:])
 
 
-def _catalog(backend: MetadataBackend, shared: Mapping[str, PostgresMetadata]) -> tuple[Hashable, ...]:
+def _catalog(backend: MetadataBackend, shared: Mapping[str, ServerAddress]) -> tuple[Hashable, ...]:
     """Returns a catalog's identity: equal for all backends of the same catalog.
 
     Args:
         backend: The backend.
-        shared: The backends that define a secret for others, by the secret's name.
+        shared: The addresses of the servers whose secret other stores may refer to, by the secret's name.
     """
-    file = backend.file()
+    names = StoreNames("store", "alias")  # the same for all backends: only their own options may differ
+    file, server = backend.file(), backend.server()
     if file is not None:
-        return str(file.resolve()), getattr(backend, "metadata_schema", None) or "main"
-    if isinstance(backend, PostgresMetadata):
-        server = shared.get(backend.secret_name or "", backend) if backend.host is None else backend
-        if server.host is not None:
-            host = "localhost" if server.host in _LOOPBACK else server.host.lower()
-            return (host, server.port or 5432), server.database, backend.metadata_schema
-    # The same fixed names for all backends: only their own options may differ.
-    return (repr(backend.ducklake_options(StoreNames("store", "alias"))),)
+        return str(file.resolve()), backend.catalog_schema(names) or "main"
+    address = None if server is None else server.address or shared.get(server.secret or "")
+    if address is not None:
+        host = "localhost" if address.host in _LOOPBACK else address.host.lower()
+        return (host, address.port), address.database, backend.catalog_schema(names)
+    return (repr(backend.ducklake_options(names)),)

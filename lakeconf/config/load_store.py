@@ -188,7 +188,7 @@ def _composed(
             hint = f'write [stores.{draft.name}.storage_backend] and add type = "…" below it'
         draft.report(Code.PAIR, f"{metadata.type} {refusal}", (key,), hint=hint)
         return None
-    if alias is None and metadata.default_alias(draft.name) in RESERVED_ALIASES:
+    if alias is None and metadata.default_alias(draft.name, dict(metadata)) in RESERVED_ALIASES:
         hint = f'set an alias: [stores.{draft.name}] alias = "lake"'
         draft.report(Code.ALIAS, f"DuckDB reserves {draft.name!r}", hint=hint)
     try:

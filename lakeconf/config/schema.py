@@ -8,11 +8,10 @@ from typing import Any
 from lakeconf.backends.attach_options import ATTACH_OPTIONS
 from lakeconf.backends.base import Backend
 from lakeconf.backends.registry import (
-    METADATA_BACKENDS,
-    STORAGE_BACKENDS,
-    backend_types,
     metadata_backend,
+    metadata_types,
     storage_backend,
+    storage_types,
 )
 
 _JSON_TYPES = {bool: "boolean", int: "integer", str: "string"}
@@ -82,8 +81,8 @@ def json_schema() -> dict[str, Any]:
     Source: https://json-schema.org/draft/2020-12
     """
     definitions: dict[str, Any] = {"attach_options": _attach_options()}
-    metadata = backend_types(METADATA_BACKENDS, "lakeconf.metadata_backends")
-    storage = backend_types(STORAGE_BACKENDS, "lakeconf.storage_backends")
+    metadata = metadata_types()
+    storage = storage_types()
     backends = {
         "metadata_backend": _backends("metadata_backend", metadata, metadata_backend, definitions),
         "storage_backend": _backends("storage_backend", storage, storage_backend, definitions),

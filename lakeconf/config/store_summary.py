@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from lakeconf.backends.registry import UnknownTypeError, metadata_backend
 from lakeconf.config.inheritance import BACKENDS, Branch, Inheritance, Leaf
 from lakeconf.errors import ConfigError
 
@@ -41,8 +42,19 @@ def outline_of(stores: Inheritance, name: str, *, is_default: bool) -> Outline:
     except ConfigError:
         return Outline(name, is_default, alias=name)
     metadata, storage = (_raw(tree.entries.get(section), "type") for section in BACKENDS)
-    own = _raw(tree.entries.get("metadata_backend"), "database") if metadata == "motherduck" else None
-    return Outline(name, is_default, metadata, storage, _raw(tree, "extends"), _raw(tree, "alias") or own or name)
+    alias = _raw(tree, "alias") or _default_alias(name, metadata, tree.entries.get("metadata_backend"))
+    return Outline(name, is_default, metadata, storage, _raw(tree, "extends"), alias)
+
+
+def _default_alias(name: str, metadata: str | None, table: Branch | Leaf | None) -> str:
+    if metadata is None or not isinstance(table, Branch):
+        return name
+    try:
+        backend = metadata_backend(metadata)
+    except UnknownTypeError:
+        return name
+    fields = {key: entry.value for key, entry in table.entries.items() if isinstance(entry, Leaf)}
+    return backend.default_alias(name, fields)
 
 
 def _raw(table: Branch | Leaf | None, key: str) -> str | None:

@@ -7,7 +7,8 @@ import tomllib
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from lakeconf.backends.registry import metadata_backend, storage_backend
+from lakeconf.backends.base import Backend
+from lakeconf.backends.registry import metadata_backend, metadata_types, storage_backend, storage_types
 from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.backend import field_types, typed
 from lakeconf.config.codes import Code
@@ -17,35 +18,17 @@ from lakeconf.config.model import validate
 from lakeconf.config.structure import STORE_NAME
 from lakeconf.config.variables import variable_alone
 from lakeconf.errors import LakeconfError, suggestion
+from lakeconf.secret import Secret
 
-# What each backend needs, with what is likely right; None has to be given.
-METADATA: Mapping[str, Mapping[str, str | None]] = MappingProxyType(
-    {
-        "sqlite": {"uri": ".lakeconf/catalog.sqlite"},
-        "duckdb": {"uri": ".lakeconf/catalog.duckdb"},
-        "postgres": {"host": "${PGHOST}", "database": "lake", "user": "${PGUSER}", "password": "${LAKE_PG_PASSWORD}"},
-        "motherduck": {"database": "lake"},
-    }
-)
-STORAGE: Mapping[str, Mapping[str, str | None]] = MappingProxyType(
-    {
-        "local": {"path": ".lakeconf/data"},
-        "s3": {"bucket": None, "region": "us-east-1"},
-        "r2": {"account_id": None, "bucket": None, "key_id": "${R2_KEY_ID}", "secret": "${R2_SECRET}"},
-        "gcs": {"bucket": None, "key_id": "${GCS_KEY_ID}", "secret": "${GCS_SECRET}"},
-    }
-)
+DEFAULT_METADATA, DEFAULT_STORAGE = "sqlite", "local"
+# The storage of a store whose metadata backend keeps the files.
+NO_STORAGE = "none"
 _COMMENTS = MappingProxyType(
     {
         "metadata_backend": "Where the catalog is: names of tables, snapshots, files.",
         "storage_backend": "Where the Parquet files are.",
     }
 )
-# libpq sends PGPASSWORD to any server that asks for a password, so the variable has another name. It also does without
-# TLS if the server has none, unless it is told not to.
-_SSLMODE = 'secret_parameters = { sslmode = "${LAKE_PG_SSLMODE:-require}" }'
-# A bucket of AWS is reached with the credentials that its tools use.
-_CHAIN = 'secret_parameters = { provider = "credential_chain" }'
 
 
 def first_configuration(store: str, metadata: str, storage: str | None, values: Mapping[tuple[str, str], str]) -> str:
@@ -80,28 +63,35 @@ def first_configuration(store: str, metadata: str, storage: str | None, values: 
 
 def _backend(section: str, kind: str, given: Mapping[str, str]) -> list[str]:
     """The lines of a backend's table."""
-    known = METADATA if section == "metadata_backend" else STORAGE
+    known = metadata_types() if section == "metadata_backend" else storage_types()
     if kind not in known:
         hint = suggestion(kind, known, f"there are {', '.join(known)}")
         raise LakeconfError(f"there is no {section} {kind!r}", hint=hint)
     if "type" in given:
         raise LakeconfError(f"{section}.type is {kind} already", hint="choose it by --metadata and --storage")
     model = metadata_backend(kind) if section == "metadata_backend" else storage_backend(kind)
-    fields = {**known[kind], **given}
+    template = model.init_template()
+    fields = {**template.fields, **given}
     lines = [f'type = "{kind}"']
     for name, value in fields.items():
-        text = _checked(section, name, value)
+        text = _checked(section, model, name, value)
         allowed: set[type] = field_types(model, name) if name in model.model_fields else {str}
         lines.append(f"{dotted((name,))} = {json.dumps(typed(text, allowed), ensure_ascii=False)}")
-    if kind == "postgres":
-        return [*lines, _SSLMODE]
-    return [*lines, _CHAIN] if kind == "s3" and not {"key_id", "secret_name"} & fields.keys() else lines
+    if template.secret_parameters and not template.without_parameters & fields.keys():
+        parameters = (f"{name} = {json.dumps(value)}" for name, value in template.secret_parameters.items())
+        lines.append(f"secret_parameters = {{ {', '.join(parameters)} }}")
+    return lines
 
 
-def _checked(section: str, name: str, value: str | None) -> str:
+def holds_secret(model: type[Backend], section: str, name: str) -> bool:
+    """True if a field of a backend is a secret, by its type or its name."""
+    return is_secret((section, name)) or (name in model.model_fields and Secret in field_types(model, name))
+
+
+def _checked(section: str, model: type[Backend], name: str, value: str | None) -> str:
     if value is None:
         raise LakeconfError(f"{section}.{name} has to be given", hint=f"--set {section}.{name}=…")
-    if is_secret((section, name)) and variable_alone(value) is None:
+    if holds_secret(model, section, name) and variable_alone(value) is None:
         raise LakeconfError(
             f"{section}.{name} is a secret, and does not belong into the file",
             hint=f"name a variable that holds it: --set '{section}.{name}=${{MY_{name.upper()}}}'",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 from collections.abc import Iterator, Mapping
-from urllib.parse import urlsplit
 
 from lakeconf.backends.secrecy import is_secret
+from lakeconf.backends.server import is_loopback
 from lakeconf.config.codes import Code
 from lakeconf.config.file import Table
 from lakeconf.config.inheritance import leaves
@@ -40,7 +39,7 @@ def warnings(source: Config | str | os.PathLike[str] | Table | None = None, *sto
         found += [
             *_literal_secrets(config, name, reading),
             *_without_tls(config, reading),
-            *_without_sslmode(config, reading),
+            *_catalog_without_tls(config, name, reading),
         ]
         found += _bare_dollars(config, name)
     unique = {(one.code, one.key): one for one in found}
@@ -75,7 +74,7 @@ def _without_tls(config: Config, reading: Reading) -> Iterator[Problem]:
     if not isinstance(backend, Mapping) or str(backend.get("use_ssl")).lower() not in ("false", "0"):
         return
     endpoint = str(backend.get("endpoint", ""))
-    if not _is_loopback(endpoint):
+    if not is_loopback(endpoint):
         place = reading.origins["storage_backend", "use_ssl"].place
         origin = reading.origins.get(("storage_backend", "endpoint"))
         # Do not show the value of a variable: the file may be untrusted.
@@ -84,23 +83,16 @@ def _without_tls(config: Config, reading: Reading) -> Iterator[Problem]:
         yield config.problem(Code.WITHOUT_TLS, message, place, hint="remove use_ssl, or use a server on this machine")
 
 
-def _without_sslmode(config: Config, reading: Reading) -> Iterator[Problem]:
-    """Warns if sslmode does not require TLS: by default, an attacker between client and server can disable it."""
-    backend = reading.values.get("metadata_backend")
-    if reading.store is None or not isinstance(backend, Mapping) or backend.get("type") != "postgres":
+def _catalog_without_tls(config: Config, store: str, reading: Reading) -> Iterator[Problem]:
+    """Warns if connections to the catalog's server may lack TLS."""
+    server = None if reading.store is None else reading.store.metadata_backend.server()
+    if server is None or server.address is None or server.tls_hint is None:
         return
-    host = str(backend.get("host") or "")
-    hosts = [one.strip() for one in host.split(",") if one.strip()]
-    parameters = {key.lower(): value for key, value in (backend.get("secret_parameters") or {}).items()}
-    if str(parameters.get("sslmode")) in ("require", "verify-ca", "verify-full"):
-        return
-    # A path names a local socket.
-    if hosts and not all(one.startswith("/") or _is_loopback(one if ":" not in one else f"[{one}]") for one in hosts):
-        place = reading.origins["metadata_backend", "host"]
-        known = host if place.variable is None else f"${{{place.variable}}}"
-        message = f"the password and the catalog may go to {masked(known, config.secrets)} without TLS"
-        hint = 'write secret_parameters = { sslmode = "verify-full", sslrootcert = "system" }'
-        yield config.problem(Code.CATALOG_WITHOUT_TLS, message, place.place, hint=hint)
+    origin = reading.origins.get(("metadata_backend", "host"))
+    known = server.address.host if origin is None or origin.variable is None else f"${{{origin.variable}}}"
+    message = f"the password and the catalog may go to {masked(known, config.secrets)} without TLS"
+    place = ("stores", store, "metadata_backend") if origin is None else origin.place
+    yield config.problem(Code.CATALOG_WITHOUT_TLS, message, place, hint=server.tls_hint)
 
 
 def _bare_dollars(config: Config, store: str) -> Iterator[Problem]:
@@ -113,11 +105,3 @@ def _bare_dollars(config: Config, store: str) -> Iterator[Problem]:
             message = "a variable without braces is not resolved"
             hint = f'write "${{{name[1]}}}", or "$${name[1]}" for a literal dollar sign'
             yield config.problem(Code.BARE_DOLLAR, message, leaf.place, hint=hint)
-
-
-def _is_loopback(endpoint: str) -> bool:
-    try:
-        host = urlsplit(f"//{endpoint}").hostname or ""
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -7,64 +7,54 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from lakeconf.backends.base import StoreNames
+from lakeconf.backends.base import MetadataBackend, StoreNames
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection
-from lakeconf.ducklake import metadata_database
 from lakeconf.errors import LakeconfError
-from lakeconf.sql import literal
-from lakeconf.store import Store
-
-# A dump that is restored elsewhere gets other numbers, or another server.
-_SCHEMA = """
-    SELECT concat(d.oid, '/', n.oid) AS place FROM pg_database AS d, pg_namespace AS n
-    WHERE d.datname = current_database() AND n.nspname = {}
-"""
-_SERVER = "SELECT system_identifier::text AS place FROM pg_control_system()"
 
 
-def reader_of(store: Store, connection: Connection) -> CatalogReader:
+def reader_of(backend: MetadataBackend, names: StoreNames, connection: Connection) -> CatalogReader:
     """The way to the metadata of a store's lake.
 
     Args:
-        store: The store.
+        backend: The store's metadata backend.
+        names: The store's names.
         connection: Where its lake is attached.
     """
-    schema = store.metadata_backend.ducklake_options(StoreNames(store.name, store.alias)).get("metadata_schema")
-    return CatalogReader(connection, store.alias, None if schema is None else str(schema))
+    return CatalogReader(connection, names.alias, backend.catalog_schema(names))
 
 
-def places(store: Store, reader: CatalogReader) -> Sequence[str]:
-    """The marks of the place of a store's catalog; a catalog is at the same place if one of them is the same.
+def places(backend: MetadataBackend, reader: CatalogReader) -> Sequence[str]:
+    """The marks of the place of a catalog; a catalog is at the same place if one of them is the same.
 
     Args:
-        store: The store.
+        backend: The metadata backend.
         reader: The attached lake.
 
     Returns:
         Texts that differ between a catalog and a copy of it. Empty if the metadata backend tells nothing.
     """
-    file = store.metadata_backend.file()
+    file, server = backend.file(), backend.server()
     if file is not None:
         return _of_file(file.resolve())
-    if store.metadata_backend.lock_sql(0) is None:
+    if server is None:
         return ()
-    database = metadata_database(store.alias, store.attach_options.get("metadata_catalog"))
-    found = [_ask(reader, database, _SCHEMA.format(literal(reader.metadata_schema or "public")))]
+    database = reader.metadata_database
+    found = [_ask(reader, server.catalog_id(database, reader.metadata_schema))]
     try:
-        found.append(_ask(reader, database, _SERVER))
+        found.append(_ask(reader, server.server_id(database)))
     except LakeconfError:
         found.append("server not known")  # the role may not ask for it
     return (" of ".join(found),)
 
 
-def neighbours(store: Store) -> Sequence[str]:
-    """The marks of the places of the files beside a store's catalog; none if the catalog is no file.
+def neighbours(backend: MetadataBackend) -> Sequence[str]:
+    """The marks of the places of the files beside a catalog; none if the catalog is no file.
 
     Args:
-        store: The store.
+        backend: The metadata backend.
     """
-    file = store.metadata_backend.file()
+    file = backend.file()
     if file is None:
         return ()
     real = file.resolve()
@@ -78,7 +68,7 @@ def _of_file(path: Path) -> Sequence[str]:
     return (f"inode {os.statvfs(path).f_fsid}:{path.stat().st_ino}", f"path {socket.gethostname()}:{path}")
 
 
-def _ask(reader: CatalogReader, database: str, query: str) -> str:
+def _ask(reader: CatalogReader, query: str) -> str:
     with reader.connection.cursor() as cursor:
-        rows = cursor.rows(f"FROM postgres_query({literal(database)}, {literal(query)})")
+        rows = cursor.rows(query)
     return str(rows[0][0])

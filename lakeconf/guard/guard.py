@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 
+from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard.catalog_place import neighbours, places
@@ -16,7 +17,7 @@ from lakeconf.guard.file_locks import FileLocks
 from lakeconf.guard.locks import Held, LakeLocks
 from lakeconf.guard.marker import LakeMarker
 from lakeconf.guard.server_locks import ServerLocks
-from lakeconf.store import Store
+from lakeconf.secret import Secret
 
 
 class LakeGuard:
@@ -100,19 +101,34 @@ class LakeGuard:
             self._locks.close()
 
 
-def guard_of(store: Store, reader: CatalogReader) -> LakeGuard:
-    """The guard of a store's attached lake."""
-    marker = (
-        None
-        if store.storage_backend is None
-        else LakeMarker(reader, partial(places, store, reader), partial(neighbours, store))
-    )
-    return LakeGuard(locks_of(store), marker)
+def guard_of(
+    reader: CatalogReader,
+    metadata: MetadataBackend,
+    storage: StorageBackend | None,
+    names: StoreNames,
+    secrets: Sequence[Secret],
+) -> LakeGuard:
+    """The guard of an attached lake.
+
+    Args:
+        reader: The lake.
+        metadata: The metadata backend of its store.
+        storage: The storage backend; None if the metadata backend keeps the files.
+        names: The names of the store.
+        secrets: The secrets of the store, which no message may show.
+    """
+    marker = None if storage is None else marker_of(reader, metadata)
+    return LakeGuard(locks_of(metadata, names, secrets), marker)
 
 
-def locks_of(store: Store) -> LakeLocks | None:
-    """The locks of a store's lake; None if its metadata backend has none."""
-    file = store.metadata_backend.file()
+def marker_of(reader: CatalogReader, backend: MetadataBackend) -> LakeMarker:
+    """The marker of an attached lake, with the metadata backend of its store."""
+    return LakeMarker(reader, partial(places, backend, reader), partial(neighbours, backend))
+
+
+def locks_of(backend: MetadataBackend, names: StoreNames, secrets: Sequence[Secret]) -> LakeLocks | None:
+    """The locks of a store's lake; None if its metadata backend has none. The arguments are those of `guard_of`."""
+    file, server = backend.file(), backend.server()
     if file is not None:
         return FileLocks(file)
-    return None if store.metadata_backend.lock_sql(0) is None else ServerLocks(store)
+    return None if server is None else ServerLocks(server, backend, names, secrets)

@@ -8,15 +8,16 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from lakeconf.backends.base import StoreNames
+from lakeconf.backends.base import MetadataBackend, StoreNames
+from lakeconf.backends.server import CatalogServer
 from lakeconf.connection.connection import Connection, connect
 from lakeconf.errors import ConnectionFailed, LakeconfError
 from lakeconf.guard.locks import Held, wait_for
 from lakeconf.logs import escaped
-from lakeconf.sql import Attach, LoadExtension, Value, literal
-from lakeconf.store import Store
+from lakeconf.secret import Secret
+from lakeconf.sql import Attach, LoadExtension, Value
 
 _DATABASE = "lakeconf_lock"
 # One attempt queues for so long: whoever comes later waits behind it, so that a waiting maintenance gets its turn and
@@ -33,15 +34,22 @@ class ServerLocks:
     instance of DuckDB serves all locks of an open lake.
 
     Args:
-        store: The store.
+        server: The server.
+        backend: The metadata backend whose catalog it keeps.
+        names: The names of the store.
+        secrets: The secrets of the store, which no message may show.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(
+        self, server: CatalogServer, backend: MetadataBackend, names: StoreNames, secrets: Sequence[Secret]
+    ) -> None:
+        self._server = server
+        self._backend = backend
+        self._names = names
+        self._secrets = secrets
         self._instance: Connection | None = None
         self._opening = threading.Lock()
-        schema = store.metadata_backend.ducklake_options(StoreNames(store.name, store.alias)).get("metadata_schema")
-        self._schema = str(schema)
+        self._schema = str(backend.catalog_schema(names))
 
     @contextlib.contextmanager
     def __call__(self, tables: Collection[str]) -> Iterator[Held]:
@@ -76,7 +84,7 @@ class ServerLocks:
             held.cursor = self._open().cursor()
             wait_for(lambda: self._try(held, keys, shared=shared), what, lambda: self._holders(keys))
 
-        held = _HeldOnServer(self._open().cursor(), take)
+        held = _HeldOnServer(self._open().cursor(), self._server, take)
         try:
             take(held)
             yield held
@@ -85,14 +93,14 @@ class ServerLocks:
             held.release()
 
     def _try(self, held: _HeldOnServer, keys: list[int], *, shared: bool) -> bool:
-        backend = self._store.metadata_backend
         held.cursor.execute("BEGIN")
         started = time.monotonic()
         try:
-            held.query(_settings_sql())
+            holder = f"lakeconf on {socket.gethostname()}, process {os.getpid()}"
+            held.cursor.rows(self._server.prepare_locks(_DATABASE, wait_seconds=_ATTEMPT_SECONDS, holder=holder))
             for key in keys:
                 started = time.monotonic()
-                held.query(str(backend.lock_sql(key, shared=shared)))
+                held.cursor.rows(self._server.take_lock(_DATABASE, key, shared=shared))
         except LakeconfError:
             held.roll_back()
             # Only the time tells a lock that was not free: the words of the server are in its own language.
@@ -103,7 +111,7 @@ class ServerLocks:
 
     def _holders(self, keys: list[int]) -> str:
         with self._open().cursor() as cursor:
-            found = cursor.rows(f"FROM postgres_query({literal(_DATABASE)}, {literal(_holders_sql(keys))})")
+            found = cursor.rows(self._server.lock_holders(_DATABASE, keys))
         return ", ".join(escaped(str(holder)) for (holder,) in found)
 
     def _open(self) -> Connection:
@@ -113,14 +121,12 @@ class ServerLocks:
             return self._instance
 
     def _connected(self) -> Connection:
-        names = StoreNames(self._store.name, self._store.alias)
-        backend = self._store.metadata_backend
-        options = backend.ducklake_options(names)
-        connection = connect(self._store.secrets)
+        options = self._backend.ducklake_options(self._names)
+        connection = connect(self._secrets)
         try:
-            for extension in backend.extensions:
+            for extension in self._backend.extensions:
                 connection.run(LoadExtension(extension))
-            for secret in backend.secrets(names):
+            for secret in self._backend.secrets(self._names):
                 connection.run(secret)
             connection.run(Attach(str(options["metadata_path"]), _DATABASE, _parameters(options)))
         except BaseException:
@@ -132,16 +138,14 @@ class ServerLocks:
 class _HeldOnServer:
     """A lock in an open transaction of a connection."""
 
-    def __init__(self, cursor: Connection, take: Callable[[_HeldOnServer], None]) -> None:
+    def __init__(self, cursor: Connection, server: CatalogServer, take: Callable[[_HeldOnServer], None]) -> None:
         self.cursor = cursor
+        self._server = server
         self._take = take
-
-    def query(self, sql: str) -> None:
-        self.cursor.rows(f"FROM postgres_query({literal(_DATABASE)}, {literal(sql)})")
 
     def check(self) -> None:
         try:
-            self.query("SELECT 1")
+            self.cursor.rows(self._server.check_connection(_DATABASE))
         except LakeconfError as error:
             raise ConnectionFailed(
                 f"the connection to the catalog's server that held the lock was lost, so that nothing was written: "
@@ -165,35 +169,6 @@ class _HeldOnServer:
         self.roll_back()
         with contextlib.suppress(LakeconfError):
             self.cursor.close()
-
-
-def _settings_sql() -> str:
-    """The query that prepares a transaction for locks."""
-    settings = {
-        "lock_timeout": f"{_ATTEMPT_SECONDS * 1000:.0f}",
-        # A write may take hours between the lock and its commit: the server must not end the transaction meanwhile.
-        "idle_in_transaction_session_timeout": "0",
-        "application_name": f"lakeconf on {socket.gethostname()}, process {os.getpid()}"[:63],
-    }
-    calls = ", ".join(f"set_config({literal(name)}, {literal(text)}, true)" for name, text in settings.items())
-    # The server knows this setting from version 17 on.
-    known = "current_setting('transaction_timeout', true) <> ''"
-    newer = f"CASE WHEN {known} THEN set_config('transaction_timeout', '0', true) END"
-    return f"SELECT 1 FROM (SELECT {calls}, {newer}) AS settings"  # noqa: S608 - settings of this module
-
-
-def _holders_sql(keys: Collection[int]) -> str:
-    """The query that describes who holds locks. To roles without rights the server tells less."""
-    wanted = ", ".join(f"({key >> 32}, {key & 0xFFFFFFFF})" for key in keys)
-    holder = (
-        "concat(a.application_name, ' (server process ', l.pid, ', from ', coalesce(host(a.client_addr), "
-        "'its own machine'), ', since ' || to_char(a.xact_start, 'YYYY-MM-DD HH24:MI:SSOF'), ')')"
-    )
-    database = "(SELECT oid FROM pg_database WHERE datname = current_database())"
-    held = f"l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.database = {database}"
-    tables = "pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid"
-    among = f"(l.classid::bigint, l.objid::bigint) IN ({wanted})"
-    return f"SELECT {holder} AS holder FROM {tables} WHERE {held} AND {among} ORDER BY a.xact_start LIMIT 5"  # noqa: S608 - numbers
 
 
 def _parameters(options: Mapping[str, Value]) -> Mapping[str, Value]:

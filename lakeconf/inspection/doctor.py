@@ -9,16 +9,14 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
-from lakeconf.backends.base import StoreNames
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection, connect, load_extension
 from lakeconf.engines.spark.java import ensure_java
 from lakeconf.errors import CatalogError, CatalogMissingError, CatalogMovedError, LakeconfError
-from lakeconf.guard.catalog_place import neighbours, places, reader_of
-from lakeconf.guard.marker import LakeMarker
+from lakeconf.guard.catalog_place import reader_of
+from lakeconf.guard.guard import marker_of
 from lakeconf.inspection.doctor_lake import Skip, Warn, examine_clock, examine_files, examine_marker, examine_timeout
 from lakeconf.inspection.doctor_probe import make_folders, read_and_remove
 from lakeconf.secret import scrub
@@ -62,11 +60,6 @@ class Examination:
     has_catalog: bool = True
     failed: set[str] = field(default_factory=set)
 
-    @property
-    def names(self) -> StoreNames:
-        """The names that the store gives to what it makes."""
-        return StoreNames(self.store.name, self.store.alias)
-
 
 def diagnose(store: Store) -> list[Step]:
     """Tries everything that a job with this store needs, and leaves the lake as it is.
@@ -105,8 +98,7 @@ def repair_marker(store: Store, confirm_move: Callable[[CatalogMovedError], None
             prepare(examination)
         if not examination.has_catalog:
             raise CatalogError(f"stores.{store.name} has no lake yet", hint="the first write creates the marker")
-        reader = reader_of(store, connection)
-        marker = LakeMarker(reader, partial(places, store, reader), partial(neighbours, store))
+        marker = marker_of(_reader(examination), store.metadata_backend)
         try:
             marker.repair()
         except CatalogMovedError as error:
@@ -172,16 +164,7 @@ def _catalog(examination: Examination) -> str:
     except CatalogMissingError:
         examination.has_catalog = False
         return "none yet: the first write creates it"
-    return f"{_place(store)}, attached as {store.alias}"
-
-
-def _place(store: Store) -> str:
-    """Where the catalog is, as far as the backend says so."""
-    backend = store.metadata_backend
-    if backend.file() is not None:
-        return str(backend.file())
-    said = (str(getattr(backend, name)) for name in ("host", "database", "service") if getattr(backend, name, None))
-    return " ".join((backend.type, *said))
+    return f"{store.metadata_backend.description()}, attached as {store.alias}"
 
 
 def _version(examination: Examination) -> str:
@@ -274,7 +257,8 @@ def _in_repository(package: str) -> bool:
 def _reader(examination: Examination) -> CatalogReader:
     if not examination.has_catalog:
         raise Skip("there is no catalog yet")
-    return reader_of(examination.store, examination.connection)
+    store = examination.store
+    return reader_of(store.metadata_backend, store.names, examination.connection)
 
 
 def _location(examination: Examination) -> str:

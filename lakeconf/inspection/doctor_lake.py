@@ -5,29 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from lakeconf.backends.server import CatalogServer
 from lakeconf.catalog.lost_deletes import lost_deletes
+from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import compose_path, joined_name
 from lakeconf.connection.connection import Connection
-from lakeconf.ducklake import metadata_database
 from lakeconf.errors import CatalogError, LakeconfError
-from lakeconf.guard.catalog_place import neighbours, places, reader_of
-from lakeconf.guard.marker import LakeMarker
+from lakeconf.guard.catalog_place import reader_of
+from lakeconf.guard.guard import marker_of
 from lakeconf.logs import escaped
-from lakeconf.sql import literal
 from lakeconf.store import Store
 
 # Beyond the second, S3 refuses every request: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
 _CLOCK_WARNING, _CLOCK_LIMIT = timedelta(minutes=1), timedelta(minutes=15)
 # A commit of many files takes this long on a busy server.
 _SHORTEST_TIMEOUT_SECONDS = 60
-_TIMEOUT = """
-    SELECT coalesce(max(setting::bigint), 0)::bigint AS milliseconds FROM pg_settings
-    WHERE name = 'idle_in_transaction_session_timeout'
-"""
 # The folder of a schema, of a table, and the file, each with whether it is relative to the one before.
 _NEEDED = " UNION ALL ".join(
     f"""
@@ -61,7 +56,7 @@ def examine_clock(store: Store, connection: Connection) -> str:
     Raises:
         LakeconfError: Object storage refuses requests at this difference.
     """
-    ((server,),) = _ask(store, connection, "SELECT extract(epoch FROM clock_timestamp())::float8 AS now")
+    ((server,),) = connection.rows(_server(store).clock(_reader(store, connection).metadata_database))
     difference = timedelta(seconds=abs(datetime.now(UTC).timestamp() - float(server)))
     found = f"this machine and the catalog's server differ by {difference.total_seconds():.0f} s"
     if difference > _CLOCK_LIMIT:
@@ -78,7 +73,7 @@ def examine_timeout(store: Store, connection: Connection) -> str:
         store: The store.
         connection: Where its lake is attached.
     """
-    ((milliseconds,),) = _ask(store, connection, _TIMEOUT)
+    ((milliseconds,),) = connection.rows(_server(store).idle_timeout(_reader(store, connection).metadata_database))
     if 0 < milliseconds < _SHORTEST_TIMEOUT_SECONDS * 1000:
         raise Warn(
             f"the server ends transactions that are idle for {milliseconds / 1000:g} s: a long commit would fail",
@@ -94,8 +89,7 @@ def examine_marker(store: Store, connection: Connection) -> str:
         store: The store.
         connection: Where its lake is attached.
     """
-    reader = reader_of(store, connection)
-    marker = LakeMarker(reader, partial(places, store, reader), partial(neighbours, store))
+    marker = marker_of(_reader(store, connection), store.metadata_backend)
     if not marker.exists() and not marker.knows_files():
         raise Skip("none yet: the first write creates it")
     try:
@@ -116,7 +110,7 @@ def examine_files(store: Store, connection: Connection) -> str:
         CatalogError: Files of the catalog do not exist.
         Warn: A rewrite has undone deletes, or there are unknown files.
     """
-    reader = reader_of(store, connection)
+    reader = _reader(store, connection)
     root = reader.data_path
     with reader.transaction() as transaction:
         needed = {_path(root, row) for row in transaction.rows(_NEEDED)}
@@ -166,8 +160,12 @@ def _some(paths: Sequence[str]) -> str:
     return f"{len(paths):,} file{'' if len(paths) == 1 else 's'} ({shown})"
 
 
-def _ask(store: Store, connection: Connection, query: str) -> list[tuple[float]]:
-    if store.metadata_backend.lock_sql(0) is None:
+def _reader(store: Store, connection: Connection) -> CatalogReader:
+    return reader_of(store.metadata_backend, store.names, connection)
+
+
+def _server(store: Store) -> CatalogServer:
+    server = store.metadata_backend.server()
+    if server is None:
         raise Skip("the metadata backend has no server that can be asked")
-    database = metadata_database(store.alias, store.attach_options.get("metadata_catalog"))
-    return connection.rows(f"FROM postgres_query({literal(database)}, {literal(query)})")
+    return server

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lakeconf.backends.base import StoreNames
 from lakeconf.backends.metadata.libpq import hidden_credentials
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.references import References, check_syntax, find_references
@@ -14,6 +13,7 @@ from lakeconf.catalog.stored_queries import SAFE_TABLE_FUNCTIONS, StoredQueries
 from lakeconf.catalog.table import compose_path, tables
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import QueryError, UnsafeQueryError
+from lakeconf.guard.catalog_place import reader_of
 from lakeconf.sql import literal
 from lakeconf.store import Store
 
@@ -78,8 +78,7 @@ def query(
         hidden=store.hidden,
     )
     with hidden_credentials(), reading.open_connection() as connection:
-        schema = backend.ducklake_options(StoreNames(store.name, store.alias)).get("metadata_schema")
-        reader = CatalogReader(connection, store.alias, None if schema is None else str(schema))
+        reader = reader_of(backend, store.names, connection)
         # Check and run the query in one transaction, so that both see the same snapshot.
         connection.execute("BEGIN")
         ((snapshot_id,),) = connection.rows(f"FROM ducklake_current_snapshot({literal(store.alias)})")

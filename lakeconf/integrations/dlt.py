@@ -7,8 +7,6 @@ import os
 import sys
 from typing import Any
 
-from lakeconf.backends.base import StoreNames
-from lakeconf.backends.metadata.postgres import PostgresMetadata
 from lakeconf.config.model import Config, init
 from lakeconf.connection.connection import extension_sql
 from lakeconf.errors import UnsupportedError, required
@@ -83,8 +81,9 @@ def _catalog(store: Store) -> str:
     backend, file = store.metadata_backend, store.metadata_backend.file()
     if file is not None:
         return f"{backend.type}:///{file}"
-    if isinstance(backend, PostgresMetadata) and backend.host is not None:
-        return f"postgres://{backend.user}@{backend.host}:{backend.port or 5432}/{backend.database}"
+    server = backend.server()
+    if server is not None and server.url is not None:
+        return server.url
     raise UnsupportedError(
         f"stores.{store.name}: dlt opens its own connections, which lack the existing secret that the store uses",
         hint="set the credentials of the metadata backend, each with a variable",
@@ -92,8 +91,7 @@ def _catalog(store: Store) -> str:
 
 
 def _schema(store: Store) -> str:
-    options = store.metadata_backend.ducklake_options(StoreNames(store.name, store.alias))
-    return str(options.get("metadata_schema", store.alias))
+    return store.metadata_backend.catalog_schema(store.names) or store.alias
 
 
 def _statements(store: Store) -> list[Secret]:

@@ -70,7 +70,14 @@ def _lines(config: Config, folder: Path) -> Iterator[str]:
 
 
 def _alias(name: str, values: Mapping[str, Any]) -> str:
-    metadata, default = values.get("metadata_backend"), name
-    if isinstance(metadata, Mapping) and metadata.get("type") == "motherduck":
-        default = metadata.get("database", name)
-    return str(values.get("alias", default))
+    if "alias" in values:
+        return str(values["alias"])
+    metadata = values.get("metadata_backend")
+    if not isinstance(metadata, Mapping):
+        return name
+    registry = importlib.import_module("lakeconf.backends.registry")
+    try:
+        backend = registry.metadata_backend(str(metadata.get("type")))
+    except registry.UnknownTypeError:
+        return name
+    return str(backend.default_alias(name, metadata))

@@ -20,6 +20,7 @@ from lakeconf.logs import EventLogger
 from lakeconf.sql import literal
 
 if TYPE_CHECKING:
+    from lakeconf.backends.base import MetadataBackend
     from lakeconf.engines.base import Engine
     from lakeconf.store import Store
 
@@ -36,7 +37,7 @@ def open_session(store: Store, engine: Any = None) -> Session:
     try:
         for name, value in SETTINGS.items():
             reading.execute(f"SET {name} = {literal(value)}")
-        reader = reader_of(store, reading)
+        reader = reader_of(store.metadata_backend, store.names, reading)
         writer.prefer_builtins(store.alias)
         session = Session(
             store=store.name,
@@ -44,10 +45,10 @@ def open_session(store: Store, engine: Any = None) -> Session:
             reader=reader,
             writer=writer,
             engine=DuckDBEngine(reader, writer) if engine is None else _spark_engine(store, reader, writer, engine),
-            guard=guard_of(store, reader),
+            guard=guard_of(reader, store.metadata_backend, store.storage_backend, store.names, store.secrets),
             # A file of DuckDB opens in one instance alone.
             reconnect=store.open_connection if store.metadata_backend.file() is None else reading.cursor,
-            barrier=store.metadata_backend.barrier_sql() if store.metadata_backend.file() is None else "",
+            barrier=_barrier(store.metadata_backend, reader),
             base=Base(latest(reader).snapshot_id),
             read_only=store.read_only,
         )
@@ -56,6 +57,14 @@ def open_session(store: Store, engine: Any = None) -> Session:
         raise
     _log.info("opened %s at snapshot %d with %s", store.name, session.snapshot_id, session.engine.name)
     return session
+
+
+def _barrier(backend: MetadataBackend, reader: CatalogReader) -> str | None:
+    """The statement that waits for commits under way; "" if this process itself commits, None if nothing can wait."""
+    server = backend.server()
+    if backend.file() is not None:
+        return ""
+    return None if server is None else server.await_commits(reader.metadata_database, reader.metadata_schema)
 
 
 def _check_spark(spark: Any) -> None:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 from doc_pages import blocks
 
+from lakeconf.backends.registry import METADATA_BACKENDS, STORAGE_BACKENDS
 from lakeconf.cli.commands import run
 from lakeconf.config.model import validate
-from lakeconf.config.template import METADATA, STORAGE, first_configuration
+from lakeconf.config.template import first_configuration
 from lakeconf.config.warnings import warnings
 from lakeconf.errors import LakeconfError
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 PAIRS = [
     (one, other)
-    for one in METADATA
-    for other in (*STORAGE, "none")
+    for one in METADATA_BACKENDS
+    for other in (*STORAGE_BACKENDS, "none")
     if ((other not in ("local", "r2", "gcs")) if one == "motherduck" else other != "none")
 ]
 BUCKETS = ["--set", "storage_backend.bucket=acme", "--set", "storage_backend.account_id=0123"]

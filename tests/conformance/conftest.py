@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PAIRS = [
     *((metadata, storage) for metadata in ("duckdb", "sqlite", "postgres") for storage in ("local", "s3", "r2", "gcs")),
-    # Of another package: examples/third_party.
+    # From another package: examples/third_party.
     ("postgres_service", "share"),
 ]
 

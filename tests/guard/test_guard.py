@@ -256,7 +256,7 @@ def test_a_process_that_is_forked_holds_no_lock(ends: str, tmp_path: Path) -> No
     ):
         process.wait()
     store = file_store(tmp_path)
-    found = locks_of(store)
+    found = locks_of(store.metadata_backend, store.names, store.secrets)
     assert found is not None
     try:
         with found.exclusive():
@@ -279,7 +279,8 @@ def test_a_link_to_the_catalog_leads_to_the_same_locks(tmp_path: Path, monkeypat
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "catalog.sqlite").symlink_to(tmp_path / "catalog.sqlite")
     with file_store(tmp_path).open() as lake:
-        through_link, direct = locks_of(file_store(tmp_path / "links")), lake._session.guard
+        linked, direct = file_store(tmp_path / "links"), lake._session.guard
+        through_link = locks_of(linked.metadata_backend, linked.names, linked.secrets)
         assert through_link is not None
         with through_link.shared(), pytest.raises(CommitError, match="not free"), direct.removing():
             raise AssertionError

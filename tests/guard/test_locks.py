@@ -73,7 +73,7 @@ def test_two_overwrites_of_an_empty_table_at_once(store: Store) -> None:
 
 def test_a_lock_keeps_others_out_until_it_is_let_go(store: Store) -> None:
     store.connect().close()
-    lock = locks_of(store)
+    lock = locks_of(store.metadata_backend, store.names, store.secrets)
     assert lock is not None
     held: list[str] = []
     entered = Barrier(2)

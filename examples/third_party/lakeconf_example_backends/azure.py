@@ -6,7 +6,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lakeconf.backends.base import SecretName, SecretParameters, StorageBackend, StoreNames, Text
+from lakeconf.backends.base import StorageBackend, StoreNames
+from lakeconf.backends.fields import SecretName, SecretParameters, Text
+from lakeconf.backends.init_template import InitTemplate
 from lakeconf.errors import UnsupportedError
 from lakeconf.secret import Secret
 from lakeconf.sql import CreateSecret, Value
@@ -36,6 +38,10 @@ class AzureStorage(StorageBackend):
         if self.connection_string and self.account_name:
             raise ValueError("give connection_string or account_name, not both")
         return self
+
+    @classmethod
+    def init_template(cls) -> InitTemplate:
+        return InitTemplate({"container": None, "connection_string": "${AZURE_CONNECTION_STRING}"})
 
     @property
     def extensions(self) -> tuple[str, ...]:

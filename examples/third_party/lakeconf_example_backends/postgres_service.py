@@ -7,7 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lakeconf.backends.base import MetadataBackend, StoreNames, Text
+from lakeconf.backends.base import MetadataBackend, StoreNames
+from lakeconf.backends.fields import Text
+from lakeconf.backends.init_template import InitTemplate
+from lakeconf.backends.metadata.postgres_server import PostgresServer
 from lakeconf.sql import Value
 
 
@@ -23,6 +26,10 @@ class PostgresServiceMetadata(MetadataBackend):
     ]
     metadata_schema: Annotated[Text, Field(description="Schema of the catalog's tables.")] = "public"
 
+    @classmethod
+    def init_template(cls) -> InitTemplate:
+        return InitTemplate({"service": "lake"})
+
     @property
     def extensions(self) -> tuple[str, ...]:
         return ("postgres_scanner",)
@@ -30,6 +37,5 @@ class PostgresServiceMetadata(MetadataBackend):
     def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - there is no secret to name
         return {"metadata_path": f"postgres:service={self.service}", "metadata_schema": self.metadata_schema}
 
-    def lock_sql(self, key: int, *, shared: bool = False) -> str | None:
-        kind = "_shared" if shared else ""
-        return f"SELECT 1 FROM (SELECT pg_advisory_xact_lock{kind}({key})) AS held"
+    def server(self) -> PostgresServer:
+        return PostgresServer(name=f"service {self.service}")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from lakeconf.backends.base import StorageBackend, Text
+from lakeconf.backends.base import StorageBackend
+from lakeconf.backends.fields import Text
 from lakeconf.errors import StorageError
 
 
@@ -17,6 +18,7 @@ class ShareStorage(StorageBackend):
     Where a share is not mounted, its mount point is an empty folder of the machine itself, which would take the files.
     """
 
+    on_this_machine: ClassVar[bool] = True
     type: Literal["share"] = "share"
     mount: Annotated[Text, Field(description="Where the share is mounted.")]
     folder: Annotated[Text, Field(description="Folder of the Parquet files on the share.")] = "lake"

@@ -11,7 +11,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from lakeconf.backends.base import MetadataBackend, Text
+from lakeconf.backends.base import MetadataBackend
+from lakeconf.backends.fields import Text
 from lakeconf.errors import CatalogError, CatalogMissingError, StorageError
 
 _HEADERS = {"SQLite": (0, b"SQLite format 3\x00"), "DuckDB": (8, b"DUCK")}

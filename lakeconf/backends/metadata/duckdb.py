@@ -8,7 +8,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from lakeconf.backends.base import StoreNames, Text
+from lakeconf.backends.base import StoreNames
+from lakeconf.backends.fields import Text
+from lakeconf.backends.init_template import InitTemplate
 from lakeconf.backends.metadata.catalog_file import CatalogFile, refuse_foreign
 from lakeconf.errors import CatalogError
 from lakeconf.sql import Value, literal
@@ -44,6 +46,10 @@ class DuckDBMetadata(CatalogFile):
         # Others may write to the file whenever this process does not have it open, so that one look is not enough.
         if path.is_file() and path.stat().st_size > 0:
             self.look_into(path)
+
+    @classmethod
+    def init_template(cls) -> InitTemplate:
+        return InitTemplate({"uri": ".lakeconf/catalog.duckdb"})
 
     def make_empty(self, path: Path) -> None:
         import duckdb

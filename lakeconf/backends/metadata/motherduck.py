@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames, Text
+from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
+from lakeconf.backends.fields import Text
+from lakeconf.backends.init_template import InitTemplate
 from lakeconf.ducklake import metadata_database
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import Attach, CreateDatabase, CreateSecret, Statement, Value
@@ -19,6 +21,7 @@ class MotherDuckMetadata(MetadataBackend):
     Source: https://motherduck.com/docs/integrations/file-formats/ducklake/
     """
 
+    keeps_files: ClassVar[bool] = True
     type: Literal["motherduck"] = "motherduck"
     database: Annotated[
         Text, Field(examples=["my_lake"], description="Name of the MotherDuck database; also the alias of the store.")
@@ -51,8 +54,18 @@ class MotherDuckMetadata(MetadataBackend):
             return "composes with s3, r2 or gcs storage, or with none: it cannot reach files of this machine"
         return None
 
-    def default_alias(self, store: str) -> str:
-        return self.database if self.compute == "motherduck" else store
+    @classmethod
+    def init_template(cls) -> InitTemplate:
+        return InitTemplate({"database": "lake"})
+
+    @classmethod
+    def default_alias(cls, store: str, fields: Mapping[str, Any]) -> str:
+        # MotherDuck attaches a database under its own name.
+        database = fields.get("database") if fields.get("compute", "motherduck") == "motherduck" else None
+        return database if isinstance(database, str) and database else store
+
+    def description(self) -> str:
+        return f"{self.type} {self.database}"
 
     def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - the database says it all
         return {"metadata_path": f"md:{metadata_database(self.database)}"}

@@ -7,16 +7,17 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lakeconf.backends.base import (
-    MetadataBackend,
-    SecretName,
-    SecretParameters,
-    StoreNames,
-    Text,
-)
+from lakeconf.backends.base import MetadataBackend, StoreNames
+from lakeconf.backends.fields import SecretName, SecretParameters, Text
+from lakeconf.backends.init_template import InitTemplate
 from lakeconf.backends.metadata.libpq import default_password
+from lakeconf.backends.metadata.postgres_server import DEFAULT_SCHEMA, PostgresServer
+from lakeconf.backends.server import ServerAddress
 from lakeconf.secret import Secret
-from lakeconf.sql import CreateSecret, Value, identifier
+from lakeconf.sql import CreateSecret, Value
+
+DEFAULT_PORT = 5432
+_WITH_TLS = ("require", "verify-ca", "verify-full")
 
 
 class PostgresMetadata(MetadataBackend):
@@ -45,7 +46,7 @@ class PostgresMetadata(MetadataBackend):
             examples=["lake"],
             description="Schema of the catalog's tables; stores with different schemas are separate lakes.",
         ),
-    ] = "public"
+    ] = DEFAULT_SCHEMA
     secret_parameters: SecretParameters = {}
 
     @model_validator(mode="after")
@@ -66,6 +67,16 @@ class PostgresMetadata(MetadataBackend):
             raise ValueError("secret_parameters need host, database and user: an existing secret is not changed")
         if self.secret_name is None:
             raise ValueError("no credentials: give host, database and user, or the secret_name of an existing secret")
+
+    @classmethod
+    def init_template(cls) -> InitTemplate:
+        # libpq sends PGPASSWORD to any server that asks for a password, so the variable has another name. It also does
+        # without TLS if the server offers none, unless sslmode requires it.
+        password = "${LAKE_PG_PASSWORD}"  # noqa: S105 - a variable
+        return InitTemplate(
+            {"host": "${PGHOST}", "database": "lake", "user": "${PGUSER}", "password": password},
+            secret_parameters={"sslmode": "${LAKE_PG_SSLMODE:-require}"},
+        )
 
     @property
     def extensions(self) -> tuple[str, ...]:
@@ -91,15 +102,17 @@ class PostgresMetadata(MetadataBackend):
         own = self.password is not None or {"password", "passfile"} & self.secret_parameters.keys()
         if own or self.host is None or self.database is None or self.user is None:
             return self
-        found = default_password(self.host, self.port or 5432, self.database, self.user)
+        found = default_password(self.host, self.port or DEFAULT_PORT, self.database, self.user)
         return self if not found else self.model_copy(update={"password": Secret(found)})
 
-    def lock_sql(self, key: int, *, shared: bool = False) -> str | None:
-        # Held to the end of a transaction: a lock of the session would outlive it in a pool of connections.
-        kind = "_shared" if shared else ""
-        return f"SELECT 1 FROM (SELECT pg_advisory_xact_lock{kind}({key})) AS held"
-
-    def barrier_sql(self) -> str | None:
-        # This mode waits for everybody who has written to the table and has not ended, and for nobody who reads it.
-        table = f"{identifier(self.metadata_schema)}.ducklake_snapshot"
-        return f"SET LOCAL lock_timeout = '10s'; LOCK TABLE {table} IN SHARE MODE"
+    def server(self) -> PostgresServer:
+        parameters = {key.lower(): value for key, value in self.secret_parameters.items()}
+        address = None
+        if self.host is not None and self.database is not None and self.user is not None:
+            address = ServerAddress(self.host, self.port or DEFAULT_PORT, self.database, self.user)
+        return PostgresServer(
+            name=f"secret {self.secret_name}",
+            address=address,
+            secret=self.secret_name,
+            requires_tls=parameters.get("sslmode") in _WITH_TLS,
+        )

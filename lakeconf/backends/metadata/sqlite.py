@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from lakeconf.backends.base import StoreNames
+from lakeconf.backends.init_template import InitTemplate
 from lakeconf.backends.metadata.catalog_file import CatalogFile, refuse_foreign
 from lakeconf.errors import CatalogError
 from lakeconf.sql import Value
@@ -20,6 +21,10 @@ class SQLiteMetadata(CatalogFile):
     # A connection that only reads cannot change the journal mode: SQLite refuses the attempt.
     write_defaults: ClassVar[Mapping[str, Value]] = {"meta_journal_mode": "WAL"}
     type: Literal["sqlite"] = "sqlite"
+
+    @classmethod
+    def init_template(cls) -> InitTemplate:
+        return InitTemplate({"uri": ".lakeconf/catalog.sqlite"})
 
     @property
     def extensions(self) -> tuple[str, ...]:

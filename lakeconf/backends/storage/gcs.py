@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
+from lakeconf.backends.init_template import InitTemplate
 from lakeconf.backends.storage.object_storage import ObjectStorage
 
 # No bulk delete, no version 2 of the listing, no conditional PUT. Source:
@@ -25,6 +26,10 @@ class GCSStorage(ObjectStorage):
     scheme: ClassVar[str] = "gs"
     other_schemes: ClassVar[tuple[str, ...]] = ("gcs",)
     type: Literal["gcs"] = "gcs"
+
+    @classmethod
+    def init_template(cls) -> InitTemplate:
+        return InitTemplate({"bucket": None, "key_id": "${GCS_KEY_ID}", "secret": "${GCS_SECRET}"})
 
     @property
     def secret_type(self) -> str:

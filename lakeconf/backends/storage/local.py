@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from lakeconf.backends.base import StorageBackend, Text
+from lakeconf.backends.base import StorageBackend
+from lakeconf.backends.fields import Text
+from lakeconf.backends.init_template import InitTemplate
 from lakeconf.errors import StorageError
 
 
 class LocalStorage(StorageBackend):
     """A folder of this machine, or one that all machines mount at the same path."""
 
+    on_this_machine: ClassVar[bool] = True
     type: Literal["local"] = "local"
     path: Annotated[
         Text,
@@ -32,6 +35,10 @@ class LocalStorage(StorageBackend):
     @classmethod
     def path_fields(cls) -> tuple[str, ...]:
         return ("path",)
+
+    @classmethod
+    def init_template(cls) -> InitTemplate:
+        return InitTemplate({"path": ".lakeconf/data"})
 
     @property
     def extensions(self) -> tuple[str, ...]:

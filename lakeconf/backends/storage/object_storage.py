@@ -9,13 +9,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lakeconf.backends.base import (
-    SecretName,
-    SecretParameters,
-    StorageBackend,
-    StoreNames,
-    Text,
-)
+from lakeconf.backends.base import StorageBackend, StoreNames
+from lakeconf.backends.fields import SecretName, SecretParameters, Text
 from lakeconf.backends.storage.s3a import S3ABucket, package_settings
 from lakeconf.errors import StorageError
 from lakeconf.secret import Secret
@@ -161,6 +156,12 @@ class ObjectStorage(StorageBackend):
             return self._canonical("scope", self.scope or "")
         prefix = (self.prefix or "").strip("/")
         return f"{self.scheme}://{self.bucket}/{prefix}{'/' if prefix else ''}"
+
+    @property
+    def namespace(self) -> str:
+        # All endpoints of AWS serve the same buckets.
+        endpoint = (self.s3_endpoint or "").lower()
+        return "" if endpoint.endswith(".amazonaws.com") else endpoint
 
     @property
     def bucket_name(self) -> str:

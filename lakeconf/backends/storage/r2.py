@@ -7,7 +7,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lakeconf.backends.base import Text
+from lakeconf.backends.fields import Text
+from lakeconf.backends.init_template import InitTemplate
 from lakeconf.backends.storage.object_storage import ObjectStorage
 from lakeconf.sql import Value
 
@@ -27,6 +28,11 @@ class R2Storage(ObjectStorage):
         if self.creates_secret and self.account_id is None and self.endpoint is None:
             raise ValueError("half-given credentials: R2 needs account_id (or an endpoint)")
         return self
+
+    @classmethod
+    def init_template(cls) -> InitTemplate:
+        keys = {"key_id": "${R2_KEY_ID}", "secret": "${R2_SECRET}"}
+        return InitTemplate({"account_id": None, "bucket": None, **keys})
 
     def _own_options(self) -> Mapping[str, Value]:
         account: dict[str, Value] = {"account_id": self.account_id} if self.account_id is not None else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from lakeconf.backends.init_template import InitTemplate
 from lakeconf.backends.storage.object_storage import ObjectStorage
 
 
@@ -13,3 +14,12 @@ class S3Storage(ObjectStorage):
     scheme: ClassVar[str] = "s3"
     other_schemes: ClassVar[tuple[str, ...]] = ("s3a", "s3n")
     type: Literal["s3"] = "s3"
+
+    @classmethod
+    def init_template(cls) -> InitTemplate:
+        # A bucket of AWS is reached with the credentials that the tools of AWS use.
+        return InitTemplate(
+            {"bucket": None, "region": "us-east-1"},
+            secret_parameters={"provider": "credential_chain"},
+            without_parameters=frozenset({"key_id", "secret_name"}),
+        )

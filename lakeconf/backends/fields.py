@@ -1,0 +1,69 @@
+"""The types of fields that backends share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, ValidatorFunctionWrapHandler, WrapValidator
+
+from lakeconf.backends.secrecy import guard_parameters
+from lakeconf.logs import escaped
+from lakeconf.secret import Secret
+from lakeconf.sql import Value
+
+_REFERENCE = "Name of the DuckDB secret. Without credentials, the name of an existing secret."
+_CHAIN = {"provider": "credential_chain"}
+
+
+def _no_control(text: str) -> str:
+    # A line end would add a line to a file that is written for another tool.
+    if escaped(text) != text:
+        raise ValueError("must not contain control characters, such as line ends")
+    return text
+
+
+def _option_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise ValueError("an option's name has letters, digits and underscores only")
+    return text
+
+
+def _secret_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise ValueError("a secret's name has letters, digits and underscores only")
+    if text.lower().startswith("lakeconf_"):
+        raise ValueError("names that begin with lakeconf_ are for the secrets that lakeconf names itself")
+    return text
+
+
+Text = Annotated[str, Field(min_length=1), AfterValidator(_no_control)]
+OptionName = Annotated[str, AfterValidator(_option_name)]
+SecretName = Annotated[
+    str,
+    AfterValidator(_secret_name),
+    Field(examples=["lake_secret"], description=_REFERENCE),
+]
+ParameterValue = bool | int | float | Text | list[Text] | dict[str, Text]
+
+
+def _guard_checked(value: Any, check: ValidatorFunctionWrapHandler) -> dict[str, Value]:
+    # pydantic gives back plain texts; a secret must remember the variable that it came from.
+    check(_plain(value))
+    return guard_parameters(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+SecretParameters = Annotated[
+    dict[OptionName, ParameterValue],
+    WrapValidator(_guard_checked),
+    Field(examples=[_CHAIN], description="Additional parameters of DuckDB's CREATE SECRET."),
+]

@@ -1,0 +1,52 @@
+"""`lakeconf doctor` examines a store of every pair: one without a lake, and one with a lake."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakeconf.inspection.doctor import diagnose
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeconf.inspection.doctor import Step
+    from lakeconf.store import Store
+
+ROWS = pa.table({"id": [1, 2]})
+# Its packages may have to be fetched first.
+SPARK = "spark"
+
+
+def statuses(steps: list[Step]) -> dict[str, str]:
+    return {step.name: step.status for step in steps if step.name != SPARK}
+
+
+def test_doctor(
+    store: Store, metadata_backend: dict[str, Any], storage_backend: dict[str, Any], files: Callable[[], set[str]]
+) -> None:
+    before = diagnose(store)
+    assert set(statuses(before).values()) <= {"ok", "skipped"}, before
+    assert next(step.found for step in before if step.name == "catalog").startswith("none yet")
+    assert not files()
+    with store.open() as lake:
+        lake.create_table("raw.t", ROWS).append(ROWS)
+    after = diagnose(store)
+    asked_server = "skipped" if store.metadata_backend.server() is None else "ok"
+    expected = dict.fromkeys(statuses(after), "ok") | {"clock": asked_server, "server": asked_server}
+    assert statuses(after) == expected, after
+    (catalog,) = [step.found for step in after if step.name == "catalog"]
+    assert catalog == f"{store.metadata_backend.description()}, attached as dev"
+    backends = (metadata_backend, storage_backend)
+    secrets = [table[name] for table in backends for name in ("password", "secret") if name in table]
+    shown = json.dumps([*map(str, before), *map(str, after)])
+    assert not any(secret in shown for secret in secrets)
+
+
+def test_a_description_names_the_place(store: Store, metadata_backend: dict[str, Any]) -> None:
+    description = store.metadata_backend.description()
+    fields = [metadata_backend[name] for name in ("uri", "host", "database", "service") if name in metadata_backend]
+    assert all(str(field) in description for field in fields)
+    assert metadata_backend.get("password", "no password") not in description

@@ -1,0 +1,130 @@
+"""`lakeconf init` writes a configuration for every pair that opens a lake, and asks for what it needs."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import lakeconf
+from lakeconf.backends.registry import metadata_backend as metadata_model
+from lakeconf.backends.registry import storage_backend as storage_model
+from lakeconf.cli.commands import run
+from lakeconf.config.model import validate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = pa.table({"id": [1, 2]})
+SECRETS = {"password": "LAKE_PG_PASSWORD", "secret": "BUCKET_SECRET"}
+
+
+@pytest.fixture
+def wanted(
+    metadata_backend: dict[str, Any], storage_backend: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> dict[str, str]:
+    """The fields of the pair as `--set` takes them: secrets are variables."""
+    monkeypatch.setenv("LAKE_PG_SSLMODE", "prefer")
+    fields = {}
+    for section, table in (("metadata_backend", metadata_backend), ("storage_backend", storage_backend)):
+        for name, value in table.items():
+            if name in SECRETS:
+                monkeypatch.setenv(SECRETS[name], value)
+            text = f"${{{SECRETS[name]}}}" if name in SECRETS else str(value).lower() if value is False else str(value)
+            if name != "type":
+                fields[f"{section}.{name}"] = text
+    if storage_backend["type"] == "r2":
+        fields["storage_backend.account_id"] = "0123"
+    return fields
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder."""
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path / "project"
+
+
+def required(pair: tuple[str, str]) -> list[str]:
+    """The fields of the pair that have no default."""
+    models = {"metadata_backend": metadata_model(pair[0]), "storage_backend": storage_model(pair[1])}
+    return [
+        f"{section}.{name}"
+        for section, model in models.items()
+        for name, default in model.init_template().fields.items()
+        if default is None
+    ]
+
+
+def check_written(folder: Path, secrets: list[str]) -> None:
+    """The file is valid, holds no secret, and its store opens a lake that can be written to and read."""
+    text = (folder / "lakeconf.toml").read_text()
+    assert validate(folder) == []
+    assert not any(secret in text for secret in secrets)
+    with lakeconf.init(folder).get_store().open() as lake:
+        table = lake.create_table("raw.t", ROWS)
+        table.append(ROWS)
+        assert sorted(table.scan().collect("pyarrow").rows()) == [(1,), (2,)]
+
+
+def held(*backends: dict[str, Any]) -> list[str]:
+    return [table[name] for table in backends for name in SECRETS if name in table]
+
+
+def test_what_init_writes_opens_a_lake(
+    pair: tuple[str, str],
+    wanted: dict[str, str],
+    metadata_backend: dict[str, Any],
+    storage_backend: dict[str, Any],
+    folder: Path,
+) -> None:
+    options = [part for key, value in wanted.items() for part in ("--set", f"{key}={value}")]
+    assert run(["init", "--metadata", pair[0], "--storage", pair[1], *options]) == 0
+    check_written(folder, held(metadata_backend, storage_backend))
+
+
+def test_init_names_the_first_field_that_is_missing(
+    pair: tuple[str, str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = required(pair)
+    code = run(["init", "--metadata", pair[0], "--storage", pair[1]])
+    assert code == (1 if missing else 0)
+    assert (folder / "lakeconf.toml").exists() == (not missing)
+    if missing:
+        assert f"{missing[0]} has to be given" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "pair", [("sqlite", "local"), ("postgres", "s3"), ("postgres_service", "share")], ids="-".join, indirect=True
+)
+def test_init_prompts_for_the_fields(
+    pair: tuple[str, str],
+    wanted: dict[str, str],
+    metadata_backend: dict[str, Any],
+    storage_backend: dict[str, Any],
+    folder: Path,
+) -> None:
+    """The fields of the templates are typed in at a terminal; the others are options."""
+    templates = {
+        "metadata_backend": metadata_model(pair[0]).init_template(),
+        "storage_backend": storage_model(pair[1]).init_template(),
+    }
+    asked = [f"{section}.{name}" for section, template in templates.items() for name in template.fields]
+    options = [part for key, value in wanted.items() if key not in asked for part in ("--set", f"{key}={value}")]
+    answers = [*pair, *(wanted.get(key, "") for key in asked)]
+    parent, child = pty.openpty()
+    command = [sys.executable, "-m", "lakeconf", "init", *options]
+    process = subprocess.Popen(command, stdin=child, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    os.close(child)
+    os.write(parent, "".join(f"{answer}\n" for answer in answers).encode())
+    output = process.communicate()[0].decode()
+    os.close(parent)
+    assert process.returncode == 0, output
+    assert all(f"{key} (" in output for key in asked), "each prompt names its field and says what it is"
+    check_written(folder, held(metadata_backend, storage_backend))

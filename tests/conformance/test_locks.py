@@ -1,0 +1,34 @@
+"""The lake of every pair has locks: maintenance waits for writers, and is told who they are."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeconf.errors import CommitError
+from lakeconf.guard import locks, server_locks
+from lakeconf.guard.guard import locks_of
+
+if TYPE_CHECKING:
+    from lakeconf.store import Store
+
+
+def test_maintenance_waits_for_writers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(server_locks, "_ATTEMPT_SECONDS", 0.2)
+    store.connect().close()
+    one, other = (locks_of(store.metadata_backend, store.names, store.secrets) for _ in range(2))
+    assert one is not None
+    assert other is not None
+    try:
+        with one.shared() as held, other.shared():
+            held.check()
+        with one.shared(), pytest.raises(CommitError, match=f"held by .*process {os.getpid()}"), other.exclusive():
+            raise AssertionError
+        with other.exclusive():
+            pass
+    finally:
+        one.close()
+        other.close()
