@@ -1,5 +1,5 @@
-"""The parts that a store is composed of.
+"""Backends, the two parts of a store.
 
-A metadata backend says where the catalog is, a storage backend where the Parquet files are. Each knows only itself;
-`base` holds the two contracts and `registry` finds the class of a `type`.
+A metadata backend defines where the catalog is, a storage backend where the Parquet files are. Each knows only itself.
+`base` contains the two contracts; `registry` finds the class of a `type`.
 """

@@ -1,4 +1,4 @@
-"""The options of ATTACH that a store may set."""
+"""The ATTACH options that a store can set."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakeconf.errors import suggestion
 from lakeconf.logs import escaped
 from lakeconf.secret import Secret
 
-# https://ducklake.select/docs/stable/duckdb/usage/connecting; META_… options are passed on to the metadata database.
+# https://ducklake.select/docs/stable/duckdb/usage/connecting; META_… options are passed to the metadata database.
 ATTACH_OPTIONS: Mapping[str, type] = {
     "automatic_migration": bool,
     "create_if_not_exists": bool,
@@ -25,23 +25,23 @@ ATTACH_OPTIONS: Mapping[str, type] = {
 
 
 def reads_only(attach_options: Mapping[str, object]) -> bool:
-    """True if these options attach a lake for reading only."""
+    """True if these options attach a lake read-only."""
     pinned = {"snapshot_version", "snapshot_time"} & attach_options.keys()
     return bool(attach_options.get("read_only") or pinned)
 
 
 def attach_option_problem(key: str, value: object) -> str | None:
-    """What is wrong with an option of ATTACH.
+    """Validates an ATTACH option.
 
     Args:
-        key: Its name, in lower case.
-        value: Its value.
+        key: The name of the option, in lower case.
+        value: The value of the option.
 
     Returns:
-        One sentence, or None where nothing is.
+        The problem in one sentence; None if the option is valid.
     """
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", key):
-        return "an option's name has small letters, digits and underscores only"
+        return "the name of an option must contain only lower-case letters, digits and underscores"
     if isinstance(value, str) and escaped(value) != value:
         return "must not contain control characters, such as line ends"
     if key.startswith("meta_"):

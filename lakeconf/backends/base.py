@@ -1,4 +1,4 @@
-"""The two contracts that a backend fulfils."""
+"""The contracts of metadata backends and storage backends."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from lakeconf.sql import Attach, CreateSecret, SetOption, Statement, Value
 
 
 class StoreNames(NamedTuple):
-    """The names that a store gives to what it makes in DuckDB.
+    """The names of the objects that a store creates in DuckDB.
 
     Attributes:
-        store: The store's name; it has no double underscore, so the names of two stores never collide.
+        store: The store's name. It contains no double underscore, so names of two stores never collide.
         alias: The name under which the lake is attached.
     """
 
@@ -30,25 +30,25 @@ class StoreNames(NamedTuple):
 
     @property
     def ducklake_secret(self) -> str:
-        """The DuckLake secret, which holds no credential."""
+        """The name of the DuckLake secret, which contains no credentials."""
         return f"lakeconf_{self.store}"
 
     @property
     def metadata_secret(self) -> str:
-        """The secret of the metadata backend, where the configuration does not name it."""
+        """The default name of the metadata backend's secret."""
         return f"lakeconf_{self.store}__metadata"
 
     @property
     def storage_secret(self) -> str:
-        """The secret of the storage backend, where the configuration does not name it."""
+        """The default name of the storage backend's secret."""
         return f"lakeconf_{self.store}__storage"
 
 
 class Backend(BaseModel, ABC):
-    """What both kinds of backend have in common.
+    """The base class of both kinds of backend.
 
-    A subclass has a field `type: Literal["…"] = "…"`, and every other field with a description, from which the
-    reference and the JSON Schema are made. Relative paths have been made absolute before it is built.
+    A subclass has a field `type: Literal["…"] = "…"`. Every other field has a description, from which the reference and
+    the JSON Schema are generated. Relative paths are made absolute before a backend is created.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, strict=True, defer_build=True)
@@ -58,11 +58,11 @@ class Backend(BaseModel, ABC):
     @property
     @abstractmethod
     def extensions(self) -> tuple[str, ...]:
-        """The DuckDB extensions that it needs, besides `ducklake`."""
+        """The DuckDB extensions that the backend needs, in addition to `ducklake`."""
 
     @classmethod
     def path_fields(cls) -> tuple[str, ...]:
-        """The fields that are paths on this machine, which a configuration file makes absolute."""
+        """The fields that contain local paths; a relative path is resolved against the configuration file."""
         return ()
 
     @classmethod
@@ -71,14 +71,14 @@ class Backend(BaseModel, ABC):
         return InitTemplate({name: None for name, field in cls.model_fields.items() if field.is_required()})
 
     def prepare(self, *, read_only: bool) -> None:
-        """Checks or makes what must be there before the lake is attached, such as a folder.
+        """Checks or creates files and folders that must exist before the lake is attached.
 
         Args:
-            read_only: True where nothing may be made.
+            read_only: True if nothing may be created.
 
         Raises:
-            CatalogError: What is there is something else.
-            StorageError: It cannot be read or made.
+            CatalogError: The catalog file is something else.
+            StorageError: A file or folder cannot be read or created.
         """
 
     @model_validator(mode="after")
@@ -86,9 +86,9 @@ class Backend(BaseModel, ABC):
         parameters = [key.lower() for key in getattr(self, "secret_parameters", {})]
         for key in parameters:
             if key in type(self).model_fields:
-                raise ValueError(f"{key} is a key of the backend itself: move it out of secret_parameters")
+                raise ValueError(f"{key} is a key of the backend: move it out of secret_parameters")
             if parameters.count(key) > 1:
-                raise ValueError(f"secret_parameters give {key} twice")
+                raise ValueError(f"secret_parameters contain {key} twice")
         return self
 
     @model_validator(mode="after")
@@ -96,14 +96,14 @@ class Backend(BaseModel, ABC):
         for name in type(self).model_fields:
             value = getattr(self, name)
             if name in self.path_fields():
-                continue  # a path may be called anything, and has no scheme
+                continue  # a path can have any name, and has no scheme
             for text in _texts_in(value):
                 if holds_credentials(name, text):
-                    raise ValueError(f"{name} holds a user or a password: give them by keys of their own")
+                    raise ValueError(f"{name} contains a user or a password: use separate keys for them")
         return self
 
     def secrets_held(self) -> tuple[Secret, ...]:
-        """Every secret value of the backend, for the scrubber."""
+        """All secret values of the backend, to be scrubbed from messages."""
         return tuple(_secrets_in([getattr(self, name) for name in type(self).model_fields]))
 
 
@@ -126,7 +126,7 @@ def _texts_in(value: Any) -> list[str]:
 
 
 class StorageBackend(Backend):
-    """Where the Parquet files are."""
+    """The contract of a storage backend, which defines where the Parquet files are."""
 
     # True if only this machine, and those that mount the same path, reach the files.
     on_this_machine: ClassVar[bool] = False
@@ -146,38 +146,38 @@ class StorageBackend(Backend):
 
     @property
     def duckdb_settings(self) -> tuple[SetOption, ...]:
-        """Settings with which DuckDB reaches the files; they hold for its whole instance."""
+        """DuckDB settings that are needed to access the files; they apply to the whole instance."""
         return ()
 
     def secrets(self, names: StoreNames, *, in_motherduck: bool = False) -> tuple[CreateSecret, ...]:  # noqa: ARG002
-        """The secrets to create; none where an existing one is referred to.
+        """The secrets to create; empty if the backend refers to an existing secret.
 
         Args:
             names: The store's names.
-            in_motherduck: True where MotherDuck keeps them.
+            in_motherduck: True to create them in MotherDuck.
         """
         return ()
 
     def hadoop_settings(self) -> dict[str, str | Secret]:
-        """The Hadoop settings, without the prefix `spark.hadoop.`, with which Spark reaches the same files."""
+        """The Hadoop settings with which Spark accesses the same files, without the prefix `spark.hadoop.`."""
         return {}
 
     def spark_packages(self) -> dict[str, str]:
-        """The settings, `spark.jars.packages` and the like, with which the installed Spark gets what that takes."""
+        """The settings, such as `spark.jars.packages`, with which the installed Spark downloads its packages."""
         return {}
 
 
 class MetadataBackend(Backend):
-    """Where the catalog is."""
+    """The contract of a metadata backend, which defines where the catalog is."""
 
-    # Options of ATTACH that are set for writing only, where the store does not set them otherwise.
+    # Default ATTACH options for stores that are not read-only.
     write_defaults: ClassVar[Mapping[str, Value]] = {}
     # True if the backend can keep the Parquet files itself. It then composes with no storage on this machine.
     keeps_files: ClassVar[bool] = False
 
     def refusal(self, storage: StorageBackend | None) -> str | None:
-        """Why this backend does not compose with `storage`, in one sentence; None where it does."""
-        return "needs a storage_backend: say where the Parquet files are" if storage is None else None
+        """The reason why this backend cannot be combined with `storage`, in one sentence; None if it can."""
+        return "needs a storage_backend, which defines where the Parquet files are" if storage is None else None
 
     @classmethod
     def default_alias(cls, store: str, fields: Mapping[str, Any]) -> str:  # noqa: ARG003 - for those that name it
@@ -191,12 +191,12 @@ class MetadataBackend(Backend):
 
     @property
     def attach_defaults(self) -> Mapping[str, Value]:
-        """Options of ATTACH, where the store does not set them otherwise."""
-        # Positions of rows in files are stable, and nested text keeps its quotes, only where nothing is inlined.
+        """Default ATTACH options."""
+        # Without inlined rows, positions of rows in files are stable, and nested strings keep their quotes.
         return {"data_inlining_row_limit": 0}
 
     def secrets(self, names: StoreNames) -> tuple[CreateSecret, ...]:  # noqa: ARG002 - for those that have some
-        """The secrets to create; none where an existing one is referred to."""
+        """The secrets to create; empty if the backend refers to an existing secret."""
         return ()
 
     def statements(
@@ -206,11 +206,11 @@ class MetadataBackend(Backend):
 
         Args:
             names: The store's names.
-            storage: The storage backend that `refusal` has let pass.
-            attach_options: Options of ATTACH.
+            storage: The storage backend, accepted by `refusal`.
+            attach_options: The ATTACH options.
 
         Returns:
-            The statements between the loading of extensions and `USE`.
+            The statements that run after the extensions are loaded and before `USE`.
         """
         write_defaults = {} if reads_only(attach_options) else self.write_defaults
         attach_options = {**self.attach_defaults, **write_defaults, **attach_options}
@@ -230,10 +230,10 @@ class MetadataBackend(Backend):
 
     @abstractmethod
     def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:
-        """The options of the DuckLake secret that say where the catalog is: `METADATA_PATH` and its like."""
+        """The options of the DuckLake secret that define where the catalog is, such as `METADATA_PATH`."""
 
     def with_own_credentials(self) -> Self:
-        """The same backend, but with credentials of its own where it would take them from the environment."""
+        """This backend, with explicit credentials instead of those that it would take from the environment."""
         return self
 
     def catalog_schema(self, names: StoreNames) -> str | None:
@@ -257,7 +257,7 @@ class MetadataBackend(Backend):
         return self.type if server is None else f"{self.type} {server.description}"
 
     def make_private(self) -> None:
-        """Creates the catalog's file, if it does not exist, for its owner only: it will hold encryption keys."""
+        """Creates a missing catalog file, accessible only to its owner, because it will contain encryption keys."""
 
 
 DUCKLAKE_SECRET_OPTIONS: Sequence[str] = ("encrypted", "metadata_catalog")

@@ -18,7 +18,7 @@ _CHAIN = {"provider": "credential_chain"}
 
 
 def _no_control(text: str) -> str:
-    # A line end would add a line to a file that is written for another tool.
+    # A line break would add a line to files that lakeconf writes for other tools.
     if escaped(text) != text:
         raise ValueError("must not contain control characters, such as line ends")
     return text
@@ -26,15 +26,15 @@ def _no_control(text: str) -> str:
 
 def _option_name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
-        raise ValueError("an option's name has letters, digits and underscores only")
+        raise ValueError("the name of an option must contain only letters, digits and underscores")
     return text
 
 
 def _secret_name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
-        raise ValueError("a secret's name has letters, digits and underscores only")
+        raise ValueError("the name of a secret must contain only letters, digits and underscores")
     if text.lower().startswith("lakeconf_"):
-        raise ValueError("names that begin with lakeconf_ are for the secrets that lakeconf names itself")
+        raise ValueError("names that start with lakeconf_ are reserved for secrets that lakeconf creates")
     return text
 
 
@@ -49,7 +49,7 @@ ParameterValue = bool | int | float | Text | list[Text] | dict[str, Text]
 
 
 def _guard_checked(value: Any, check: ValidatorFunctionWrapHandler) -> dict[str, Value]:
-    # pydantic gives back plain texts; a secret must remember the variable that it came from.
+    # pydantic returns plain strings, but a secret must keep the name of its variable.
     check(_plain(value))
     return guard_parameters(value)
 

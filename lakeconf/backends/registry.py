@@ -1,4 +1,4 @@
-"""Finds the class of a backend by its `type`: the built-ins as data, entry points for what is unknown."""
+"""Finds the class of a backend by its `type`: built-in types from tables, other types from entry points."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ BackendType = TypeVar("BackendType", bound=Backend)
 
 
 class UnknownTypeError(LakeconfError, LookupError):
-    """No backend has this type; the configuration turns it into a problem with a place."""
+    """No backend has this type; the configuration reports it with its position in the file."""
 
 
 def metadata_backend(type_name: str) -> type[MetadataBackend]:
     """The class of a metadata backend.
 
     Args:
-        type_name: What stands at `type`.
+        type_name: The value of `type`.
 
     Raises:
-        UnknownTypeError: Neither lakeconf nor an installed package has it.
+        UnknownTypeError: Neither lakeconf nor an installed package has this type.
     """
     return _find(type_name, METADATA_BACKENDS, _METADATA_GROUP, MetadataBackend)  # type: ignore[type-abstract]
 
@@ -57,10 +57,10 @@ def storage_backend(type_name: str) -> type[StorageBackend]:
     """The class of a storage backend.
 
     Args:
-        type_name: What stands at `type`.
+        type_name: The value of `type`.
 
     Raises:
-        UnknownTypeError: Neither lakeconf nor an installed package has it.
+        UnknownTypeError: Neither lakeconf nor an installed package has this type.
     """
     return _find(type_name, STORAGE_BACKENDS, _STORAGE_GROUP, StorageBackend)  # type: ignore[type-abstract]
 
@@ -89,7 +89,7 @@ def _find(type_name: str, built_in: Mapping[str, str], group: str, contract: typ
             f"{target}, registered as {type_name!r} in {group}, cannot be imported: {error}"
         ) from error
     if not (isinstance(found, type) and issubclass(found, contract)):
-        raise UnknownTypeError(f"{target}, registered as {type_name!r} in {group}, is no {contract.__name__}")
+        raise UnknownTypeError(f"{target}, registered as {type_name!r} in {group}, is not a {contract.__name__}")
     return found
 
 
@@ -97,7 +97,7 @@ def _third_party(type_name: str, built_in: Mapping[str, str], group: str) -> str
     points = [point for point in _entry_points(group) if point.name == type_name]
     packages = sorted({point.dist.name if point.dist else point.value for point in points})
     if len(packages) > 1:
-        raise UnknownTypeError(f"more than one package registers {type_name!r} in {group}: {', '.join(packages)}")
+        raise UnknownTypeError(f"several packages register {type_name!r} in {group}: {', '.join(packages)}")
     if not points:
         types = _types(built_in, group)
         hint = f"{suggestion(type_name, types)} allowed: {', '.join(types)}".lstrip()
@@ -107,6 +107,6 @@ def _third_party(type_name: str, built_in: Mapping[str, str], group: str) -> str
 
 @functools.cache
 def _entry_points(group: str) -> tuple[EntryPoint, ...]:
-    from importlib.metadata import entry_points  # slow to import, and only an unknown type needs it
+    from importlib.metadata import entry_points  # slow to import, and only needed for unknown types
 
     return tuple(entry_points(group=group))

@@ -1,4 +1,4 @@
-"""Which configured values may be shown. A list names them, and everything else is a secret."""
+"""Decides which configured values may be shown: those on a list. All others are secrets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from lakeconf.secret import Secret
 from lakeconf.sql import Value
 
-# Parameters of DuckDB's secrets that hold no credential. `refresh_info` is a table: its own keys are looked up as well.
+# Parameters of DuckDB secrets that contain no credentials. `refresh_info` is a table, whose keys are checked as well.
 # Source: https://duckdb.org/docs/stable/core_extensions/httpfs/s3api, …/aws and …/postgres
 READABLE_PARAMETERS = frozenset(
     {
@@ -29,7 +29,7 @@ _USERINFO = re.compile(r"://[^/\s]*@|\b(password|passwd|pwd)\s*=", re.IGNORECASE
 
 
 def is_secret(path: Sequence[str]) -> bool:
-    """True if the value at a path of a store's table is a secret.
+    """True if the value at a path in a store's table is a secret.
 
     Args:
         path: Keys, such as `("storage_backend", "secret_parameters", "refresh_info", "token")`.
@@ -45,31 +45,31 @@ def is_secret(path: Sequence[str]) -> bool:
 
 
 def is_secret_key(key: str) -> bool:
-    """True if the name of a backend's own key says that its value is a secret, such as `password`."""
+    """True if the name of a backend's key implies a secret value, such as `password`."""
     return bool(_SECRET_KEY.search(key)) and not _NOT_SECRET_KEY.match(key)
 
 
 def is_readable_parameter(key: str) -> bool:
-    """True if a parameter of CREATE SECRET holds no credential."""
+    """True if a parameter of CREATE SECRET contains no credentials."""
     return key.lower() in READABLE_PARAMETERS
 
 
 def guard_parameters(parameters: Mapping[str, Any]) -> dict[str, Value]:
-    """Parameters of CREATE SECRET in which every value is a `Secret` unless its key may be shown, at every depth."""
+    """Wraps all parameters of CREATE SECRET in `Secret`, at every depth, unless their key may be shown."""
     return {key: _guarded(value, readable=is_readable_parameter(key)) for key, value in parameters.items()}
 
 
 def guard_options(options: Mapping[str, Any]) -> dict[str, Value]:
-    """Options of ATTACH in which every value that is passed on to the catalog's database is a `Secret`, or is known."""
+    """Wraps ATTACH options that are passed to the catalog's database in `Secret`, unless their key may be shown."""
     return {key: _guarded(value, readable=not _is_secret_option(key)) for key, value in options.items()}
 
 
 def holds_credentials(key: str, text: str) -> bool:
-    """True if a text that is shown has a user or a password in it, as `scheme://user:password@host` has.
+    """True if a value that is shown contains a user or a password, as in `scheme://user:password@host`.
 
     Args:
-        key: Its key; hosts are written without a scheme.
-        text: The text.
+        key: The key of the value; hosts are written without a scheme.
+        text: The value.
     """
     return bool(_USERINFO.search(text)) or (key in ("host", "endpoint", "account_id") and "@" in text)
 
@@ -81,11 +81,11 @@ def _is_secret_option(key: str) -> bool:
 
 def _guarded(value: Any, *, readable: bool) -> Value:
     if isinstance(value, Mapping):
-        # Below a key that may not be shown nothing may.
+        # Nothing below a hidden key may be shown.
         return {key: _guarded(item, readable=readable and is_readable_parameter(key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_guarded(item, readable=readable) for item in value]
-    # A boolean tells nothing, and an empty text is refused elsewhere.
+    # A boolean reveals nothing, and an empty string is refused elsewhere.
     if readable or isinstance(value, bool | Secret) or value == "":
         return value  # type: ignore[no-any-return]
     return Secret(str(value), variable=getattr(value, "variable", None))

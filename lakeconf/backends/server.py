@@ -110,9 +110,9 @@ class CatalogServer(ABC):
         """The query that fails if the connection was lost."""
 
     def await_commits(self, database: str, schema: str | None) -> str | None:  # noqa: ARG002 - for those that can
-        """The statement that waits until no commit is under way; None if the server cannot wait for them.
+        """The statement that waits until no commit is in progress; None if the server cannot wait for them.
 
-        It runs in a transaction of its own. Other commits go on when the transaction ends.
+        It runs in its own transaction. Other commits continue when the transaction ends.
 
         Args:
             database: The attached database.

@@ -1,1 +1,1 @@
-"""Transactions: what is collected, how it is committed, and how a lost commit is resolved."""
+"""Transactions: collecting changes, committing them, and resolving lost commits."""

@@ -1,4 +1,4 @@
-"""Conditions that must hold on the state which a transaction would make."""
+"""Audits: conditions on the state that a transaction would commit."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Check: TypeAlias = str | Callable[..., Any]
 
 @dataclass(frozen=True)
 class Audit:
-    """A condition, as what breaks it.
+    """A condition, defined by a check for rows that violate it.
 
     Attributes:
-        name: What the error calls it.
-        check: SQL, or a function that takes the table's new rows as a lazy frame; both give the rows that break the
-            condition.
-        source: The table, quoted, for a function.
+        name: The name that errors show.
+        check: SQL, or a function that takes the table's new rows as a lazy frame; both return the rows that violate
+            the condition.
+        source: The quoted name of the table that a function checks; None for SQL.
     """
 
     name: str
@@ -38,15 +38,15 @@ class Audit:
 
 
 def run(audit: Audit, writer: Connection, reader: CatalogReader) -> None:
-    """Runs an audit inside the transaction that it judges.
+    """Runs an audit inside the transaction that it checks.
 
     Args:
         audit: The audit.
         writer: The connection whose transaction is open.
-        reader: The lake, to check the views and macros that the audit reaches.
+        reader: Reads the catalog, to check the views and macros that the audit uses.
 
     Raises:
-        AuditError: Rows break it, or it fails itself.
+        AuditError: Rows violate the audit, or the audit itself fails.
     """
     try:
         if isinstance(audit.check, str):
@@ -68,19 +68,19 @@ def run(audit: Audit, writer: Connection, reader: CatalogReader) -> None:
         found = f"{count} row{'s' if count > 1 else ''}"
         raise AuditError(
             f"the audit {audit.name!r} found {found}, so nothing was written:\n{rows}{more}",
-            hint="correct the rows or the audit",
+            hint="fix the rows or the audit",
         )
 
 
 def is_query(sql: str) -> bool:
-    """True if SQL is exactly one query by DuckDB's own parser; nothing is run.
+    """True if DuckDB's parser finds exactly one query in the SQL; nothing is executed.
 
     Raises:
         QueryError: DuckDB cannot parse it.
     """
     with translated_errors():
         kinds = [one.type for one in duckdb.extract_statements(sql)]
-        # DuckDB takes a PRAGMA for the query that it becomes, and one of them runs any statement. Offsets are of bytes.
+        # DuckDB's parser reports a PRAGMA as a query, and one PRAGMA runs any statement. The offsets count bytes.
         start = next((offset for offset, _ in duckdb.tokenize(sql)), 0)
     return kinds == [duckdb.StatementType.SELECT] and not sql.encode()[start:].lower().startswith(b"pragma")
 
@@ -89,7 +89,8 @@ def _broken(audit: Audit, writer: Connection) -> nw.LazyFrame[Any]:
     if isinstance(audit.check, str):
         if not is_query(audit.check):
             raise AuditError(
-                f"the audit {audit.name!r} is not one query", hint="write one SELECT: its rows break the condition"
+                f"the audit {audit.name!r} is not one query",
+                hint="write one SELECT that returns the rows that violate the condition",
             )
         return nw.from_native(writer.relation(audit.check))
     rows = nw.from_native(writer.relation(f"FROM {audit.source}"))
@@ -97,7 +98,7 @@ def _broken(audit: Audit, writer: Connection) -> nw.LazyFrame[Any]:
         found = audit.check(rows)
     if not isinstance(found, nw.LazyFrame):
         raise AuditError(
-            f"the audit {audit.name!r} gave a {type(found).__name__}",
-            hint="give a lazy frame of the rows that break it: return frame.filter(…)",
+            f"the audit {audit.name!r} returned a {type(found).__name__}",
+            hint="return a lazy frame of the rows that violate the audit: return frame.filter(…)",
         )
     return found

@@ -1,4 +1,4 @@
-"""What a transaction collects: its steps, and the tables as it will leave them."""
+"""The changes of a transaction, and the tables as they will be after its commit."""
 
 from __future__ import annotations
 
@@ -6,31 +6,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakeconf.catalog.table import TableInfo
-from lakeconf.commit.conflicts import Reliance
+from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.commit.journal import CommitKey
 from lakeconf.engines.base import Staged
 
 
 @dataclass(frozen=True)
 class Change:
-    """A step of a commit.
+    """One change in a commit.
 
     Attributes:
         statements: SQL, run in order inside the commit's transaction.
         table: The table's full name.
-        staged: Rows that the step commits; removed where it does not.
-        relies_on: What nobody may have changed since the read snapshot; None for a plain append.
-        key: What it may be done once for: a step whose key has been committed is left out.
-        defines: True where the statements make a table or change its columns.
-        deletes: True where rows go.
-        written_for: The table as the rows were written for it; None where this transaction makes or changes it.
-        counts: How many rows each statement must change; empty if that cannot be known before.
+        staged: Rows that the change commits; they are removed if the commit fails.
+        depends_on: The table state that other writers must not have changed since the read snapshot; None for a plain
+            append.
+        key: Idempotency key; the change is skipped if it was already committed.
+        defines: True if the statements create a table or change its columns.
+        deletes: True if the statements delete rows.
+        written_for: The table for which the rows were written; None if this transaction creates or changes the table.
+        counts: The number of rows that each statement must change; empty if it is not known in advance.
     """
 
     statements: tuple[str, ...]
     table: str
     staged: Staged | None = None
-    relies_on: Reliance | None = None
+    depends_on: ReadDependency | None = None
     key: CommitKey | None = None
     defines: bool = False
     deletes: bool = False
@@ -39,7 +40,7 @@ class Change:
 
     @property
     def is_registered(self) -> bool:
-        """True where the files that were staged become those of the table, and DuckLake itself writes none."""
+        """True if the staged files become files of the table, so DuckLake writes no files itself."""
         return self.staged is not None and self.staged.keeps_files and bool(self.staged.files) and not self.deletes
 
 
@@ -49,7 +50,7 @@ class Target:
 
     Attributes:
         info: The table; its columns are those that rows are written with.
-        types: Its columns and their types, in DuckDB's names.
+        types: Its columns and the DuckDB names of their types.
     """
 
     info: TableInfo

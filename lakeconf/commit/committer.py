@@ -1,6 +1,6 @@
 """One attempt to commit, as a state that only moves forward.
 
-What may be done to staged files depends on the state alone: as long as a commit may be in the catalog, its files stay.
+The state alone decides whether staged files may be removed: while a commit may be in the catalog, its files are kept.
 """
 
 from __future__ import annotations
@@ -22,46 +22,46 @@ from lakeconf.guard.locks import pauses
 from lakeconf.logs import EventLogger
 
 _log = EventLogger("commit")
-# How long the outcome of a commit is looked up after its reply was lost. A fail-over takes up to a minute.
+# How long to look for a commit after its reply was lost. A failover takes up to a minute.
 LOOK_UP_SECONDS = 60.0
-# DuckLake was not to try again, whatever the error was; and reasons that say that another commit came first.
+# The error says that DuckLake gave up retrying; and the reasons that mean that another commit was faster.
 
 
 class Phase(enum.IntEnum):
-    """How far an attempt has come."""
+    """The phase of an attempt to commit."""
 
     OPEN = 0
     """COMMIT was not sent: staged files may be removed."""
     SENT = 1
-    """COMMIT was sent and its outcome is not known: staged files must stay."""
+    """COMMIT was sent and its outcome is unknown: staged files must be kept."""
     ABSENT = 2
-    """COMMIT was sent and is proven not to be in the catalog: staged files may be removed."""
+    """COMMIT was sent, but the catalog proves that it does not contain the commit: staged files may be removed."""
     COMMITTED = 3
-    """The commit is in the catalog: staged files must stay, and no error may call it failed."""
+    """The commit is in the catalog: staged files must be kept, and no error may report a failed commit."""
 
 
 class Catalog(Protocol):
-    """What an attempt does to the catalog."""
+    """The catalog operations that an attempt needs."""
 
     def begin(self) -> int:
-        """Begins a transaction and returns the snapshot that it sees."""
+        """Begins a transaction and returns the snapshot that it reads."""
         ...
 
     def keep_written(self, tables: Collection[str], begun: int) -> None:
-        """Keeps the files that the transaction has written, where the reply to COMMIT can be lost.
+        """Keeps the files that the transaction has written, if the reply to COMMIT can be lost.
 
         Args:
             tables: The full names of the tables for which DuckLake has written files.
-            begun: The snapshot that the transaction sees.
+            begun: The snapshot that the transaction reads.
         """
         ...
 
     def restore_written(self) -> None:
-        """Puts back the kept files that DuckLake has removed; raises nothing."""
+        """Restores kept files that DuckLake has removed; raises no errors."""
         ...
 
     def release_written(self) -> None:
-        """Forgets the kept files."""
+        """Releases the kept files."""
         ...
 
     def commit(self) -> None:
@@ -69,30 +69,30 @@ class Catalog(Protocol):
         ...
 
     def roll_back(self) -> None:
-        """Ends the transaction; does nothing where there is none."""
+        """Rolls back the transaction, if one is open."""
         ...
 
     def last_committed(self, begun: int) -> int:
-        """The snapshot of the commit that has just succeeded; `begun` where it made none."""
+        """The snapshot of the commit that has just succeeded; `begun` if the commit created no snapshot."""
         ...
 
     def find(self, begun: int, *, answered: bool) -> int | None:
-        """Looks the commit up.
+        """Looks for the commit in the catalog.
 
         Args:
-            begun: The snapshot that its transaction saw.
-            answered: False where the commit may still be under way on the server.
+            begun: The snapshot that the transaction read.
+            answered: False if the commit may still be running on the server.
 
         Returns:
-            Its snapshot; None where it is proven that there is none and that none will come.
+            The snapshot of the commit; None if the catalog proves that the commit failed.
 
         Raises:
-            LakeconfError: Neither can be known now.
+            LakeconfError: The outcome cannot be determined now.
         """
         ...
 
     def check_written(self, snapshot_id: int) -> None:
-        """Checks that the files which a snapshot has added exist.
+        """Checks that the files that a snapshot added exist.
 
         Raises:
             CommitError: A file does not exist.
@@ -106,9 +106,9 @@ class Commit:
 
     Attributes:
         catalog: The catalog.
-        token: The name of the write, by which its snapshot can be found.
-        phase: How far the attempt has come.
-        made: The snapshot that it has made; None where there is none or its number is not known.
+        token: The id of the write, which identifies its snapshot.
+        phase: The phase of the attempt.
+        made: The snapshot that the attempt created; None if it created none or the number is unknown.
     """
 
     catalog: Catalog
@@ -118,15 +118,15 @@ class Commit:
 
     @property
     def may_discard(self) -> bool:
-        """True where it is certain that the commit is not in the catalog."""
+        """True if the commit is certainly not in the catalog."""
         return self.phase in (Phase.OPEN, Phase.ABSENT)
 
     def lost_race(self, error: LakeconfError, *, conflicts: bool) -> bool:
-        """Whether the attempt failed only because another commit came first or held the catalog's lock.
+        """True if the attempt failed only because another commit was faster or held the catalog's lock.
 
         Args:
-            error: What `run` has raised.
-            conflicts: True where another attempt would find every conflict by its own checks.
+            error: The error that `run` raised.
+            conflicts: True if the checks of another attempt would detect every conflict.
         """
         if isinstance(error, CatalogLockedError):
             return self.may_discard
@@ -135,17 +135,17 @@ class Commit:
         return error.overtaken or (conflicts and isinstance(error, CommitConflictError))
 
     def run(self, work: Callable[[int], int | None]) -> int:
-        """Carries out the attempt.
+        """Runs the attempt.
 
         Args:
-            work: Does everything inside the transaction. Takes the snapshot that the transaction sees, and returns the
-                snapshot to answer with where there is nothing to commit, else None.
+            work: Runs everything inside the transaction. Takes the snapshot that the transaction reads. Returns None,
+                or, if there is nothing to commit, the snapshot to return.
 
         Returns:
-            The new snapshot, or the answer of `work`.
+            The new snapshot, or the snapshot that `work` returned.
 
         Raises:
-            CommitUnknownError: The outcome could not be found out; the phase stays SENT.
+            CommitUnknownError: The outcome could not be determined; the phase stays SENT.
             LakeconfError: Nothing was committed; or, in the phase COMMITTED, the committed files are damaged.
         """
         try:
@@ -167,7 +167,7 @@ class Commit:
             self._move_to(Phase.SENT)
             self.catalog.commit()
             self._move_to(Phase.COMMITTED)
-        except BaseException as error:  # a signal may come at any moment, and says nothing about the commit
+        except BaseException as error:  # a signal can arrive at any time, and does not mean that the commit failed
             if self.phase is not Phase.SENT:
                 raise
             return self._resolve(error, begun)
@@ -179,11 +179,11 @@ class Commit:
         self.phase = phase
 
     def _snapshot(self, begun: int) -> int:
-        """The snapshot of a commit that has succeeded; `begun` where it made none or the catalog does not answer."""
+        """The snapshot of a successful commit; `begun` if it created none or the catalog does not answer."""
         found: int | None = None
         try:
             found = self.catalog.last_committed(begun)
-        except LakeconfError:  # DuckLake does not say, so only the server can
+        except LakeconfError:  # DuckLake does not know, so ask the server
             try:
                 found = self._look_up(begun, answered=False)
             except LakeconfError as error:
@@ -193,7 +193,7 @@ class Commit:
         return self.made or begun
 
     def _resolve(self, error: BaseException, begun: int) -> int:
-        """Finds out what became of a commit whose reply is an error or was not waited for."""
+        """Determines the outcome of a commit whose reply is an error or was not received."""
         self.catalog.roll_back()
         answered = isinstance(error, CatalogLockedError) or (isinstance(error, CommitError) and error.overtaken)
         try:
@@ -203,13 +203,13 @@ class Commit:
             if not isinstance(unknown, LakeconfError):
                 raise
             if not isinstance(error, LakeconfError):
-                _log.error("commit %s was interrupted, and its outcome is not known: its files were kept", self.token)
+                _log.error("commit %s was interrupted and its outcome is unknown: its files were kept", self.token)
                 raise error from unknown
             raise unknown from error
         if found is None:
             self._move_to(Phase.ABSENT)
             if isinstance(error, ConnectionFailed) and not answered:
-                absent = CommitError(f"nothing was written: {error.message}", hint="do it again")
+                absent = CommitError(f"nothing was written: {error.message}", hint="try again")
                 absent.overtaken = error.overtaken
                 raise absent from error
             raise error
@@ -231,10 +231,10 @@ class Commit:
                 return self.catalog.find(begun, answered=answered)
             except LakeconfError as error:
                 last = error
-        reason = last.message if last else "no time was left to ask"
+        reason = last.message if last else "no time was left to look for the commit"
         raise CommitUnknownError(
             f"the reply to a commit was lost, and the catalog does not answer: {reason}. The commit may have "
             "succeeded, so its files were kept",
-            hint=f"before you try again, look for the token {self.token} in the snapshots' extra_info: where it is "
-            "there, the commit succeeded; where it is not, `lakeconf maintain` removes the files later",
+            hint=f"before you try again, look for the token {self.token} in the snapshots' extra_info: if it is there, "
+            "the commit succeeded; otherwise `lakeconf maintain` removes the files later",
         )

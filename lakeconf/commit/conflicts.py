@@ -1,4 +1,4 @@
-"""What other writers may not have done between the snapshot that a change was made from and its commit."""
+"""Conflict checks: what other writers committed between the snapshot that a change read and its commit."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _OF_COLUMNS = ("altered_table", "dropped_table")
 
 
 @dataclass(frozen=True)
-class Reliance:
-    """What a change relies on.
+class ReadDependency:
+    """A table whose state at the read snapshot a change depends on.
 
     Attributes:
-        table_id: The table whose state at the read snapshot must still hold.
-        table: Its full name.
-        on_rows: False where only its columns matter.
+        table_id: The id of the table.
+        table: The full name of the table.
+        on_rows: True if the change depends on rows; False if it depends on columns only.
     """
 
     table_id: int
@@ -36,33 +36,33 @@ class Reliance:
 
 @dataclass
 class Base:
-    """What conflict checks compare with.
+    """The snapshot from which conflict checks start.
 
-    It is not the snapshot that reads see: the lake's own commits move that one past commits of other writers, which
-    may have changed what was read before.
+    It differs from the snapshot that reads see: the lake's own commits move reads past commits of other writers, and
+    those may have changed rows that were read before.
 
     Attributes:
         snapshot_id: The snapshot up to which commits of other writers are known; only `refresh` moves it.
         own: The lake's own snapshots after it.
-        read: The full names of the tables that were read since, in lower case; `None` stands for any table.
-        expired: What the snapshots changed that this lake itself has expired since, by their number.
+        read: The full names of the tables that were read since then, in lower case; None means any table.
+        expired: The changes of later snapshots that this lake has expired, by snapshot id.
     """
 
     snapshot_id: int
     own: set[int] = field(default_factory=set)
     read: set[str | None] = field(default_factory=set)
     expired: dict[int, str | None] = field(default_factory=dict)
-    # What each thread has read, with the base at that time: a refresh by another thread does not change what it knows.
+    # The tables that each thread has read, with the base at that time: a refresh by another thread does not move them.
     _threads: threading.local = field(default_factory=threading.local, repr=False)
 
     def refresh(self, snapshot_id: int) -> None:
-        """Starts again at a newer snapshot; other threads keep what they have read until they refresh themselves."""
+        """Moves the base to a newer snapshot; other threads keep their reads until they refresh themselves."""
         self.own = {version for version in self.own if version > self.snapshot_id}
         self.snapshot_id, self.read, self.expired = snapshot_id, set(), {}
         self._threads.read = {}
 
     def remember(self, reader: CatalogReader, versions: Collection[int]) -> None:
-        """Keeps what snapshots changed that are about to expire: later checks still need it."""
+        """Records the changes of snapshots that are about to expire, because later checks need them."""
         if versions:
             newest = max(versions)
             self.expired |= {
@@ -72,11 +72,11 @@ class Base:
             }
 
     def copy(self) -> Base:
-        """The base as it is now; what is read later counts for both."""
+        """A copy of the base; later reads are recorded for both."""
         return replace(self, own=set(self.own), expired=dict(self.expired))
 
     def add_read(self, table: str | None) -> None:
-        """Remembers that a table was read, by its full name; `None` stands for any table."""
+        """Records that a table was read, by its full name; None means any table."""
         name = None if table is None else table.lower()
         self.read.add(name)
         self._own_reads().setdefault(name, self.snapshot_id)
@@ -86,7 +86,7 @@ class Base:
         return not {table.lower(), None}.isdisjoint(self.read | self._own_reads().keys())
 
     def since(self, table: str) -> int:
-        """The snapshot after which a change of a table by another writer is a conflict."""
+        """The snapshot after which changes to a table by other writers are conflicts."""
         reads = self._own_reads()
         return min([self.snapshot_id, *(reads[name] for name in (table.lower(), None) if name in reads)])
 
@@ -97,49 +97,51 @@ class Base:
         return reads
 
 
-def check_conflicts(reader: CatalogReader, reliances: Sequence[Reliance], base: Base, begun: int) -> None:
-    """Refuses where another writer has changed what a change relies on after the base, up to the snapshot `begun`.
+def check_conflicts(reader: CatalogReader, dependencies: Sequence[ReadDependency], base: Base, begun: int) -> None:
+    """Refuses changes that depend on a table which another writer changed after the base, up to the snapshot `begun`.
 
     Raises:
-        CommitConflictError: Names both snapshots; or says that snapshots in between have expired, so that it cannot be
-            known.
+        CommitConflictError: Another writer changed a table, or snapshots have expired, so the changes are unknown.
     """
-    read = min((base.since(relied.table) for relied in reliances), default=begun)
+    read = min((base.since(dependency.table) for dependency in dependencies), default=begun)
     if begun == read:
         return
     newer = base.expired | dict(changes_between(reader, read, begun))
     if any(version not in newer for version in range(read + 1, begun + 1)):
         raise CommitConflictError(
-            f"{reliances[0].table} was read at snapshot {read}, and some snapshots between {read} and {begun} have "
-            "expired: they may have changed the table",
+            f"{dependencies[0].table} was read at snapshot {read}, and some snapshots between {read} and {begun} have "
+            "expired, so the table may have changed",
             hint="call lake.refresh(), read the table again and repeat the write",
         )
     others = [(version, changes) for version, changes in sorted(newer.items()) if version not in base.own]
     made = [(version, kind, table) for version, changes in others for kind, table in changed_tables(changes)]
-    # A snapshot that does not say what it has changed may have changed anything.
+    # A snapshot without a record of its changes may have changed anything.
     made += [
-        (version, _OF_COLUMNS[0], relied.table_id) for version, text in others if text is None for relied in reliances
+        (version, _OF_COLUMNS[0], dependency.table_id)
+        for version, text in others
+        if text is None
+        for dependency in dependencies
     ]
-    for relied in reliances:
-        since = base.since(relied.table)
+    for dependency in dependencies:
+        since = base.since(dependency.table)
         for version, kind, table in made:
-            if version > since and table == relied.table_id and (relied.on_rows or kind in _OF_COLUMNS):
+            if version > since and table == dependency.table_id and (dependency.on_rows or kind in _OF_COLUMNS):
                 raise CommitConflictError(
-                    f"{relied.table} was read at snapshot {since}, and snapshot {version} of another writer "
+                    f"{dependency.table} was read at snapshot {since}, and snapshot {version} of another writer "
                     f"has changed it since",
-                    hint="call lake.refresh() and do it again",
+                    hint="call lake.refresh() and try again",
                 )
 
 
 def check_columns(reader: CatalogReader, written_for: Iterable[TableInfo], begun: int) -> None:
-    """Refuses rows that were written for a table whose columns or keys have changed until the snapshot `begun`.
+    """Refuses rows if the columns or partition keys of their table changed before the snapshot `begun`.
 
-    Rows reach a table by the names of its columns, so a name that stands for another column now would give wrong rows.
+    Rows are matched to columns by name, so a name that now belongs to another column would produce wrong rows.
 
     Args:
-        reader: The lake.
-        written_for: The tables as the rows were written for them.
-        begun: The snapshot that the commit builds on; DuckLake itself finds what changes after it.
+        reader: Reads the catalog.
+        written_for: The tables for which the rows were written.
+        begun: The snapshot that the commit builds on; DuckLake itself detects later changes.
 
     Raises:
         CommitConflictError: A table was changed, dropped or renamed; nothing was written.
@@ -155,20 +157,20 @@ def check_columns(reader: CatalogReader, written_for: Iterable[TableInfo], begun
             except (TableNotFoundError, UnsupportedError) as error:
                 raise _changed(name, "was dropped or renamed") from error
             if found.table_id != info.table_id:
-                raise _changed(name, "was replaced by another table of this name")
+                raise _changed(name, "was replaced by another table with this name")
             if _shape(found) != _shape(info):
-                raise _changed(name, "has other columns or partition keys now")
+                raise _changed(name, "now has other columns or partition keys")
 
 
 def _changed(table: str, what: str) -> CommitConflictError:
     return CommitConflictError(
         f"{table} {what}: another writer changed it since it was read, so nothing was written",
-        hint="call lake.refresh(), and write rows that fit the table as it is now",
+        hint="call lake.refresh(), and write rows that fit the current table",
     )
 
 
 def _shape(info: TableInfo) -> tuple[object, ...]:
-    """What rows depend on: columns, their types and field ids, and the keys of the partitioning."""
+    """The properties that rows depend on: columns with types and field ids, and the partition keys."""
     return (tuple(map(_column_shape, info.columns)), info.partition_id, info.partition_fields)
 
 
@@ -180,13 +182,13 @@ def run_counted(writer: Connection, table: str, statements: Sequence[str], count
     """Runs the statements of a change inside the transaction of its commit.
 
     Args:
-        writer: The connection.
-        table: The table that is changed, for the error.
+        writer: The connection whose transaction is open.
+        table: The name of the table, for the error.
         statements: SQL.
-        counts: How many rows each statement must change; empty if that cannot be known.
+        counts: The number of rows that each statement must change; empty if it is not known.
 
     Raises:
-        CommitConflictError: A statement changed another number of rows.
+        CommitConflictError: A statement changed a different number of rows.
     """
     for index, statement in enumerate(statements):
         if not counts:
@@ -195,6 +197,6 @@ def run_counted(writer: Connection, table: str, statements: Sequence[str], count
         ((found,),) = writer.rows(statement)
         if found != counts[index]:
             raise CommitConflictError(
-                f"{counts[index]} rows of {table} were to be changed, but {found} were found: nothing was written",
-                hint="call lake.refresh() and do it again; in a transaction, write to a row once",
+                f"expected to change {counts[index]} rows of {table}, but found {found}: nothing was written",
+                hint="call lake.refresh() and try again; in a transaction, write to each row only once",
             )

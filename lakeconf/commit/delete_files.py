@@ -1,4 +1,4 @@
-"""Data files with two live delete files: a damage that DuckLake lets happen, and how to repair it."""
+"""Detects data files with two live delete files, a damage that DuckLake allows, and prints the SQL that repairs it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import split_name
-from lakeconf.commit.conflicts import Reliance
+from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.errors import CatalogError
 from lakeconf.sql import identifier
 
-# DuckDB reads such a data file once for each delete file. A row that no delete has taken is there each time, so the
-# number of its copies tells it from a row that only one of them has taken.
+# DuckDB reads such a data file once for each delete file. A row that was not deleted is returned each time, so a row
+# with fewer copies is one that a delete file contains.
 _REBUILD = """\
 CREATE TABLE {rebuilt} AS WITH
 copies AS (SELECT path, greatest(count(delete_file_id), 1) AS wanted FROM (
@@ -25,20 +25,19 @@ SELECT rows.* EXCLUDE (__file, __found, __number) FROM rows LEFT JOIN copies ON 
 WHERE __number = 1 AND __found = coalesce(wanted, 1);"""
 
 
-def check_delete_files(reader: CatalogReader, deleted_from: Iterable[Reliance | None]) -> None:
-    """Refuses to delete from a table of which a data file has two live delete files: it would get a third one.
+def check_delete_files(reader: CatalogReader, deleted_from: Iterable[ReadDependency | None]) -> None:
+    """Refuses to delete from a table if one of its data files already has two live delete files.
 
-    DuckLake lets two deletes on one file both commit. Commits of lakeconf cannot do it to each other; writers other
-    than lakeconf can.
+    DuckLake lets two concurrent deletes on one file commit. Commits of lakeconf prevent this; other writers do not.
 
     Args:
-        reader: The lake.
-        deleted_from: The tables; None for one that the commit makes.
+        reader: Reads the catalog.
+        deleted_from: The tables; None for a table that the commit creates.
 
     Raises:
-        CatalogError: There is one; says how to rebuild the table.
+        CatalogError: A data file has two delete files. The hint contains the SQL that rebuilds the table.
     """
-    tables = {relied.table_id: relied.table for relied in deleted_from if relied is not None}
+    tables = {dependency.table_id: dependency.table for dependency in deleted_from if dependency is not None}
     if not tables:
         return
     ids = ", ".join(map(str, sorted(tables)))
@@ -52,20 +51,20 @@ def check_delete_files(reader: CatalogReader, deleted_from: Iterable[Reliance | 
         table_id, data_file_id = doubled[0]
         table = tables[table_id]
         raise CatalogError(
-            f"two writers have deleted from {table} at the same moment: the data file {data_file_id} has two delete "
-            "files, and deleted rows are seen again, so nothing was written",
-            hint="rebuild the table with DuckDB, compare, then drop the damaged one and rename the new one:\n"
+            f"two writers deleted from {table} at the same time: the data file {data_file_id} has two delete "
+            "files, and deleted rows are visible again, so nothing was written",
+            hint="rebuild the table with DuckDB, compare both, then drop the damaged table and rename the new one:\n"
             + rebuild_sql(reader, table_id, table),
         )
 
 
 def rebuild_sql(reader: CatalogReader, table_id: int, table: str) -> str:
-    """The statement that makes a copy of a damaged table with the rows that no delete has taken.
+    """The statement that copies the rows of a damaged table that were not deleted to a new table.
 
     Args:
-        reader: The lake.
-        table_id: The table.
-        table: Its full name.
+        reader: Reads the catalog.
+        table_id: The id of the table.
+        table: The full name of the table.
     """
     schema, name = split_name(table)
     quoted = f"{identifier(reader.alias)}.{identifier(schema)}"

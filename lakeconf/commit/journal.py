@@ -1,4 +1,4 @@
-"""`lakeconf.commits`: the table in the lake itself that remembers what must outlive `expire_snapshots`."""
+"""`lakeconf.commits`: a table in the lake for records that must survive `expire_snapshots`."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _COLUMNS = {
     "interval_end": "TIMESTAMP",
     "inputs": "VARCHAR",
     "files": "VARCHAR",
-    # Tables that early versions of lakeconf made lack it.
+    # Tables of early versions of lakeconf lack this column.
     "table_uuid": "VARCHAR",
 }
-# What the key of `late_since` begins with among the inputs; no table's name has a space before its schema.
+# The prefix of `late_since` keys among the inputs; the name of a table has no space in its schema.
 _LATE = "late rows of "
 
 
 class FormerName(NamedTuple):
-    """A name that a table has or had.
+    """The current or a former name of a table.
 
     Attributes:
         table: The full name.
-        begin: The first snapshot of the name.
-        end: The snapshot in which the table lost the name; None for its name now.
+        begin: The first snapshot with this name.
+        end: The snapshot in which the table lost the name; None for the current name.
     """
 
     table: str
@@ -51,13 +51,14 @@ class FormerName(NamedTuple):
 
 @dataclass(frozen=True)
 class CommitKey:
-    """What a write may be done once for. It belongs to the table, whatever the table is called.
+    """The idempotency key of a write. It belongs to the table and follows renames.
 
     Attributes:
         table: The table's full name.
         key: The caller's idempotency key.
         table_uuid: The table's id in the catalog; None for a table that the same transaction creates.
-        names: The names of the table: a row without the table's id counts if the table had the row's name then.
+        names: The current and former names of the table. A row without a table id matches if the table had the name
+            of the row at that time.
     """
 
     table: str
@@ -66,7 +67,7 @@ class CommitKey:
     names: tuple[FormerName, ...] = field(default=(), compare=False)
 
     def is_of(self, table: str, table_uuid: str | None, snapshot_id: int) -> bool:
-        """True if a row of `lakeconf.commits` with this key is of this table.
+        """True if a row of `lakeconf.commits` with this key belongs to this table.
 
         Args:
             table: The table's name in the row.
@@ -85,18 +86,18 @@ class CommitKey:
 
 @dataclass(frozen=True)
 class ModelRun:
-    """A run of a model that was committed, or is about to be.
+    """A committed run of a model, or one that is about to be committed.
 
     Attributes:
-        model: The model's table.
-        definition: The hash of its definition.
-        run: The id of the run of the pipeline.
-        interval: The time range that is done, its end not included; None where the model has no intervals.
-        inputs: The snapshot that each input was read at, by the table's name.
-        files: The files that it has loaded.
-        earlier: How many runs of the model there were when this one began.
-        late_since: Inputs with late rows for intervals that this run has not done again: the snapshot after which those
-            rows came, by the table's name.
+        model: The table of the model.
+        definition: The hash of the model's definition.
+        run: The id of the pipeline run.
+        interval: The completed time range, without its end; None if the model has no intervals.
+        inputs: The snapshot at which each input was read, by table name.
+        files: The files that the run loaded.
+        earlier: The number of runs of the model when this run began.
+        late_since: For inputs with late rows in intervals that this run did not repeat: the snapshot after which the
+            rows were added, by table name.
     """
 
     model: str
@@ -113,9 +114,9 @@ def find(connection: Connection, alias: str, keys: Sequence[CommitKey]) -> dict[
     """The keys that have been committed, each with its snapshot.
 
     Args:
-        connection: A connection that the lake is attached to; inside a transaction it answers for that.
-        alias: The lake.
-        keys: The keys that are looked for.
+        connection: A connection with the lake attached. An open transaction also sees its own rows.
+        alias: The alias of the lake.
+        keys: The keys to look for.
     """
     columns = _columns(connection, alias) if keys else ()
     if not columns:
@@ -126,7 +127,7 @@ def find(connection: Connection, alias: str, keys: Sequence[CommitKey]) -> dict[
         f"SELECT table_name, idempotency_key, {table_uuid}, min(snapshot_id) FROM {identifier(alias)}.{TABLE} "
         f"WHERE idempotency_key IN ({wanted}) GROUP BY ALL ORDER BY 4 DESC"
     )
-    # The oldest comes last and counts.
+    # The oldest snapshot comes last and wins.
     return {
         key: snapshot_id
         for name, text, found, snapshot_id in rows
@@ -140,8 +141,8 @@ def keys_of(connection: Connection, alias: str, prefix: CommitKey) -> list[str]:
 
     Args:
         connection: As for `find`.
-        alias: The lake.
-        prefix: The table, and what its keys start with.
+        alias: The alias of the lake.
+        prefix: The table and the prefix of its keys.
     """
     columns = _columns(connection, alias)
     if not columns:
@@ -155,11 +156,11 @@ def keys_of(connection: Connection, alias: str, prefix: CommitKey) -> list[str]:
 
 
 def names_of(reader: CatalogReader, table_id: int) -> tuple[str | None, tuple[FormerName, ...]]:
-    """The id of a table in the catalog and the names that it had in snapshots that have not expired.
+    """The UUID of a table in the catalog, and its names in snapshots that have not expired.
 
     Args:
-        reader: The lake.
-        table_id: The table.
+        reader: Reads the catalog.
+        table_id: The id of the table.
     """
     with reader.transaction() as transaction:
         rows = transaction.rows(
@@ -172,12 +173,12 @@ def names_of(reader: CatalogReader, table_id: int) -> tuple[str | None, tuple[Fo
 
 
 def model_runs(connection: Connection, alias: str, model: str) -> list[ModelRun]:
-    """The runs of a model that have been committed, oldest first.
+    """The committed runs of a model, oldest first.
 
     Args:
         connection: As for `find`.
-        alias: The lake.
-        model: The model's table.
+        alias: The alias of the lake.
+        model: The table of the model.
     """
     if not _columns(connection, alias):
         return []
@@ -203,23 +204,23 @@ def model_runs(connection: Connection, alias: str, model: str) -> list[ModelRun]
 
 
 def check_runs(connection: Connection, alias: str, runs: Sequence[ModelRun]) -> None:
-    """Refuses runs of models that somebody else has run since they began.
+    """Refuses runs of models that another process has run since they began.
 
     Raises:
-        CommitConflictError: There is one.
+        CommitConflictError: Another process has run a model.
     """
     for run in runs:
         if len(model_runs(connection, alias, run.model)) != run.earlier:
             raise CommitConflictError(
-                f"another runner has run the model {run.model} meanwhile, so nothing was written",
-                hint="run it again: what the other has done is skipped",
+                f"another process ran the model {run.model} at the same time, so nothing was written",
+                hint="run the pipeline again: completed intervals are skipped",
             )
 
 
 def statements(alias: str, token: str, keys: Sequence[CommitKey], runs: Sequence[ModelRun] = ()) -> tuple[str, ...]:
-    """The SQL that remembers keys and runs of models, inside the transaction that they are for.
+    """The SQL that records keys and runs of models, inside the transaction that they belong to.
 
-    The table is only ever appended to: an update would conflict with every other writer's append.
+    It only appends to the table: an update would conflict with the appends of all other writers.
     """
     rows = [
         f"({literal(token)}, {literal(key.table)}, {literal(key.key)}, now(){', NULL' * 7}, {_text(key.table_uuid)})"
@@ -250,10 +251,10 @@ def _run_values(run: ModelRun) -> str:
 
 
 def _columns(connection: Connection, alias: str) -> tuple[str, ...]:
-    """The columns of `lakeconf.commits`, in lower case; none if the lake has no such table.
+    """The columns of `lakeconf.commits`, in lower case; empty if the lake has no such table.
 
     Raises:
-        CatalogError: The table lacks columns, so it is not lakeconf's.
+        CatalogError: The table lacks columns, so lakeconf did not create it.
     """
     try:
         found = connection.rows(f"DESCRIBE {identifier(alias)}.{TABLE}")
@@ -264,6 +265,6 @@ def _columns(connection: Connection, alias: str) -> tuple[str, ...]:
     if missing:
         raise CatalogError(
             f"{TABLE} lacks the column {missing[0]!r}, so lakeconf cannot tell what was committed before",
-            hint=f"if another program made the table, rename its schema: lakeconf needs {INTERNAL_SCHEMA!r} for itself",
+            hint=f"if another program created the table, rename its schema: lakeconf reserves {INTERNAL_SCHEMA!r}",
         )
     return columns

@@ -1,7 +1,7 @@
-"""Keeps the files of a commit that a lost reply would cost.
+"""Keeps the files of a commit until its outcome is known.
 
-DuckLake takes a commit whose reply is lost for failed, and removes the data and delete files that it wrote for it,
-though the server may have applied the commit.
+If the reply to a commit is lost, DuckLake treats the commit as failed and removes the data and delete files that it
+wrote, although the server may have applied the commit.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from lakeconf.logs import EventLogger
 from lakeconf.sql import literal
 
 _log = EventLogger("commit")
-# DuckLake names files by UUIDs of version 7, which begin with the time in milliseconds.
+# DuckLake names files with UUIDs of version 7, which start with the time in milliseconds.
 _NAME = re.compile(r"ducklake-([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f-]{21}(-delete)?\.(parquet|puffin)")
-# The clock may have been set back meanwhile.
+# The clock may be set back during the transaction.
 _SLACK_SECONDS = 60.0
-# What is read back from object storage at most: more would cost more time than the rare loss is worth.
+# The most bytes to read back from object storage: reading more takes too long for such a rare case.
 _LARGEST_BYTES = 64 << 20
-# Files that are kept open at most: a process may open about a thousand.
+# The most files to keep open: the usual limit of a process is about a thousand.
 _MOST_FILES = 256
 _PATTERN = re.compile(r"[*?\[{\\]")
 
 
 class KeptFiles:
-    """What the new files of one transaction hold, until it is known what became of its commit.
+    """The contents of a transaction's new files, kept until the outcome of its commit is known.
 
-    Up to 256 files on this machine are kept open: the system keeps what they hold. Up to 64 MiB of files in object
-    storage are read back, those directly in the folder of the table: there may be too many folders of partitions.
+    Up to 256 local files are held open, so the operating system keeps their contents. Up to 64 MiB of files in object
+    storage are read back, but only files directly in a table's folder: there may be too many partition folders.
 
     Args:
-        connection: A connection that reaches the files.
+        connection: A connection that can access the files.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -54,7 +54,7 @@ class KeptFiles:
         """Keeps the files that DuckLake has written since the transaction began.
 
         Args:
-            folders: The folders of the tables that it has written to, each with a slash at its end.
+            folders: The folders of the tables that DuckLake has written to, each with a trailing slash.
         """
         try:
             for folder in folders:
@@ -62,29 +62,29 @@ class KeptFiles:
                     self._read_back(folder)
                 else:
                     new = _new_files(folder, self._since - _SLACK_SECONDS)
-                    # The transaction's own files are the newest; other writers may have made many.
+                    # The transaction's own files are the newest; other writers may have created many.
                     for path in nlargest(_MOST_FILES - len(self._open), new, key=os.path.basename):
                         self._open[path] = os.open(path, os.O_RDONLY)
         except (LakeconfError, OSError) as error:
-            # The commit does not need them unless its reply is lost; then it is found that they are missing.
-            _log.warning("files of a commit cannot be kept until its reply: %s", type(error).__name__)
+            # The files are only needed if the reply is lost, and a later check then reports missing ones.
+            _log.warning("cannot keep the files of a commit until its reply: %s", type(error).__name__)
 
     def restore(self) -> None:
-        """Puts back files that were removed. What cannot be put back is logged."""
+        """Restores files that were removed, and logs files that cannot be restored."""
         for path, descriptor in self._open.items():
             with _logged(path):
                 if not os.path.lexists(path):
                     _write_back(path, descriptor)
-                    _log.warning("%s was removed when the reply to its commit was lost, and is restored", path)
+                    _log.warning("restored %s, which was removed when the reply to its commit was lost", path)
         for path, content in self._contents.items():
             with _logged(path):
-                # Without a pattern nothing is listed.
+                # DuckDB only lists files if the path contains a pattern.
                 if not self._connection.rows("SELECT 1 FROM glob(?)", [f"{path}*"]):
                     self._connection.execute(f"COPY (SELECT ?::BLOB) TO {literal(path)} (FORMAT blob)", [content])
-                    _log.warning("%s was removed when the reply to its commit was lost, and is restored", path)
+                    _log.warning("restored %s, which was removed when the reply to its commit was lost", path)
 
     def close(self) -> None:
-        """Forgets the files."""
+        """Releases the files."""
         descriptors, self._open, self._contents = list(self._open.values()), {}, {}
         for descriptor in descriptors:
             os.close(descriptor)
@@ -92,7 +92,7 @@ class KeptFiles:
     def _read_back(self, folder: str) -> None:
         if _PATTERN.search(folder):
             return
-        # What the names of this time have in common: the server lists few others.
+        # The common prefix of names from this period: the server lists few other files.
         times = [f"{round(seconds * 1000):012x}" for seconds in (self._since - _SLACK_SECONDS, time.time())]
         pattern = f"{folder}ducklake-{_common_start(*times)[:8]}*"
         listed = [str(path) for (path,) in self._connection.rows("SELECT file FROM glob(?)", [pattern])]
@@ -148,4 +148,4 @@ def _logged(path: str) -> Iterator[None]:
     try:
         yield
     except (LakeconfError, OSError) as error:
-        _log.error("%s cannot be restored: %s", path, type(error).__name__)
+        _log.error("cannot restore %s: %s", path, type(error).__name__)

@@ -1,4 +1,4 @@
-"""Commits a step of compaction, which no other commit may overtake, and finds out what became of it."""
+"""Commits one step of a compaction, and resolves its outcome if the reply is lost."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from lakeconf.logs import EventLogger
 from lakeconf.sql import literal
 
 _log = EventLogger("maintenance")
-# How often a step is tried while writers are at work; then it holds the lock of the lake alone.
+# The number of attempts while writers are active; after them, the step holds the lake's lock exclusively.
 _ATTEMPTS_BESIDE_WRITERS = 5
 
 
 def run_step(session: Session, call: str) -> list[tuple[Any, ...]]:
-    """Runs a step of compaction in a transaction of its own, and repeats it if another commit overtakes it.
+    """Runs one step of a compaction in its own transaction, and repeats it if another commit is faster.
 
-    DuckLake lets a compaction commit beside a delete whose rows the catalog holds, and the deleted rows are back.
-    Without retries of DuckLake, a step that was overtaken fails on the number of its snapshot.
+    DuckLake lets a compaction commit together with a concurrent delete that is stored in the catalog, and the deleted
+    rows reappear. Without DuckLake's retries, a step that another commit overtook fails on its snapshot number.
 
     Args:
         session: The lake.
-        call: The call of DuckLake's function.
+        call: The SQL that calls DuckLake's function.
 
     Returns:
-        The rows of the call.
+        The rows that the call returned.
 
     Raises:
-        CommitError: Other writers were always faster, and nothing was changed; or files that the commit has recorded
-            do not exist, as the message says.
-        CommitUnknownError: It could not be found out whether the step was committed.
+        CommitError: Other writers were always faster, and nothing was changed. Or the commit succeeded, but files are
+            missing; the message says so.
+        CommitUnknownError: The outcome of the commit could not be determined.
     """
     for attempt, _ in enumerate(pauses()):
         step = _Step(session, call)
-        # Writers that are always faster wait for one step.
+        # If other writers are always faster, they wait for this step.
         lock = session.guard.writing() if attempt < _ATTEMPTS_BESIDE_WRITERS else _alone(session.guard.removing())
         try:
             with lock as held, session.writer_lock, without_retries(session.writer):
@@ -52,8 +52,8 @@ def run_step(session: Session, call: str) -> list[tuple[Any, ...]]:
         except LakeconfError as error:
             if not step.commit.lost_race(error, conflicts=True):
                 raise
-            _log.info("a step of compaction was overtaken by another writer and is repeated")
-    raise CommitError("other writers were always faster than the compaction", hint="try again later")
+            _log.info("another writer overtook a compaction step; repeating the step")
+    raise CommitError("the compaction lost every race with other writers", hint="try again later")
 
 
 class _Step:
@@ -73,7 +73,7 @@ class _Step:
     def _work(self, begun: int) -> int | None:
         writer, alias = self._session.writer, literal(self._session.alias)
         self._rows = writer.rows(self._call)
-        # By its token the snapshot is found if the reply to the commit is lost.
+        # The token identifies the snapshot if the reply to the commit is lost.
         info = literal(json.dumps({"lakeconf": __version__, "token": self._token}))
         writer.execute(f"CALL ducklake_set_commit_message({alias}, NULL, NULL, extra_info => {info})")
         if self._held is not None:
@@ -83,7 +83,7 @@ class _Step:
         return None
 
     def _with_deletes(self, begun: int) -> set[str]:
-        """The tables with deletes in the catalog: a flush writes them to files, but does not return such a table."""
+        """The tables with deletes in the catalog: a flush writes these to files, but does not return the tables."""
         found = tables(self._session.reader, begun)
         with self._session.reader.transaction() as transaction:
             return {

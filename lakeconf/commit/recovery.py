@@ -1,7 +1,7 @@
-"""Commits to an attached lake: what became of a commit whose reply was lost, and of its files.
+"""Commits to an attached lake, and checks a commit and its files after its reply was lost.
 
-DuckLake takes such a commit for failed, though the server may have applied it, and removes the files that it wrote for
-it. `KeptFiles` puts them back.
+DuckLake treats such a commit as failed and removes the files that it wrote, although the server may have applied the
+commit. `KeptFiles` restores them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from lakeconf.commit.kept_files import KeptFiles
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogError, CommitError, FileMissingError, LakeconfError
 
-# Settings of DuckDB with which a lake is read and committed.
+# DuckDB settings for reading a lake and committing to it.
 SETTINGS: Mapping[str, str | int | float] = {
-    # DuckDB answers filters in the past from the statistics of today, which is wrong once files were rewritten.
+    # DuckDB applies today's statistics to filters on older snapshots, which is wrong after files were rewritten.
     "disabled_optimizers": "statistics_propagation",
-    # Retries of a commit that another one overtook: ten are too few for eight writers. Pauses grow to six seconds.
+    # Retries of a commit that another commit overtook: 10 are too few for 8 writers. Pauses grow to 6 seconds.
     "ducklake_max_retry_count": 100,
     "ducklake_retry_wait_ms": 50,
     "ducklake_retry_backoff": 1.05,
 }
-# By their ids, as compactions and second deletes give the files that they write the snapshot of earlier ones.
+# Select by id: files of compactions and of repeated deletes have the snapshot of the files that they replace.
 _WRITTEN = """
     WITH earlier AS (SELECT coalesce(max(next_file_id), 0) AS files FROM ducklake_snapshot WHERE snapshot_id < ?)
     SELECT table_id, path, path_is_relative, begin_snapshot FROM ducklake_data_file, earlier
@@ -45,16 +45,16 @@ _FOLDERS = """
 
 @dataclass(frozen=True)
 class AttachedCatalog:
-    """The catalog of an attached lake, as an attempt to commit uses it; see `committer.Catalog`.
+    """The catalog of an attached lake, for an attempt to commit; implements `committer.Catalog`.
 
     Attributes:
-        alias: The name that the lake is attached as.
+        alias: The alias of the lake.
         writer: The connection that commits.
-        reader: The lake on another connection.
+        reader: Reads the catalog on another connection.
         reconnect: Opens a new connection with the lake attached.
-        barrier: The statement that waits for commits under way on a server; "" where commits are carried out by this
-            process; None where nothing can wait for them.
-        token: The name of the write.
+        barrier: The statement that waits for commits in progress on a server; "" if this process itself commits; None
+            if nothing can wait for them.
+        token: The id of the write.
         kept: The files that DuckLake has written for the commit.
     """
 
@@ -71,13 +71,13 @@ class AttachedCatalog:
 
     def begin(self) -> int:
         self.writer.execute("BEGIN")
-        # From here on the transaction sees this snapshot; DuckLake itself finds what comes after it.
+        # From here on the transaction reads this snapshot; DuckLake itself detects later changes.
         ((begun,),) = self.writer.rows("FROM ducklake_current_snapshot(?)", [self.alias])
         return int(begun)
 
     def keep_written(self, tables: Collection[str], begun: int) -> None:
         if self.barrier == "" or not tables:
-            return  # this process itself commits: no reply can be lost
+            return  # this process itself commits, so no reply can be lost
         wanted = {table.lower() for table in tables}
         with self.reader.transaction() as transaction:
             found = {
@@ -107,8 +107,8 @@ class AttachedCatalog:
             self.writer.execute("ROLLBACK")
 
     def last_committed(self, begun: int) -> int:
-        # DuckLake keeps the number from the moment at which the server answered COMMIT, so that no server is asked
-        # and the number is exact even if the server is lost then. A commit that changes nothing makes no snapshot.
+        # DuckLake stores the number when the server answers COMMIT, so this needs no server, and the number is exact
+        # even if the server is lost afterwards. A commit without changes creates no snapshot.
         ((last,),) = self.writer.rows("FROM ducklake_last_committed_snapshot(?)", [self.alias])
         return max(begun, int(last or 0))
 
@@ -121,7 +121,7 @@ class AttachedCatalog:
                 await_commits(reader, self.barrier)
             found = find_commit(reader, self.token, begun)
         if found is None and self.barrier is None:
-            raise CatalogError("the metadata backend cannot say whether a commit is still under way")
+            raise CatalogError("the metadata backend cannot tell whether a commit is still in progress")
         return found
 
     def check_written(self, snapshot_id: int) -> None:
@@ -131,7 +131,7 @@ class AttachedCatalog:
 
 @contextlib.contextmanager
 def without_retries(writer: Connection) -> Iterator[None]:
-    """Keeps DuckLake from trying again by itself when another commit came first."""
+    """Disables DuckLake's own retries of a commit that another commit overtook."""
     setting = "ducklake_max_retry_count"
     ((retries,),) = writer.rows(f"SELECT system.main.current_setting('{setting}')")
     writer.execute(f"SET {setting} = 0")
@@ -142,15 +142,15 @@ def without_retries(writer: Connection) -> Iterator[None]:
 
 
 def find_commit(reader: CatalogReader, token: str, begun: int) -> int | None:
-    """The snapshot of a commit; None where the catalog proves that there is none.
+    """The snapshot of a commit; None if the catalog proves that the commit failed.
 
     Args:
-        reader: The lake. No commit with this token may still be under way.
-        token: The name of the write.
-        begun: The snapshot that the commit's transaction saw.
+        reader: Reads the catalog. No commit with this token may still be in progress.
+        token: The id of the write.
+        begun: The snapshot that the commit's transaction read.
 
     Raises:
-        CatalogError: The catalog does not know enough: snapshots after `begun` have expired, or it is an older copy.
+        CatalogError: The catalog proves nothing: snapshots after `begun` have expired, or it is an older copy.
     """
     with reader.transaction() as transaction:
         found = transaction.rows(
@@ -164,19 +164,19 @@ def find_commit(reader: CatalogReader, token: str, begun: int) -> int | None:
     if found:
         return int(found[0][0])
     if latest is None or latest < begun or known < latest - begun:
-        raise CatalogError(f"the catalog does not have all snapshots after {begun}, so the commit may have been in it")
+        raise CatalogError(f"the catalog lacks snapshots after {begun}, so the commit may have been in it")
     return None
 
 
 def await_commits(reader: CatalogReader, barrier: str) -> None:
-    """Waits until no commit is under way on the catalog's server.
+    """Waits until no commit is in progress on the catalog's server.
 
     Args:
-        reader: The lake.
+        reader: Reads the catalog.
         barrier: The statement that waits; see `CatalogServer.await_commits`.
 
     Raises:
-        LakeconfError: The server does not answer, refuses, or a commit takes too long.
+        LakeconfError: The server does not answer or refuses, or a commit takes too long.
     """
     with reader.connection.cursor() as cursor:
         cursor.execute("BEGIN")
@@ -188,14 +188,14 @@ def await_commits(reader: CatalogReader, barrier: str) -> None:
 
 
 def check_written(reader: CatalogReader, snapshot_id: int) -> None:
-    """Makes sure that every file which a snapshot has added is there.
+    """Checks that every file that a snapshot added exists.
 
     Args:
-        reader: A connection of its own, made after the reply was lost.
-        snapshot_id: The snapshot that was committed all the same.
+        reader: Reads the catalog on a new connection, opened after the reply was lost.
+        snapshot_id: The snapshot that was committed although its reply was lost.
 
     Raises:
-        CommitError: A file is gone, so that its table cannot be read at this snapshot; says how to repair it.
+        CommitError: A file is missing, so the table cannot be read at this snapshot. The hint says how to repair it.
     """
     infos = {info.table_id: info for info in tables(reader, snapshot_id)}
     with reader.transaction() as transaction:
@@ -208,10 +208,10 @@ def check_written(reader: CatalogReader, snapshot_id: int) -> None:
         if not _exists(reader.connection, full):
             name = f"{table.schema_name}.{table.name}"
             raise CommitError(
-                f"snapshot {snapshot_id} was committed, but its reply was lost: DuckLake took it for failed and "
-                f"removed {full}, so that {name} cannot be read from snapshot {begin} on",
-                hint=f"restore the file, as a bucket with versions can; or copy {name} from snapshot {begin - 1}, drop "
-                "the table and create it again; or restore the catalog from a backup",
+                f"snapshot {snapshot_id} was committed, but its reply was lost. DuckLake treated it as failed and "
+                f"removed {full}, so {name} cannot be read from snapshot {begin} on",
+                hint=f"restore the file, such as from a versioned bucket; or copy {name} from snapshot {begin - 1}, "
+                "drop the table and create it again; or restore the catalog from a backup",
             )
 
 

@@ -39,7 +39,7 @@ class Scope:
 
     @property
     def base(self) -> Base:
-        """What conflict checks compare with; reads are recorded in it."""
+        """The snapshot from which conflict checks start; reads are recorded in it."""
         return self.session.base if self.transaction is None else self.transaction.base
 
     def begin(
@@ -54,7 +54,7 @@ class Scope:
 
         Args:
             message: The commit message.
-            author: Who commits.
+            author: The author of the commit.
             extra: Additional keys for the commit info.
             explicit: True for `lake.transaction()`; False for the transaction of a single write.
         """

@@ -22,14 +22,14 @@ class Session:
 
     Attributes:
         store: The name of the store.
-        alias: The name that the lake is attached as.
+        alias: The alias of the lake.
         reader: Reads the catalog, on the connection for reading.
         writer: The connection that commits; nothing else runs on it.
         engine: Reads and writes the data files.
         guard: The locks of the lake and its tables, and the marker below its data path.
         reconnect: Opens another connection, to look up a commit whose reply was lost.
-        barrier: The statement that waits for commits under way; see `recovery.AttachedCatalog`.
-        base: What conflict checks compare with.
+        barrier: The statement that waits for commits in progress; see `recovery.AttachedCatalog`.
+        base: The snapshot from which conflict checks start.
         read_only: True if the store is read-only.
         writer_lock: Held by the thread that uses the writer, or changes a setting of the DuckDB instance.
     """
@@ -93,7 +93,7 @@ class Session:
         """A new attempt to commit.
 
         Args:
-            token: The name of the write, by which its snapshot can be found.
+            token: The id of the write, which identifies its snapshot.
         """
         catalog = AttachedCatalog(self.alias, self.writer, self.reader, self.reconnect, self.barrier, token)
         return Commit(catalog, token)

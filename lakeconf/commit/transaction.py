@@ -1,4 +1,4 @@
-"""Collects the changes of a write as plain data, and commits them as one snapshot or not at all."""
+"""Collects the changes of a write as plain data, and commits all of them as one snapshot, or none."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ _log = EventLogger("commit")
 
 @dataclass
 class Transaction:
-    """Changes that become one snapshot together.
+    """Changes that are committed as one snapshot.
 
     Attributes:
         session: The open lake.
         snapshot_id: The snapshot that it reads.
-        base: What its conflict checks compare with: a copy, because other threads may refresh the lake, or commit with
-            it, before this transaction ends.
+        base: The snapshot from which its conflict checks start. A copy, because other threads may refresh the lake, or
+            commit with it, before this transaction ends.
         message: The commit message.
-        author: Who commits.
-        extra: Additional keys of the caller for the commit info.
+        author: The author of the commit.
+        extra: Additional keys for the commit info.
         explicit: True for `lake.transaction()`; False for the transaction of a single write.
-        token: The name of this write, by which its snapshot can be told.
-        changes: What was collected.
-        audits: What must hold on the new state.
-        targets: Tables that were made or changed in this transaction, by their full name in lower case.
-        runs: The runs of models that it is.
-        made: The snapshot that it has made; None where it has made none.
-        held: The lock of the lake that protects it; None if the metadata backend has no locks.
-        writing: Held by the thread that adds a write: threads that share a transaction take turns.
+        token: The id of this write, which identifies its snapshot.
+        changes: The collected changes.
+        audits: Conditions on the new state.
+        targets: Tables that this transaction created or changed, by full name in lower case.
+        runs: The runs of models that this transaction records.
+        made: The snapshot that the transaction created; None if it created none.
+        held: The lake's lock that protects the transaction; None if the metadata backend has no locks.
+        writing: Held by the thread that adds a write, so that threads sharing a transaction take turns.
     """
 
     session: Session
@@ -88,26 +88,26 @@ class Transaction:
             raise LakeconfError("nothing can be written: the transaction has ended")
 
     def end(self) -> None:
-        """Closes the transaction to further writes; what was collected can still be committed."""
+        """Closes the transaction to further writes; the collected changes can still be committed."""
         self._ended = True
 
     def add(self, change: Change) -> None:
-        """Collects a change; nothing happens yet."""
+        """Collects a change; nothing is executed yet."""
         self.changes.append(change)
 
     def next_token(self) -> str:
-        """A name for the next frame that is staged."""
+        """A unique name for the next staged frame."""
         self._staged += 1
         return f"{self.token}{self._staged}"
 
     def described(self, statements: tuple[str, ...], quoted: str) -> list[tuple[str, str, bool]]:
-        """The columns that a table would have after what was collected and some more statements; nothing is changed.
+        """The columns that a table would have after the collected changes and further statements; nothing is changed.
 
         Returns:
-            Names, types in DuckDB's names, and whether they take NULL.
+            For each column: its name, its DuckDB type, and whether it is nullable.
 
         Raises:
-            LakeconfError: A statement is refused.
+            LakeconfError: A statement fails.
         """
         writer = self.session.writer
         with self.session.writer_lock:
@@ -122,23 +122,23 @@ class Transaction:
         return [(name, type_name, null == "YES") for name, type_name, null, *_ in found]
 
     def commit(self) -> int:
-        """Commits what was collected, and moves the session to the new snapshot.
+        """Commits the collected changes, and moves the session to the new snapshot.
 
         Returns:
             The snapshot that the session now reads.
 
         Raises:
-            CommitConflictError: Another writer has changed what a change relies on; nothing was written.
-            AuditError: An audit does not hold; nothing was written.
-            CommitUnknownError: It could not be found out whether the commit succeeded; staged files were kept.
-            CommitError: Nothing was written, or, where the message says so, committed files are damaged.
+            CommitConflictError: Another writer has changed a table that a change depends on; nothing was written.
+            AuditError: An audit failed; nothing was written.
+            CommitUnknownError: The outcome of the commit could not be determined; staged files were kept.
+            CommitError: Nothing was written; or committed files are missing, and the message says so.
         """
         with self.session.writer_lock:
             snapshot_id = self._commit() if self.changes or self.runs else self.snapshot_id
             return self.session.advance(snapshot_id, own=self.made)
 
     def _commit(self) -> int:
-        """The new snapshot; or, if all of it was committed before, the snapshot of that commit."""
+        """Returns the new snapshot; if all changes were already committed, the snapshot of that commit."""
         began, tables = time.monotonic(), ", ".join(sorted({change.table for change in self.changes}))
         _log.info("committing %d changes to %s (write %s)", len(self.changes), tables, self.token)
         try:
@@ -146,24 +146,24 @@ class Transaction:
             _log.info("committed %s as snapshot %d in %.1f s", self.token, snapshot_id, time.monotonic() - began)
             return snapshot_id
         finally:
-            # What the phase says decides, whatever was raised: signals come at any moment.
+            # The phase decides, not the error: a signal can arrive at any time.
             if self._attempt.phase is Phase.COMMITTED:
                 self._tidy(self.changes, committed=True)
             elif self._attempt.may_discard:
                 self.discard()
 
     def discard(self) -> None:
-        """Removes what was staged."""
+        """Removes the staged rows."""
         self._tidy(self.changes, committed=False)
 
     def forget(self, changes: list[Change], targets: dict[str, Target]) -> None:
-        """Goes back to what was collected earlier, and removes what was staged since."""
+        """Restores earlier changes and targets, and removes the rows that were staged since then."""
         dropped = self.changes[len(changes) :]
         self.changes, self.targets = changes, targets
         self._tidy(dropped, committed=False)
 
     def _locks(self) -> AbstractContextManager[Held | None]:
-        wanted = {change.table for change in self.changes if change.relies_on is not None}
+        wanted = {change.table for change in self.changes if change.depends_on is not None}
         if self.runs or any(change.key for change in self.changes):
             wanted.add(journal.TABLE)
         if not wanted:
@@ -177,11 +177,11 @@ class Transaction:
             with without_retries(self.session.writer) if self._is_checked() else contextlib.nullcontext():
                 return self._commit_with_retry()
         finally:
-            # A lock that was lost says nothing about the commit, whose outcome is known by now.
+            # A lost lock does not affect the commit, whose outcome is already known.
             try:
                 locks.__exit__(None, None, None)
             except LakeconfError as error:
-                _log.warning("a lock of commit %s could not be released: %s", self.token, type(error).__name__)
+                _log.warning("cannot release a lock of commit %s: %s", self.token, type(error).__name__)
 
     def _commit_with_retry(self) -> int:
         last: LakeconfError | None = None
@@ -194,19 +194,19 @@ class Transaction:
             except LakeconfError as error:
                 if not self._attempt.lost_race(error, conflicts=True):
                     raise
-                _log.warning("commit %s was overtaken by another writer and is tried again", self.token)
+                _log.warning("another writer overtook commit %s; trying again", self.token)
                 last = error
             else:
                 self.made = self._attempt.made
                 return snapshot_id
-        raise CommitError(f"other writers were always faster: {last}", hint="try again later")
+        raise CommitError(f"the commit lost every race with other writers: {last}", hint="try again later")
 
     def _is_checked(self) -> bool:
-        """True where the commit rests on checks, which DuckLake's own retries would leave out."""
-        return bool(self.audits or self.runs) or any(change.relies_on or change.key for change in self.changes)
+        """True if the commit depends on checks, which DuckLake's own retries would skip."""
+        return bool(self.audits or self.runs) or any(change.depends_on or change.key for change in self.changes)
 
     def _work(self, begun: int) -> int | None:
-        """Everything inside the transaction; see `Commit.run`."""
+        """Runs everything inside the transaction; see `Commit.run`."""
         writer, alias = self.session.writer, self.session.alias
         done = journal.find(writer, alias, [change.key for change in self.changes if change.key])
         self._repeated = set(done)
@@ -215,12 +215,12 @@ class Transaction:
             return max(done.values())
         StoredQueries.load(self.session.reader, begun).check_expressions()
         journal.check_runs(writer, alias, self.runs)
-        relied_on = [change.relies_on for change in changes if change.relies_on]
-        check_conflicts(self.session.reader, relied_on, self.base, begun)
+        dependencies = [change.depends_on for change in changes if change.depends_on]
+        check_conflicts(self.session.reader, dependencies, self.base, begun)
         check_columns(self.session.reader, [change.written_for for change in changes if change.written_for], begun)
-        check_delete_files(self.session.reader, [change.relies_on for change in changes if change.deletes])
+        check_delete_files(self.session.reader, [change.depends_on for change in changes if change.deletes])
         self._carry_out(changes)
-        # Files that Spark has written are registered; DuckLake removes none of them.
+        # Files that Spark wrote are registered, and DuckLake does not remove them.
         by_ducklake = {change.table for change in changes if not (change.is_registered or change.defines)}
         keeps = {journal.TABLE} if self.runs or any(change.key for change in changes) else set[str]()
         self._attempt.catalog.keep_written(by_ducklake | keeps, begun)
@@ -236,7 +236,7 @@ class Transaction:
             alias, self.token, [change.key for change in changes if change.key], self.runs
         ):
             writer.execute(statement)
-        # Not as `alias.set_commit_message`: DuckDB could not tell the lake from a schema of its name.
+        # Do not write `alias.set_commit_message`: DuckDB could take the alias for a schema with the same name.
         message = f"CALL ducklake_set_commit_message({literal(alias)}, ?, ?, extra_info => "
         writer.execute(f"{message}{literal(self._commit_info(changes))})", [self.author, self.message])
         if self.held is not None:
@@ -265,5 +265,5 @@ class Transaction:
             keeps_files = committed and change.staged.keeps_files and change.key not in self._repeated
             try:
                 self.session.engine.release(replace(change.staged, keeps_files=keeps_files))
-            except Exception as error:  # noqa: BLE001 - the outcome of the commit stays what it is
-                _log.warning("files of write %s could not be removed: %s", self.token, type(error).__name__)
+            except Exception as error:  # noqa: BLE001 - the commit's outcome does not change
+                _log.warning("cannot remove files of write %s: %s", self.token, type(error).__name__)

@@ -21,7 +21,7 @@ BackendType = TypeVar("BackendType", bound=Backend)
 
 # A scheme has at least two letters: C:\lake is a path.
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+:|:memory:"
-_ABOUT_CREDENTIALS = r"credentials|secret_parameters|contradict secret"
+_ABOUT_CREDENTIALS = r"credentials|secret_parameters|conflict with secret"
 _EXPECTED = {
     "string_type": "a string",
     "int_type": "an integer",
@@ -239,7 +239,7 @@ def _report_whole(draft: Draft, section: str, model: type[Backend], fault: _Faul
     if any((section, word) in draft.unresolved for word in named):
         return
     code = Code.CREDENTIALS if re.search(_ABOUT_CREDENTIALS, fault.text) else Code.FIELDS
-    if fault.text.startswith("half-given"):
+    if fault.text.startswith("incomplete credentials"):
         hint: str | None = "set all of them, or omit them all to use the existing secret that secret_name names"
     elif code is Code.CREDENTIALS:
         hint = "set all credentials, or omit them all to use the existing secret that secret_name names"

@@ -1,4 +1,4 @@
-"""Arrow tables as DuckDB takes them without a loss: it cuts nanoseconds off, and has no type for NULL alone."""
+"""Lossless conversion of Arrow tables for DuckDB, which truncates nanoseconds and has no null type."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from lakeconf.sql import identifier
 if TYPE_CHECKING:
     import pyarrow
 
-# What a column of NULL alone is while DuckDB holds it; DuckDB itself would call it INTEGER.
+# The type of columns with Arrow's null type while they are in DuckDB; by default, DuckDB uses INTEGER.
 _NULL = "ENUM('lakeconf_null')"
 
 
 def frame_type(found: DuckDBPyType) -> str:
-    """The name of a column's type in a frame; `"NULL"` for one that has no values."""
+    """The name of the type of a frame's column; `"NULL"` for the null type."""
     return str(found).replace(_NULL, '"NULL"')
 
 
 def exact_units(table: pyarrow.Table) -> pyarrow.Table:
-    """The table with the units of time that DuckDB has; it cuts off what is smaller.
+    """Converts a table to the time units of DuckDB, which truncates smaller units.
 
     Raises:
-        SchemaError: A value has a smaller unit.
+        SchemaError: A value would lose precision.
     """
     import pyarrow as pa
 
@@ -37,12 +37,13 @@ def exact_units(table: pyarrow.Table) -> pyarrow.Table:
         return table.cast(pa.schema(fields))
     except pa.ArrowInvalid as error:
         raise SchemaError(
-            f"the frame has a value that DuckDB would round: {error}", hint="round it to microseconds, dates to days"
+            f"the frame has a value that DuckDB would round: {error}",
+            hint="round times to microseconds and dates to days",
         ) from error
 
 
 def with_null_types(relation: duckdb.DuckDBPyRelation, table: pyarrow.Table) -> duckdb.DuckDBPyRelation:
-    """The relation of an Arrow table, whose columns of NULL alone can be told."""
+    """The relation of an Arrow table, with a type of its own for columns of the null type."""
     casts = [
         f"CAST({identifier(name)} AS {text}) AS {identifier(name)}" if (text := _with_null(field.type, found)) else None
         for name, found, field in zip(relation.columns, relation.types, table.schema, strict=True)
@@ -74,7 +75,7 @@ def _exact(found: Any) -> Any:
 
 
 def _with_null(found: Any, as_duckdb: DuckDBPyType) -> str | None:
-    """DuckDB's type with that of NULL where Arrow has it; None where it has none."""
+    """DuckDB's type with `_NULL` in place of each null type of Arrow; None if Arrow's type contains none."""
     import pyarrow as pa
 
     if pa.types.is_null(found):

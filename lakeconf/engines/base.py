@@ -1,7 +1,7 @@
-"""What an engine does for a lake: it scans tables, and stages the rows of writes.
+"""The interface of an engine: it scans tables and stages the rows of writes.
 
-An engine is bound to one lake when it is made: to the reader of its catalog, and to the connection that commits. Its
-methods take tables, snapshots and columns.
+The constructor binds an engine to one lake: to the reader of its catalog and to the connection that commits. The
+methods accept tables, snapshots and columns.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.engines.checksum import TableCheck
 from lakeconf.errors import UnsupportedError
 
-# The column by which rows are told apart: DuckLake's row id.
+# The name of the column with DuckLake's row id.
 ROW_ID = "__lakeconf_row_id"
 
 
 @dataclass(frozen=True)
 class StagingRequest:
-    """Which rows are staged, and under which name.
+    """The target of staged rows.
 
     Attributes:
-        table: The table that they are for, or about.
-        types: The columns, and the types that they get, in DuckDB's names.
-        token: The name of this write.
+        table: The table that the rows belong to or change.
+        types: The columns, and the DuckDB names of their types in the result.
+        token: The ID of this write.
     """
 
     table: TableInfo
@@ -38,15 +38,15 @@ class StagingRequest:
 
 @dataclass(frozen=True)
 class Staged:
-    """Rows that are staged and not yet committed; no reader sees them.
+    """Staged rows: written, but not yet committed and not visible to readers.
 
     Attributes:
-        source: SQL that gives the staged rows, with the table's columns in its types.
-        files: Parquet files that can be registered as they are; empty where `source` must be inserted.
-        discard: SQL statements that remove what was staged in DuckDB.
-        folder: The folder of this write's own files; None where there are none.
-        row_count: How many rows there are; None where only the commit will tell.
-        keeps_files: True where `files` stay when the write ends: they are registered, not inserted from.
+        source: SQL that returns the staged rows, with the columns and types of the table.
+        files: Parquet files that can be registered unchanged; empty if the rows of `source` must be inserted.
+        discard: SQL statements that remove the staged rows from DuckDB.
+        folder: The staging folder of this write; None if it has no files.
+        row_count: Number of rows; None if it is not known before the commit.
+        keeps_files: True if `files` are registered and remain after the write; False if their rows are inserted.
     """
 
     source: str
@@ -68,7 +68,7 @@ class ScanEngine(Protocol):
         """The rows of a table at a snapshot, as a lazy frame of the engine.
 
         Args:
-            table: The table, as `load_table` takes it.
+            table: The name of the table, as for `load_table`.
             snapshot_id: The snapshot.
             columns: The columns; all by default.
             where: A condition for the rows.
@@ -79,14 +79,14 @@ class ScanEngine(Protocol):
         ...
 
     def scan_rows(self, table: str, snapshot_id: int, where: Where | None = None) -> nw.LazyFrame[Any]:
-        """As `scan` of all columns, with `ROW_ID` as a column beside them."""
+        """As `scan` of all columns, with `ROW_ID` as an additional column."""
         ...
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
-        """The changes of a table in a range of snapshots, both ends included; the range has been checked.
+        """The changes of a table in a range of snapshots, including both ends. The caller has checked the range.
 
         Raises:
-            UnsupportedError: The engine cannot give the changes exactly; says what to run instead.
+            UnsupportedError: The engine cannot read the changes exactly; the hint names an alternative.
         """
         ...
 
@@ -95,44 +95,44 @@ class ScanEngine(Protocol):
 
         Args:
             sql: A query in DuckDB's SQL.
-            frames: The tables of the query, by name; the names are new.
+            frames: The frame of each table in the query, by name; the names are unique.
 
         Raises:
-            UnsupportedError: The engine cannot run it.
-            QueryError: The engine refuses it.
+            UnsupportedError: The engine cannot run the query.
+            QueryError: The engine rejects the query.
         """
         ...
 
 
 class WriteEngine(Protocol):
-    """Stages rows where the commit finds them."""
+    """Stages rows for a commit."""
 
     def details(self) -> Mapping[str, str]:
-        """What a commit says of the engine besides its name, such as Spark's application id."""
+        """Properties of the engine that a commit records besides its name, such as Spark's application id."""
         ...
 
     def adopt(self, frame: object) -> Any:
-        """A frame of any library as one that this engine can work with; it is handed over once.
+        """Converts a frame of any library to one that this engine can process; the data is transferred once.
 
         Raises:
-            SchemaError: narwhals does not know the type of the frame.
+            SchemaError: narwhals does not support the type of the frame.
         """
         ...
 
     def schema(self, adopted: Any) -> dict[str, str]:
-        """The columns of an adopted frame and their types, in DuckDB's names.
+        """The columns of an adopted frame and the DuckDB names of their types.
 
         Raises:
-            SchemaError: DuckLake has no such type.
+            SchemaError: DuckLake does not support a type.
         """
         ...
 
     def conform(self, adopted: Any, columns: Mapping[Column, str]) -> Any:
-        """An adopted frame with these columns of a table only, in the table's types.
+        """Selects these columns of a table from an adopted frame and casts them to the table's types.
 
         Args:
             adopted: The frame.
-            columns: The columns, each with its type in DuckDB's names.
+            columns: The columns, each with the DuckDB name of its type.
         """
         ...
 
@@ -144,12 +144,12 @@ class WriteEngine(Protocol):
             request: The table, with its columns and their types.
 
         Raises:
-            SchemaError: A column that is NOT NULL has a NULL.
+            SchemaError: A NOT NULL column has a NULL.
         """
         ...
 
     def stage_rows(self, adopted: Any, request: StagingRequest) -> Staged:
-        """Stages the rows of a frame that are not rows of a table, but say what to do with some of them.
+        """Stages rows that are not rows of a table but specify changes to its rows.
 
         Args:
             adopted: A frame of the engine.
@@ -158,17 +158,17 @@ class WriteEngine(Protocol):
         ...
 
     def stage_part(self, staged: Staged, condition: str, request: StagingRequest) -> Staged:
-        """Stages some rows of `stage_rows` as rows of a table.
+        """Stages some of the rows of `stage_rows` as rows of the table.
 
         Args:
-            staged: What `stage_rows` staged.
-            condition: Which of its rows, in SQL that DuckDB and Spark understand alike.
+            staged: The result of `stage_rows`.
+            condition: Selects the rows; SQL that has the same meaning in DuckDB and Spark.
             request: The table, with its columns and their types.
         """
         ...
 
     def release(self, staged: Staged) -> None:
-        """Ends a write: removes what was staged, except for its files if `staged.keeps_files`."""
+        """Ends a write: removes the staged rows, except for the files if `staged.keeps_files`."""
         ...
 
 
@@ -178,31 +178,31 @@ class Engine(ScanEngine, WriteEngine, Protocol):
 
 @runtime_checkable
 class SparkOperations(Protocol):
-    """What only an engine with a Spark session can do."""
+    """The operations that need a Spark session."""
 
     def read_files(self, paths: Sequence[str], types: Mapping[str, str]) -> nw.LazyFrame[Any] | None:
-        """The rows of Parquet files that belong to no lake.
+        """The rows of Parquet files that are not part of a lake.
 
         Args:
             paths: Absolute paths or URIs.
-            types: The columns and their types, as DuckDB finds them.
+            types: The columns and their types, as DuckDB detects them.
 
         Returns:
-            A frame with these columns; None where DuckDB should read the files.
+            A frame with these columns; None if DuckDB should read the files instead.
         """
         ...
 
     def register_views(self, frames: Mapping[str, nw.LazyFrame[Any]], session: Any = None) -> None:
-        """Makes temporary views of scans.
+        """Creates temporary views of scans.
 
         Args:
-            frames: By the name of the view.
-            session: The session that gets them; the engine's own by default.
+            frames: The frame of each view, by name of the view.
+            session: The session that gets the views; default: the engine's session.
         """
         ...
 
     def check(self, table: str, snapshot_id: int) -> TableCheck:
-        """Compares what Spark reads of a table with what DuckDB reads.
+        """Compares the rows that Spark and DuckDB read from a table.
 
         Raises:
             UnsupportedError: Spark cannot read the table exactly.
@@ -211,11 +211,11 @@ class SparkOperations(Protocol):
 
 
 def spark_operations(engine: Engine, needed_for: str) -> SparkOperations:
-    """What only Spark can do, of an engine that has a session.
+    """The Spark operations of an engine.
 
     Args:
         engine: The engine of a lake.
-        needed_for: What needs a Spark session; begins the message.
+        needed_for: The operation that needs a Spark session; the start of the error message.
 
     Raises:
         UnsupportedError: The engine has no session.

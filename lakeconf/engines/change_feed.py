@@ -1,4 +1,4 @@
-"""The changes of a table, as DuckLake's `table_changes` has them.
+"""The changes of a table, as DuckLake's `table_changes` returns them.
 
 Source: https://ducklake.select/docs/stable/duckdb/advanced_features/data_change_feed
 """
@@ -22,89 +22,89 @@ _ALL = 2**63 - 1
 def check_range(
     reader: CatalogReader, snapshot_id: int, since: int | datetime, until: int | datetime | None
 ) -> tuple[int, int]:
-    """Checks that the changes of a range of snapshots are all known.
+    """Checks that all changes in a range of snapshots are available.
 
     Args:
         reader: The lake.
-        snapshot_id: The snapshot that the lake is read at.
-        since: The first snapshot of the range, or a moment: the first one committed then or later.
-        until: The last one, or a moment: the last one committed until then; `snapshot_id` where None.
+        snapshot_id: The snapshot that the lake reads.
+        since: First snapshot of the range, or a time: the first snapshot committed at or after it.
+        until: Last snapshot of the range, or a time: the last one committed until then. Default: `snapshot_id`.
 
     Returns:
-        The first and the last one.
+        The first and the last snapshot of the range.
 
     Raises:
-        LakeconfError: The range is empty, or goes beyond `snapshot_id`.
-        SnapshotNotFoundError: A snapshot of it has expired, or never was.
+        LakeconfError: The range is empty or ends after `snapshot_id`.
+        SnapshotNotFoundError: A snapshot of the range has expired or never existed.
     """
     last = snapshot_id if until is None else until
     last = by_timestamp(reader, last).snapshot_id if isinstance(last, datetime) else last
     if last > snapshot_id:
         raise LakeconfError(
-            f"changes until snapshot {last} are wanted, but the lake is read at snapshot {snapshot_id}",
-            hint="call lake.refresh(), or leave `until` out",
+            f"changes until snapshot {last} were requested, but the lake reads snapshot {snapshot_id}",
+            hint="call lake.refresh(), or omit `until`",
         )
     first = _first_since(reader, since) if isinstance(since, datetime) else since
     if first > last:
-        raise LakeconfError(f"changes since snapshot {first} until snapshot {last} are none: the range is empty")
+        raise LakeconfError(f"no changes since snapshot {first} until snapshot {last}: the range is empty")
     known = {snapshot.snapshot_id for snapshot in snapshots(reader)}
     lost = [version for version in range(first, last + 1) if version not in known]
     if lost:
         raise SnapshotNotFoundError(
-            f"the changes of snapshot {lost[-1]} are not known: it has expired, or never was",
-            hint=f"the lake knows the snapshots from {min(v for v in known if v > lost[-1])} on",
+            f"the changes of snapshot {lost[-1]} are not available: it has expired or never existed",
+            hint=f"the lake has the snapshots from {min(v for v in known if v > lost[-1])} on",
         )
     return first, last
 
 
 def _first_since(reader: CatalogReader, moment: datetime) -> int:
-    """The first snapshot that was committed at this moment or later; it may not be there yet, or not any more."""
+    """The first snapshot committed at or after this time; it may not exist yet, or may have expired."""
     before = by_timestamp(reader, moment)
     return before.snapshot_id if before.time == moment else before.snapshot_id + 1
 
 
 def refuse_hidden(info: TableInfo) -> None:
-    """Refuses a table whose columns hide what DuckLake says of a change.
+    """Refuses a table with a column that hides a column of the change feed.
 
     Raises:
-        UnsupportedError: It has one.
+        UnsupportedError: The table has such a column.
     """
     hidden = [column.name for column in info.columns if folded(column.name) in _ADDED]
     if hidden:
-        # DuckLake shows the table's value in place of its own, without a word.
+        # DuckLake silently returns the table's value instead of its own.
         raise UnsupportedError(
-            f"{full_name(info)} has a column {hidden[0]!r}, which hides what DuckLake says of a change",
-            hint=f"rename the column; its own names are {', '.join(_ADDED)}",
+            f"{full_name(info)} has a column {hidden[0]!r}, which hides a column of the change feed",
+            hint=f"rename the column; the change feed has the columns {', '.join(_ADDED)}",
         )
 
 
 def changes_sql(reader: CatalogReader, plan: ChangesPlan) -> str:
-    """DuckDB's query for the changes of a plan; another filter around it leaves its rows as they are.
+    """DuckDB's query for the changes of a plan. An outer filter selects from its rows and does not change them.
 
     Raises:
-        UnsupportedError: DuckDB would give other rows than the changes.
+        UnsupportedError: DuckDB would return wrong changes.
     """
     table = plan.inserted.table
     refuse_hidden(table)
     for deletes in plan.deletes:
         if _is_misread(deletes):
             raise UnsupportedError(
-                f"DuckDB gives wrong changes for deletes from {deletes.path}, of {full_name(table)}",
+                f"DuckDB returns wrong changes for deletes from {deletes.path} of {full_name(table)}",
                 hint="read the changes with Spark: open the lake with a session, store.open(spark)",
             )
     names = ", ".join(map(literal, (reader.alias, table.schema_name, table.name)))
     feed = f"FROM ducklake_table_changes({names}, {plan.since}, {plan.until})"
-    # DuckDB compares a filter on `snapshot_id` with the snapshot that inserted the row, even where another deleted it.
-    # No filter goes below a LIMIT.
+    # DuckDB compares a filter on `snapshot_id` with the snapshot that inserted the row, even if another one deleted it.
+    # It pushes no filter below a LIMIT.
     query = f"FROM ({feed} LIMIT {_ALL})"
     if plan.compactions:
-        # It calls every row of a rewritten file updated.
+        # DuckDB reports every row of a rewritten file as updated.
         query += f" WHERE snapshot_id NOT IN ({', '.join(map(str, plan.compactions))})"
     return query
 
 
 def _is_misread(deletes: Deletes) -> bool:
-    """True where DuckDB loses deletes of a file, gives them twice or dates them wrongly."""
+    """True if DuckDB loses deletes of a file, returns them twice or assigns them to the wrong snapshot."""
     if deletes.is_mixed:
         return True
     return bool(deletes.inlined) and (

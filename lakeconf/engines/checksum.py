@@ -1,7 +1,7 @@
-"""What is compared where two engines read the same rows: counts, and hashes that do not depend on any order.
+"""Checksums of the rows that two engines read: counts, and hashes that do not depend on the order of rows.
 
-There is one definition, in DuckDB's SQL: the sum of the lower halves of the MD5 of each value's text. Of rows that
-Spark has read it is computed by DuckDB too, inside the executors.
+The hash is defined once, in DuckDB's SQL: the sum of the lower halves of the MD5 of each value's text. For rows that
+Spark has read, DuckDB computes it as well, inside the executors.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """A column as one engine reads it.
+    """The checksum of a column as one engine reads it.
 
     Attributes:
-        values: How many of its values are not NULL.
-        hash: The sum of the hashes of its values; the same for the same values in any order.
+        values: Number of values that are not NULL.
+        hash: Sum of the hashes of the values; does not depend on their order.
     """
 
     values: int
@@ -25,15 +25,15 @@ class Fingerprint:
 
 @dataclass(frozen=True)
 class ColumnCheck:
-    """A column as both engines read it.
+    """A comparison of a column between DuckDB and Spark.
 
     Attributes:
-        name: Its name.
-        type: DuckLake's name of its type.
-        duckdb: What DuckDB reads.
-        spark: What Spark reads.
-        is_hashed: False where its values have no text that both engines share, such as a VARIANT's: only how many
-            there are is compared.
+        name: Name of the column.
+        type: DuckLake type of the column.
+        duckdb: Checksum of the values that DuckDB reads.
+        spark: Checksum of the values that Spark reads.
+        is_hashed: False if the engines have no common text for the values, as for VARIANT: only the number of
+            values is compared.
     """
 
     name: str
@@ -44,18 +44,18 @@ class ColumnCheck:
 
     @property
     def equal(self) -> bool:
-        """True where both engines read the same."""
+        """True if both engines read the same values."""
         return self.duckdb == self.spark
 
 
 @dataclass(frozen=True)
 class TableCheck:
-    """A table as both engines read it.
+    """A comparison of a table between DuckDB and Spark.
 
     Attributes:
-        duckdb_rows: How many rows DuckDB reads.
-        spark_rows: How many rows Spark reads.
-        columns: The columns.
+        duckdb_rows: Number of rows that DuckDB reads.
+        spark_rows: Number of rows that Spark reads.
+        columns: The comparison of each column.
     """
 
     duckdb_rows: int
@@ -67,7 +67,7 @@ def fingerprint_sql(column_count: int, source: str) -> str:
     """The query for the fingerprints of the columns `c0`, `c1`, … of `source`.
 
     Returns:
-        SQL whose one row is: how many rows; then of each column how many values, and their hash.
+        SQL that returns one row: the number of rows; then, for each column, the number of values and their hash.
     """
     parts = ["count(*) AS row_count"]
     for index in range(column_count):
@@ -78,6 +78,6 @@ def fingerprint_sql(column_count: int, source: str) -> str:
 
 
 def fingerprints(row: Sequence[int]) -> tuple[int, list[Fingerprint]]:
-    """How many rows, and the fingerprints, from the row of `fingerprint_sql` or the sum of several."""
+    """The number of rows and the fingerprints, from the row of `fingerprint_sql` or the sum of several such rows."""
     count, *rest = (int(value) for value in row)
     return count, [Fingerprint(values, total) for values, total in zip(rest[::2], rest[1::2], strict=True)]

@@ -1,4 +1,4 @@
-"""DuckDB as the engine: scans are relations of the lake's reading connection, staged rows a table in memory."""
+"""The DuckDB engine: scans are relations of the lake's reading connection; staged rows are a table in memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DuckDBEngine:
     """Reads and writes the Parquet files with DuckDB.
 
     Args:
-        reader: The lake; scans are made on its connection, and frames live as long as it does.
+        reader: The lake; its connection runs scans, and frames are valid until it is closed.
         writer: The connection that commits.
     """
 
@@ -63,7 +63,7 @@ class DuckDBEngine:
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
         for name, frame in frames.items():
-            # A temporary view: it lives as long as the connection, and so does what is made of it.
+            # A temporary view exists as long as the connection, like the frames that use it.
             self._connection.register(name, self.adopt(frame))
         return nw.from_native(self._connection.relation(sql))
 
@@ -91,14 +91,14 @@ class DuckDBEngine:
             for statement in staged.discard:
                 self._writer.execute(statement)
             name = next(name for name, found in zip(required, nulls, strict=True) if found)
-            # DuckDB finds this too, but only after it has written a file, which it leaves behind.
+            # DuckDB detects this too, but only after it has written a file, which it does not remove.
             raise not_null_violation(name, full_name(request.table))
         return replace(staged, row_count=count)
 
     def stage_rows(self, adopted: duckdb.DuckDBPyRelation, request: StagingRequest) -> Staged:
         staged = f"memory.main.{identifier(f'lakeconf_{request.token}')}"
         with self._connection.errors():
-            # Made by the relation's own connection, since no other can run it, and read by the one that commits.
+            # Only the relation's own connection can run it. The connection that commits reads the table.
             made = f"CREATE TABLE {staged} AS SELECT {_casts(adopted, request.types)} FROM lakeconf_rows"
             adopted.query("lakeconf_rows", made)
         return Staged(f"FROM {staged}", discard=(f"DROP TABLE IF EXISTS {staged}",))
@@ -121,13 +121,13 @@ class DuckDBEngine:
         return nw.from_native(self._connection.relation(query))
 
     def _copied(self, relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-        """A relation of another connection as one of ours.
+        """Copies a relation of another connection to the reading connection.
 
-        It is a copy: a query may read it twice, and a stream of another connection silently gives other rows then.
+        A query may read the relation twice, and a stream from another connection silently returns other rows then.
         """
         if importlib.util.find_spec("pyarrow") is not None:
             return self._connection.from_arrow(relation.to_arrow_table())
-        # Without pyarrow the copy lives as long as the connection.
+        # Without pyarrow, the copy exists as long as the connection.
         name = f"memory.main.{identifier(f'lakeconf_frame_{uuid.uuid4().hex}')}"
         stream = self._connection.from_arrow(_Stream(relation))
         stream.query("lakeconf_rows", f"CREATE TABLE {name} AS FROM lakeconf_rows")
@@ -135,15 +135,15 @@ class DuckDBEngine:
 
 
 def _casts(relation: duckdb.DuckDBPyRelation, types: Mapping[str, str]) -> str:
-    """The columns of a relation by these names and in these types."""
+    """The SELECT list that casts the columns of a relation to these names and types."""
     return exact_casts(dict(zip(relation.columns, map(str, relation.types), strict=True)), types)
 
 
 @dataclass(frozen=True)
 class _Stream:
-    """The rows of another connection as an Arrow stream, to be read once: DuckDB takes no such relation itself.
+    """The rows of another connection as an Arrow stream for one read: DuckDB rejects the relation itself.
 
-    Unlike `to_arrow_table`, the stream needs no pyarrow.
+    Unlike `to_arrow_table`, the stream does not need pyarrow.
     """
 
     relation: duckdb.DuckDBPyRelation

@@ -1,4 +1,4 @@
-"""Casts of a frame's columns to a table's types, which refuse a value that they would change."""
+"""Casts of a frame's columns to a table's types that fail for values they would change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakeconf.ducklake import PLACEHOLDER
 from lakeconf.sql import folded, identifier, literal
 
 _TIMES = ("time", "time with time zone", "interval")
-# Casts that round in silence, or that are too wide to be sure.
+# Casts that round silently, or may round.
 _ROUNDED = {
     *(("decimal", wanted) for wanted in ("ubigint", "hugeint", "uhugeint")),
     *(("timestamp", wanted) for wanted in ("timestamp_s", "timestamp_ms")),
@@ -21,11 +21,11 @@ _TEXTS = ("varchar", "blob", "variant")
 
 
 def exact_casts(found: Mapping[str, str], types: Mapping[str, str]) -> str:
-    """The columns of a frame by these names and in these types, for SELECT.
+    """The SELECT list that casts the columns of a frame to these names and types.
 
     Args:
-        found: The frame's columns and their types, in DuckDB's names.
-        types: The columns that are wanted, and their types.
+        found: The frame's columns and the DuckDB names of their types.
+        types: The requested columns and their types.
     """
     names = {folded(name): name for name in found}
     casts = []
@@ -36,22 +36,22 @@ def exact_casts(found: Mapping[str, str], types: Mapping[str, str]) -> str:
 
 
 def rounded_columns(found: Mapping[str, str], types: Mapping[str, str]) -> list[str]:
-    """The columns whose casts may refuse a value because the table's type would round it."""
+    """The columns whose casts may fail because the table's type would round a value."""
     names = {folded(name): text for name, text in found.items()}
     return [name for name, wanted in types.items() if _rounds(identifier(name), names[folded(name)], wanted)]
 
 
 def has_text(found: DuckDBPyType) -> bool:
-    """True if values of the type hold text at any depth."""
+    """True if values of the type contain text at any depth."""
     if found.id in _TEXTS:
         return True
     return any(map(has_text, _parts(found).values()))
 
 
 def placeholder_message(name: str) -> str:
-    """Why a value with one of DuckLake's own words is refused."""
+    """The error message for a value that contains a placeholder of DuckLake."""
     return (
-        f"{REFUSED_VALUE} the column {name!r} has a value with a word in braces that DuckLake would replace in its "
+        f"{REFUSED_VALUE} the column {name!r} has a value with a placeholder that DuckLake would replace in its "
         "statistics, such as SNAPSHOT_ID"
     )
 
@@ -71,7 +71,7 @@ def _cast(name: str, column: str, given: str, wanted: str) -> str:
 
 
 def _rounds(column: str, given: str, wanted: str) -> str | None:
-    """The condition under which a cast would lose something; None where it never does."""
+    """The condition under which a cast would lose precision; None if it never does."""
     pairs = _leaves(duckdb.sqltype(given), duckdb.sqltype(wanted))
     conditions = []
     if pairs & _ROUNDED:
@@ -82,7 +82,7 @@ def _rounds(column: str, given: str, wanted: str) -> str | None:
 
 
 def _leaves(given: DuckDBPyType, wanted: DuckDBPyType) -> set[tuple[str, str]]:
-    """The types that are cast to each other, at any depth."""
+    """The pairs of source and target types in a cast, at any depth."""
     theirs, ours = _parts(given), _parts(wanted)
     pairs: set[tuple[str, str]] = {(given.id, wanted.id)} if theirs.keys() != ours.keys() or not ours else set()
     for name in theirs.keys() & ours.keys():

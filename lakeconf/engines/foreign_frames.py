@@ -1,4 +1,4 @@
-"""Frames of other libraries: the native frame behind narwhals, and its rows as an Arrow table."""
+"""Frames of other libraries: the native frame of a narwhals frame, and its conversion to an Arrow table."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from lakeconf.errors import SchemaError, required
 
 
 def native_frame(frame: object) -> Any:
-    """The frame behind narwhals, or the frame itself if narwhals knows its type.
+    """The native frame of a narwhals frame, or the frame itself if narwhals supports its type.
 
     Raises:
-        SchemaError: narwhals does not know the type.
+        SchemaError: narwhals does not support the type.
     """
     try:
         return nw.to_native(nw.from_native(frame))  # type: ignore[call-overload]
     except TypeError as error:
         raise SchemaError(
             f"{type(frame).__name__} is not a frame",
-            hint="give a frame of narwhals, pyspark, polars, pandas, pyarrow or duckdb",
+            hint="pass a frame of narwhals, pyspark, polars, pandas, pyarrow or duckdb",
         ) from error
 
 
 def arrow_table(native: Any) -> Any:
-    """A native frame as an Arrow table."""
+    """Converts a native frame to an Arrow table."""
     frame = nw.from_native(native)
     with required("pyarrow", extra="arrow", needed_for=f"a frame of the type {type(native).__name__}"):
         return frame.collect("pyarrow").to_native() if isinstance(frame, nw.LazyFrame) else frame.to_arrow()

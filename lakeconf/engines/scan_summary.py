@@ -1,4 +1,4 @@
-"""What a scan reads and what it skips."""
+"""A summary of what a scan reads and skips."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from lakeconf.errors import UnsupportedError
 
 @dataclass(frozen=True)
 class ScanSummary:
-    """What a scan reads and what it skips, as the catalog says.
+    """The files and rows that a scan reads and skips, according to the catalog.
 
-    On Spark exactly these files are read; DuckDB decides again, by the same statistics, when it runs.
+    Spark reads exactly these files. DuckDB decides again when the scan runs, with the same statistics.
 
     Attributes:
         table: The table, with its schema.
         snapshot_id: The snapshot.
         engine: `duckdb` or `spark`.
-        files: How many data files are read.
-        files_skipped: How many cannot hold a wanted row.
-        bytes: The size of the data files that are read, in bytes; of all their columns.
-        bytes_skipped: The size of those that are skipped, in bytes.
-        delete_files: How many delete files belong to what is read.
-        inlined_deletes: How many rows of what is read the catalog itself lists as deleted.
-        inlined_rows: How many rows the catalog itself holds, whether they are wanted or not.
-        refusal: Why the engine refuses the scan; None where it does not.
+        files: Number of data files that are read.
+        files_skipped: Number of data files that cannot contain a matching row.
+        bytes: Size of the data files that are read, in bytes, including all their columns.
+        bytes_skipped: Size of the skipped data files, in bytes.
+        delete_files: Number of delete files of the data files that are read.
+        inlined_deletes: Number of rows in these data files that the catalog lists as deleted.
+        inlined_rows: Number of rows that the catalog contains, whether they match or not.
+        refusal: Why the engine refuses the scan; None if it accepts it.
     """
 
     table: str
@@ -67,7 +67,7 @@ def summary(
     columns: Sequence[str] | None,
     where: Where | None,
 ) -> ScanSummary:
-    """Plans a scan and sums it up; see `Table.explain`."""
+    """Plans a scan and summarizes it; see `Table.explain`."""
     plan = plan_scan(reader, table, snapshot_id, columns, where)
     refusal = None
     try:

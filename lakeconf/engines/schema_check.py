@@ -1,4 +1,4 @@
-"""Which columns of a table are wanted, and whether the columns of a frame fit them."""
+"""Selects columns of a table, and checks that the columns of a frame fit them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from lakeconf.catalog.types import integers
 from lakeconf.errors import LakeconfError, SchemaError, suggestion
 from lakeconf.sql import folded
 
-# Columns that merges put beside those of the frame and the table.
+# Prefix of the columns that merges add to those of the frame and the table.
 RESERVED = "__lakeconf_"
 _INTEGERS = integers()
-# Beside a type itself, what its column takes over without losing anything.
+# For each type, the other types that convert to it without loss.
 _WIDENINGS = {
     "double": {"float", "tinyint", "smallint", "integer", "utinyint", "usmallint", "uinteger"},
     "float": {"tinyint", "smallint", "utinyint", "usmallint"},
@@ -25,8 +25,8 @@ _WIDENINGS = {
     "varchar": {"enum", "uuid"},
     "uuid": {"varchar"},
 }
-# Taken, and checked value by value: what a scan by Spark gives for a column that Spark has no type for, and the wider
-# sums of DuckDB for a column that was made from Spark's.
+# Accepted, and checked value by value: the types that a scan by Spark returns for types that Spark lacks, and the wider
+# sums of DuckDB for columns that were created from Spark.
 _CHECKED = {
     "bigint": {"hugeint"},
     "utinyint": {"smallint"},
@@ -45,28 +45,28 @@ _CHECKED = {
 
 
 def selected(table: TableInfo, columns: Sequence[str] | None) -> tuple[Column, ...]:
-    """The columns of the table by their names, in the order wanted.
+    """The columns of the table with these names, in this order.
 
     Args:
         table: The table.
-        columns: Names; None for all.
+        columns: Column names; default: all.
 
     Raises:
-        SchemaError: The table has no such column, or a name is given twice.
+        SchemaError: The table has no such column, or a name occurs twice.
     """
     return table.columns if columns is None else columns_named(table, columns)
 
 
 def full_name(table: TableInfo) -> str:
-    """The name with its schema, as people write it."""
+    """The name with its schema, unquoted."""
     return f"{table.schema_name}.{table.name}"
 
 
 def named_views(tables: Sequence[str], prefix: str) -> dict[str, str]:
-    """Tables by the names of their views: `schema_table` after the prefix.
+    """Maps the names of views to tables. A view is named `schema_table`, after the prefix.
 
     Raises:
-        LakeconfError: Two tables would be one view; Spark does not tell names apart by their case.
+        LakeconfError: Two tables would have the same view; Spark ignores the case of names.
     """
     views: dict[str, str] = {}
     taken: dict[str, str] = {}
@@ -74,7 +74,7 @@ def named_views(tables: Sequence[str], prefix: str) -> dict[str, str]:
         view = prefix + "_".join(split_name(name))
         if view.lower() in taken:
             raise LakeconfError(
-                f"the tables {taken[view.lower()]} and {name} would both be the view {view}",
+                f"the tables {taken[view.lower()]} and {name} would both have the view name {view}",
                 hint="register one of them with tables=[…], the other with a prefix",
             )
         views[view] = taken[view.lower()] = name
@@ -82,34 +82,34 @@ def named_views(tables: Sequence[str], prefix: str) -> dict[str, str]:
 
 
 def not_null_violation(column: str, table: str) -> SchemaError:
-    """The error of a NULL in a column that is NOT NULL."""
+    """The error for a NULL in a NOT NULL column."""
     return SchemaError(
-        f"the column {column!r} of {table} is NOT NULL, but the frame has a NULL in it",
-        hint="fill it, or drop NOT NULL from the table",
+        f"the column {column!r} of {table} is NOT NULL, but the frame has a NULL there",
+        hint="replace the NULL, or drop NOT NULL from the table",
     )
 
 
 def check_fit(table: str, frame: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    """Checks that a frame can be written to a table: all its columns by name, each of a type that fits.
+    """Checks that a frame can be written to a table: it has all columns by name, and their types fit.
 
     Args:
         table: The table's name, for the message.
-        frame: The frame's columns and their types, in DuckDB's names.
-        wanted: The table's.
+        frame: The frame's columns and the DuckDB names of their types.
+        wanted: The table's columns and the DuckDB names of their types.
 
     Raises:
-        SchemaError: A column is missing, is one too many, or would lose something.
+        SchemaError: A column is missing, is not in the table, or would lose values.
     """
     given = {folded(name): (name, type_name) for name, type_name in frame.items()}
     known = {folded(name): name for name in wanted}
     extra = [name for name in frame if folded(name) not in known]
     if extra:
-        raise SchemaError(f"the frame has a column {extra[0]!r} that {table} has not", hint=_hint(extra[0], known))
+        raise SchemaError(f"the frame has a column {extra[0]!r} that is not in {table}", hint=_hint(extra[0], known))
     for name, type_name in wanted.items():
         if folded(name) not in given:
             raise SchemaError(
                 f"the frame lacks the column {name!r} ({type_name}) of {table}",
-                hint="add it, with NULL where it has no value",
+                hint="add it, with NULL for missing values",
             )
         _check_type(table, name, given[folded(name)][1], type_name)
 
@@ -124,11 +124,11 @@ def _check_type(table: str, name: str, given: str, wanted: str) -> None:
 
 
 def fits(given: DuckDBPyType, wanted: DuckDBPyType) -> bool:
-    """True where a column of type `wanted` can hold every value of type `given`, or each value is checked.
+    """True if a column of type `wanted` can hold every value of type `given`, or each value is checked.
 
-    Types are compared as DuckDB names them; nested ones field by field, by name.
+    Compares the types of DuckDB; nested types field by field, by name.
     """
-    # JSON is a VARCHAR with another name.
+    # JSON is an alias of VARCHAR.
     if given == wanted or given.id == "null" or given.id == wanted.id == "varchar":
         return True
     if given.id in _CHECKED.get(wanted.id, ()):
@@ -147,18 +147,18 @@ def fits(given: DuckDBPyType, wanted: DuckDBPyType) -> bool:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Refuses names of columns that lakeconf needs for itself.
+    """Refuses column names that lakeconf reserves.
 
     Raises:
-        SchemaError: There is one.
+        SchemaError: A name is reserved.
     """
     for name in names:
         if name.lower().startswith(RESERVED):
-            raise SchemaError(f"a column cannot be called {name!r}: lakeconf needs names that start with {RESERVED!r}")
+            raise SchemaError(f"the column name {name!r} is reserved: lakeconf uses names that start with {RESERVED!r}")
 
 
 def has_null(found: DuckDBPyType) -> bool:
-    """True for the type of NULL alone, at any depth."""
+    """True if a type is or contains the null type."""
     return found.id == "null" or any(isinstance(part, DuckDBPyType) and has_null(part) for _, part in _children(found))
 
 

@@ -1,4 +1,4 @@
-"""The manifest of staged files: who is writing them, so that nobody takes them for what a killed write left."""
+"""The manifest of staged files: identifies their writer, so that they are not treated as orphaned files."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ PREFIX = "lakeconf-"
 
 
 def staging_folder(table: TableInfo, token: str) -> str:
-    """The folder of the staged files of one write."""
+    """The staging folder of one write."""
     return f"{table.path}{PREFIX}{token}/"
 
 
 def manifest_path(folder: str) -> str:
-    """The manifest of a staging folder: a Parquet file, as that is all that DuckLake removes where nobody needs it."""
+    """The manifest of a staging folder. It is a Parquet file, because DuckLake's cleanup removes no other files."""
     return f"{folder.rstrip('/')}.parquet"
 
 
 def announce(writer: Connection, folder: str, lake_id: str) -> None:
-    """Writes the manifest of a staging folder, before there is anything in it.
+    """Writes the manifest of a staging folder before the folder contains files.
 
     Args:
-        writer: Any connection that reaches the storage.
+        writer: A connection with access to the storage.
         folder: The staging folder.
         lake_id: The id of the lake that the files are staged for.
 
     Raises:
-        StorageError: The folder of the table cannot be written.
+        StorageError: The folder of the table is not writable.
     """
     path = manifest_path(folder)
     if "://" not in path:
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StorageError(f"the folder {Path(path).parent} cannot be made: {error.strerror}") from error
+            raise StorageError(f"the folder {Path(path).parent} cannot be created: {error.strerror}") from error
     owner = f"SELECT {literal(socket.gethostname())} AS host, {os.getpid()} AS pid, now() AS started_at, "
     owner += f"{literal(lake_id)} AS lake"
     writer.execute(f"COPY ({owner}) TO {literal(path)} (FORMAT parquet)")
 
 
 def is_manifest_of(reader: Connection, path: str, lake_id: str) -> bool:
-    """True if a file is a manifest of a write to a lake. A damaged one, or one that has vanished, is none.
+    """True if a file is a manifest of a write to a lake; False if it is damaged or missing.
 
     Args:
-        reader: Any connection that reaches the storage.
+        reader: A connection with access to the storage.
         path: The file.
         lake_id: The id of the lake.
     """

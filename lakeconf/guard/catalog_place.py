@@ -1,4 +1,4 @@
-"""Where a catalog is: what tells it from a copy of itself at another place."""
+"""The location of a catalog, to distinguish it from copies at other locations."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def reader_of(backend: MetadataBackend, names: StoreNames, connection: Connectio
 
 
 def places(backend: MetadataBackend, reader: CatalogReader) -> Sequence[str]:
-    """The marks of the place of a catalog; a catalog is at the same place if one of them is the same.
+    """Identifiers of the location of a catalog; the location is the same if one identifier is equal.
 
     Args:
         backend: The metadata backend.
         reader: The attached lake.
 
     Returns:
-        Texts that differ between a catalog and a copy of it. Empty if the metadata backend tells nothing.
+        Strings that differ between a catalog and a copy of it. Empty if the metadata backend has no identifiers.
     """
     file, server = backend.file(), backend.server()
     if file is not None:
@@ -44,12 +44,12 @@ def places(backend: MetadataBackend, reader: CatalogReader) -> Sequence[str]:
     try:
         found.append(_ask(reader, server.server_id(database)))
     except LakeconfError:
-        found.append("server not known")  # the role may not ask for it
+        found.append("server not known")  # the role lacks the right to ask
     return (" of ".join(found),)
 
 
 def neighbours(backend: MetadataBackend) -> Sequence[str]:
-    """The marks of the places of the files beside a catalog; none if the catalog is no file.
+    """Location identifiers of the files next to a catalog; empty if the catalog is not a file.
 
     Args:
         backend: The metadata backend.
@@ -63,8 +63,8 @@ def neighbours(backend: MetadataBackend) -> Sequence[str]:
 
 
 def _of_file(path: Path) -> Sequence[str]:
-    # A move within a file system keeps the number; a backup that is restored keeps the path. The first files of two
-    # new file systems often have the same number, so the id of the file system is a part of it.
+    # A move within a file system keeps the inode number; a restored backup keeps the path. The first files of two new
+    # file systems often have the same number, so the identifier includes the id of the file system.
     return (f"inode {os.statvfs(path).f_fsid}:{path.stat().st_ino}", f"path {socket.gethostname()}:{path}")
 
 

@@ -1,4 +1,4 @@
-"""Locks of a lake whose catalog is a file: lock files beside it, which the system releases when a process ends."""
+"""Locks of a lake whose catalog is a file: lock files next to it, released by the system when a process ends."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _open_descriptors: set[int] = set()
 
 
 class FileLocks:
-    """Two lock files beside a catalog: one for all tables, one for the lake.
+    """Two lock files next to a catalog: one for all tables, one for the lake.
 
     Args:
-        catalog: The catalog's file. The lock files get its permissions, so that whoever may write the catalog may
-            take the locks. They lie beside the file itself, not beside a symbolic link to it.
+        catalog: The catalog's file. The lock files get its permissions, so every user who can write the catalog can
+            take the locks. They are next to the file itself, not next to a symbolic link to it.
     """
 
     def __init__(self, catalog: Path) -> None:
@@ -44,7 +44,7 @@ class FileLocks:
             yield held
 
     def close(self) -> None:
-        """Nothing stays open between two locks."""
+        """Does nothing: no file stays open between two locks."""
 
     @contextlib.contextmanager
     def _hold(self, suffix: str, kind: int) -> Iterator[Held]:
@@ -58,7 +58,7 @@ class FileLocks:
 
 
 class _HeldFile:
-    """A lock file that is held until it is deleted: whoever comes then locks another file of this name."""
+    """A held lock file. If the file is deleted, the lock is lost: others lock a new file with this name."""
 
     def __init__(self, path: Path, catalog: Path, kind: int) -> None:
         self._path, self._catalog, self._kind = path, catalog, kind
@@ -77,25 +77,25 @@ class _HeldFile:
     def check(self) -> None:
         if not self._is_there():
             raise StorageError(
-                f"the lock file {self._path} was deleted while it was held, so that nothing was written",
-                hint="try again, and exclude lock files from whatever deletes old files there",
+                f"the lock file {self._path} was deleted while it was held, so nothing was written",
+                hint="try again, and exclude lock files from jobs that delete old files in this folder",
             )
 
     def renew(self) -> None:
         self.take()
 
     def release(self) -> None:
-        # A process that was forked meanwhile has closed its copy, and must not release the lock of this one.
+        # A forked child has closed its copy, and must not release the lock of its parent.
         if self._descriptor is None or os.getpid() != self._owner:
             return
         descriptor, self._descriptor = self._descriptor, None
         _open_descriptors.discard(descriptor)
-        # A child that a C library has forked may still have the descriptor open: closing it releases nothing.
+        # A child forked by a C library may still have the descriptor open; then closing it does not release the lock.
         fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 
     def _is_there(self) -> bool:
-        """True if the file that was opened is still the one of its path."""
+        """True if the path still refers to the opened file."""
         if self._descriptor is None or os.getpid() != self._owner:
             return False
         try:
@@ -105,7 +105,7 @@ class _HeldFile:
 
 
 def _close_in_child() -> None:
-    """A forked process holds no lock: it would keep that of its parent when the parent ends."""
+    """Closes inherited lock files in a forked child; otherwise it would keep the locks when its parent ends."""
     for descriptor in _open_descriptors:
         with contextlib.suppress(OSError):
             os.close(descriptor)
@@ -116,7 +116,7 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 def _open(path: Path, catalog: Path) -> int:
-    # Reading suffices for a lock. A link or pipe that another user planted is neither followed nor waited for.
+    # Read access is enough for a lock. The flags do not follow a link and do not wait for a pipe of another user.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = _create(path, catalog, flags)
@@ -133,7 +133,7 @@ def _open(path: Path, catalog: Path) -> int:
 
 
 def _create(path: Path, catalog: Path, flags: int) -> int | None:
-    """Creates a lock file with the permissions of the catalog; None if there is one."""
+    """Creates a lock file with the permissions of the catalog; returns None if it already exists."""
     if os.path.lexists(path):
         return None
     try:
@@ -152,7 +152,7 @@ def _create(path: Path, catalog: Path, flags: int) -> int | None:
 def _unusable(path: Path, problem: str) -> StorageError:
     return StorageError(
         f"the lock file {path} {problem}: nothing was written",
-        hint="give it the owner and the permissions of the catalog beside it, or delete it while nobody writes",
+        hint="give it the owner and permissions of the catalog, or delete it while no writer is active",
     )
 
 
@@ -163,14 +163,14 @@ def _try_lock(descriptor: int, kind: int) -> bool:
         return False
     except OSError as error:
         raise CommitError(
-            f"the catalog's file system has no locks: {error.strerror}",
-            hint="move the catalog to a local disk, or use Postgres",
+            f"the catalog's file system does not support locks: {error.strerror}",
+            hint="move the catalog to a local disk, or use PostgreSQL",
         ) from error
     return True
 
 
 def _holders(descriptor: int) -> str:
-    """The processes that hold a lock file, as Linux lists them; an empty text elsewhere."""
+    """The processes that hold a lock file, on Linux; fails or returns an empty string elsewhere."""
     inode = os.fstat(descriptor).st_ino
     lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
     held = {parts[4] for parts in lines if parts[1] == "FLOCK" and parts[5].rpartition(":")[2] == str(inode)}

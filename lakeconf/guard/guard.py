@@ -1,4 +1,4 @@
-"""What protects a lake from other writers and other lakes: its locks, and the marker below its data path."""
+"""Protection against other writers and other lakes: the locks, and the marker below the data path."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LakeGuard:
     def __init__(self, locks: LakeLocks | None, marker: LakeMarker | None) -> None:
         self.marker = marker
         self._locks = locks
-        # How many writes each thread has open, by the thread's id: a transaction may end in another thread.
+        # The number of open writes by thread id. A transaction may end in another thread than it began.
         self._writing: Counter[int] = Counter()
         self._counting = threading.Lock()
 
@@ -42,19 +42,19 @@ class LakeGuard:
             CommitError: The metadata backend has no locks.
         """
         if self._locks is None:
-            raise CommitError("the metadata backend has no lock, so that only plain appends are safe on it")
+            raise CommitError("the metadata backend has no locks, so only plain appends are safe")
         return self._locks(tables)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Held | None]:
-        """Surrounds a write from before its first staged file until the reply to its commit.
+        """Protects a write from before its first staged file until the reply to its commit.
 
         Yields:
             The lock of this write; None if the metadata backend has no locks.
 
         Raises:
-            CatalogError: The data path is another lake's.
-            CommitError: Maintenance has held the lock of the lake for too long.
+            CatalogError: The data path belongs to another lake.
+            CommitError: Maintenance held the lake's lock for too long.
         """
         if self.marker is not None:
             self.marker.before_write()
@@ -66,19 +66,19 @@ class LakeGuard:
 
     @contextlib.contextmanager
     def removing(self) -> Iterator[None]:
-        """Surrounds maintenance that removes snapshots or files: no writer of lakeconf is at work meanwhile.
+        """Protects maintenance that removes snapshots or files: no writer of lakeconf is active at the same time.
 
         Raises:
-            CommitError: Writers have held the lock of the lake for too long.
-            LakeconfError: This thread itself has a transaction open, which would be waited for in vain.
+            CommitError: Writers held the lake's lock for too long.
+            LakeconfError: This thread has an open transaction, so waiting for it would never end.
         """
         if self._locks is None:
             yield
             return
         if self._writing[threading.get_ident()]:
             raise LakeconfError(
-                "a transaction of this lake is open in this thread, and maintenance waits until all writes have ended",
-                hint="end the transaction first: call it after the `with` block",
+                "this thread has an open transaction of this lake, and maintenance waits until all writes have ended",
+                hint="end the transaction first: call maintenance after the `with` block",
             )
         with self._locks.exclusive():
             yield
@@ -93,10 +93,10 @@ class LakeGuard:
         finally:
             with self._counting:
                 self._writing[thread] -= 1
-                self._writing += Counter()  # forgets threads that write no more
+                self._writing += Counter()  # removes threads without open writes
 
     def close(self) -> None:
-        """Closes the connection that locks are held on."""
+        """Closes the connection that holds the locks."""
         if self._locks is not None:
             self._locks.close()
 

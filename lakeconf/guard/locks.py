@@ -1,9 +1,9 @@
-"""Locks of a lake: for its tables, for its writers together, and for the maintenance that removes what writers need.
+"""Locks of a lake: one for each table, and one for the lake, which writers share and maintenance holds exclusively.
 
-DuckLake lets two overwrites of an empty table both commit, two deletes on one file corrupt it, and an expiry beside a
-commit use the number of a snapshot twice. Every writer shares the lock of the lake from its first staged file until
-the reply to its commit; maintenance that removes snapshots or files holds it alone. What relies on rows that it has
-read holds the locks of its tables too, from before its check until the reply.
+DuckLake lets two concurrent overwrites of an empty table commit, lets two concurrent deletes corrupt a file, and uses a
+snapshot number twice if an expiry runs during a commit. Every writer shares the lake's lock from its first staged file
+until the reply to its commit; maintenance that removes snapshots or files holds it exclusively. A commit that depends
+on rows it has read also holds the locks of its tables, from before its conflict check until the reply.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _log = EventLogger("locks")
 
 
 class Held(Protocol):
-    """A lock that is held."""
+    """A held lock."""
 
     def check(self) -> None:
-        """Makes sure that the lock is still held.
+        """Checks that the lock is still held.
 
         Raises:
-            ConnectionFailed: It was lost, with the connection to the server that gave it.
+            ConnectionFailed: The lock was lost, together with the connection to its server.
         """
         ...
 
@@ -41,33 +41,33 @@ class Held(Protocol):
 
         Raises:
             ConnectionFailed: The server cannot be reached.
-            CommitError: Somebody else has held the lock for too long.
+            CommitError: Another process held the lock for too long.
         """
         ...
 
 
 class LakeLocks(Protocol):
-    """The locks of one lake. Each is a context manager; locks of several threads and processes exclude each other."""
+    """The locks of one lake, as context managers. They exclude other threads and other processes."""
 
     def __call__(self, tables: Collection[str]) -> AbstractContextManager[Held]:
         """The locks of tables, by their full names."""
         ...
 
     def shared(self) -> AbstractContextManager[Held]:
-        """The lock of the lake, which all writers hold together."""
+        """The lake's lock, shared by all writers."""
         ...
 
     def exclusive(self) -> AbstractContextManager[Held]:
-        """The lock of the lake, for one holder alone."""
+        """The lake's lock, held exclusively."""
         ...
 
     def close(self) -> None:
-        """Closes the connection that the locks are held on."""
+        """Closes the connection that holds the locks."""
         ...
 
 
 def pauses(limit_seconds: float | None = None) -> Iterator[None]:
-    """Waits a little longer each time it is asked for the next item; ends when the limit is reached."""
+    """Waits before each next item, a little longer each time; ends when the limit is reached."""
     deadline = time.monotonic() + (WAIT_SECONDS if limit_seconds is None else limit_seconds)
     pause = _FIRST_PAUSE_SECONDS
     while time.monotonic() < deadline:
@@ -80,12 +80,12 @@ def wait_for(attempt: Callable[[], bool], what: str, holders: Callable[[], str])
     """Repeats an attempt to take a lock until it succeeds.
 
     Args:
-        attempt: Tries once; True if the lock is held then.
-        what: What is locked, for messages.
-        holders: Describes who holds the lock; an empty text if nobody knows.
+        attempt: Tries once; returns True if it took the lock.
+        what: The name of the lock, for messages.
+        holders: Describes the holders of the lock; an empty string if they are unknown.
 
     Raises:
-        CommitError: The lock was not free in time. The message names the holder.
+        CommitError: The lock was not released in time. The message names the holder.
     """
     waited_from: float | None = None
     for _ in pauses():

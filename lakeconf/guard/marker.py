@@ -1,4 +1,4 @@
-"""The marker of a lake: a file below the data path that names the one catalog whose files lie there."""
+"""The marker of a lake: a file below the data path that names the catalog that owns the files there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.errors import CatalogError, CatalogMovedError, FileMissingError, StorageError
 from lakeconf.sql import literal
 
-# DuckLake lists and removes Parquet files only, and Hadoop skips names that begin with an underscore.
+# DuckLake lists and removes only Parquet files, and Hadoop skips names that start with an underscore.
 MARKER = "_lakeconf.json"
 _PURPOSE = "marks the folder of one DuckLake; `lakeconf doctor STORE --repair` creates this file"
 _LARGEST_BYTES = 10_000
@@ -26,10 +26,10 @@ class LakeMarker:
     """The marker of an attached lake.
 
     Attributes:
-        reader: The lake.
-        places: Gives the marks of the place of the catalog, such as its path. A copy of the catalog has the same id,
-            but none of the marks. No marks: the place is not compared.
-        neighbours: Gives the marks of the files beside a catalog that is a file.
+        reader: Reads the catalog.
+        places: Returns identifiers of the catalog's location, such as its path. A copy of the catalog has the same lake
+            id, but other identifiers. Without identifiers, the location is not compared.
+        neighbours: Returns location identifiers of the files next to the catalog, if the catalog is a file.
     """
 
     reader: CatalogReader
@@ -43,16 +43,16 @@ class LakeMarker:
         return self.reader.data_path + MARKER
 
     def exists(self) -> bool:
-        """True if there is a marker, whatever it says."""
+        """True if there is a marker, whatever its content."""
         return self._read() is not None
 
     def before_write(self) -> None:
-        """Refuses a write below a data path of another lake, and creates the marker of a new lake.
+        """Refuses writes below the data path of another lake, and creates the marker of a new lake.
 
-        A lake that has files and no marker gets none here: `lakeconf doctor STORE --repair` creates it.
+        If the lake has files but no marker, this creates none; `lakeconf doctor STORE --repair` does.
 
         Raises:
-            CatalogError: The data path is another lake's, or has files and the catalog knows none.
+            CatalogError: The data path belongs to another lake, or it contains files and the catalog has none.
             StorageError: The marker cannot be read or created.
         """
         if self._checked:
@@ -67,12 +67,12 @@ class LakeMarker:
         self._checked = True
 
     def before_cleanup(self) -> None:
-        """Refuses the removal of files unless the marker names this catalog.
+        """Refuses to remove files unless the marker names this catalog.
 
-        A new lake has neither files nor a marker: there is nothing to remove.
+        A new lake without files and without a marker passes.
 
         Raises:
-            CatalogMovedError: The marker was created for a catalog at another place, or the catalog is older than it.
+            CatalogMovedError: The marker names another location of the catalog, or records a newer snapshot.
             CatalogError: There are files and no marker, or it names another catalog.
         """
         found = self._read()
@@ -80,8 +80,8 @@ class LakeMarker:
             return
         if found is None:
             raise CatalogError(
-                f"{self.path} does not exist, so that nothing proves that the files below {self.reader.data_path} are "
-                "those of this lake: no file was removed",
+                f"{self.path} does not exist, so the files below {self.reader.data_path} may belong to another lake: "
+                "no file was removed",
                 hint="if no other lake uses this data path, run: lakeconf doctor STORE --repair",
             )
         if found.get("lake") != self.reader.lake_id:
@@ -90,7 +90,7 @@ class LakeMarker:
         self._check_age(found)
 
     def record(self) -> None:
-        """Records the place and the newest snapshot of the catalog in the marker of this lake, if there is one.
+        """Records the location and the newest snapshot of the catalog in the marker of this lake, if there is one.
 
         Raises:
             CatalogError: As for `before_cleanup`.
@@ -108,13 +108,12 @@ class LakeMarker:
         if not here or not isinstance(recorded, list) or not recorded:
             return
         elsewhere = {str(mark) for mark in recorded} - here
-        # A rename keeps one of the marks. A file beside this catalog that has the other one may be the original.
+        # A rename keeps one identifier. A file next to this catalog with the other identifier may be the original.
         if len(elsewhere) == len(recorded) or (elsewhere and not elsewhere.isdisjoint(_hashes(self.neighbours()))):
             raise CatalogMovedError(
-                f"{self.path} was created for a catalog at another place: this catalog is a copy, or it was moved. "
+                f"{self.path} was created for a catalog at another location: this catalog was copied or moved. "
                 "The files may still belong to the original: no file was removed",
-                hint="if no other catalog uses this data path any more, confirm the move: lakeconf doctor STORE "
-                "--repair",
+                hint="if no other catalog uses this data path, confirm the move: lakeconf doctor STORE --repair",
             )
 
     def _check_age(self, found: Mapping[str, object]) -> None:
@@ -124,14 +123,14 @@ class LakeMarker:
         newest, _, here = self._newest(recorded)
         if newest < recorded or (here is not None and here != moment):
             raise CatalogMovedError(
-                f"{self.path} records snapshot {recorded} of this lake, which the catalog does not have: it was "
-                "restored from an older backup. Files of later snapshots may still be needed: no file was removed",
-                hint="restore a newer backup of the catalog; or, if the later snapshots are not needed any more, "
-                "confirm that this catalog is the right one: lakeconf doctor STORE --repair",
+                f"{self.path} records snapshot {recorded}, which this catalog lacks: the catalog was restored from an "
+                "older backup. Files of later snapshots may still be needed: no file was removed",
+                hint="restore a newer backup of the catalog; or, if the later snapshots are not needed, confirm that "
+                "this catalog is the right one: lakeconf doctor STORE --repair",
             )
 
     def _newest(self, version: int = -1) -> tuple[int, int, int | None]:
-        """The newest snapshot, its time in microseconds, and the time of a snapshot, None if it is not there."""
+        """The newest snapshot, its time in microseconds, and the time of snapshot `version`, None if it is missing."""
         moments = "SELECT snapshot_id, epoch_us(CAST(snapshot_time AS TIMESTAMPTZ)) AS moment FROM ducklake_snapshot"
         with self.reader.transaction() as transaction:
             (found,) = transaction.rows(
@@ -141,14 +140,14 @@ class LakeMarker:
         return found
 
     def repair(self) -> str:
-        """Creates the marker of a lake that has none. A marker that exists stays as it is.
+        """Creates the marker of a lake without one; an existing marker is not changed.
 
         Returns:
-            What was found or done.
+            A message that says what was found or done.
 
         Raises:
-            CatalogMovedError: The marker names this lake at another place; `confirm_move` records the new place.
-            CatalogError: The marker is another lake's, or the catalog knows none of the files.
+            CatalogMovedError: The marker names another location of this lake; `confirm_move` records the new one.
+            CatalogError: The marker belongs to another lake, or there are files and the catalog has none.
         """
         if self._read() is None:
             if not self.knows_files():
@@ -159,7 +158,7 @@ class LakeMarker:
         return f"{self.path} names this catalog"
 
     def confirm_move(self) -> None:
-        """Records the place of this catalog in the marker of this lake; a catalog at the earlier place loses it.
+        """Records the location of this catalog in the marker; a catalog at the earlier location loses the marker.
 
         Raises:
             CatalogError: There is no marker, or it names another lake.
@@ -175,7 +174,7 @@ class LakeMarker:
         """Creates the marker, and checks that no other lake has created one at the same time.
 
         Raises:
-            CatalogError: Another lake was faster.
+            CatalogError: Another lake created its marker first.
             StorageError: The marker cannot be written.
         """
         self._write(_create_file)
@@ -197,7 +196,7 @@ class LakeMarker:
             write_file(Path(self.path), content)
 
     def knows_files(self) -> bool:
-        """True if the catalog has recorded any file, in whatever snapshot."""
+        """True if the catalog has recorded a file in any snapshot."""
         with self.reader.transaction() as transaction:
             found = transaction.rows(
                 "SELECT EXISTS (SELECT 1 FROM ducklake_data_file) OR EXISTS (SELECT 1 FROM ducklake_delete_file) "
@@ -206,11 +205,11 @@ class LakeMarker:
         return bool(found[0][0])
 
     def _check_empty(self) -> None:
-        """Refuses files that a catalog which knows none cannot own."""
+        """Refuses a data path with files if the catalog has none."""
         if self._has_files():
             raise CatalogError(
-                f"the catalog knows no file, but there are Parquet files below {self.reader.data_path}: "
-                "they are those of another lake, or of a catalog that was lost. Nothing was written",
+                f"the catalog has no files, but there are Parquet files below {self.reader.data_path}: "
+                "they belong to another lake or to a lost catalog. Nothing was written",
                 hint="check `path` and `metadata_schema` of the store, or choose an empty folder",
             )
 
@@ -231,7 +230,7 @@ class LakeMarker:
             found = None
         if text is not None and not isinstance(found, dict):
             raise CatalogError(
-                f"{self.path} is damaged: it names no catalog",
+                f"{self.path} is damaged: it does not name a catalog",
                 hint="if no other lake uses this data path, delete that file and run: lakeconf doctor STORE --repair",
             )
         return found
@@ -250,25 +249,26 @@ class LakeMarker:
 
     def _other(self) -> CatalogError:
         return CatalogError(
-            f"the data path {self.reader.data_path} belongs to another lake, as {self.path} says: nothing was changed",
-            hint="check `path` and `metadata_schema` of the store: each lake needs a data path of its own. If the "
-            "other lake does not exist any more, delete that file and run: lakeconf doctor STORE --repair",
+            f"the data path {self.reader.data_path} belongs to another lake, according to {self.path}: nothing was "
+            "changed",
+            hint="check `path` and `metadata_schema` of the store: each lake needs its own data path. If the other "
+            "lake no longer exists, delete that file and run: lakeconf doctor STORE --repair",
         )
 
 
 def _hashes(places: Sequence[str]) -> list[str]:
-    # Whoever can list the bucket learns nothing of hosts and folders.
+    # Hashes do not reveal hosts and folders to users who can list the bucket.
     return [hashlib.sha256(f"lakeconf:{place}".encode()).hexdigest()[:32] for place in places]
 
 
 def _create_file(path: Path, content: str) -> None:
-    """Creates a file with its whole content, or leaves the one that exists as it is."""
+    """Creates a complete file atomically; an existing file is not changed."""
     with _written_beside(path, content) as temporary, contextlib.suppress(FileExistsError):
         os.link(temporary, path)
 
 
 def _replace_file(path: Path, content: str) -> None:
-    """Replaces a file by one with another content, at once."""
+    """Replaces a file atomically."""
     with _written_beside(path, content) as temporary:
         temporary.replace(path)
 

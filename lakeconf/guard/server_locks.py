@@ -1,4 +1,4 @@
-"""Locks of a lake whose catalog is on a server that has locks: held in a transaction, on a connection of its own."""
+"""Locks of a lake whose catalog is on a server with locks: held in a transaction on a separate connection."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from lakeconf.secret import Secret
 from lakeconf.sql import Attach, LoadExtension, Value
 
 _DATABASE = "lakeconf_lock"
-# One attempt queues for so long: whoever comes later waits behind it, so that a waiting maintenance gets its turn and
-# writers are not stopped for long by a writer that it waits for.
+# How long one attempt waits in the server's queue. Later requests wait behind it, so maintenance gets its turn, and
+# writers only wait briefly behind maintenance.
 _ATTEMPT_SECONDS = 2.0
-# Keys of tables are below; that of the lake can be none of them.
+# Keys of tables are below this number, so the key of a lake never equals one of them.
 _LAKE_KEY = 1 << 32
 
 
 class ServerLocks:
     """Advisory locks of the catalog's server.
 
-    They are held in transactions, as the locks of a session would outlive their holder in a pool of connections. One
-    instance of DuckDB serves all locks of an open lake.
+    They are held in transactions, because session locks would outlive their holder behind a connection pool. One DuckDB
+    instance holds all locks of an open lake.
 
     Args:
         server: The server.
@@ -53,7 +53,7 @@ class ServerLocks:
 
     @contextlib.contextmanager
     def __call__(self, tables: Collection[str]) -> Iterator[Held]:
-        # Everybody takes them in one order, so that no two writers wait for each other.
+        # All writers take them in the same order, so two writers never wait for each other.
         keys = sorted({zlib.crc32(f"{self._schema}/{table}".encode()) for table in tables})
         with self._hold(keys, f"the lock of {', '.join(sorted(tables))}", shared=False) as held:
             yield held
@@ -89,7 +89,7 @@ class ServerLocks:
             take(held)
             yield held
         finally:
-            # A connection that has died must not hide what became of the commit.
+            # A dead connection must not hide the outcome of the commit.
             held.release()
 
     def _try(self, held: _HeldOnServer, keys: list[int], *, shared: bool) -> bool:
@@ -103,7 +103,7 @@ class ServerLocks:
                 held.cursor.rows(self._server.take_lock(_DATABASE, key, shared=shared))
         except LakeconfError:
             held.roll_back()
-            # Only the time tells a lock that was not free: the words of the server are in its own language.
+            # Only the elapsed time identifies a lock timeout: the server's messages may be in another language.
             if time.monotonic() - started < 0.9 * _ATTEMPT_SECONDS:
                 raise
             return False
@@ -136,7 +136,7 @@ class ServerLocks:
 
 
 class _HeldOnServer:
-    """A lock in an open transaction of a connection."""
+    """A lock held in an open transaction."""
 
     def __init__(self, cursor: Connection, server: CatalogServer, take: Callable[[_HeldOnServer], None]) -> None:
         self.cursor = cursor
@@ -148,7 +148,7 @@ class _HeldOnServer:
             self.cursor.rows(self._server.check_connection(_DATABASE))
         except LakeconfError as error:
             raise ConnectionFailed(
-                f"the connection to the catalog's server that held the lock was lost, so that nothing was written: "
+                f"the connection to the catalog's server that held the lock was lost, so nothing was written: "
                 f"{error.message}",
                 hint=error.hint or "try again",
             ) from error
@@ -161,7 +161,7 @@ class _HeldOnServer:
             self._take(self)
 
     def roll_back(self) -> None:
-        # Without it DuckDB rolls back when the connection is closed, and ends the process if that fails.
+        # Otherwise DuckDB rolls back when the connection is closed, and terminates the process if that fails.
         with contextlib.suppress(LakeconfError):
             self.cursor.execute("ROLLBACK")
 

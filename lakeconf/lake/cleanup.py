@@ -1,4 +1,4 @@
-"""The removal of files that no snapshot needs: first a list, every path of which must be provably this lake's."""
+"""Removes files that no snapshot needs, after proving that each path belongs to this lake."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _log = EventLogger("cleanup")
 _STAGED = re.compile(rf"(?P<folder>{PREFIX}[0-9a-f]+)(?:/.*|\.parquet)")
 _BY_DUCKDB = re.compile(r"(?:[^/]*=[^/]*/)*ducklake-[0-9a-f-]{36}(?:-delete)?\.parquet")
 _REGISTERED = re.compile(rf"(?:[^/]*=[^/]*/)*{PREFIX}[0-9a-f]+[^/]*\.parquet")
-# DuckLake lists files by a pattern that begins with the data path. With one of these in the path it lists other
-# folders.
+# DuckLake lists files with a glob pattern that starts with the data path. If the path contains one of these
+# characters, it lists other folders.
 _PATTERN = re.compile(r"[*?\[{\\]")
 _LISTINGS = 5
 _DAYS_OFF = 4
@@ -51,8 +51,8 @@ class Removal:
 
     Attributes:
         scheduled: Files that DuckLake has scheduled for deletion: only expired snapshots needed them.
-        orphans: Files of writers that were killed before their commit.
-        skipped: Why orphans were not searched for; None if they were.
+        orphans: Files left behind by crashed writers.
+        skipped: The reason why orphans were not searched for; None if they were.
     """
 
     scheduled: tuple[str, ...]
@@ -73,9 +73,9 @@ class Cleanup:
     """A cleanup of a lake.
 
     Attributes:
-        reader: The lake.
+        reader: Reads the catalog.
         marker: The lake's marker; None if the metadata backend keeps the files.
-        run: Runs one statement on the connection that writes.
+        run: Runs one statement on the writing connection.
     """
 
     reader: CatalogReader
@@ -86,11 +86,11 @@ class Cleanup:
         """The files that may be removed; nothing is changed.
 
         Args:
-            older_than: Files that were given up, or written, later than this stay.
+            older_than: Files that were scheduled for deletion, or written, after this time are kept.
 
         Raises:
-            CatalogError: The marker is missing or names another catalog; or the catalog asks for the removal of a file
-                that is not provably this lake's. The message lists the paths.
+            CatalogError: The marker is missing or names another catalog; or the catalog lists a file for removal that
+                does not provably belong to this lake. The message contains the paths.
         """
         if self.marker is not None:
             self.marker.before_cleanup()
@@ -101,17 +101,17 @@ class Cleanup:
         return Removal(tuple(scheduled), () if skipped else tuple(self._orphans(older_than)), skipped)
 
     def remove(self, older_than: datetime) -> Removal:
-        """Removes the files that may be removed; the caller holds the exclusive lock of the lake.
+        """Removes the files that may be removed; the caller holds the lake's lock exclusively.
 
         Returns:
-            What was removed.
+            The removed files.
 
         Raises:
             CatalogError: As for `plan`; nothing was removed.
         """
         removal = self.plan(older_than)
         if self.marker is not None:
-            # What was removed is not needed from this snapshot on: an older catalog that is restored may need it.
+            # From this snapshot on, the removed files are not needed. A catalog from an older backup may need them.
             self.marker.record()
         if removal.scheduled:
             moment, _ = self._scheduled(older_than)
@@ -123,33 +123,33 @@ class Cleanup:
         return removal
 
     def _scheduled(self, older_than: datetime) -> tuple[datetime, list[str]]:
-        """The scheduled files that may be removed, and the moment to remove them by."""
+        """The time limit for `ducklake_cleanup_old_files`, and the scheduled files that it would remove."""
         moment, paths = self._given_up(older_than)
         foreign = [path for path in paths if not self._is_below_data_path(path)]
         if foreign:
             raise CatalogError(
-                f"the catalog asks to remove files that are not below {self.reader.data_path}, so that no file was "
+                f"the catalog lists files for removal that are not below {self.reader.data_path}, so no file was "
                 f"removed: {', '.join(foreign)}",
-                hint="find out who wrote these rows to ducklake_files_scheduled_for_deletion; delete the rows in the "
-                "catalog's database to keep the files",
+                hint="find out what wrote these rows to ducklake_files_scheduled_for_deletion; to keep the files, "
+                "delete the rows in the catalog's database",
             )
         other = self._other_lakes(paths)
         nested = [path for path in paths if _is_below(_real(path), other)]
         if nested:
             raise CatalogError(
-                f"the catalog asks to remove files below the marker of another lake, so that no file was removed: "
+                f"the catalog lists files for removal below the marker of another lake, so no file was removed: "
                 f"{', '.join(nested)}",
-                hint="find out who wrote these rows to ducklake_files_scheduled_for_deletion; give each lake a data "
-                "path of its own",
+                hint="find out what wrote these rows to ducklake_files_scheduled_for_deletion; give each lake its own "
+                "data path",
             )
         with self.reader.transaction() as transaction:
             live = {_name(path) for (path,) in transaction.rows(_LIVE)}
         needed = [path for path in paths if _name(path) in live or _name(path) == _name(self._marker_path())]
         if needed:
             raise CatalogError(
-                f"the catalog asks to remove files that snapshots still need, so that no file was removed: "
+                f"the catalog lists files for removal that snapshots still need, so no file was removed: "
                 f"{', '.join(needed)}",
-                hint="find out who wrote these rows to ducklake_files_scheduled_for_deletion",
+                hint="find out what wrote these rows to ducklake_files_scheduled_for_deletion",
             )
         return moment, paths
 
@@ -165,21 +165,21 @@ class Cleanup:
             }
             for wanted in (True, False)
         )
-        # On SQLite DuckLake compares moments as texts of different forms, and takes up to a day too much.
+        # On SQLite, DuckLake compares timestamps as strings in different formats, and selects up to a day too much.
         for days in range(_DAYS_OFF):
             moment = older_than - timedelta(days=days)
             paths = self._listed("ducklake_cleanup_old_files", moment)
             if set(paths) <= old - young:
                 return moment, paths
-        raise CatalogError("DuckLake would remove files that were given up later than asked for: no file was removed")
+        raise CatalogError("DuckLake would remove files that are newer than older_than: no file was removed")
 
     def _orphans(self, older_than: datetime) -> list[str]:
         paths = self._listed("ducklake_delete_orphaned_files", older_than)
         if paths and self.marker is not None and not self.marker.knows_files():
             raise CatalogError(
-                f"the catalog knows no file, but there are {len(paths):,} Parquet files below {self.reader.data_path}, "
+                f"the catalog has no files, but there are {len(paths):,} Parquet files below {self.reader.data_path}, "
                 f"such as {paths[0]}: no file was removed",
-                hint="the files may be those of a catalog that was lost; delete them yourself if nobody needs them",
+                hint="the files may belong to a lost catalog; delete them yourself if they are not needed",
             )
         with self.reader.transaction() as transaction:
             known = {_name(path) for (path,) in transaction.rows(_KNOWN)}
@@ -200,7 +200,7 @@ class Cleanup:
         ]
 
     def _other_lakes(self, paths: Sequence[str]) -> set[str]:
-        """The folders below the data path that have a marker of their own, as far as the paths lie in them."""
+        """The folders below the data path that have their own marker and contain one of the paths."""
         root = _real(self.reader.data_path)
         if "://" in root:
             if not paths:
@@ -212,7 +212,7 @@ class Cleanup:
 
     def _listed(self, function: str, older_than: datetime) -> list[str]:
         for _ in range(_LISTINGS - 1):
-            # DuckDB raises an error if a file of another process vanishes during the listing.
+            # DuckDB raises an error if another process deletes a file during the listing.
             with contextlib.suppress(StorageError):
                 return self._call(function, older_than, dry_run=True)
         return self._call(function, older_than, dry_run=True)
@@ -236,19 +236,19 @@ class Cleanup:
         found = _PATTERN.search(self.reader.data_path)
         if found is None:
             return None
-        return f"the data path has the character {found.group()!r}, which DuckLake takes for a pattern"
+        return f"the data path contains {found.group()!r}, which DuckLake treats as a glob pattern"
 
 
 def remove_files(connection: Connection, paths: Sequence[str]) -> None:
-    """Removes exactly these files, on this machine or in a bucket; one that does not exist is no error.
+    """Removes exactly these files, on this machine or in a bucket; missing files are ignored.
 
-    DuckDB has no statement that removes a file. A catalog in memory that has these files scheduled for deletion has.
+    DuckDB has no statement that removes a file, so an in-memory catalog schedules these files for deletion.
 
     Args:
-        connection: A connection that reaches the files.
+        connection: A connection that can access the files.
         paths: Absolute paths or URIs.
     """
-    # An interrupted removal may have left its own attached, and another thread may remove files at the same time.
+    # An interrupted removal may have left its catalog attached, and another thread may remove files at the same time.
     scratch = f"__lakeconf_removal_{uuid.uuid4().hex}"
     with connection.cursor() as cursor:
         try:
@@ -262,7 +262,7 @@ def remove_files(connection: Connection, paths: Sequence[str]) -> None:
 
 
 def _real(path: str) -> str:
-    """A path without symbolic links in its folders, any of which may lead out of the data path."""
+    """A path with symbolic links in its folders resolved, because they can lead out of the data path."""
     folder, slash, name = path.rpartition("/")
     if "://" in path:
         return path
@@ -270,7 +270,7 @@ def _real(path: str) -> str:
 
 
 def _folders_of(path: str) -> list[str]:
-    """All folders that a path is in, each with a slash at its end."""
+    """All parent folders of a path, each with a trailing slash."""
     return [path[: match.end()] for match in re.finditer("/", path)]
 
 
@@ -279,7 +279,7 @@ def _is_below(path: str, folders: set[str]) -> bool:
 
 
 def _is_in(path: str, folders: set[str]) -> bool:
-    """True if a writer puts files of this name directly into one of the folders of tables."""
+    """True if a writer could have written this path directly into the folder of a table."""
     rests = [path[len(folder) :] for folder in _folders_of(path) if folder in folders]
     return any(pattern.fullmatch(rest) for rest in rests for pattern in (_STAGED, _BY_DUCKDB, _REGISTERED))
 

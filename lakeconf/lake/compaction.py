@@ -1,4 +1,4 @@
-"""What a compaction would do, as the catalog says: nothing is changed and no data file is read."""
+"""Plans a compaction from the catalog; nothing is changed and no data file is read."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _PARTITIONS = """
 
 @dataclass(frozen=True)
 class TableCompaction:
-    """What a compaction would do to a table.
+    """The effect of a compaction on a table.
 
     Attributes:
-        table: Its name.
-        flushed_rows: Rows and deletes that the catalog holds, which would be written to files.
+        table: The name of the table.
+        flushed_rows: Rows and deletes in the catalog that would be written to files.
         rewritten_files: Files that would be rewritten because most of their rows are deleted.
         merged_files: Small files that would be merged with others.
     """
@@ -71,12 +71,12 @@ class _File:
 
 
 def plan_compaction(reader: CatalogReader) -> list[TableCompaction]:
-    """The tables that a compaction would change, as DuckLake chooses them, sorted by name.
+    """The tables that a compaction would change, selected by DuckLake's rules, sorted by name.
 
-    Files that a flush would add, and could then be merged, are not counted.
+    Files that a flush would create, and that could then be merged, are not counted.
 
     Args:
-        reader: The lake.
+        reader: Reads the catalog.
     """
     with reader.transaction() as transaction:
         tables = transaction.rows(_TABLES)
@@ -96,7 +96,7 @@ def plan_compaction(reader: CatalogReader) -> list[TableCompaction]:
 
 
 def _merged(files: list[_File]) -> int:
-    """How many of some small files have another beside them."""
+    """The number of small files that share a group with another small file."""
     groups: dict[tuple[object, ...], int] = defaultdict(int)
     for file in files:
         groups[file.group] += 1
@@ -137,7 +137,7 @@ def _inlined(transaction: MetadataTransaction, table_id: int) -> int:
 
 
 def _bytes(text: str | None) -> int:
-    """A size as the catalog has it: a number, or with a unit such as `512MB`."""
+    """Parses a size from the catalog: a number, optionally with a unit, such as `512MB`."""
     if text is None:
         return _TARGET_BYTES
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 
 class Lake:
-    """A lake whose tables are all read at one snapshot; `Store.open` gives it.
+    """An open lake, returned by `Store.open`. All its tables are read at one snapshot.
 
-    Its own commits and `refresh()` move the snapshot. As a context manager it closes at the end, with all its frames.
+    Its own commits and `refresh()` move the snapshot. Use it as a context manager to close it, with all its frames.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -77,27 +77,27 @@ class Lake:
         return RunJournal(self._scope)
 
     def refresh(self) -> int:
-        """Moves to the latest snapshot and gives its version.
+        """Moves to the latest snapshot and returns its version.
 
         Raises:
             LakeconfError: The lake is pinned, by `at` or by an open transaction.
         """
         if self._scope.is_pinned:
             raise LakeconfError(
-                f"the lake is pinned at snapshot {self.snapshot_id}", hint="refresh the lake it came from"
+                f"the lake is pinned at snapshot {self.snapshot_id}", hint="refresh the lake that it was created from"
             )
         return self._session.advance(latest(self._session.reader).snapshot_id, refresh=True)
 
     def table(self, name: str) -> Table:
-        """A table by its name; that it exists is checked when it is used.
+        """A table by name; whether it exists is checked on first use.
 
         Args:
-            name: `schema.table`, or `table` for one in the schema `main`.
+            name: `schema.table`, or `table` for the schema `main`.
         """
         return Table(self._scope, name)
 
     def tables(self) -> list[str]:
-        """The names of the tables at the lake's snapshot, as `table` takes them, sorted, without lakeconf's own."""
+        """The sorted names of the tables at the lake's snapshot, as `table` accepts them, without internal tables."""
         found = tables(self._session.reader, self._scope.snapshot_id)
         return sorted(
             joined_name(info.schema_name, info.name) for info in found if info.schema_name.lower() != INTERNAL_SCHEMA
@@ -108,17 +108,17 @@ class Lake:
         return list(snapshots(self._session.reader))
 
     def at(self, *, version: int | None = None, timestamp: datetime | None = None) -> Lake:
-        """The lake as it was; it is read-only and lives as long as this one.
+        """The lake at an older snapshot: a read-only lake that is closed together with this one.
 
         Args:
-            version: A snapshot's version.
-            timestamp: A moment, with its time zone, in place of a version.
+            version: The version of a snapshot.
+            timestamp: A time with a time zone, instead of a version.
 
         Raises:
-            SnapshotNotFoundError: There is none, or it has expired; says which there are.
+            SnapshotNotFoundError: The snapshot does not exist or has expired; the message lists existing ones.
         """
         if (version is None) == (timestamp is None):
-            raise LakeconfError("give a version or a timestamp")
+            raise LakeconfError("pass either a version or a timestamp")
         reader = self._session.reader
         found = by_version(reader, version) if version is not None else by_timestamp(reader, timestamp)  # type: ignore[arg-type]
         return Lake(Scope(self._session, at=found.snapshot_id))
@@ -133,23 +133,23 @@ class Lake:
         comment: str | None = None,
         column_comments: Mapping[str, str] | None = None,
     ) -> Table:
-        """Makes an empty table, and its schema where there is none.
+        """Creates an empty table, and its schema if it does not exist.
 
         Args:
-            name: `schema.table`, or `table` for one in the schema `main`.
-            like: Its columns: a mapping of names to types of DuckDB, which `NOT NULL` may follow, or a frame whose
-                schema is taken.
+            name: `schema.table`, or `table` for the schema `main`.
+            like: The columns: a mapping of names to DuckDB types, each optionally followed by `NOT NULL`; or a frame
+                with the same schema.
             partitioned_by: Keys: a column, or `year(column)`, `month(…)`, `day(…)`, `hour(…)`, `bucket(n, column)`.
-            sorted_by: Columns by which DuckLake sorts the rows of each file that it writes, each of which `ASC` or
-                `DESC` and `NULLS FIRST` or `NULLS LAST` may follow.
-            comment: What the table is.
-            column_comments: What its columns are, by name.
+            sorted_by: Columns by which DuckLake sorts the rows of each file that it writes. Each may be followed by
+                `ASC` or `DESC`, and by `NULLS FIRST` or `NULLS LAST`.
+            comment: A description of the table.
+            column_comments: Descriptions of its columns, by name.
 
         Returns:
             The table.
 
         Raises:
-            SchemaError: The table is there already, or a type, a key or a column does not exist.
+            SchemaError: The table already exists, or a type, a key or a column does not exist.
         """
         columns = (
             dict(like) if isinstance(like, Mapping) else self._session.engine.schema(self._session.engine.adopt(like))
@@ -158,14 +158,14 @@ class Lake:
         return self.table(name)
 
     def create_view(self, name: str, sql: str) -> None:
-        """Makes a view of the lake, or replaces it; DuckDB answers it.
+        """Creates or replaces a view of the lake, which DuckDB computes.
 
         Args:
-            name: As `table` takes it.
+            name: A name in the form that `table` accepts.
             sql: A query in DuckDB's SQL.
 
         Raises:
-            QueryError: DuckDB refuses it.
+            QueryError: DuckDB rejects the query.
         """
         create_view(self._scope, name, sql)
 
@@ -173,24 +173,24 @@ class Lake:
     def transaction(
         self, message: str | None = None, *, author: str | None = None, extra: Mapping[str, object] | None = None
     ) -> Iterator[Lake]:
-        """Writes to several tables that become one snapshot, or none.
+        """Commits writes to several tables as one snapshot, or none of them.
 
         Args:
             message: The commit message.
-            author: Who commits.
-            extra: Keys of your own for the commit info; what is in it at the end counts.
+            author: The author of the commit.
+            extra: Additional keys for the commit info; the mapping is read at the commit.
 
         Yields:
-            A lake whose tables write into the transaction. Its scans still read the snapshot that the transaction
-            began at.
+            A lake whose tables write to the transaction. Its scans still read the snapshot at which the transaction
+            began.
 
         Raises:
             CommitConflictError: Another writer has changed a table that was overwritten or deleted from.
-            AuditError: An audit does not hold.
+            AuditError: An audit failed.
             CommitError: Nothing was written.
         """
         if self._scope.transaction is not None:
-            raise LakeconfError("a transaction is open already: write to its lake")
+            raise LakeconfError("a transaction is open: write to its lake")
         check_placeholders(message, "the commit message")
         check_placeholders(author, "the author")
         transaction = self._scope.begin(message, author, extra, explicit=True)
@@ -205,49 +205,50 @@ class Lake:
             transaction.commit()
 
     def audit(self, name: str, check: Check, *, table: str | None = None) -> None:
-        """Sets a condition for the open transaction: where it does not hold on the new state, nothing is committed.
+        """Adds a condition to the open transaction: if the new state violates it, nothing is committed.
 
-        DuckDB runs it inside the commit's transaction, so that it sees exactly what would be committed, on any engine.
+        DuckDB runs it inside the commit's transaction, on any engine, so it sees exactly what would be committed.
 
         Args:
-            name: What the error calls it.
-            check: A query whose rows break the condition; the lake is the default database. Or a function that takes
-                the table's new rows as a lazy frame of narwhals and gives those that break it.
-            table: The table that a function is given, as `table` takes it.
+            name: The name that errors show.
+            check: A query that returns the rows that violate the condition; the lake is the default database. Or a
+                function that takes the table's new rows as a narwhals lazy frame and returns the rows that violate it.
+            table: The table that a function checks, in the form that `table` accepts.
 
         Raises:
             LakeconfError: No transaction is open, or a function has no table.
         """
         if self._scope.transaction is None:
-            raise LakeconfError("an audit belongs to a transaction", hint="with lake.transaction() as tx: tx.audit(…)")
+            raise LakeconfError("an audit needs an open transaction", hint="with lake.transaction() as tx: tx.audit(…)")
         if callable(check) and table is None:
-            raise LakeconfError(f"the audit {name!r} does not say of which table", hint="audit(…, table=…)")
+            raise LakeconfError(f"the audit {name!r} is a function and needs a table", hint="audit(…, table=…)")
         source = None if table is None else ".".join(map(identifier, (self._session.alias, *split_name(table))))
         self._scope.transaction.audits.append(Audit(name, check, source))
 
     def stream_sink(self, table: str, *, query: str | None = None) -> StreamSink:
         """A sink for a Structured Streaming query: `stream.writeStream.foreachBatch(lake.stream_sink("raw.events"))`.
 
-        Each batch is one snapshot, and is committed once, however often Spark hands it over.
+        Each batch is one snapshot and is committed exactly once, even if Spark repeats it.
 
         Args:
             table: The table that batches are appended to.
-            query: A name for the query. With another checkpoint it is refused: Spark counts batches from 0 again.
-                Without a name Spark's own id counts, and with another checkpoint all batches are appended again.
+            query: A name for the query. The sink refuses the same name with another checkpoint, because Spark then
+                counts batches from 0 again. Without a name, Spark's query id is used, and another checkpoint appends
+                all batches again.
         """
         return StreamSink(self.table(table), query)
 
     def sql(self, query: str) -> nw.LazyFrame[Any]:
-        """Runs DuckDB's SQL on the lake, at its latest snapshot unless the query says `AT (VERSION => …)`.
+        """Runs a DuckDB query on the lake, at its latest snapshot unless the query contains `AT (VERSION => …)`.
 
         Args:
             query: A query; the lake is the default database.
 
         Returns:
-            A lazy frame on DuckDB, whatever the lake's engine is.
+            A lazy frame on DuckDB, regardless of the lake's engine.
 
         Raises:
-            QueryError: DuckDB refuses it, or it reaches a view or macro that may do more than read the lake.
+            QueryError: DuckDB rejects the query, or it uses a view or macro that may do more than read the lake.
         """
         self._scope.base.add_read(None)
         prepare_query(self._session.reader, query)
@@ -258,21 +259,21 @@ class Lake:
 
         Args:
             sql: A query in DuckDB's SQL.
-            frames: What its tables are, by name.
+            frames: The frame of each table in the query, by name.
 
         Returns:
             A lazy frame of the engine.
 
         Raises:
-            UnsupportedError: It has something that Spark's SQL has not.
-            QueryError: The engine refuses it.
+            UnsupportedError: The query uses a feature that Spark SQL lacks.
+            QueryError: The engine rejects the query.
             UnsafeQueryError: It calls an unsafe macro of the lake.
         """
         prepare_query(self._session.reader, sql, frames=frames)
         return self._session.engine.query(sql, frames)
 
     def columns_of(self, frame: object) -> dict[str, str]:
-        """The columns of a frame and their types, in DuckDB's names; no row is read.
+        """The columns of a frame and the DuckDB names of their types; no row is read.
 
         Args:
             frame: A frame that `Table.append` accepts.
@@ -280,9 +281,9 @@ class Lake:
         return self._session.engine.schema(self._session.engine.adopt(frame))
 
     def read_parquet(self, paths: Sequence[str]) -> nw.LazyFrame[Any]:
-        """The rows of Parquet files that belong to no lake; columns are matched by name.
+        """The rows of Parquet files outside the lake; columns are matched by name.
 
-        On Spark the executors read them where they find the columns and types that DuckDB finds, and DuckDB does else.
+        On Spark, executors read the files if Spark sees the same columns and types as DuckDB; otherwise DuckDB does.
 
         Args:
             paths: Absolute paths or URIs.
@@ -298,23 +299,23 @@ class Lake:
         return nw.from_native(files) if found is None else found
 
     def register_views(self, spark: Any = None, prefix: str = "", *, tables: Sequence[str] | None = None) -> list[str]:
-        """Makes tables temporary views of a Spark session, at the lake's snapshot: `spark.sql` finds them then.
+        """Registers tables as temporary views of a Spark session, at the lake's snapshot, for `spark.sql`.
 
-        The view of `raw.events` is `raw_events`, that of `main.events` `main_events`; one of that name is replaced.
-        Where a table cannot be read exactly, no view is made at all. The views stay at their snapshot.
+        The view of `raw.events` is `raw_events`, that of `main.events` is `main_events`. Existing views with these
+        names are replaced. If any table cannot be read exactly, no view is created. The views keep their snapshot.
 
         Args:
-            spark: The session that gets them; the lake's own unless given.
-            prefix: What the names begin with.
-            tables: The tables, as `table` takes them; all unless given.
+            spark: The session; defaults to the lake's own.
+            prefix: Prefix of the view names.
+            tables: The tables, in the form that `table` accepts; defaults to all tables.
 
         Returns:
-            The names of the views.
+            The view names.
 
         Raises:
             UnsupportedError: The lake was opened without Spark, or Spark cannot read a table exactly.
-            LakeconfError: Two tables would be one view.
-            SparkError: The session is of another application.
+            LakeconfError: Two tables would have the same view name.
+            SparkError: The session belongs to another application.
         """
         operations = spark_operations(self._session.engine, "registering views")
         names = self.tables() if tables is None else list(tables)

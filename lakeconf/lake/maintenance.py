@@ -24,7 +24,7 @@ from lakeconf.lake.compaction import TableCompaction, plan_compaction
 from lakeconf.logs import EventLogger
 from lakeconf.sql import literal
 
-# How many files are merged in one transaction: DuckDB holds what it knows of all of them in memory.
+# The number of files to merge in one transaction: DuckDB keeps metadata of all of them in memory.
 _FILES_AT_ONCE = 200
 SHORTEST_AGE = timedelta(days=1)
 
@@ -62,19 +62,19 @@ class Maintenance:
         self._session = scope.session
 
     def growth(self) -> list[LakeSize]:
-        """What the lake consists of at each snapshot that has not expired, oldest first.
+        """The size of the lake at each snapshot that has not expired, oldest first.
 
         Returns:
-            For each snapshot: its version and time, how many data files there are of all tables, their size in bytes,
-            and how many delete files. Files are counted from the snapshot on that they belong to: one that a
-            compaction has made counts for the rows that it took over.
+            For each snapshot: its version and time, the number and the size in bytes of the data files of all tables,
+            and the number of delete files. A file counts from its first snapshot on; a file that a compaction created
+            counts from the snapshot of the rows in it.
         """
         return growth(self._session.reader)
 
     def compact(self) -> CompactionResult:
-        """Merges small files, rewrites those of which many rows are deleted, and writes inlined rows to files.
+        """Merges small files, rewrites files with many deleted rows, and writes inlined rows to files.
 
-        The lake's rows, row ids and history stay as they are.
+        Rows, row ids and history do not change.
 
         Returns:
             Files and bytes before and after.
@@ -82,7 +82,7 @@ class Maintenance:
         return self._done(_flush, _rewrite, _merge)
 
     def flush(self) -> CompactionResult:
-        """Writes the rows and deletes that the catalog holds to files.
+        """Writes the rows and deletes in the catalog to files.
 
         Returns:
             Files and bytes before and after.
@@ -90,7 +90,7 @@ class Maintenance:
         return self._done(_flush)
 
     def rewrite(self) -> CompactionResult:
-        """Writes files anew of which many rows are deleted: those beyond the lake's option `rewrite_delete_threshold`.
+        """Rewrites files with many deleted rows: more than the lake's option `rewrite_delete_threshold`.
 
         Returns:
             Files and bytes before and after.
@@ -100,23 +100,23 @@ class Maintenance:
     def expire_snapshots(
         self, *, older_than: datetime | timedelta, keep: int = 1, dry_run: bool = False, force: bool = False
     ) -> list[int]:
-        """Expires old snapshots, which cannot be read any more; `cleanup` then removes the files that only they need.
+        """Expires old snapshots, which can then no longer be read; `cleanup` removes files that only they need.
 
         Args:
-            older_than: A moment with its time zone, or an age. At least a day, because writers without lakeconf may be
+            older_than: A time with a time zone, or an age. At least a day, because writers other than lakeconf may be
                 committing, and readers may still use a snapshot.
-            keep: How many of the newest stay in any case; at least 1.
-            dry_run: True to expire nothing, and to return only what would be expired.
-            force: True to accept less than a day, if nobody else uses the lake.
+            keep: The number of newest snapshots that are always kept; at least 1.
+            dry_run: True to expire nothing and only return the versions that would expire.
+            force: True to accept less than a day, if nothing else uses the lake.
 
         Returns:
-            The versions that were expired.
+            The expired versions.
 
         Raises:
-            CommitError: Writers were at work all the time; nothing was expired.
+            CommitError: Writers were active all the time; nothing was expired.
         """
         if keep < 1:
-            raise LakeconfError(f"keep is {keep}: the latest snapshot always stays", hint="give 1 or more")
+            raise LakeconfError(f"keep is {keep}, but the latest snapshot is always kept", hint="pass 1 or more")
         limit = _moment(older_than, force=force)
         if dry_run:
             return self._expired(limit, keep)
@@ -133,25 +133,26 @@ class Maintenance:
         return expired
 
     def cleanup(self, *, older_than: datetime | timedelta, dry_run: bool = False, force: bool = False) -> list[str]:
-        """Removes files that no snapshot needs any more, and those of writers that were killed before their commit.
+        """Removes files that no snapshot needs, and files left behind by crashed writers.
 
-        Only files that are provably this lake's are removed: files that its catalog has scheduled for deletion below
-        the data path, and unknown files that are named as lakeconf or DuckDB names them, in a folder of a table of this
-        catalog. If a path has one of `*?[{`, files of killed writers are not searched for, and a warning is logged.
+        Only files that provably belong to this lake are removed: files below the data path that its catalog has
+        scheduled for deletion; and unknown files in the folder of a table of this catalog, if they are named as
+        lakeconf or DuckDB names files. If the data path contains one of `*?[{`, files of crashed writers are not
+        searched for, and a warning is logged.
 
         Args:
-            older_than: How long ago they were given up: longer than the longest job that may still read or write them.
-                At least a day, because writers without lakeconf announce nothing.
-            dry_run: True to remove nothing, and to return only what would be removed.
-            force: True to accept less than a day, if nobody else uses the lake.
+            older_than: A time or an age: files that were scheduled or written after it are kept. Must exceed the
+                longest job that may still use them; at least a day, because other writers do not announce their files.
+            dry_run: True to remove nothing and only return the paths that would be removed.
+            force: True to accept less than a day, if nothing else uses the lake.
 
         Returns:
             The paths of the removed files.
 
         Raises:
-            CatalogError: The marker below the data path is missing or is another lake's, or the catalog asks to remove
-                files that are not the lake's. Nothing was removed.
-            CommitError: Writers were at work all the time; nothing was removed.
+            CatalogError: The marker below the data path is missing or belongs to another lake, or the catalog lists
+                files for removal that do not belong to the lake. Nothing was removed.
+            CommitError: Writers were active all the time; nothing was removed.
         """
         if dry_run:
             return self.plan_cleanup(older_than=older_than, force=force).paths
@@ -160,11 +161,11 @@ class Maintenance:
             return self._cleanup().remove(limit).paths
 
     def plan_cleanup(self, *, older_than: datetime | timedelta, force: bool = False) -> Removal:
-        """The files that `cleanup` would remove, and whether it searches for those of killed writers; see there."""
+        """The files that `cleanup` would remove, and whether it would search for files of crashed writers."""
         return self._cleanup().plan(_moment(older_than, force=force))
 
     def plan_compaction(self) -> list[TableCompaction]:
-        """The tables that `compact` would change, as the catalog says; no data file is read."""
+        """The tables that `compact` would change, according to the catalog; no data file is read."""
         return plan_compaction(self._session.reader)
 
     def _cleanup(self) -> Cleanup:
@@ -186,7 +187,7 @@ class Maintenance:
 
 
 def run(session: Session, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
-    """Runs a statement of its own transaction on the writing connection, and waits where the catalog is locked.
+    """Runs a statement in its own transaction on the writing connection, and waits if the catalog is locked.
 
     Raises:
         CommitError: The catalog stayed locked.
@@ -197,7 +198,7 @@ def run(session: Session, sql: str, parameters: Sequence[object]) -> list[tuple[
                 return session.writer.rows(sql, parameters)
         except CatalogLockedError:
             continue
-    raise CommitError("the catalog stayed locked by another writer", hint="try again later")
+    raise CommitError("another writer kept the catalog locked", hint="try again later")
 
 
 def _flush(session: Session) -> None:
@@ -209,7 +210,7 @@ def _rewrite(session: Session) -> None:
 
 
 def _merge(session: Session) -> None:
-    """Merges small files, some at a time, until there are none that are worth it."""
+    """Merges small files in batches, until no merge creates a file."""
     call = f"CALL ducklake_merge_adjacent_files({literal(session.alias)}, max_compacted_files => {_FILES_AT_ONCE})"
     while any(created for *_, created in run_step(session, call)):
         continue
@@ -219,11 +220,11 @@ def _moment(older_than: datetime | timedelta, *, force: bool) -> datetime:
     now = datetime.now(UTC)
     moment = now - older_than if isinstance(older_than, timedelta) else older_than
     if moment.tzinfo is None:
-        raise LakeconfError(f"the time {older_than} has no time zone", hint="give one, such as timezone.utc")
+        raise LakeconfError(f"the time {older_than} has no time zone", hint="add one, such as timezone.utc")
     if not force and moment > now - SHORTEST_AGE:
         raise LakeconfError(
-            "older_than is less than a day: somebody may still read or write what is removed",
-            hint="give a day or more; or, if nobody else uses the lake, force=True",
+            "older_than is less than a day: other processes may still read or write the files",
+            hint="pass a day or more; or, if nothing else uses the lake, force=True",
         )
     return moment
 

@@ -1,4 +1,4 @@
-"""Everything that keeps a lake in order, in its order: first as a plan, then done."""
+"""All maintenance steps of a lake, in order; either planned or executed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from lakeconf.logs import escaped
 
 @dataclass(frozen=True)
 class MaintenanceResult:
-    """What maintenance would do, or has done.
+    """A maintenance plan, or the result of its execution.
 
     Attributes:
-        dry_run: True if nothing was done.
-        expired: The versions of the snapshots that expire.
-        removed: The paths of the files that are removed.
-        compaction: The tables that the compaction would change; empty after it was done.
-        compacted: Files and bytes before and after the compaction; None if it was not done.
-        more_removed: True if the files that this compaction and this expiry give up would be removed as well.
-        skipped: Why files of killed writers are not searched for; None if they are.
+        dry_run: True for a plan, False for a result.
+        expired: The versions of expired snapshots.
+        removed: The paths of removed files.
+        compaction: The tables that the compaction would change; empty in a result.
+        compacted: Files and bytes before and after the compaction; None in a plan.
+        more_removed: True if the run would also remove files that become unneeded during the run itself.
+        skipped: The reason why files of crashed writers are not searched for; None if they are.
     """
 
     dry_run: bool
@@ -51,12 +51,12 @@ class MaintenanceResult:
             lines.append("compact   nothing to merge, rewrite or flush")
         verb = "would be " if self.dry_run else ""
         lines.append(f"expire    {_count(self.expired, 'snapshot')} {verb}expired{_range(self.expired)}")
-        more = ", and those that this run gives up" if self.more_removed else ""
+        more = ", plus files that this run makes obsolete" if self.more_removed else ""
         lines.append(f"clean up  {_count(self.removed, 'file')} {verb}removed{more}")
         if self.dry_run:
             lines += [f"          {escaped(path)}" for path in self.removed]
         if self.skipped is not None:
-            lines.append(f"          files of killed writers are not searched for: {self.skipped}")
+            lines.append(f"          not searching for files of crashed writers: {self.skipped}")
         return "\n".join(lines)
 
 
@@ -69,26 +69,26 @@ def maintain(
     dry_run: bool = False,
     force: bool = False,
 ) -> MaintenanceResult:
-    """Compacts a lake, expires old snapshots, and removes the files that nobody needs any more.
+    """Compacts a lake, expires old snapshots, and removes files that are no longer needed.
 
     Args:
         lake: The lake.
         expire_older_than: The age from which snapshots expire; at least a day.
-        cleanup_older_than: The age from which files that were given up are removed: longer than the longest job, and
-            at least a day.
-        keep: How many of the newest snapshots stay in any case.
-        dry_run: True to change nothing and to return the plan.
-        force: True to accept ages of less than a day, if nobody else uses the lake.
+        cleanup_older_than: The age from which unneeded files are removed: longer than the longest job, and at least
+            a day.
+        keep: The number of newest snapshots that are always kept.
+        dry_run: True to change nothing and return the plan.
+        force: True to accept ages of less than a day, if nothing else uses the lake.
 
     Returns:
-        What was done, or the plan.
+        The result, or the plan.
 
     Raises:
         LakeconfError: The lake is read-only, or an age is less than a day.
-        CatalogError: Files would be removed that are not provably this lake's; nothing was changed.
-        CommitError: The catalog stayed locked, or writers were at work all the time.
+        CatalogError: Files to remove do not provably belong to this lake; nothing was changed.
+        CommitError: The catalog stayed locked, or writers were active all the time.
     """
-    # One moment for the plan and for what is done. Files that are given up later are not removed, unless asked for.
+    # The plan and the run use the same time, so files that become unneeded later are only removed if the age allows it.
     now = datetime.now(UTC)
     removal = lake.maintenance.plan_cleanup(older_than=now - cleanup_older_than, force=force)
     expired = lake.maintenance.expire_snapshots(

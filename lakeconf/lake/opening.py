@@ -46,7 +46,7 @@ def open_session(store: Store, engine: Any = None) -> Session:
             writer=writer,
             engine=DuckDBEngine(reader, writer) if engine is None else _spark_engine(store, reader, writer, engine),
             guard=guard_of(reader, store.metadata_backend, store.storage_backend, store.names, store.secrets),
-            # A file of DuckDB opens in one instance alone.
+            # Only one DuckDB instance can open a DuckDB file.
             reconnect=store.open_connection if store.metadata_backend.file() is None else reading.cursor,
             barrier=_barrier(store.metadata_backend, reader),
             base=Base(latest(reader).snapshot_id),
@@ -60,7 +60,7 @@ def open_session(store: Store, engine: Any = None) -> Session:
 
 
 def _barrier(backend: MetadataBackend, reader: CatalogReader) -> str | None:
-    """The statement that waits for commits under way; "" if this process itself commits, None if nothing can wait."""
+    """The statement that waits for commits in progress; "" if this process itself commits, None if nothing can wait."""
     server = backend.server()
     if backend.file() is not None:
         return ""
@@ -68,7 +68,7 @@ def _barrier(backend: MetadataBackend, reader: CatalogReader) -> str | None:
 
 
 def _check_spark(spark: Any) -> None:
-    for package in ("pyspark", "pyarrow"):  # a cluster may provide the first one alone
+    for package in ("pyspark", "pyarrow"):  # a cluster may provide only the first one
         with required(package, extra="spark", needed_for="a lake on Spark"):
             importlib.import_module(package)
     importlib.import_module("lakeconf.engines.spark.version").check_version(spark)

@@ -26,10 +26,10 @@ class RunJournal:
         self._session = scope.session
 
     def committed(self, model: str) -> list[ModelRun]:
-        """The runs of a model that have been committed to the lake, oldest first, whatever has expired since.
+        """The committed runs of a model, oldest first, including those of expired snapshots.
 
         Args:
-            model: The model's table, as `schema.table`.
+            model: The table of the model, as `schema.table`.
         """
         return journal.model_runs(self._session.reader.connection, self._session.alias, model)
 
@@ -43,27 +43,29 @@ class RunJournal:
             LakeconfError: No transaction is open.
         """
         if self._scope.transaction is None:
-            raise LakeconfError("a run of a model belongs to a transaction", hint="with lake.transaction() as tx: …")
+            raise LakeconfError(
+                "a model run must be recorded in a transaction", hint="with lake.transaction() as tx: …"
+            )
         self._scope.transaction.runs.append(run)
 
     def changes_since(self, table: str, snapshot_id: int) -> list[int]:
-        """The snapshots that have changed a table's rows or columns after one, up to the lake's own.
+        """The snapshots after a given one that changed a table's rows or columns, up to the lake's snapshot.
 
-        Snapshots that only rewrite files are none of them.
+        Snapshots that only rewrite files are excluded.
 
         Args:
-            table: As `table` takes it.
+            table: A name in the form that `table` accepts.
             snapshot_id: The snapshot after which changes count.
 
         Raises:
             TableNotFoundError: There is no such table.
-            SnapshotNotFoundError: A snapshot in between has expired, so that it cannot be known.
+            SnapshotNotFoundError: A snapshot in between has expired, so its changes are unknown.
         """
         info = load_table(self._session.reader, table, self._scope.snapshot_id)
         return changes_since(self._session.reader, info.table_id, snapshot_id, self._scope.snapshot_id)
 
     def commit_info(self, snapshot_id: int) -> dict[str, Any]:
-        """What a commit of lakeconf says of itself: `rows`, `seconds`, `engine`, `extra` and more; else empty."""
+        """The commit info of a lakeconf commit: `rows`, `seconds`, `engine`, `extra` and more; otherwise empty."""
         found = by_version(self._session.reader, snapshot_id).extra_info
         info = json.loads(found) if found and found.startswith("{") else {}
         return info if isinstance(info, dict) else {}

@@ -12,15 +12,15 @@ _QUERY_ID = "sql.streaming.queryId"
 
 
 class StreamSink:
-    """Appends the batches of a stream to a table, each once: give it to `foreachBatch`.
+    """Appends the batches of a stream to a table exactly once; pass it to `foreachBatch`.
 
-    Spark runs a batch again when it does not know that it ended. The query and the number of the batch are therefore
-    the idempotency key of its append. Spark counts batches per checkpoint. A query with a name is therefore refused
-    when it runs with another checkpoint: its batch 0 has other rows than the batch 0 that was written before.
+    Spark repeats a batch if it does not know that the batch was completed. The idempotency key of an append therefore
+    contains the query and the batch number. Spark counts batches per checkpoint, so a named query with another
+    checkpoint is refused: its batch 0 contains other rows than the batch 0 that was written before.
 
     Args:
         table: The table.
-        query: The name of the query; None to go by Spark's own id of the query, which the checkpoint holds.
+        query: The name of the query; None to use Spark's query id, which is stored in the checkpoint.
     """
 
     def __init__(self, table: Table, query: str | None = None) -> None:
@@ -32,8 +32,8 @@ class StreamSink:
         """Appends a batch.
 
         Args:
-            batch: Its rows, a frame of Spark.
-            batch_id: Its number, which Spark counts per checkpoint.
+            batch: The rows, as a Spark DataFrame.
+            batch_id: The batch number, which Spark counts per checkpoint.
 
         Raises:
             SchemaError: The rows do not fit the table.
@@ -48,15 +48,15 @@ class StreamSink:
             query = f"{self._query} query {found}"
         if query is None:
             raise LakeconfError(
-                "the batch belongs to no streaming query", hint="name one: lake.stream_sink(table, query=…)"
+                "the batch does not belong to a streaming query", hint="name a query: lake.stream_sink(table, query=…)"
             )
         self._table.append(batch, idempotency_key=f"stream {query} batch {batch_id}")
 
     def _is_written(self, query_id: str, batch_id: int) -> bool:
-        """True if an early version of lakeconf wrote the batch: its keys have the query's name and no id.
+        """True if an early version of lakeconf wrote the batch: its keys contain the query's name, but no id.
 
         Raises:
-            LakeconfError: The batches that this query has written to the table are of another checkpoint.
+            LakeconfError: The query has written to the table from another checkpoint.
         """
         if query_id in self._checked:
             return False
@@ -66,8 +66,8 @@ class StreamSink:
             match = written.fullmatch(key)
             if match and (match["id"] != query_id if match["id"] else int(match["number"]) > batch_id):
                 raise LakeconfError(
-                    f"the query {self._query!r} has written to {self._table.name} from another checkpoint, so batch "
-                    f"{batch_id} may hold rows that were written before, or rows that were not: nothing was written",
+                    f"the query {self._query!r} has written to {self._table.name} from another checkpoint, so it is "
+                    f"unknown which rows of batch {batch_id} were already written: nothing was written",
                     hint="restore the checkpoint; or compare the source with the table, and give the query a new name: "
                     "lake.stream_sink(table, query=…)",
                 )

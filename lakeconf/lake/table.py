@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """A table by its name; `Lake.table` gives it.
+    """A table of a lake, returned by `Lake.table`.
 
     Args:
         scope: What the table reads and writes.
-        name: `schema.table`, or `table` for one in the schema `main`.
+        name: `schema.table`, or `table` for the schema `main`.
     """
 
     def __init__(self, scope: Scope, name: str) -> None:
@@ -40,7 +40,7 @@ class Table:
 
     @property
     def schema(self) -> dict[str, str]:
-        """The columns and their types, as DuckDB names them; inside a transaction as it will leave them.
+        """DuckDB types by column name; in a transaction, as they will be after it.
 
         Raises:
             TableNotFoundError: There is no such table at the lake's snapshot.
@@ -51,42 +51,43 @@ class Table:
         """The rows of the table at the lake's snapshot. Nothing is read before the frame is used.
 
         Args:
-            columns: The columns wanted; all unless given.
-            where: A condition, as SQL text or a narwhals expression: columns, literals, comparisons, AND, OR, NOT, IN,
-                BETWEEN, IS NULL, and LIKE with a prefix. Files that cannot hold a matching row are not read at all.
+            columns: The columns to read; defaults to all.
+            where: A condition, as a SQL string or a narwhals expression. Supported are columns, literals, comparisons,
+                AND, OR, NOT, IN, BETWEEN, IS NULL, and LIKE with a prefix. Files without matching rows are skipped if
+                their statistics prove it.
 
         Returns:
-            A lazy frame of narwhals; `.to_native()` is the engine's own. It lives as long as the lake.
+            A narwhals lazy frame; `.to_native()` returns the engine's own frame. It is valid until the lake is closed.
 
         Raises:
             TableNotFoundError: There is no such table at the lake's snapshot.
-            PredicateError: The condition is beyond that grammar.
-            UnsupportedError: The engine cannot read it exactly; says what to run instead.
+            PredicateError: The condition uses unsupported syntax.
+            UnsupportedError: The engine cannot read the table exactly; the hint says what to do instead.
         """
         self._scope.base.add_read(".".join(split_name(self.name)))
         return self._session.engine.scan(self.name, self._scope.snapshot_id, columns, where)
 
     def explain(self, columns: Sequence[str] | None = None, where: Where | None = None) -> ScanSummary:
-        """What a scan reads and what it skips, as the catalog says; no row of a data file is read.
+        """The files that a scan would read and skip, according to the catalog; no rows are read.
 
         Args:
             columns: As for `scan`.
             where: As for `scan`.
 
         Returns:
-            Numbers of files, bytes and rows, which `str` puts into words, and why the engine refuses, where it does.
+            The numbers of files, bytes and rows, and the reason if the engine refuses the scan. `str` formats them.
 
         Raises:
             TableNotFoundError: There is no such table at the lake's snapshot.
-            PredicateError: The condition is beyond the grammar.
-            StorageError: A file is gone, where the engine is Spark.
+            PredicateError: The condition uses unsupported syntax.
+            StorageError: A file is missing; only on Spark.
         """
         return summary(self._session.engine, self._session.reader, self.name, self._scope.snapshot_id, columns, where)
 
     def files(self) -> list[TableFile]:
-        """The data files of the table at the lake's snapshot, with what is deleted from each.
+        """The data files of the table at the lake's snapshot, with the deleted rows of each.
 
-        Rows that the catalog holds itself are in none of them; `explain()` counts those.
+        Rows stored in the catalog itself are not included; `explain()` counts them.
 
         Raises:
             TableNotFoundError: There is no such table at the lake's snapshot.
@@ -94,7 +95,7 @@ class Table:
         return files(self._session.reader, self.name, self._scope.snapshot_id)
 
     def history(self) -> list[TableChange]:
-        """The snapshots that have changed the table up to the lake's own, oldest first; expired ones are forgotten.
+        """The snapshots that changed the table, up to the lake's snapshot, oldest first, without expired ones.
 
         Raises:
             TableNotFoundError: There is no such table at the lake's snapshot.
@@ -102,26 +103,25 @@ class Table:
         return history(self._session.reader, self.name, self._scope.snapshot_id)
 
     def changes(self, since: int | datetime, until: int | datetime | None = None) -> nw.LazyFrame[Any]:
-        """The rows that snapshots have inserted, deleted and updated. Nothing is read before the frame is used.
+        """The rows that snapshots inserted, deleted and updated. Nothing is read before the frame is used.
 
-        Snapshots that only rewrite files change no row. (DuckLake's own `table_changes` calls the rows of a file that
-        was rewritten updated.)
+        Snapshots that only rewrite files change no rows. (DuckLake's own `table_changes` reports the rows of a
+        rewritten file as updated.)
 
         Args:
-            since: The first snapshot whose changes are wanted; or a moment with its time zone: changes at this time
-                and later.
-            until: The last one, which is wanted too, or a moment: changes until then. The lake's own unless given.
+            since: The first snapshot, inclusive; or a time with a time zone: changes at this time and later.
+            until: The last snapshot, inclusive, or a time: changes up to then. Defaults to the lake's snapshot.
 
         Returns:
-            A lazy frame: `snapshot_id`; `rowid`; `change_type`, which is `insert`, `delete`, `update_preimage` or
-            `update_postimage`; and the table's columns as they are at `until`, of DuckLake's `table_changes`.
+            A lazy frame with the columns of DuckLake's `table_changes`: `snapshot_id`; `rowid`; `change_type`, which is
+            `insert`, `delete`, `update_preimage` or `update_postimage`; and the table's columns at `until`.
 
         Raises:
             LakeconfError: The range is empty, or goes beyond the lake's snapshot.
             TableNotFoundError: There is no such table at `until`.
-            SnapshotNotFoundError: A snapshot of the range has expired, so that its changes are not all known.
-            UnsupportedError: The engine cannot give the changes exactly, or a column hides one of the three; says what
-                to do instead.
+            SnapshotNotFoundError: A snapshot in the range has expired, so its changes are incomplete.
+            UnsupportedError: The engine cannot return the changes exactly, or a table column has the name of one of the
+                three columns; the hint says what to do instead.
         """
         reader = self._session.reader
         self._scope.base.add_read(".".join(split_name(self.name)))
@@ -129,27 +129,28 @@ class Table:
         return self._session.engine.changes(self.name, first, last)
 
     def __narwhals_lazyframe__(self) -> Any:
-        """The scan of the whole table, as narwhals wants it: `nw.from_native(table)` works."""
-        # Of narwhals' own, and private; a test pins it.
+        """The scan of the whole table for narwhals, so that `nw.from_native(table)` works."""
+        # A private attribute of narwhals, pinned by a test.
         return self.scan()._compliant_frame.__narwhals_lazyframe__()  # noqa: SLF001
 
     def append(self, frame: object, *, evolve: bool = False, idempotency_key: str | None = None) -> int:
         """Adds the rows of a frame.
 
         Args:
-            frame: A frame of narwhals, pyspark, polars, pandas, pyarrow or duckdb that has the table's columns, in any
-                order, each of a type that fits. One without rows changes nothing, and makes no snapshot.
-            evolve: True to add the columns that the table lacks, and to widen its types, in the same snapshot.
-            idempotency_key: A name for this write, such as that of a batch. If a write with this key was committed to
-                this table before, nothing is written, even if its snapshot has expired since. The key belongs to the
-                table: it follows a rename, and a new table of the same name starts without keys. `lakeconf.commits`
-                remembers it.
+            frame: A narwhals, pyspark, polars, pandas, pyarrow or duckdb frame with the table's columns, in any order,
+                with types that fit. A frame without rows changes nothing and creates no snapshot.
+            evolve: True to add columns that the table lacks and to widen types, in the same snapshot.
+            idempotency_key: A unique name for this write, such as a batch id. If a write with this key was already
+                committed to this table, nothing is written, even if its snapshot has expired. The key belongs to the
+                table: it follows renames, and a new table with the same name starts without keys. It is recorded in
+                `lakeconf.commits`.
 
         Returns:
-            The new snapshot, or the first one of that key; inside a transaction the one that is read.
+            The new snapshot; if the key was already committed, its snapshot; in a transaction, the snapshot that it
+            reads.
 
         Raises:
-            SchemaError: A column is missing, is one too many, or does not fit; nothing was written.
+            SchemaError: A column is missing, unknown, or of a type that does not fit; nothing was written.
             CommitError: Nothing was written.
         """
         change = partial(row_changes.append, frame=frame, evolve=evolve)
@@ -158,20 +159,21 @@ class Table:
     def overwrite(
         self, frame: object, where: Where | None = None, *, evolve: bool = False, idempotency_key: str | None = None
     ) -> int:
-        """Replaces rows by those of a frame, in one snapshot.
+        """Replaces rows with those of a frame, in one snapshot.
 
         Args:
             frame: As for `append`.
-            where: Which rows are replaced, as for `scan`; all unless given. Every row of the frame must satisfy it.
+            where: A condition for the rows to replace, as for `scan`; defaults to all rows. Every row of the frame
+                must satisfy it.
             evolve: As for `append`.
             idempotency_key: As for `append`.
 
         Returns:
-            The new snapshot; inside a transaction the one that is read.
+            The new snapshot; in a transaction, the snapshot that it reads.
 
         Raises:
             SchemaError: As for `append`.
-            PredicateError: The condition is beyond the grammar, or a row of the frame does not satisfy it.
+            PredicateError: The condition uses unsupported syntax, or a row of the frame does not satisfy it.
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
@@ -181,17 +183,17 @@ class Table:
     def overwrite_partitions(
         self, frame: object, *, recurring: bool = False, idempotency_key: str | None = None
     ) -> int:
-        """Replaces the partitions that a frame has rows of, in one snapshot; the others stay.
+        """Replaces the partitions for which a frame has rows, in one snapshot; other partitions are not changed.
 
         Args:
             frame: As for `append`.
-            recurring: True to allow keys that recur: `month(day)` without `year(day)` is the month of every year, so
-                the rows of all years would be replaced. The same holds for `day(…)` without the month and `hour(…)`
-                without the day.
+            recurring: True to allow keys that recur: `month(day)` without `year(day)` is the same month of every year,
+                so rows of all years are replaced. The same applies to `day(…)` without the month and `hour(…)` without
+                the day.
             idempotency_key: As for `append`.
 
         Returns:
-            The new snapshot; inside a transaction the one that is read.
+            The new snapshot; in a transaction, the snapshot that it reads.
 
         Raises:
             SchemaError: As for `append`, or the table is not partitioned, or a key recurs.
@@ -209,10 +211,10 @@ class Table:
             idempotency_key: As for `append`.
 
         Returns:
-            The new snapshot; inside a transaction the one that is read.
+            The new snapshot; in a transaction, the snapshot that it reads.
 
         Raises:
-            PredicateError: The condition is beyond the grammar.
+            PredicateError: The condition uses unsupported syntax.
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
@@ -223,16 +225,16 @@ class Table:
         """Sets columns in the rows that satisfy a condition; the rows keep their row ids.
 
         Args:
-            values: The new value of each column: a constant, or a narwhals expression over the table's columns.
+            values: New values by column name: a constant, or a narwhals expression over the table's columns.
             where: As for `scan`.
             idempotency_key: As for `append`.
 
         Returns:
-            The new snapshot; inside a transaction the one that is read.
+            The new snapshot; in a transaction, the snapshot that it reads.
 
         Raises:
             SchemaError: The table has no such column, or it cannot hold the value.
-            PredicateError: The condition is beyond the grammar.
+            PredicateError: The condition uses unsupported syntax.
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
@@ -252,25 +254,25 @@ class Table:
     ) -> int:
         """Updates, deletes and inserts rows by comparing the table with a frame, in one snapshot.
 
-        Rows that are updated keep their row ids, and are updates in the table's changes. The engine joins; DuckDB only
-        commits what came out. Conditions and values are narwhals expressions over columns that are called
-        `source_<name>` for those of the frame and `target_<name>` for those of the table.
+        Updated rows keep their row ids, and the change feed reports them as updates. The engine joins; DuckDB only
+        commits the result. Conditions and values are narwhals expressions over the columns `source_<name>` of the frame
+        and `target_<name>` of the table.
 
         Args:
-            frame: As for `append`; it may lack columns where nothing is inserted.
-            on: The columns by which rows match; NULL matches nothing.
-            matched: What happens to a row of the table that matches: the first of them whose condition holds.
-            not_matched: What happens to a row of the frame that matches none.
-            not_matched_by_source: What happens to a row of the table that matches none.
+            frame: As for `append`; it may lack columns if nothing is inserted.
+            on: The columns to match on; NULL matches nothing.
+            matched: Actions for a row of the table that matches; the first one whose condition is true applies.
+            not_matched: The action for a row of the frame without a match.
+            not_matched_by_source: The action for a row of the table without a match.
             evolve: As for `append`.
             idempotency_key: As for `append`.
 
         Returns:
-            The new snapshot; inside a transaction the one that is read.
+            The new snapshot; in a transaction, the snapshot that it reads.
 
         Raises:
             SchemaError: As for `append`.
-            CommitError: Several rows of the frame match one of the table; nothing was written.
+            CommitError: Several rows of the frame match one row of the table; nothing was written.
             CommitConflictError: Another writer has changed the table since it was read.
         """
         keys = (on,) if isinstance(on, str) else tuple(on)
@@ -280,10 +282,10 @@ class Table:
         return writes.write_once(self._scope, self.name, idempotency_key, change)
 
     def idempotency_keys(self, prefix: str = "") -> list[str]:
-        """The idempotency keys of the writes that were committed to the table, sorted.
+        """The idempotency keys of all writes committed to the table, sorted.
 
         Args:
-            prefix: What the keys start with.
+            prefix: Only return keys with this prefix.
         """
         return writes.committed_keys(self._scope, self.name, prefix)
 
@@ -302,17 +304,17 @@ class Table:
         `map.value.kind`; a part that has a dot itself is quoted.
 
         Args:
-            add: New columns and their types, in DuckDB's names.
+            add: New columns and the DuckDB names of their types.
             drop: Columns that go.
             rename: New names by old ones.
             promote: Wider types by name.
             defaults: What added columns hold in the rows that there are, and in later ones that say nothing.
 
         Returns:
-            The new snapshot; inside a transaction the one that is read.
+            The new snapshot; in a transaction, the snapshot that it reads.
 
         Raises:
-            SchemaError: There is no such column, or it cannot be changed so.
+            SchemaError: A column does not exist, or cannot be changed as requested.
             CommitConflictError: Another writer has changed the table's columns.
         """
         evolution = Evolution(drop, rename or {}, promote or {}, add or {}, defaults or {})

@@ -1,1 +1,1 @@
-"""Changes of a table as SQL and staged rows: DDL, inserts, updates and merges."""
+"""Changes to a table as SQL and staged rows: DDL, inserts, updates and merges."""

@@ -1,4 +1,4 @@
-"""The SQL that makes a table, and that changes its columns."""
+"""The SQL that creates a table or changes its columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakeconf.errors import SchemaError, suggestion
 from lakeconf.sql import identifier, literal
 
 _TRANSFORM = re.compile(r"(?P<name>year|month|day|hour)\((?P<column>.+)\)|bucket\((?P<count>\d+),\s*(?P<bucketed>.+)\)")
-# No table has this id: the catalog gives a table one when it is committed.
+# The id of a table that is not committed yet; the catalog assigns ids at the commit.
 NO_ID = -1
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 _ORDER = re.compile(
@@ -27,14 +27,14 @@ _ORDER = re.compile(
 
 @dataclass(frozen=True)
 class Definition:
-    """A table that is to be made.
+    """A table to create.
 
     Attributes:
-        columns: Columns and their types, which `NOT NULL` may follow.
+        columns: DuckDB types by column name; a type may be followed by `NOT NULL`.
         partitioned_by: Keys: a column, or `year(column)`, `month(…)`, `day(…)`, `hour(…)`, `bucket(n, column)`.
-        sorted_by: Columns, each of which `ASC` or `DESC` and `NULLS FIRST` or `NULLS LAST` may follow.
-        comment: What the table is.
-        column_comments: What its columns are, by name.
+        sorted_by: Columns; each may be followed by `ASC` or `DESC`, and by `NULLS FIRST` or `NULLS LAST`.
+        comment: A description of the table.
+        column_comments: Descriptions of its columns, by name.
     """
 
     columns: Mapping[str, str]
@@ -44,11 +44,11 @@ class Definition:
     column_comments: Mapping[str, str] = field(default_factory=dict)
 
     def statements(self, quoted_schema: str, quoted: str) -> tuple[str, ...]:
-        """The SQL that makes the empty table, and its schema where there is none.
+        """The SQL that creates the empty table, and its schema if it does not exist.
 
         Args:
-            quoted_schema: The schema, with the lake.
-            quoted: The table, with the lake and the schema.
+            quoted_schema: The quoted name of the schema, including the lake.
+            quoted: The quoted name of the table, including the lake and the schema.
 
         Raises:
             SchemaError: A type, a key or a column does not exist.
@@ -65,23 +65,23 @@ class Definition:
         if self.comment is not None:
             made.append(f"COMMENT ON TABLE {quoted} IS {literal(self.comment)}")
         for name, comment in self.column_comments.items():
-            column = identifier(_known(name, self.columns, "a comment is for"))
+            column = identifier(_known(name, self.columns, "a comment describes an unknown column:"))
             made.append(f"COMMENT ON COLUMN {quoted}.{column} IS {literal(comment)}")
         return tuple(made)
 
 
 @dataclass(frozen=True)
 class Evolution:
-    """Changes of a table's columns, made in this order: dropped, renamed, promoted, added.
+    """Changes to a table's columns, applied in this order: drop, rename, promote, add.
 
-    A name is that of a column, or with dots that of a field in one: `device.os`, `tags.element.kind`, `map.value.kind`.
+    Names refer to columns, or with dots to nested fields: `device.os`, `tags.element.kind`, `map.value.kind`.
 
     Attributes:
         drop: Names.
-        rename: New names by old ones; the new name has no dots.
+        rename: New names by old names; a new name has no dots.
         promote: New types by name.
         add: Types by name.
-        defaults: The values of added columns in the rows that there are, and in those that do not say another.
+        defaults: Values of added columns, for existing rows and for new rows that do not set the column.
     """
 
     drop: Sequence[str] = ()
@@ -95,14 +95,14 @@ class Evolution:
 
         Args:
             quoted: The table, with the lake and the schema.
-            types: The table's columns and their types, in DuckDB's names.
+            types: The table's columns and the DuckDB names of their types.
 
         Raises:
             SchemaError: A column or a type does not exist, or a default is for a column that is not added.
         """
         for name in self.defaults:
             if name not in self.add:
-                raise SchemaError(f"a default is given for {name!r}, which is not added")
+                raise SchemaError(f"there is a default for {name!r}, but the column is not added")
         check_names([_parts(name)[-1] for name in self.add] + [*self.rename.values()])
         alter = f"ALTER TABLE {quoted}"
         added = []
@@ -119,8 +119,8 @@ class Evolution:
 
     def _promotion(self, name: str, text: str, types: Mapping[str, str]) -> str:
         first, *rest = _parts(name)
-        # DuckDB takes the new type of a field only as that of the whole column.
-        column = _known(first, types, "there is nothing to promote:") if rest else first
+        # DuckDB only changes the type of a whole column, not of a nested field.
+        column = _known(first, types, "cannot promote an unknown column:") if rest else first
         new = _promoted(duckdb.sqltype(types[column]), rest, type_sql(name, text)) if rest else type_sql(name, text)
         return f"{identifier(column)} SET DATA TYPE {new}"
 
@@ -128,14 +128,14 @@ class Evolution:
 def new_table(
     schema: str, name: str, path: str, described: Sequence[tuple[str, str, bool]], partitioned_by: Sequence[str]
 ) -> TableInfo:
-    """A table that is about to be made, as the catalog will have it.
+    """The catalog entry of a table that is about to be created.
 
     Args:
-        schema: Its schema.
-        name: Its name.
+        schema: The schema of the table.
+        name: The name of the table.
         path: The folder of its files.
-        described: Its columns: names, types in DuckDB's names, and whether they take NULL.
-        partitioned_by: The keys of its partitioning.
+        described: For each column: its name, its DuckDB type, and whether it is nullable.
+        partitioned_by: The partition keys.
     """
     columns = described_columns(described, ())
     ids = {column.name.lower(): column.field_id for column in columns}
@@ -147,11 +147,11 @@ def new_table(
 
 
 def described_columns(described: Sequence[tuple[str, str, bool]], known: Sequence[Column]) -> tuple[Column, ...]:
-    """Columns as a table will have them; those that stay as they are keep their field ids.
+    """The columns of a table after a change; unchanged columns keep their field ids.
 
     Args:
-        described: Names, types in DuckDB's names, and whether they take NULL.
-        known: The columns that there are.
+        described: For each column: its name, its DuckDB type, and whether it is nullable.
+        known: The columns before the change.
     """
     types = {name: type_name for name, type_name, _ in described}
     required = {name for name, _, takes_null in described if not takes_null}
@@ -165,7 +165,7 @@ def evolution_for(frame: Mapping[str, str], types: Mapping[str, str]) -> Evoluti
     """What a table needs so that it can hold the rows of a frame: columns that it lacks, and wider types.
 
     Args:
-        frame: The frame's columns and their types, in DuckDB's names.
+        frame: The frame's columns and the DuckDB names of their types.
         types: The table's.
     """
     known = {name.lower(): name for name in types}
@@ -182,13 +182,13 @@ def evolution_for(frame: Mapping[str, str], types: Mapping[str, str]) -> Evoluti
 
 
 def constant(value: object, type_name: str) -> str:
-    """A value of Python in SQL, with a type of DuckDB's."""
+    """A Python value as a SQL expression with a DuckDB type."""
     check_placeholders(str(value), "the value")
     return "NULL" if value is None else f"CAST({literal(str(value))} AS {type_name})"
 
 
 def _default(value: object) -> str:
-    """A default value; DuckLake takes nothing but a literal, and casts it to the column's type."""
+    """A default value; DuckLake only accepts a literal, and casts it to the column's type."""
     return literal(str(value).lower() if isinstance(value, bool) else str(value))
 
 
@@ -199,23 +199,23 @@ def _checked_type(name: str, text: str) -> str:
 
 
 def type_sql(name: str, text: str) -> str:
-    """A type as DuckDB writes it.
+    """A type in DuckDB's spelling.
 
     Args:
         name: The column, for the error.
-        text: The type; nothing may follow it, be it a default or more SQL.
+        text: The type; a default or further SQL after the type is refused.
 
     Raises:
-        SchemaError: It is no type of DuckDB's.
+        SchemaError: DuckDB has no such type.
     """
     try:
         found = duckdb.sqltype(text.strip())
         # `sqltype` ignores what follows a column's type: a default, or another column.
         duckdb.extract_statements(f"SELECT CAST(NULL AS {text}\n)")
     except duckdb.Error as error:
-        raise SchemaError(f"the column {name!r} is of type {text!r}, which DuckDB does not know: {error}") from error
+        raise SchemaError(f"the column {name!r} has an invalid type {text!r}: {error}") from error
     if has_null(found):
-        raise SchemaError(f"the column {name!r} has only NULLs, so its type is not known", hint="cast the column")
+        raise SchemaError(f"the column {name!r} contains only NULLs, so its type is unknown", hint="cast the column")
     return str(found)
 
 
@@ -224,12 +224,12 @@ def _last_id(column: Column) -> int:
 
 
 def _shape(column: Column) -> tuple[object, ...]:
-    """What tells the types of two columns apart, whatever their field ids are."""
+    """The properties that distinguish the types of two columns, without field ids."""
     return (column.type, column.nullable, *((child.name, _shape(child)) for child in column.children))
 
 
 def _transform(key: str) -> tuple[str, str]:
-    """The transform of a partition key, and the column that it is of."""
+    """The transform and the column of a partition key."""
     found = _TRANSFORM.fullmatch(key.strip())
     if not found:
         return "identity", key.strip()
@@ -238,7 +238,7 @@ def _transform(key: str) -> tuple[str, str]:
 
 def _partition_key(key: str, columns: Mapping[str, str]) -> str:
     transform, column = _transform(key)
-    quoted = identifier(_known(column, columns, f"the partition key {key!r} names no column of the table:"))
+    quoted = identifier(_known(column, columns, f"the partition key {key!r} names an unknown column:"))
     if transform == "identity":
         return quoted
     if transform.startswith("bucket("):
@@ -249,12 +249,12 @@ def _partition_key(key: str, columns: Mapping[str, str]) -> str:
 def _sort_key(key: str, columns: Mapping[str, str]) -> str:
     found = _ORDER.fullmatch(key.strip())
     column = found["column"] if found else key
-    quoted = identifier(_known(column, columns, f"the sort key {key!r} names no column of the table:"))
+    quoted = identifier(_known(column, columns, f"the sort key {key!r} names an unknown column:"))
     return quoted + (f"{found['direction'] or ''}{found['nulls'] or ''}".upper() if found else "")
 
 
 def _known(name: str, columns: Mapping[str, str], why: str) -> str:
-    """The column of that name, however it is cased."""
+    """The column with this name, ignoring case."""
     names = {column.lower(): column for column in columns}
     if name.lower() in names:
         return names[name.lower()]
@@ -262,7 +262,7 @@ def _known(name: str, columns: Mapping[str, str], why: str) -> str:
 
 
 def _parts(name: str) -> list[str]:
-    """The parts of a name with dots; one that has a dot in it is quoted."""
+    """The parts of a dotted name; a part that contains a dot is quoted."""
     found = [(quoted.replace('""', '"') or plain) for quoted, plain in _PART.findall(name)]
     if not found or ".".join(match.group() for match in _PART.finditer(name)) != name:
         raise SchemaError(f"{name!r} is not the name of a column", hint='write column, column.field, or "odd.column"')
@@ -274,14 +274,14 @@ def _path(name: str) -> str:
 
 
 def _promoted(found: DuckDBPyType, path: Sequence[str], new: str) -> str:
-    """The type with another one at the place `path` in it."""
+    """The type, with the type of the nested field at `path` replaced."""
     if not path:
         return new
     first, *rest = path
     parts = {name: part for name, part in found.children if isinstance(part, DuckDBPyType)}
     names = {"list": {"child": "element"}}.get(found.id, {})
     called = {names.get(name, name): part for name, part in parts.items()}
-    known = _known(first, {name: str(part) for name, part in called.items()}, "there is nothing to promote:")
+    known = _known(first, {name: str(part) for name, part in called.items()}, "cannot promote an unknown column:")
     inner = {name: _promoted(part, rest, new) if name == known else str(part) for name, part in called.items()}
     if found.id == "list":
         return f"{inner['element']}[]"

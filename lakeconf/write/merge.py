@@ -1,4 +1,4 @@
-"""Merges and updates: the engine finds the rows by a join and writes the outcome down, DuckDB commits it."""
+"""Merges and updates: the engine finds rows with a join and stages an action for each row; DuckDB commits them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ __all__ = ["Clauses", "Delete", "Insert", "Update", "merge", "update"]
 
 
 def update(transaction: Transaction, name: str, *, values: Mapping[str, object], where: Where) -> None:
-    """Adds the change that sets columns of the rows that satisfy a condition; see `Table.update`."""
+    """Adds the change that updates the rows that satisfy a condition; see `Table.update`."""
     session, target = transaction.session, writes.target(transaction, name)
     info, types = target.info, target.types
     named = {column.name: value for column, value in zip(selected(info, list(values)), values.values(), strict=True)}
@@ -57,8 +57,8 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
     if not computed:
         condition = to_duckdb_sql(parse(where, info.columns))
         sql = f"UPDATE {writes.quoted(session, info)} SET {_settings(settings)} WHERE {condition}"
-        relies_on = writes.reliance_at_commit(transaction, info)
-        transaction.add(replace(_change(target, transaction, (sql,)), relies_on=relies_on))
+        depends_on = writes.read_dependency_at_commit(transaction, info)
+        transaction.add(replace(_change(target, transaction, (sql,)), depends_on=depends_on))
         return
     rows = _rows(transaction, target, where).select(ROW_ID, *(value.alias(name) for name, value in computed.items()))
     wanted = {name: types[name] for name in computed}
@@ -103,7 +103,7 @@ def _merge_rows(transaction: Transaction, target: Target, adopted: Any, clauses:
         settings = {column.name: f"{_STAGED}.{identifier(column.name)}" for column in info.columns}
         updated = f"SELECT * FROM ({staged.source}) WHERE {ACTION} = '{UPDATE}'"
         statements += (_update(session, target, settings, updated),)
-    # The inserted ones are counted with the files that hold them.
+    # Inserted rows are counted with their files.
     expected = tuple(counts[action] for action in (DELETE, UPDATE) if counts.get(action))
     acted = replace(staged, row_count=sum(expected))
     transaction.changes[-1] = replace(change, statements=statements, staged=acted, counts=expected)
@@ -122,12 +122,12 @@ def _change(
     staged: Staged | None = None,
     counts: tuple[int, ...] = (),
 ) -> Change:
-    """A change that has read the table, and updates or deletes rows of it."""
+    """A change that updates or deletes rows, based on a read of the table."""
     return Change(
         statements,
         full_name(target.info),
         staged,
-        relies_on=writes.reliance(target.info),
+        depends_on=writes.read_dependency(target.info),
         deletes=True,
         written_for=writes.written_for(transaction, target.info),
         counts=counts,
@@ -135,9 +135,9 @@ def _change(
 
 
 def _check_frame(engine: Engine, target: Target, adopted: Any, clauses: Clauses) -> tuple[Column, ...]:
-    """The table's columns that the frame has, checked."""
+    """Checks a frame, and returns the table's columns that it has."""
     if not clauses.on:
-        raise SchemaError("a merge needs columns to match by", hint='merge(frame, on="id")')
+        raise SchemaError("a merge needs columns to match on", hint='merge(frame, on="id")')
     info, types = target.info, target.types
     found = engine.schema(adopted)
     names = {folded(name) for name in found}
@@ -145,7 +145,7 @@ def _check_frame(engine: Engine, target: Target, adopted: Any, clauses: Clauses)
     check_fit(full_name(info), found, {column.name: types[column.name] for column in given})
     for key in selected(info, clauses.on):
         if key not in given:
-            raise SchemaError(f"the frame lacks the column {key.name!r}, by which the merge matches")
+            raise SchemaError(f"the frame lacks the column {key.name!r}, which the merge matches on")
     for clause in clauses.matched:
         if isinstance(clause, Update):
             selected(info, list(clause.values or ()))
@@ -159,7 +159,7 @@ def _joined(
     given: Sequence[Column],
     clauses: Clauses,
 ) -> nw.LazyFrame[Any]:
-    """The frame's rows beside those of the table that they match."""
+    """The frame's rows, joined with the matching rows of the table."""
     types = {column: target.types[column.name] for column in given}
     conformed: nw.LazyFrame[Any] = nw.from_native(transaction.session.engine.conform(adopted, types))
     source = conformed.select(nw.col(column.name).alias(f"source_{column.name}") for column in given)
@@ -180,21 +180,21 @@ def _joined(
 
 
 def _rows(transaction: Transaction, target: Target, where: Where | None) -> nw.LazyFrame[Any]:
-    """The table's rows at the read snapshot, each with its row id."""
+    """The table's rows at the read snapshot, with row ids."""
     info = target.info
     if info.table_id != NO_ID and writes.has_rows(transaction, info):
         raise UnsupportedError(
-            f"the transaction has a write to {full_name(info)} already, and this one reads the table as it was before",
-            hint="commit the transaction first, or write to the table once in it",
+            f"the transaction already contains a write to {full_name(info)}, and this write reads the table before it",
+            hint="commit the transaction first, or write to the table only once in it",
         )
     if info.table_id == NO_ID:
         raise LakeconfError(
-            f"{full_name(info)} is made in this transaction, so that there is nothing to compare with yet",
+            f"{full_name(info)} is created in this transaction, so it has no rows to compare with",
             hint="append to it",
         )
     if any(column.name.lower() == "rowid" for column in info.columns):
         raise UnsupportedError(
-            f"a column of {full_name(info)} is called rowid and hides DuckLake's own, by which rows are told apart",
+            f"a column of {full_name(info)} is named rowid and hides DuckLake's row id, which identifies rows",
             hint="rename the column: table.evolve(rename={'rowid': …})",
         )
     _check_names(info)
@@ -210,14 +210,14 @@ def _rows(transaction: Transaction, target: Target, where: Where | None) -> nw.L
 
 
 def _check_names(info: TableInfo) -> None:
-    """Refuses columns that narwhals cannot name in an expression, or that lakeconf's own would hide."""
+    """Refuses columns that narwhals cannot name in an expression, or that collide with lakeconf's own columns."""
     for column in info.columns:
         reserved = column.name.lower().startswith(RESERVED)
         if reserved or any(character in column.name for character in '."`'):
             raise UnsupportedError(
                 f"a merge or a computed update cannot use the column name {column.name!r} of {full_name(info)}",
-                hint="rename the column: table.evolve(rename={…: …}); append, overwrite, delete and an update with "
-                "constants work as it is",
+                hint="rename the column: table.evolve(rename={…: …}); append, overwrite, delete and update with "
+                "constants work without renaming",
             )
 
 

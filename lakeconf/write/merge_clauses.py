@@ -1,4 +1,4 @@
-"""What a merge does with the rows that match and those that do not."""
+"""The clauses of a merge: actions for rows that match and for rows that do not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakeconf.catalog.table import Column
 from lakeconf.engines.base import ROW_ID
 from lakeconf.sql import folded
 
-# Columns of the join beside those of the frame and the table.
+# Columns of the join, in addition to those of the frame and the table.
 ACTION, IN_SOURCE = "__lakeconf_action", "__lakeconf_in_source"
 NOTHING, UPDATE, DELETE, INSERT = "", "update", "delete", "insert"
 
@@ -23,9 +23,9 @@ class Update:
     """Sets columns of a matched row.
 
     Attributes:
-        values: New values by column: a constant, or a narwhals expression over `source_<name>` and `target_<name>`;
-            where None, every column that the frame has is set to the frame's.
-        when: The condition; always where None.
+        values: New values by column name: a constant, or a narwhals expression over `source_<name>` and
+            `target_<name>`. None sets every column of the frame to the frame's value.
+        when: The condition; None means always.
     """
 
     values: Mapping[str, object] | None = None
@@ -37,7 +37,7 @@ class Delete:
     """Deletes a row of the table.
 
     Attributes:
-        when: The condition; always where None.
+        when: The condition; None means always.
     """
 
     when: nw.Expr | None = None
@@ -48,7 +48,7 @@ class Insert:
     """Inserts a row of the frame.
 
     Attributes:
-        when: The condition; always where None.
+        when: The condition; None means always.
     """
 
     when: nw.Expr | None = None
@@ -56,7 +56,7 @@ class Insert:
 
 @dataclass(frozen=True)
 class Clauses:
-    """What a merge does; see `Table.merge`."""
+    """The clauses of a merge; see `Table.merge`."""
 
     on: tuple[str, ...]
     matched: tuple[Update | Delete, ...]
@@ -65,7 +65,7 @@ class Clauses:
 
     @property
     def deletes_matches(self) -> bool:
-        """True if the merge deletes every row that matches, and does nothing else."""
+        """True if the merge only deletes all rows that match."""
         if len(self.matched) != 1 or self.not_matched is not None or self.not_matched_by_source is not None:
             return False
         (clause,) = self.matched
@@ -73,7 +73,7 @@ class Clauses:
 
 
 def action(clauses: Clauses) -> nw.Expr:
-    """What happens to a row of the join: `UPDATE`, `DELETE`, `INSERT` or `NOTHING`."""
+    """The action for a row of the join: `UPDATE`, `DELETE`, `INSERT` or `NOTHING`."""
     in_source, in_target = ~nw.col(IN_SOURCE).is_null(), ~nw.col(ROW_ID).is_null()
     cases: list[tuple[nw.Expr, str]] = []
     for clause in clauses.matched:
@@ -90,12 +90,12 @@ def action(clauses: Clauses) -> nw.Expr:
 
 
 def value(column: Column, given: Sequence[Column], clauses: Clauses) -> nw.Expr:
-    """What a column is after the merge.
+    """The value of a column after the merge.
 
     Args:
         column: The column.
-        given: The columns that the frame has.
-        clauses: What the merge does.
+        given: The table's columns that the frame has.
+        clauses: The clauses of the merge.
     """
     ours, theirs = nw.col(f"target_{column.name}"), nw.col(f"source_{column.name}")
     cases: list[tuple[nw.Expr, object]] = []
@@ -111,7 +111,7 @@ def value(column: Column, given: Sequence[Column], clauses: Clauses) -> nw.Expr:
 
 
 def _first(cases: Sequence[tuple[nw.Expr, object]], default: nw.Expr) -> nw.Expr:
-    """The value of the first case whose condition holds."""
+    """The value of the first case whose condition is true."""
 
     def otherwise(rest: nw.Expr, case: tuple[nw.Expr, object]) -> nw.Expr:
         condition, given = case

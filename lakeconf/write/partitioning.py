@@ -1,4 +1,4 @@
-"""The keys of a table's partitioning: what they are in SQL, and which partitions they tell apart."""
+"""Partition keys of a table: their SQL, and a check for keys that recur."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from lakeconf.sql import identifier
 
 
 def check_recurring(info: TableInfo) -> None:
-    """Refuses partition keys that recur, such as the month of every year: a partition is not what it seems.
+    """Refuses partition keys that recur: `month(day)` alone puts the same month of all years into one partition.
 
     Raises:
-        SchemaError: There is such a key.
+        SchemaError: A key recurs.
     """
     larger = {"month": ("year",), "day": ("year", "month"), "hour": ("year", "month", "day")}
     keys = {(part.field_id, part.transform) for part in info.partition_fields}
@@ -24,14 +24,14 @@ def check_recurring(info: TableInfo) -> None:
             name = names[field_id]
             wanted = ", ".join(f'"{part}({name})"' for part in (*larger[transform], transform))
             raise SchemaError(
-                f"{transform}({name}) recurs: a partition of {full_name(info)} has rows of every {lacking[-1]}, "
+                f"{transform}({name}) recurs: a partition of {full_name(info)} contains rows of every {lacking[-1]}, "
                 "and all of them would be replaced",
                 hint=f"use overwrite(frame, where=…), partition the table by [{wanted}], or pass recurring=True",
             )
 
 
 def partition_keys(info: TableInfo) -> list[str]:
-    """The keys of a table's partitioning, as DuckDB computes them."""
+    """The partition keys of a table, as DuckDB expressions."""
     names = {column.field_id: identifier(column.name) for column in info.columns}
     keys = []
     for part in info.partition_fields:

@@ -48,12 +48,12 @@ def overwrite_partitions(transaction: Transaction, name: str, *, frame: object, 
     keys = partition_keys(target.info)
     if not keys:
         raise SchemaError(
-            f"{full_name(target.info)} is not partitioned", hint="say which rows go: overwrite(frame, where=…)"
+            f"{full_name(target.info)} is not partitioned", hint="name the rows to replace: overwrite(frame, where=…)"
         )
     if not recurring:
         check_recurring(target.info)
     staged = writes.stage(transaction, transaction.session.engine.adopt(frame), target)
-    # A row's key is compared as one value, so that NULL is a partition like any other.
+    # Compare the keys of a row as one value, so that NULL is a partition like any other.
     row = "{" + ", ".join(f"'key{index}': {key}" for index, key in enumerate(keys)) + "}"
     condition = f"{row} IN (SELECT {row} FROM ({staged.source}))"
     writes.replace_rows(transaction, target, staged, condition)
@@ -64,5 +64,5 @@ def delete(transaction: Transaction, name: str, *, where: Where) -> None:
     info = writes.target(transaction, name).info
     condition = to_duckdb_sql(parse(where, info.columns))
     sql = f"DELETE FROM {writes.quoted(transaction.session, info)} WHERE {condition}"
-    relies_on, read = writes.reliance_at_commit(transaction, info), writes.written_for(transaction, info)
-    transaction.add(Change((sql,), full_name(info), relies_on=relies_on, deletes=True, written_for=read))
+    depends_on, read = writes.read_dependency_at_commit(transaction, info), writes.written_for(transaction, info)
+    transaction.add(Change((sql,), full_name(info), depends_on=depends_on, deletes=True, written_for=read))

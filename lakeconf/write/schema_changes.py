@@ -14,21 +14,21 @@ from lakeconf.engines.schema_check import full_name
 from lakeconf.errors import ConnectionFailed, LakeconfError, SchemaError
 from lakeconf.sql import identifier
 from lakeconf.write.ddl import Definition, Evolution, described_columns, evolution_for, new_table
-from lakeconf.write.writes import Writing, quoted, reliance, table_key, target
+from lakeconf.write.writes import Writing, quoted, read_dependency, table_key, target
 
 
 def create(scope: Scope, name: str, definition: Definition) -> None:
-    """Makes an empty table, and its schema where there is none; inside a transaction, when that commits.
+    """Creates an empty table, and its schema if it does not exist; in a transaction, at its commit.
 
     Raises:
-        SchemaError: The table is there already, or a type, a key or a column does not exist.
+        SchemaError: The table already exists, or a type, a key or a column does not exist.
     """
     schema, table = split_name(name)
     session = scope.session
     existing = {full_name(info).lower() for info in tables(session.reader, scope.snapshot_id)}
     pending = scope.transaction.targets if scope.transaction else {}
     if table_key(name) in existing | pending.keys():
-        raise SchemaError(f"the table {schema}.{table} exists already", hint="use lake.table(…)")
+        raise SchemaError(f"the table {schema}.{table} already exists", hint="use lake.table(…)")
     quoted_schema = f"{identifier(session.alias)}.{identifier(schema)}"
     full = f"{quoted_schema}.{identifier(table)}"
     statements = definition.statements(quoted_schema, full)
@@ -47,7 +47,7 @@ def evolve(transaction: Transaction, name: str, evolution: Evolution) -> None:
     """Changes a table's columns.
 
     Raises:
-        SchemaError: A column does not exist, or a type cannot be promoted so.
+        SchemaError: A column does not exist, or a type cannot be promoted to the new one.
     """
     before = target(transaction, name)
     full = quoted(transaction.session, before.info)
@@ -59,8 +59,8 @@ def evolve(transaction: Transaction, name: str, evolution: Evolution) -> None:
     described = _described(transaction, statements, full)
     info = replace(before.info, columns=described_columns(described, before.info.columns))
     transaction.targets[table_key(name)] = Target(info, {column: text for column, text, _ in described})
-    relies_on = reliance(before.info, on_rows=False)
-    transaction.add(Change(statements, full_name(info), relies_on=relies_on, defines=True))
+    depends_on = read_dependency(before.info, on_rows=False)
+    transaction.add(Change(statements, full_name(info), depends_on=depends_on, defines=True))
 
 
 def evolve_for(transaction: Transaction, name: str, frame: Mapping[str, str]) -> None:
@@ -91,4 +91,4 @@ def _described(transaction: Transaction, statements: Sequence[str], full: str) -
     except ConnectionFailed:
         raise
     except LakeconfError as error:
-        raise SchemaError(f"DuckLake refuses the change: {error.message}") from error
+        raise SchemaError(f"DuckLake refused the change: {error.message}") from error

@@ -16,7 +16,7 @@ def check_condition(writer: Connection, staged: Staged, condition: str) -> None:
     """Refuses staged rows that do not satisfy a condition.
 
     Raises:
-        PredicateError: There are some.
+        PredicateError: At least one row does not satisfy it.
     """
     outside = f"SELECT count(*) FROM ({staged.source}) WHERE ({condition}) IS NOT TRUE"
     ((count,),) = writer.rows(outside)
@@ -28,16 +28,16 @@ def check_condition(writer: Connection, staged: Staged, condition: str) -> None:
 
 
 def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Sequence[str]) -> None:
-    """Refuses the outcome of a merge in which several rows of the frame match one row of the table.
+    """Refuses a merge in which several rows of the frame match one row of the table.
 
     Args:
         writer: The connection that the rows were staged on.
         info: The table.
-        staged: The outcome.
-        on: The columns by which the merge matches.
+        staged: The staged actions.
+        on: The columns that the merge matches on.
 
     Raises:
-        CommitError: There is such a row.
+        CommitError: Several rows match one row.
     """
     keys = ", ".join(identifier(key.name) for key in selected(info, on))
     twice = writer.rows(
@@ -48,25 +48,25 @@ def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Seque
         ((values, count),) = twice
         row = ", ".join(f"{name} = {value!r}" for name, value in values.items())
         raise CommitError(
-            f"{count} rows of the frame match one row of {full_name(info)}, that of {row}: nothing was written",
-            hint="keep one row of the frame for each key, or match by more columns",
+            f"{count} rows of the frame match one row of {full_name(info)} ({row}): nothing was written",
+            hint="keep one row of the frame for each key, or match on more columns",
         )
 
 
 def check_required(
     writer: Connection, info: TableInfo, staged: Staged, columns: Collection[str], where: str = "true"
 ) -> None:
-    """Refuses a NULL in a column that is NOT NULL: DuckLake checks it too late, or not at all.
+    """Refuses NULLs in NOT NULL columns: DuckLake checks them too late, or not at all.
 
     Args:
         writer: The connection that the rows were staged on.
         info: The table.
-        staged: Rows that are about to be in the table.
-        columns: The columns that the rows have.
-        where: Which of the staged rows, in SQL.
+        staged: The staged rows.
+        columns: The columns of the staged rows.
+        where: A SQL condition that selects staged rows.
 
     Raises:
-        SchemaError: There is such a NULL.
+        SchemaError: A NOT NULL column contains a NULL.
     """
     required = [column.name for column in info.columns if not column.nullable and column.name in columns]
     if not required:

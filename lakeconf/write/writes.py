@@ -1,4 +1,4 @@
-"""The steps that writes to a table share: what the table will look like, staging a frame for it, committing it."""
+"""Steps that all writes to a table share: computing its new schema, staging a frame, committing it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakeconf.catalog.row_size import with_bytes_per_row
 from lakeconf.catalog.table import Column, TableInfo, load_table, split_name
 from lakeconf.commit import journal
 from lakeconf.commit.change import Change, Target
-from lakeconf.commit.conflicts import Reliance
+from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.commit.journal import CommitKey
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
@@ -28,18 +28,18 @@ _log = EventLogger("stage")
 
 
 class Writing:
-    """The open transaction, or one of its own that commits at the end.
+    """A context manager for one write: uses the open transaction, or its own, which it commits at the end.
 
     Args:
         scope: What the lake or table works on.
-        message: The commit message of a transaction of its own.
-        key: The key of the write: where it was committed before, all changes of the write are left out.
+        message: The commit message, if no transaction is open.
+        key: Idempotency key of the write; its changes are skipped if the key was already committed.
     """
 
     def __init__(self, scope: Scope, message: str | None = None, *, key: CommitKey | None = None) -> None:
         self._scope, self._key = scope, key
         self._transaction = scope.transaction or scope.begin(message)
-        # What an open transaction writes is guarded by that transaction.
+        # An open transaction already holds the lock for its writes.
         self._guarded = ExitStack()
         self._changes: list[Change] = []
         self._targets: dict[str, Target] = {}
@@ -48,7 +48,7 @@ class Writing:
         self._scope.check_writable()
         if not self._transaction.explicit:
             self._transaction.held = self._guarded.enter_context(self._scope.session.guard.writing())
-        # Another thread's write to the transaction must not be taken for a part of this one.
+        # Writes of other threads to the same transaction must not be mixed with this one.
         self._guarded.enter_context(self._transaction.writing)
         self._changes, self._targets = list(self._transaction.changes), dict(self._transaction.targets)
         return self._transaction
@@ -56,7 +56,7 @@ class Writing:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._guarded:
             if kind is not None:
-                # A caller may catch the error and go on: nothing of the failed write may be committed.
+                # A caller may catch the error and continue, so no part of the failed write may be committed.
                 self._transaction.forget(self._changes, self._targets)
                 return
             if self._key is not None:
@@ -67,12 +67,12 @@ class Writing:
 
 
 def quoted(session: Session, info: TableInfo) -> str:
-    """A table's full name in SQL, the lake's included."""
+    """The quoted full name of a table, including the lake."""
     return ".".join(map(identifier, (session.alias, info.schema_name, info.name)))
 
 
 def target(transaction: Transaction, name: str) -> Target:
-    """A table as a transaction will leave it.
+    """A table as it will be after a transaction.
 
     Raises:
         TableNotFoundError: There is no such table.
@@ -81,7 +81,7 @@ def target(transaction: Transaction, name: str) -> Target:
 
 
 def current(scope: Scope, name: str) -> Target:
-    """A table at the snapshot that reads see; in an open transaction as that will leave it.
+    """A table at the snapshot that reads see; in an open transaction, as it will be after the transaction.
 
     Raises:
         TableNotFoundError: There is no such table.
@@ -90,10 +90,10 @@ def current(scope: Scope, name: str) -> Target:
 
 
 def stage(transaction: Transaction, adopted: Any, wanted: Target) -> Staged:
-    """Writes an adopted frame down for a table, checked against its columns.
+    """Stages an adopted frame for a table, after checking it against the table's columns.
 
     Raises:
-        SchemaError: A column is missing, is one too many, or does not fit.
+        SchemaError: A column is missing, unknown, or of a type that does not fit.
     """
     session = transaction.session
     check_fit(full_name(wanted.info), session.engine.schema(adopted), wanted.types)
@@ -108,38 +108,38 @@ def stage(transaction: Transaction, adopted: Any, wanted: Target) -> Staged:
 def insert(session: Session, info: TableInfo, staged: Staged) -> tuple[str, ...]:
     """The SQL that commits staged rows."""
     if not staged.files:
-        # By name: without names DuckDB goes by position, and another writer may have changed the columns.
+        # Name the columns: otherwise DuckDB matches by position, and another writer may have changed the columns.
         names = ", ".join(identifier(column.name) for column in info.columns)
         return (f"INSERT INTO {quoted(session, info)} ({names}) SELECT {names} FROM ({staged.source})",)
     files = ", ".join(map(literal, staged.files))
     arguments = ", ".join(map(literal, (session.alias, info.name)))
-    # A folder such as `env=prod` above the lake says nothing of a table's columns.
+    # A folder such as `env=prod` in the data path is not a partition of the table.
     options = f"schema => {literal(info.schema_name)}, hive_partitioning => false"
     return (f"CALL ducklake_add_data_files({arguments}, [{files}], {options})",)
 
 
 def replace_rows(transaction: Transaction, wanted: Target, staged: Staged, condition: str | None) -> None:
-    """Adds the change that puts staged rows in the place of those that satisfy a condition, or of all."""
+    """Adds the change that replaces the rows that satisfy a condition, or all rows, with staged rows."""
     session, info = transaction.session, wanted.info
     delete = f"DELETE FROM {quoted(session, info)}" + (f" WHERE {condition}" if condition else "")
     statements = (delete, *insert(session, info, staged))
-    relies_on, read = reliance_at_commit(transaction, info), written_for(transaction, info)
-    transaction.add(Change(statements, full_name(info), staged, relies_on=relies_on, deletes=True, written_for=read))
+    depends_on, read = read_dependency_at_commit(transaction, info), written_for(transaction, info)
+    transaction.add(Change(statements, full_name(info), staged, depends_on=depends_on, deletes=True, written_for=read))
 
 
 def has_rows(transaction: Transaction, info: TableInfo) -> bool:
-    """True if the transaction has changed rows of the table already."""
+    """True if the transaction has already changed rows of the table."""
     return any(change.table == full_name(info) and not change.defines for change in transaction.changes)
 
 
 def delete_matches(transaction: Transaction, target: Target, adopted: Any, on: Sequence[Column]) -> None:
-    """Adds the change that deletes the rows whose keys a frame has, those of the same transaction included.
+    """Adds the change that deletes rows by the keys in a frame, including rows of the same transaction.
 
     Args:
         transaction: The transaction.
         target: The table.
         adopted: The frame, checked against the table.
-        on: The columns by which rows match; NULL matches nothing.
+        on: The columns to match on; NULL matches nothing.
     """
     session = transaction.session
     info, types = target.info, {key.name: target.types[key.name] for key in on}
@@ -148,9 +148,9 @@ def delete_matches(transaction: Transaction, target: Target, adopted: Any, on: S
     table, own = quoted(session, info), identifier(info.name)
     same = " AND ".join(f"__lakeconf_keys.{name} = {own}.{name}" for name in map(identifier, types))
     delete = f"DELETE FROM {table} WHERE EXISTS (SELECT 1 FROM ({staged.source}) AS __lakeconf_keys WHERE {same})"
-    relies_on, read = reliance(info), written_for(transaction, info)
+    depends_on, read = read_dependency(info), written_for(transaction, info)
     name = full_name(info)
-    transaction.add(Change((delete,), name, staged, relies_on=relies_on, deletes=True, written_for=read))
+    transaction.add(Change((delete,), name, staged, depends_on=depends_on, deletes=True, written_for=read))
 
 
 def write_once(scope: Scope, name: str, idempotency_key: str | None, write: Callable[[Transaction, str], None]) -> int:
@@ -175,10 +175,10 @@ def write_once(scope: Scope, name: str, idempotency_key: str | None, write: Call
 
 
 def commit_key(scope: Scope, name: str, key: str | None) -> CommitKey | None:
-    """The key of a write to a table; None where it has none.
+    """The key of a write to a table; None if the write has none.
 
     Raises:
-        CommitError: The open transaction has a write with this key already.
+        CommitError: The open transaction already contains a write with this key.
     """
     if key is None:
         return None
@@ -190,39 +190,39 @@ def commit_key(scope: Scope, name: str, key: str | None) -> CommitKey | None:
     found = CommitKey(full_name(info), key, uuid, names)
     if scope.transaction and any(change.key == found for change in scope.transaction.changes):
         raise CommitError(
-            f"the transaction has a write to {found.table} with the idempotency key {key!r} already",
-            hint="give each write of a transaction a key of its own",
+            f"the transaction already contains a write to {found.table} with the idempotency key {key!r}",
+            hint="give each write of a transaction its own key",
         )
     return found
 
 
 def committed(session: Session, key: CommitKey | None) -> int | None:
-    """The snapshot that a write with this key was committed in; None if it was not, or has no key."""
+    """The snapshot in which a write with this key was committed; None if it was not, or if there is no key."""
     return None if key is None else journal.find(session.writer, session.alias, [key]).get(key)
 
 
 def committed_keys(scope: Scope, name: str, prefix: str) -> list[str]:
-    """The keys of the writes that were committed to a table, of those that start with a prefix; sorted."""
+    """The committed keys of a table that start with a prefix, sorted."""
     key, session = commit_key(scope, name, prefix), scope.session
     return [] if key is None else journal.keys_of(session.writer, session.alias, key)
 
 
-def reliance(info: TableInfo, *, on_rows: bool = True) -> Reliance | None:
-    """What a change that has read a table relies on; None for one that the transaction itself makes."""
-    return None if info.table_id == NO_ID else Reliance(info.table_id, full_name(info), on_rows)
+def read_dependency(info: TableInfo, *, on_rows: bool = True) -> ReadDependency | None:
+    """The dependency of a change that has read a table; None for a table that the transaction itself creates."""
+    return None if info.table_id == NO_ID else ReadDependency(info.table_id, full_name(info), on_rows)
 
 
-def reliance_at_commit(transaction: Transaction, info: TableInfo) -> Reliance | None:
-    """What a change relies on whose rows DuckDB finds when it commits.
+def read_dependency_at_commit(transaction: Transaction, info: TableInfo) -> ReadDependency | None:
+    """The dependency of a change whose rows DuckDB finds at the commit.
 
-    Rows that others have added since do not matter to it, unless the caller has read the table before, or collects a
-    transaction: then the change may follow from what was read.
+    Rows that other writers added since do not matter, unless the caller has read the table or opened a transaction:
+    then the change may be based on those reads.
     """
-    return reliance(info, on_rows=transaction.explicit or transaction.base.has_read(full_name(info)))
+    return read_dependency(info, on_rows=transaction.explicit or transaction.base.has_read(full_name(info)))
 
 
 def written_for(transaction: Transaction, info: TableInfo) -> TableInfo | None:
-    """The table as the catalog has it, for the check at the commit; None where the transaction itself defines it."""
+    """The table in the catalog, for the check at the commit; None if the transaction itself defines it."""
     return None if full_name(info).lower() in transaction.targets else info
 
 

@@ -48,7 +48,7 @@ def test_a_directory_is_refused(kind: str, tmp_path: Path) -> None:
 def test_a_text_file_is_refused_and_stays_as_it_is(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("milk, eggs\n" * 100)
-    with pytest.raises(CatalogError, match="no database that lakeconf knows"):
+    with pytest.raises(CatalogError, match="an unknown type of file"):
         store_of(path, KINDS[kind]).connect()
     assert path.read_text() == "milk, eggs\n" * 100
 
@@ -76,7 +76,7 @@ def test_a_database_with_tables_of_somebody_else_is_refused_and_stays_as_it_is(
     make(path)  # type: ignore[operator]
     before = path.read_bytes()
     for _ in range(2):
-        with pytest.raises(CatalogError, match=r"no DuckLake catalog \(it has the table 'people'\)"):
+        with pytest.raises(CatalogError, match=r"not a DuckLake catalog \(it contains the table 'people'\)"):
             store_of(path, KINDS[kind]).connect()
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["catalog"]

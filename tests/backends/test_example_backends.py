@@ -83,7 +83,7 @@ def test_two_packages_with_one_type(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.syspath_prepend(str(tmp_path))
     registry._entry_points.cache_clear()
     (problem,) = validate(config(type="azure", container="acme-lake", account_name="acme"))
-    assert "more than one package registers 'azure'" in problem.message
+    assert "several packages register 'azure'" in problem.message
     assert "another-package, lakeconf-example-backends" in problem.message
 
 

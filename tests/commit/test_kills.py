@@ -31,7 +31,7 @@ POINTS = {
     "at the first byte of the commit": False,
     "in the middle of the commit": False,
     "after the commit": True,
-    "settle": True,
+    "resolve": True,
 }
 # A writer that is killed from outside dies within this time of its start; the longest write here takes less.
 LONGEST_SECONDS = 0.3
@@ -145,7 +145,7 @@ def test_spark_writers_that_die(sqlite: dict[str, Any], tmp_path: Path) -> None:
         for number in range(2):
             lake.table(TABLE).append(frame(number))
         rows = read(lake)
-    pairs = every_pair() if PROVE else [("overwrite", "in the middle of the commit"), ("two_tables", "settle")]
+    pairs = every_pair() if PROVE else [("overwrite", "in the middle of the commit"), ("two_tables", "resolve")]
     for number, (operation, point) in enumerate(pairs, start=2):
         writer = start(sqlite, settings, operation=operation, number=number, point=point)
         writer.communicate()

@@ -304,5 +304,5 @@ def test_what_cannot_be_removed_after_the_commit_does_not_make_it_fail(
         lake.create_table("t", like=MORE)
         monkeypatch.setattr(type(lake._session.engine), "release", refuse)
         assert lake.table("t").append(MORE) == 2
-        assert "could not be removed" in caplog.text
+        assert "cannot remove files of write" in caplog.text
         assert ids(lake) == [1, 2]

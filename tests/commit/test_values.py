@@ -92,9 +92,9 @@ def test_columns_of_null_alone(lake: Lake) -> None:
     lake.table("t").merge(frame, on="id")
     lake.table("t").overwrite(frame)
     assert rows(lake, "FROM t") == [(1, None, None, None, None, None)]
-    with pytest.raises(SchemaError, match=r"more.* has only NULLs"):
+    with pytest.raises(SchemaError, match=r"more.* contains only NULLs"):
         lake.table("t").append(frame.append_column("more", pa.nulls(1)), evolve=True)
-    with pytest.raises(SchemaError, match="'s' has only NULLs"):
+    with pytest.raises(SchemaError, match="'s' contains only NULLs"):
         lake.create_table("n", frame)
 
 
@@ -127,11 +127,11 @@ def test_text_that_ducklake_would_replace(lake: Lake) -> None:
         {"m": {"k": poison}},
     ):
         (name,) = bad
-        with pytest.raises(SchemaError, match=f"'{name}' has a value with a word in braces"):
+        with pytest.raises(SchemaError, match=f"'{name}' has a value with a placeholder"):
             lake.table("t").append(frame(**bad))
-    with pytest.raises(SchemaError, match="'s' has a value with a word in braces"):
+    with pytest.raises(SchemaError, match="'s' has a value with a placeholder"):
         lake.table("t").merge(frame(s=poison), on="s", matched=None)
-    with pytest.raises(SchemaError, match="'s' has a value with a word in braces"):
+    with pytest.raises(SchemaError, match="'s' has a value with a placeholder"):
         lake.table("t").update({"s": nw.lit(poison)}, "s IS NOT NULL")
     with pytest.raises(SchemaError, match=r"the value has the text \{SNAPSHOT_ID\}"):
         lake.table("t").update({"s": poison}, "s IS NOT NULL")
@@ -189,11 +189,11 @@ def test_odd_names_of_columns(lake: Lake, name: str) -> None:
 
 def test_names_that_lakeconf_needs(store: Store) -> None:
     with store.open() as lake:
-        with pytest.raises(SchemaError, match="lakeconf needs names that start with '__lakeconf_'"):
+        with pytest.raises(SchemaError, match="lakeconf uses names that start with '__lakeconf_'"):
             lake.create_table("t", {"__LAKECONF_x": "BIGINT"})
         lake.create_table("t", {"id": "BIGINT"})
         for change in ({"add": {"__lakeconf_action": "BIGINT"}}, {"rename": {"id": "__lakeconf_row_id"}}):
-            with pytest.raises(SchemaError, match="lakeconf needs names"):
+            with pytest.raises(SchemaError, match="lakeconf uses names"):
                 lake.table("t").evolve(**change)  # type: ignore[arg-type]
-        with pytest.raises(SchemaError, match="lakeconf needs names"):
+        with pytest.raises(SchemaError, match="lakeconf uses names"):
             lake.table("t").append(pa.table({"id": [1], "__lakeconf_row_id": [1]}), evolve=True)

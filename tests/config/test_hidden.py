@@ -154,7 +154,7 @@ def test_credentials_in_what_is_shown_are_refused(section: str, key: str, value:
     }
     store[section][key] = value
     (problem,) = validate({"stores": {"dev": store}})
-    assert problem.message.startswith(f"{key} holds a user or a password")
+    assert problem.message.startswith(f"{key} contains a user or a password")
     assert "planted" not in str(problem)
 
 

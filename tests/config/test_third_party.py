@@ -126,7 +126,7 @@ def test_it_is_part_of_the_schema(install: Callable[..., None]) -> None:
     [
         ("no_such_module:Shelf", "cannot be imported"),
         ("third_party:NoSuchClass", "cannot be imported"),
-        ("third_party:LeakyStorage", "is no MetadataBackend"),
+        ("third_party:LeakyStorage", "is not a MetadataBackend"),
     ],
 )
 def test_a_package_that_registers_nonsense(target: str, message: str, install: Callable[..., None]) -> None:

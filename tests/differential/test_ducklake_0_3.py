@@ -78,7 +78,7 @@ def test_it_is_refused_with_the_migration_and_stays_as_it_was(
 
 def test_a_migration_that_would_forget_whose_rows_are_whose_is_refused(tmp_path: Path) -> None:
     folder = copy_of_the_lake(tmp_path, "all_snapshots.sqlite")
-    with pytest.raises(CatalogError, match=r"2 snapshots between 28 and 29 would show rows of later ones"):
+    with pytest.raises(CatalogError, match=r"2 snapshots between 28 and 29 would contain rows of later ones"):
         store(folder, automatic_migration=True).open()
     assert version(folder) == "0.3"
 

@@ -134,7 +134,7 @@ def test_a_reset_before_the_commit_is_applied_leaves_nothing(
     before = state(direct, files)
     with hurt.open() as lake:
         with (
-            refused(CommitError, "(?s)nothing was written.*server closed.*do it again", postgres_server.password),
+            refused(CommitError, "(?s)nothing was written.*server closed.*try again", postgres_server.password),
             lake.transaction() as write,
         ):
             write.table("t").append(MORE)

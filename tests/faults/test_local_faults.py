@@ -89,7 +89,7 @@ def test_the_data_path_is_a_file(tmp_path: Path) -> None:
     store = make_store(
         {"type": "sqlite", "uri": str(tmp_path / "catalog")}, {"type": "local", "path": str(tmp_path / "data")}
     )
-    with refused(StorageError, "(?s)data is a file.*`?path`? names the folder"):
+    with refused(StorageError, "(?s)data is a file.*set `?path`? to the folder"):
         store.open()
 
 
@@ -115,7 +115,7 @@ def test_the_folder_of_the_catalog_is_a_file(tmp_path: Path) -> None:
     store = make_store(
         {"type": "sqlite", "uri": str(tmp_path / "folder/catalog")}, {"type": "local", "path": str(tmp_path / "data")}
     )
-    with refused(StorageError, "(?s)folder.*cannot be made"):
+    with refused(StorageError, "(?s)folder.*cannot be created"):
         store.open()
 
 

@@ -184,7 +184,7 @@ def test_a_lock_that_is_lost_before_the_commit(
         before = lake.snapshot_id
         with monkeypatch.context() as patch:
             during(lake, patch, "ducklake_set_commit_message", lambda: postgres_server.sql(kill))
-            with pytest.raises(ConnectionFailed, match="held the lock was lost, so that nothing was written"):
+            with pytest.raises(ConnectionFailed, match="held the lock was lost, so nothing was written"):
                 table.append(ROWS)
         assert lake.refresh() == before
         # After COMMIT was sent the loss has no effect.

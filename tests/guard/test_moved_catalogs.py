@@ -48,7 +48,7 @@ def cleaned(name: str) -> int:
 
 def check_refusal(name: str) -> None:
     """Writes go on, cleanup refuses, and the hint names the way out."""
-    with pytest.raises(CatalogMovedError, match="this catalog is a copy, or it was moved") as raised:
+    with pytest.raises(CatalogMovedError, match="this catalog was copied or moved") as raised:
         cleaned(name)
     assert "confirm the move: lakeconf doctor STORE --repair" in str(raised.value.hint)
     with opened(name) as lake:
@@ -58,7 +58,7 @@ def check_refusal(name: str) -> None:
 def check_way_out(moved: str, original: str, capsys: pytest.CaptureFixture[str]) -> None:
     check_refusal(moved)
     assert run(["doctor", moved, "--repair"]) == 2, "nobody can be asked"
-    assert "was created for a catalog at another place" in capsys.readouterr().err
+    assert "was created for a catalog at another location" in capsys.readouterr().err
     check_refusal(moved)
     assert run(["doctor", moved, "--repair", "--yes"]) == 0
     assert f"{MARKER} names this catalog" in capsys.readouterr().out

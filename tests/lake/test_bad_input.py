@@ -46,14 +46,14 @@ def files(lake: Lake) -> set[str]:
     ("frame", "message", "hint"),
     [
         (GOOD.drop_columns(["name"]), r"the frame lacks the column 'name' \(VARCHAR\) of raw.t", "add it"),
-        (GOOD.append_column("more", pa.array([1])), r"has a column 'more' that raw.t has not", None),
-        (GOOD.rename_columns(["id", "nmae", "amount"]), r"has a column 'nmae' that raw.t has not", "name"),
+        (GOOD.append_column("more", pa.array([1])), r"has a column 'more' that is not in raw.t", None),
+        (GOOD.rename_columns(["id", "nmae", "amount"]), r"has a column 'nmae' that is not in raw.t", "name"),
         (
             GOOD.set_column(2, "amount", pa.array(["much"])),
             r"column 'amount' is VARCHAR, but in raw.t it is DOUBLE",
             "cast",
         ),
-        (pa.table({"id": pa.array([None], pa.int64()), "name": ["a"], "amount": [1.0]}), "'id'.* NOT NULL", "fill it"),
+        (pa.table({"id": pa.array([None], pa.int64()), "name": ["a"], "amount": [1.0]}), "'id'.* NOT NULL", "replace"),
     ],
     ids=["missing", "extra", "misspelt", "of another type", "null"],
 )

@@ -106,7 +106,7 @@ def test_two_catalogs_on_one_data_path(store: Store, tmp_path: Path) -> None:
     with other.open() as lake:
 
         def refuse() -> None:
-            with pytest.raises(CatalogError, match=r"belongs to another lake, as .*_lakeconf\.json says"):
+            with pytest.raises(CatalogError, match=r"belongs to another lake, according to .*_lakeconf\.json says"):
                 lake.maintenance.cleanup(older_than=NOW, force=True)
             with pytest.raises(CatalogError, match="belongs to another lake"):
                 lake.create_table("raw.t", ROWS)
@@ -146,7 +146,7 @@ def test_a_copy_of_the_catalog(store: Store, tmp_path: Path) -> None:
     with make_store(tmp_path / "copy.sqlite", tmp_path / "data").open() as copy:
 
         def refuse() -> None:
-            with pytest.raises(CatalogError, match="this catalog is a copy, or it was moved"):
+            with pytest.raises(CatalogError, match="this catalog was copied or moved"):
                 cleaned(copy)
 
         assert_untouched(tmp_path / "data", refuse)
@@ -167,13 +167,13 @@ def test_a_lost_catalog_that_is_made_again(store: Store, tmp_path: Path) -> None
             (tmp_path / "data" / MARKER).unlink()
             with pytest.raises(CatalogError, match=r"_lakeconf\.json does not exist.*no file was removed"):
                 cleaned(lake)
-            with pytest.raises(CatalogError, match="the catalog knows no file, but there are Parquet files"):
+            with pytest.raises(CatalogError, match="the catalog has no files, but there are Parquet files"):
                 lake.create_table("raw.u", ROWS)
             assert not (tmp_path / "data" / MARKER).exists()
-            with pytest.raises(CatalogError, match="the catalog knows no file, but there are Parquet files"):
+            with pytest.raises(CatalogError, match="the catalog has no files, but there are Parquet files"):
                 lake._session.guard.marker.repair()  # type: ignore[union-attr]
             (tmp_path / "data" / MARKER).write_text(json.dumps({"lake": lake._session.reader.lake_id}))
-            with pytest.raises(CatalogError, match=r"the catalog knows no file, but there are 2 Parquet files"):
+            with pytest.raises(CatalogError, match=r"the catalog has no files, but there are 2 Parquet files"):
                 cleaned(lake)
 
         assert_untouched(tmp_path / "data", refuse)
@@ -370,7 +370,7 @@ def test_an_empty_catalog_writes_nothing_beside_files_that_it_does_not_know(tmp_
     fill(make_store(tmp_path / "first.sqlite", tmp_path / "data"))
     (tmp_path / "data" / MARKER).unlink()
     with make_store(tmp_path / "second.sqlite", tmp_path / "data").open() as lake:
-        with pytest.raises(CatalogError, match="the catalog knows no file, but there are Parquet files"):
+        with pytest.raises(CatalogError, match="the catalog has no files, but there are Parquet files"):
             lake.create_table("raw.t", ROWS)
         assert lake.refresh() == 0
     assert not (tmp_path / "data" / MARKER).exists()

@@ -225,7 +225,7 @@ def test_frames_of_other_libraries_are_taken(lake: Lake, make: Any) -> None:
     ("frame", "message"),
     [
         (EVENTS.drop_columns(["kind"]), "lacks the column 'kind'"),
-        (EVENTS.append_column("knd", [["a", "b", "c"]]), "has a column 'knd' that raw.events has not(.|\n)*\"kind\""),
+        (EVENTS.append_column("knd", [["a", "b", "c"]]), "has a column 'knd' that is not in raw.events(.|\n)*\"kind\""),
         (EVENTS.set_column(0, "id", pa.array(["a", "b", "c"])), "'id' is VARCHAR, but in raw.events it is BIGINT"),
         (EVENTS.set_column(3, "revenue", pa.array([1.5, 2.5, 3.5])), "'revenue' is DOUBLE"),
         (EVENTS.rename_columns(["ID", "kind", "at", "revenue", "tags", "Device"]), None),
@@ -252,7 +252,7 @@ def test_null_in_a_column_that_is_not_null_is_refused(lake: Lake, tmp_path: Path
 
 
 def test_a_type_that_does_not_exist_is_refused(lake: Lake) -> None:
-    with pytest.raises(SchemaError, match="'n' is of type 'INTEGER; DROP TABLE x'"):
+    with pytest.raises(SchemaError, match="'n' has an invalid type 'INTEGER; DROP TABLE x'"):
         lake.create_table("raw.odd", like={"n": "INTEGER; DROP TABLE x"})
 
 
@@ -263,7 +263,7 @@ def test_a_table_that_does_not_exist_is_named_with_the_nearest(lake: Lake) -> No
 
 def test_a_table_is_made_once(lake: Lake) -> None:
     assert lake.tables() == ["raw.events"]
-    with pytest.raises(SchemaError, match="exists already"):
+    with pytest.raises(SchemaError, match="already exists"):
         lake.create_table("raw.events", like=EVENTS)
 
 
@@ -272,7 +272,7 @@ def test_a_partitioned_table(lake: Lake, store: Store) -> None:
     days.append(pa.table({"n": [1, 2, 3], "day": pa.array([1, 2, None], pa.date32())}))
     assert rows(days.scan()) == oracle(store, "FROM raw.days")
     assert rows(days.scan(where="day = DATE '1970-01-02'")) == [(dt.date(1970, 1, 2), 1)]
-    with pytest.raises(SchemaError, match="'year\\(dy\\)' names no column"):
+    with pytest.raises(SchemaError, match="'year\\(dy\\)' names an unknown column"):
         lake.create_table("raw.more", like={"day": "DATE"}, partitioned_by=["year(dy)"])
 
 

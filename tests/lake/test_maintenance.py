@@ -103,7 +103,7 @@ def test_maintenance_inside_a_transaction_is_refused_at_once(lake: Lake, monkeyp
     for refused in (lake.maintenance.expire_snapshots, lake.maintenance.cleanup):
         with lake.transaction() as tx:
             tx.table("raw.t").append(pa.table({"id": pa.array([1000], pa.int64())}))
-            with pytest.raises(LakeconfError, match=r"(?s)transaction of this lake is open in this thread.*first"):
+            with pytest.raises(LakeconfError, match=r"(?s)this thread has an open transaction of this lake.*first"):
                 refused(older_than=NOW, force=True)
         assert 1000 in ids(lake)
         refused(older_than=NOW, force=True)
@@ -127,7 +127,7 @@ def test_maintain(lake: Lake, project: Path, capsys: pytest.CaptureFixture[str])
     assert plan == (
         "compact   raw.t: merge 10 small files\n"
         "expire    11 snapshots would be expired (versions 0 to 10)\n"
-        "clean up  1 file would be removed, and those that this run gives up\n"
+        "clean up  1 file would be removed, plus files that this run makes obsolete\n"
         f"          {orphan}\n"
     )
     # The same without a terminal and without --yes: exit code 2, the plan, and what to do.

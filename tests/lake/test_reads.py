@@ -116,7 +116,7 @@ def test_views_go_to_the_session_that_is_given(spark_lake: Lake, spark: Any) -> 
 def test_two_tables_are_not_one_view(spark_lake: Lake, spark: Any) -> None:
     spark_lake.create_table("raw_NUMBERS.x", like=NUMBERS)
     spark_lake.create_table("raw.numbers_x", like=NUMBERS)
-    with pytest.raises(LakeconfError, match=r"raw\.numbers_x and raw_NUMBERS\.x would both be the view"):
+    with pytest.raises(LakeconfError, match=r"raw\.numbers_x and raw_NUMBERS\.x would both have the view name"):
         spark_lake.register_views()
     assert not spark.catalog.tableExists("raw_numbers")
 
@@ -285,7 +285,7 @@ def test_changes_end_with_the_pinned_snapshot(lake: Lake) -> None:
     past = lake.at(version=first)
     assert rows(past.table("raw.numbers").changes(0)) == feed(lake, 0, first)
     with pytest.raises(
-        LakeconfError, match=f"until snapshot {last} are wanted, but the lake is read at snapshot {first}"
+        LakeconfError, match=f"until snapshot {last} were requested, but the lake reads snapshot {first}"
     ):
         past.table("raw.numbers").changes(0, last)
     with pytest.raises(LakeconfError, match="the range is empty"):

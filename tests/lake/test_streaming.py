@@ -108,7 +108,7 @@ def test_a_query_that_fails_goes_on_from_its_checkpoint(
     assert ids(lake) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("point", ["in the statements", "settle"] if PROVE else ["settle"])
+@pytest.mark.parametrize("point", ["in the statements", "resolve"] if PROVE else ["resolve"])
 def test_a_query_that_is_killed_goes_on_from_its_checkpoint(
     lake: Lake, spark: SparkSession, tmp_path: Path, config: dict[str, Any], point: str
 ) -> None:
@@ -125,7 +125,7 @@ def test_a_query_that_is_killed_goes_on_from_its_checkpoint(
     writer.communicate()
     assert writer.returncode == -9
     # Which file is the first batch, their times decide.
-    assert ids(lake) in ([[0, 1], [2, 3]] if point == "settle" else [[]])
+    assert ids(lake) in ([[0, 1], [2, 3]] if point == "resolve" else [[]])
     drain(spark, tmp_path, lake.stream_sink("events"))
     assert ids(lake) == [0, 1, 2, 3]
     keys = lake.sql("SELECT idempotency_key FROM lakeconf.commits ORDER BY 1").collect("pyarrow").to_native()
@@ -168,7 +168,7 @@ def test_keys_of_a_named_query_that_have_no_id(lake: Lake, spark: SparkSession, 
 
 def test_a_batch_outside_of_a_query_needs_a_name(lake: Lake, spark: SparkSession) -> None:
     batch = spark.createDataFrame([(1,)], "id LONG")
-    with pytest.raises(LakeconfError, match="belongs to no streaming query"):
+    with pytest.raises(LakeconfError, match="does not belong to a streaming query"):
         lake.stream_sink("events")(batch, 0)
     for _ in range(2):
         StreamSink(Table(lake._scope, "events"), query="mine")(batch, 0)

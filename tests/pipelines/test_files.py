@@ -105,7 +105,7 @@ def test_nanoseconds_that_spark_has_not_are_refused(
     with config.get_store("raw").open(spark) as lake:
         (result,) = run(Pipeline([Model("raw.files", Append(files="one.parquet"), folder=tmp_path)]), lake)
         assert result.status == "failed"
-        assert "Spark does not take the frame" in str(result.error)
+        assert "Spark cannot convert the frame" in str(result.error)
         assert lake.tables() == []
 
 

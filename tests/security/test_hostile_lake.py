@@ -222,4 +222,4 @@ def test_a_catalog_of_duckdb_runs_no_view_of_its_own(
         catalog.execute(VIEWS[kind])
     for command in (["tables"], ["snapshots"], ["files", "pub"], ["sql", "FROM pub"], ["report", "-o", "report.html"]):
         assert run(command) == 1, command
-        assert "has a view or a macro" in capsys.readouterr().err
+        assert "contains the view or macro" in capsys.readouterr().err

@@ -187,7 +187,7 @@ def kill_at(point: str) -> None:
         return kill() if point == "prepare" else target(*arguments)
 
     def tidying(self: Any, changes: Any, *, committed: bool) -> None:
-        if point == "settle" and committed:
+        if point == "resolve" and committed:
             kill()
         tidy(self, changes, committed=committed)
 

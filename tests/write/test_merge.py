@@ -97,7 +97,7 @@ def test_null_matches_nothing_and_several_columns_match_together(lake: Lake) -> 
 
 def test_two_rows_for_one_are_refused_and_named(lake: Lake) -> None:
     before = lake.snapshot_id
-    with pytest.raises(CommitError, match=r"2 rows of the frame match one row of main.stock, that of id = 2"):
+    with pytest.raises(CommitError, match=r"2 rows of the frame match one row of main.stock \(id = 2"):
         lake.table("stock").merge(pa.concat_tables([DELIVERY, DELIVERY.slice(0, 1)]), on="id")
     assert lake.refresh() == before
     assert stock(lake) == rows(lake, f"SELECT * FROM dev.stock AT (VERSION => {before})")
@@ -158,7 +158,7 @@ def test_null_in_a_required_column_is_refused_before_anything_is_written(lake: L
 
 def test_a_column_called_rowid_is_refused(lake: Lake) -> None:
     lake.create_table("odd", {"rowid": "BIGINT", "id": "BIGINT"})
-    with pytest.raises(UnsupportedError, match="called rowid"):
+    with pytest.raises(UnsupportedError, match="named rowid"):
         lake.table("odd").merge(pa.table({"rowid": [1], "id": [1]}), on="id")
 
 
@@ -196,7 +196,7 @@ def test_whole_partitions_are_replaced(lake: Lake) -> None:
     lake.table("days").append(lake.sql(query).collect("pyarrow"))
     new = lake.sql("SELECT DATE '2024-02-09' AS day, NULL::VARCHAR AS kind, -1::BIGINT AS n").collect("pyarrow")
     before = lake.snapshot_id
-    with pytest.raises(SchemaError, match=r"month\(day\) recurs: a partition of main.days has rows of every year"):
+    with pytest.raises(SchemaError, match=r"month\(day\) recurs: a partition of main.days contains rows of every year"):
         lake.table("days").overwrite_partitions(new)
     assert lake.table("days").overwrite_partitions(new, recurring=True) == before + 1
     kept = f"SELECT * FROM ({query}) WHERE NOT (month(day) = 2 AND kind IS NULL)"

@@ -1,1 +1,1 @@
-"""The metadata backends, one a file."""
+"""The metadata backends, one per file."""

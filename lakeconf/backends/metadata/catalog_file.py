@@ -1,4 +1,4 @@
-"""What the catalogs that are a file on this machine have in common."""
+"""The base class of catalogs in a local file."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from lakeconf.backends.fields import Text
 from lakeconf.errors import CatalogError, CatalogMissingError, StorageError
 
 _HEADERS = {"SQLite": (0, b"SQLite format 3\x00"), "DuckDB": (8, b"DUCK")}
-# Closing a file drops every POSIX lock that this process holds on it, also those of a database that has it open
-# (https://www.sqlite.org/howtocorrupt.html §2.2). So lakeconf looks into each catalog once, before it attaches it.
+# Closing a file drops all POSIX locks of this process on it, including those of a database that has it open
+# (https://www.sqlite.org/howtocorrupt.html §2.2). lakeconf therefore inspects each catalog once, before it attaches it.
 _LOOKED_INTO: set[Path] = set()
 _OWNER_ONLY, _OWNER_ONLY_FOLDER = 0o600, 0o700
 
@@ -44,7 +44,7 @@ class CatalogFile(MetadataBackend):
     def prepare(self, *, read_only: bool) -> None:
         path = self.file()
         if path.is_dir():
-            raise CatalogError(f"the catalog {path} is a directory", hint="uri names the catalog's file")
+            raise CatalogError(f"the catalog {path} is a directory", hint="set uri to the catalog's file")
         exists = path.is_file() and path.stat().st_size > 0
         if exists and path not in _LOOKED_INTO:
             self.look_into(path)
@@ -64,7 +64,7 @@ class CatalogFile(MetadataBackend):
                 made = Path(folder) / "catalog"
                 self.make_empty(made)
                 made.chmod(_OWNER_ONLY)
-                # Another process may create the catalog at the same time. File systems without links have no rights.
+                # Another process may create the file at the same time. File systems without links have no permissions.
                 with contextlib.suppress(OSError):
                     os.link(made, path)
         except OSError as error:
@@ -85,8 +85,8 @@ class CatalogFile(MetadataBackend):
             path: A file that is not empty.
 
         Raises:
-            CatalogError: It is something else.
-            StorageError: It cannot be read.
+            CatalogError: The file is something else.
+            StorageError: The file cannot be read.
         """
         try:
             with path.open("rb") as file:
@@ -96,40 +96,40 @@ class CatalogFile(MetadataBackend):
         found = next((kind for kind, (at, magic) in _HEADERS.items() if head[at:].startswith(magic)), None)
         if found == self.kind:
             return
-        what = f"a {found} database" if found else "no database that lakeconf knows"
+        what = f"a {found} database" if found else "an unknown type of file"
         hint = f'set type = "{found.lower()}" or name another file' if found else "name the file of the lake's catalog"
-        raise CatalogError(f"the catalog {path} is {what}, not one of {self.kind}", hint=hint)
+        raise CatalogError(f"the catalog {path} is {what}, not a {self.kind} database", hint=hint)
 
 
 def refuse_foreign(path: Path, kind: str, tables: Collection[str]) -> None:
-    """Refuses a database with tables of somebody else: DuckLake would make its own among them.
+    """Refuses a database of another application, because DuckLake would create its tables in it.
 
     Args:
         path: The database's file.
-        kind: What it is, such as `SQLite`.
+        kind: The kind of database, such as `SQLite`.
         tables: The names of its tables.
 
     Raises:
-        CatalogError: None of them is DuckLake's.
+        CatalogError: There are tables, but none of DuckLake.
     """
     if tables and "ducklake_metadata" not in tables:
         raise CatalogError(
-            f"{path} is a database of {kind}, but no DuckLake catalog (it has the table {min(tables)!r})",
-            hint="name the catalog's own file; lakeconf does not make a catalog among other tables",
+            f"{path} is a {kind} database, but not a DuckLake catalog (it contains the table {min(tables)!r})",
+            hint="use a separate file for the catalog; lakeconf does not create a catalog among other tables",
         )
 
 
 def make_folder(path: Path, *, mode: int = 0o777) -> None:
-    """Makes a folder and its parents.
+    """Creates a folder and its parents.
 
     Args:
         path: The folder.
-        mode: The rights of the folder, if it is made; the umask limits them.
+        mode: The permissions of a new folder, limited by the umask.
 
     Raises:
-        StorageError: It cannot be made.
+        StorageError: The folder cannot be created.
     """
     try:
         path.mkdir(mode, parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"the folder {path} cannot be made: {error.strerror}") from error
+        raise StorageError(f"the folder {path} cannot be created: {error.strerror}") from error

@@ -15,7 +15,7 @@ from lakeconf.backends.metadata.catalog_file import CatalogFile, refuse_foreign
 from lakeconf.errors import CatalogError
 from lakeconf.sql import Value, literal
 
-# Names alone: nothing is bound.
+# Only names: DuckDB binds nothing.
 _STORED_SQL = """
     SELECT view_name FROM duckdb_views() WHERE database_name = 'catalog' AND NOT internal
     UNION ALL SELECT function_name FROM duckdb_functions() WHERE database_name = 'catalog' AND NOT internal
@@ -36,14 +36,14 @@ class DuckDBMetadata(CatalogFile):
     def extensions(self) -> tuple[str, ...]:
         return ()
 
-    def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - the file says it all
+    def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - the file is enough
         schema: dict[str, Value] = {"metadata_schema": self.metadata_schema} if self.metadata_schema else {}
         return {"metadata_path": f"duckdb:{self.uri}", **schema}
 
     def prepare(self, *, read_only: bool) -> None:
         super().prepare(read_only=read_only)
         path = self.file()
-        # Others may write to the file whenever this process does not have it open, so that one look is not enough.
+        # Other processes may write to the file while this process does not have it open, so check it every time.
         if path.is_file() and path.stat().st_size > 0:
             self.look_into(path)
 
@@ -66,14 +66,14 @@ class DuckDBMetadata(CatalogFile):
                 tables = [name for (name,) in connection.execute(query).fetchall()]
                 stored = connection.execute(_STORED_SQL).fetchall()
         except duckdb.BinderException:
-            return  # this process has it open, and to read it in another way would drop DuckDB's lock
+            return  # this process has it open, and reading it in another way would drop DuckDB's lock
         except duckdb.Error:
             super().look_into(path)
-            return  # a DuckDB file that another process has open, or of another version: ATTACH will say so
+            return  # another process has the file open, or it has another version: ATTACH reports it
         refuse_foreign(path, self.kind, tables)
         for (name,) in stored:
             raise CatalogError(
-                f"the catalog {path} has a view or a macro, {name!r}, which DuckDB would run whenever it reads the "
-                "catalog: whoever can write to the file could read your files or send your credentials away by it",
-                hint="keep views and macros in the lake or in another file: DROP VIEW …, DROP MACRO …",
+                f"the catalog {path} contains the view or macro {name!r}, which DuckDB would run when it reads the "
+                "catalog. Anyone who can write to the file could use it to read your files or steal your credentials",
+                hint="drop it (DROP VIEW …, DROP MACRO …), and keep views and macros in the lake or in another file",
             )

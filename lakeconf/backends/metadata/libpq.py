@@ -1,4 +1,4 @@
-"""What libpq, PostgreSQL's client library, takes from the environment if a connection string does not say it."""
+"""Credentials that libpq, PostgreSQL's client library, takes from the environment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-# https://www.postgresql.org/docs/current/libpq-envars.html: those that hold credentials or say where they are.
+# https://www.postgresql.org/docs/current/libpq-envars.html: variables with credentials or their location.
 _REMOVED = ("PGPASSWORD", "PGSERVICE", "PGSYSCONFDIR", "PGSSLPASSWORD")
 _NO_FILE = os.path.join(os.sep, "nonexistent", "lakeconf")
 _REPLACED = ("PGPASSFILE", "PGSERVICEFILE")
@@ -16,10 +16,9 @@ _REPLACED = ("PGPASSFILE", "PGSERVICEFILE")
 
 @contextlib.contextmanager
 def hidden_credentials() -> Iterator[None]:
-    """Keeps the passwords of this process and of its user from every connection that libpq makes meanwhile.
+    """Hides the passwords of this process and its user from libpq, so that SQL cannot send them to a server.
 
-    SQL that names a server of its own gets none of them then. It changes the environment of the whole process, and
-    restores it at the end.
+    It changes the environment of the whole process, and restores it at the end.
     """
     before = {name: os.environ.get(name) for name in (*_REMOVED, *_REPLACED)}
     for name in _REMOVED:
@@ -37,16 +36,16 @@ def hidden_credentials() -> Iterator[None]:
 
 
 def default_password(host: str, port: int, database: str, user: str) -> str | None:
-    """The password that libpq would take for a connection whose configuration gives none.
+    """The password that libpq would use for a connection without a configured password.
 
     Args:
         host: The server.
-        port: Its port.
+        port: The port of the server.
         database: The database.
         user: The role.
 
     Returns:
-        The value of `PGPASSWORD`, else that of the matching line of the password file; None if there is none.
+        The value of `PGPASSWORD`, otherwise the password in the matching line of the password file; None without both.
     """
     given = os.environ.get("PGPASSWORD")
     if given:
@@ -54,7 +53,7 @@ def default_password(host: str, port: int, database: str, user: str) -> str | No
     path = Path(os.environ.get("PGPASSFILE") or Path.home() / ".pgpass")
     try:
         if path.stat().st_mode & 0o077 or not path.is_file():
-            return None  # libpq does not read a file that others can read, either
+            return None  # like libpq, ignore a file that others can read
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError):
         return None

@@ -1,4 +1,4 @@
-"""Looks into a catalog before DuckDB migrates it, for what the migration would lose in silence."""
+"""Checks a catalog before DuckDB migrates it, because the migration silently loses information."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakeconf.errors import CatalogError
 from lakeconf.sql import Attach, Value, identifier
 
 _BEFORE = "__lakeconf_before_migration"
-# A file of DuckLake 0.3 names the snapshots that were merged into it, and the rows up to each: `27:5|28:10`.
+# DuckLake 0.3 lists the snapshots that were merged into a file, each with its last row: `27:5|28:10`.
 _WITHIN_MERGED_FILES = """
 SELECT count(DISTINCT snapshot_id), min(snapshot_id), max(snapshot_id)
 FROM {schema}.ducklake_data_file JOIN {schema}.ducklake_snapshot
@@ -23,19 +23,19 @@ WHERE partial_file_info LIKE '%|%'
 def check_merged_files(
     connection: Connection, backend: MetadataBackend, names: StoreNames, attach_options: Mapping[str, Value]
 ) -> None:
-    """Refuses to migrate a catalog some of whose snapshots would show rows of later ones.
+    """Refuses to migrate a catalog if some of its snapshots would then contain rows of later ones.
 
-    The extension's migration forgets which rows of a merged file came with which snapshot.
+    The extension's migration loses the information which snapshot added which rows of a merged file.
     Source: https://github.com/duckdb/ducklake, `MigrateV03` in src/storage/ducklake_metadata_manager.cpp
 
     Args:
-        connection: Where the secrets of the store are; the lake is not attached.
-        backend: Where the catalog is.
+        connection: A connection with the secrets of the store; the lake is not attached.
+        backend: The metadata backend.
         names: The store's names.
-        attach_options: Options of ATTACH.
+        attach_options: The ATTACH options.
 
     Raises:
-        CatalogError: There are such snapshots; says which, and how to give them up.
+        CatalogError: There are such snapshots. The message names them, and the hint says how to expire them.
     """
     options = backend.ducklake_options(names)
     parameters = options.get("metadata_parameters", {})
@@ -48,9 +48,9 @@ def check_merged_files(
         connection.execute(f"DETACH {identifier(_BEFORE)}")
     if count:
         raise CatalogError(
-            f"stores.{names.store}: after the migration, {count} snapshots between {first} and {last} would show rows "
-            "of later ones, since it forgets which rows of a merged file came with which snapshot",
-            hint="expire these snapshots first, with the DuckDB that made the lake: "
+            f"stores.{names.store}: after the migration, {count} snapshots between {first} and {last} would contain "
+            "rows of later ones, because it loses which snapshot added which rows of a merged file",
+            hint="first expire these snapshots with the DuckDB version that created the lake: "
             f"CALL ducklake_expire_snapshots('lake', versions => [{first}, …, {last}])",
         )
 

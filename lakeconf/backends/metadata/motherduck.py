@@ -1,4 +1,4 @@
-"""A catalog that MotherDuck keeps. Written from its documentation; never run against the service."""
+"""A catalog in MotherDuck. Written from its documentation; never run against the service."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakeconf.sql import Attach, CreateDatabase, CreateSecret, Statement, Value
 
 
 class MotherDuckMetadata(MetadataBackend):
-    """A DuckLake database of MotherDuck; its token comes from the environment variable `motherduck_token` alone.
+    """A DuckLake database in MotherDuck; the token is only read from the environment variable `motherduck_token`.
 
     Source: https://motherduck.com/docs/integrations/file-formats/ducklake/
     """
@@ -36,8 +36,8 @@ class MotherDuckMetadata(MetadataBackend):
         Literal["motherduck", "local"],
         Field(
             examples=["local"],
-            description="Who runs queries: MotherDuck, or this machine, which then reads catalog and files itself, as "
-            "Spark must. `local` needs a bucket of your own and its owner's token.",
+            description="Where queries run: in MotherDuck, or on this machine, which then reads catalog and files. "
+            "Spark needs `local`, and `local` needs your own bucket and the token of the database owner.",
         ),
     ] = "motherduck"
 
@@ -48,10 +48,10 @@ class MotherDuckMetadata(MetadataBackend):
     def refusal(self, storage: StorageBackend | None) -> str | None:
         if storage is None:
             if self.compute == "local":
-                return 'with compute = "local" needs a storage_backend: a managed lake is read by MotherDuck alone'
+                return 'with compute = "local" needs a storage_backend: only MotherDuck can read a managed lake'
             return None
         if not storage.location.startswith(("s3://", "r2://", "gs://")):
-            return "composes with s3, r2 or gcs storage, or with none: it cannot reach files of this machine"
+            return "supports s3, r2 or gcs storage, or none: it cannot access files on this machine"
         return None
 
     @classmethod
@@ -67,7 +67,7 @@ class MotherDuckMetadata(MetadataBackend):
     def description(self) -> str:
         return f"{self.type} {self.database}"
 
-    def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - the database says it all
+    def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - the database is enough
         return {"metadata_path": f"md:{metadata_database(self.database)}"}
 
     def statements(
@@ -87,11 +87,13 @@ class MotherDuckMetadata(MetadataBackend):
         if names.alias != self.database:
             raise LakeconfError(
                 f"stores.{names.store}: the alias {names.alias!r} is not the database {self.database!r}",
-                hint="MotherDuck attaches a database under its own name: leave alias away",
+                hint="MotherDuck attaches a database under its own name: omit alias",
             )
         refused = sorted(attach_options)
         if refused:
-            raise LakeconfError(f"stores.{names.store}: MotherDuck has no attach option {', '.join(refused)}")
+            raise LakeconfError(
+                f"stores.{names.store}: MotherDuck does not support the attach option {', '.join(refused)}"
+            )
 
     def _storage_secrets(self, names: StoreNames, storage: StorageBackend | None) -> tuple[CreateSecret, ...]:
         if storage is None:

@@ -21,7 +21,7 @@ _WITH_TLS = ("require", "verify-ca", "verify-full")
 
 
 class PostgresMetadata(MetadataBackend):
-    """A catalog in PostgreSQL: many processes on many machines may read and write."""
+    """A catalog in PostgreSQL, for concurrent reads and writes from several machines."""
 
     type: Literal["postgres"] = "postgres"
     secret_name: SecretName | None = None
@@ -54,7 +54,7 @@ class PostgresMetadata(MetadataBackend):
         given = [name for name in ("host", "database", "user") if getattr(self, name) is not None]
         missing = [name for name in ("host", "database", "user") if getattr(self, name) is None]
         if given and missing:
-            raise ValueError(f"half-given credentials: {', '.join(given)} without {', '.join(missing)}")
+            raise ValueError(f"incomplete credentials: {', '.join(given)} without {', '.join(missing)}")
         if not given:
             self._check_reference()
         return self
@@ -62,11 +62,13 @@ class PostgresMetadata(MetadataBackend):
     def _check_reference(self) -> None:
         for name in ("password", "port"):
             if getattr(self, name) is not None:
-                raise ValueError(f"half-given credentials: {name} without host, database and user")
+                raise ValueError(f"incomplete credentials: {name} without host, database and user")
         if self.secret_parameters:
-            raise ValueError("secret_parameters need host, database and user: an existing secret is not changed")
+            raise ValueError(
+                "secret_parameters need host, database and user: lakeconf does not change existing secrets"
+            )
         if self.secret_name is None:
-            raise ValueError("no credentials: give host, database and user, or the secret_name of an existing secret")
+            raise ValueError("no credentials: set host, database and user, or the secret_name of an existing secret")
 
     @classmethod
     def init_template(cls) -> InitTemplate:

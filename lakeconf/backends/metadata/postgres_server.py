@@ -15,7 +15,7 @@ _IDLE_TIMEOUT = """
     SELECT coalesce(max(setting::bigint), 0)::bigint AS milliseconds FROM pg_settings
     WHERE name = 'idle_in_transaction_session_timeout'
 """
-# A dump that is restored elsewhere gets other numbers, or another server.
+# A dump restored elsewhere has other numbers or another server.
 _CATALOG_ID = """
     SELECT concat(d.oid, '/', n.oid) AS place FROM pg_database AS d, pg_namespace AS n
     WHERE d.datname = current_database() AND n.nspname = {}
@@ -65,23 +65,23 @@ class PostgresServer(CatalogServer):
     def prepare_locks(self, database: str, *, wait_seconds: float, holder: str) -> str:
         settings = {
             "lock_timeout": f"{wait_seconds * 1000:.0f}",
-            # A write may take hours between the lock and its commit: the server must not end the transaction meanwhile.
+            # Hours may pass between the lock and the commit, and the server must not end the transaction in between.
             "idle_in_transaction_session_timeout": "0",
             "application_name": holder[:_LONGEST_NAME],
         }
         calls = ", ".join(f"set_config({literal(name)}, {literal(text)}, true)" for name, text in settings.items())
-        # The server knows this setting from version 17 on.
+        # This setting exists since PostgreSQL 17.
         known = "current_setting('transaction_timeout', true) <> ''"
         newer = f"CASE WHEN {known} THEN set_config('transaction_timeout', '0', true) END"
         return _query(database, f"SELECT 1 FROM (SELECT {calls}, {newer}) AS settings")  # noqa: S608 - settings of this module
 
     def take_lock(self, database: str, key: int, *, shared: bool) -> str:
-        # Held to the end of a transaction: a lock of the session would outlive it in a pool of connections.
+        # Held until the transaction ends: a session lock would outlive its holder behind a connection pool.
         kind = "_shared" if shared else ""
         return _query(database, f"SELECT 1 FROM (SELECT pg_advisory_xact_lock{kind}({key})) AS held")  # noqa: S608 - a number
 
     def lock_holders(self, database: str, keys: Collection[int]) -> str:
-        # To roles without rights the server tells less.
+        # The server returns less to roles without rights.
         wanted = ", ".join(f"({key >> 32}, {key & 0xFFFFFFFF})" for key in keys)
         holder = (
             "concat(a.application_name, ' (server process ', l.pid, ', from ', coalesce(host(a.client_addr), "
@@ -98,7 +98,7 @@ class PostgresServer(CatalogServer):
         return _query(database, "SELECT 1")
 
     def await_commits(self, database: str, schema: str | None) -> str | None:
-        # This mode waits for everybody who has written to the table and has not ended, and for nobody who reads it.
+        # This mode waits for open transactions that have written to the table, but not for readers.
         table = f"{identifier(schema or DEFAULT_SCHEMA)}.ducklake_snapshot"
         wait = f"SET LOCAL lock_timeout = '10s'; LOCK TABLE {table} IN SHARE MODE"
         return f"CALL postgres_execute({literal(database)}, {literal(wait)})"

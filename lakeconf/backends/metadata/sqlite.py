@@ -1,4 +1,4 @@
-"""A catalog in an SQLite file."""
+"""A catalog in a SQLite file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakeconf.sql import Value
 
 
 class SQLiteMetadata(CatalogFile):
-    """A catalog in an SQLite file: several processes of one machine may use it, one writing at a time."""
+    """A catalog in a SQLite file: several processes on one machine can use it, one writer at a time."""
 
     kind: ClassVar[str] = "SQLite"
     # A connection that only reads cannot change the journal mode: SQLite refuses the attempt.
@@ -32,10 +32,10 @@ class SQLiteMetadata(CatalogFile):
 
     @property
     def attach_defaults(self) -> Mapping[str, Value]:
-        # Milliseconds for which SQLite waits while somebody else commits, before it says that the database is locked.
+        # How many milliseconds SQLite waits for another commit before it reports a locked database.
         return {**super().attach_defaults, "meta_busy_timeout": 30_000}
 
-    def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - the file says it all
+    def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - the file is enough
         return {"metadata_path": f"sqlite:{self.uri}"}
 
     def look_into(self, path: Path) -> None:
@@ -48,10 +48,10 @@ class SQLiteMetadata(CatalogFile):
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY:  # the rest of the number is the detail
                 raise CatalogError(
-                    f"the catalog {path} has a write-ahead log, which SQLite cannot read in a folder that is read-only",
-                    hint=f"on a writable copy run: sqlite3 {path.name} 'PRAGMA journal_mode = DELETE'",
+                    f"the catalog {path} has a write-ahead log, which SQLite cannot read in a read-only folder",
+                    hint=f"run on a writable copy: sqlite3 {path.name} 'PRAGMA journal_mode = DELETE'",
                 ) from error
-            return  # locked, or not to be opened for reading alone: ATTACH will say what it is
+            return  # locked, or cannot be opened read-only: ATTACH reports the reason
         except sqlite3.DatabaseError as error:
             raise CatalogError(f"the catalog {path} is damaged: {error}") from error
         refuse_foreign(path, self.kind, tables)

@@ -1,1 +1,1 @@
-"""The storage backends, one a file."""
+"""The storage backends, one per file."""

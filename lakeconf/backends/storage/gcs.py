@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from lakeconf.backends.init_template import InitTemplate
 from lakeconf.backends.storage.object_storage import ObjectStorage
 
-# No bulk delete, no version 2 of the listing, no conditional PUT. Source:
+# GCS has no bulk delete, no listing version 2 and no conditional PUT. Source:
 # https://hadoop.apache.org/docs/stable/hadoop-aws/tools/hadoop-aws/third_party_stores.html
 _DIFFERENT_FROM_S3: Mapping[str, str] = {
     "checksum.generation": "false",
@@ -21,7 +21,7 @@ _DIFFERENT_FROM_S3: Mapping[str, str] = {
 
 
 class GCSStorage(ObjectStorage):
-    """A bucket of Google Cloud Storage, reached with HMAC keys through its S3-compatible interface."""
+    """A Google Cloud Storage bucket, accessed with HMAC keys through the S3-compatible interface."""
 
     scheme: ClassVar[str] = "gs"
     other_schemes: ClassVar[tuple[str, ...]] = ("gcs",)

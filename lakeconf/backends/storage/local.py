@@ -14,7 +14,7 @@ from lakeconf.errors import StorageError
 
 
 class LocalStorage(StorageBackend):
-    """A folder of this machine, or one that all machines mount at the same path."""
+    """A local folder, or a folder that all machines mount at the same path."""
 
     on_this_machine: ClassVar[bool] = True
     type: Literal["local"] = "local"
@@ -51,9 +51,9 @@ class LocalStorage(StorageBackend):
     def prepare(self, *, read_only: bool) -> None:
         path = Path(self.path)
         if path.exists() and not path.is_dir():
-            raise StorageError(f"the data path {path} is a file", hint="path names the folder of the Parquet files")
+            raise StorageError(f"the data path {path} is a file", hint="set path to the folder of the Parquet files")
         if not read_only:
             try:
                 path.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise StorageError(f"the data path {path} cannot be made: {error.strerror}") from error
+                raise StorageError(f"the data path {path} cannot be created: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""What the object stores have in common: a bucket, a scope, credentials in a secret, an endpoint."""
+"""The base class of object stores: bucket, scope, credentials in a secret, and endpoint."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from lakeconf.errors import StorageError
 from lakeconf.secret import Secret
 from lakeconf.sql import CreateSecret, SetOption, Value
 
-# DuckDB's default too, so that both sign alike.
+# Also DuckDB's default, so both sign requests in the same way.
 DEFAULT_REGION = "us-east-1"
 
 
 class ObjectStorage(StorageBackend):
-    """A bucket that speaks S3's protocol."""
+    """A bucket with the S3 protocol."""
 
     scheme: ClassVar[str]
     other_schemes: ClassVar[tuple[str, ...]] = ()
@@ -61,7 +61,7 @@ class ObjectStorage(StorageBackend):
     ] = None
     url_style: Annotated[
         Literal["path", "vhost"] | None,
-        Field(examples=["path"], description="Put the bucket into the path or the host name of URLs."),
+        Field(examples=["path"], description="Whether URLs contain the bucket in the path or in the host name."),
     ] = None
     use_ssl: Annotated[bool | None, Field(examples=[False], description="Set to false for a server without TLS.")] = (
         None
@@ -70,7 +70,7 @@ class ObjectStorage(StorageBackend):
         Text | None,
         Field(
             examples=["certificates/ca.pem"],
-            description="PEM file with the certificate of the private authority that signed the server's certificate.",
+            description="PEM file of the private certificate authority that signed the server's certificate.",
         ),
     ] = None
     secret_parameters: SecretParameters = {}
@@ -78,47 +78,47 @@ class ObjectStorage(StorageBackend):
     @model_validator(mode="after")
     def _credentials_are_whole(self) -> Self:
         if self.key_id is None and self.secret is not None:
-            raise ValueError("half-given credentials: secret without key_id")
+            raise ValueError("incomplete credentials: secret without key_id")
         if self.key_id is not None and self.secret is None:
-            raise ValueError("half-given credentials: key_id without secret")
+            raise ValueError("incomplete credentials: key_id without secret")
         if self.session_token is not None and self.key_id is None:
-            raise ValueError("half-given credentials: session_token without key_id and secret")
+            raise ValueError("incomplete credentials: session_token without key_id and secret")
         if self.provider is not None and self.key_id is not None:
-            raise ValueError("key_id and secret contradict secret_parameters.provider: give one of them")
+            raise ValueError("key_id and secret conflict with secret_parameters.provider: set only one of them")
         if not self.creates_secret:
             self._check_reference()
         return self
 
     def _check_reference(self) -> None:
         if self.secret_parameters:
-            raise ValueError("secret_parameters need key_id and secret, or a provider among them")
+            raise ValueError("secret_parameters need key_id and secret, or must contain a provider")
         if self.secret_name is None:
             raise ValueError(
-                "no credentials: give key_id and secret, secret_parameters = { provider = "
+                "no credentials: set key_id and secret, secret_parameters = { provider = "
                 '"credential_chain" }, or the secret_name of an existing secret'
             )
 
     @model_validator(mode="after")
     def _place_is_whole(self) -> Self:
         if self.data_path is not None and (self.bucket is not None or self.prefix is not None):
-            raise ValueError("data_path contradicts bucket and prefix: give one of them")
+            raise ValueError("data_path conflicts with bucket and prefix: set only one of them")
         if self.bucket is None and self.prefix is not None:
-            raise ValueError("prefix without bucket: give the bucket too")
+            raise ValueError("prefix without bucket: set bucket too")
         if self.bucket is None and self.data_path is None and self.scope is None:
-            raise ValueError("no place for the files: give bucket (and prefix), or data_path")
+            raise ValueError("no location for the files: set bucket (and prefix), or data_path")
         if self.bucket is not None and "/" in self.bucket:
-            raise ValueError("bucket is a name without a slash: what follows goes into prefix")
+            raise ValueError("bucket must not contain a slash: move the rest of the path to prefix")
         for name in ("data_path", "scope"):
             if getattr(self, name) is not None:
                 self._canonical(name, getattr(self, name))
         if self.endpoint is not None and "://" in self.endpoint:
-            raise ValueError("endpoint is host and port without a scheme; use_ssl says whether it speaks TLS")
+            raise ValueError("endpoint must be host and port without a scheme; set use_ssl to choose TLS")
         return self
 
     def _canonical(self, name: str, uri: str) -> str:
         scheme, found, rest = uri.partition("://")
         if not found or scheme not in (self.scheme, *self.other_schemes) or not rest.strip("/"):
-            raise ValueError(f"{name} is a URI such as {self.scheme}://bucket/folder/")
+            raise ValueError(f"{name} must be a URI such as {self.scheme}://bucket/folder/")
         return f"{self.scheme}://{re.sub('/+$', '', rest)}/"
 
     @classmethod
@@ -127,7 +127,9 @@ class ObjectStorage(StorageBackend):
 
     def prepare(self, *, read_only: bool) -> None:  # noqa: ARG002 - the contract
         if self.ca_cert_file is not None and not Path(self.ca_cert_file).is_file():
-            raise StorageError(f"there is no file {self.ca_cert_file}", hint="ca_cert_file names a certificate (PEM)")
+            raise StorageError(
+                f"there is no file {self.ca_cert_file}", hint="set ca_cert_file to a certificate file (PEM)"
+            )
 
     @property
     def duckdb_settings(self) -> tuple[SetOption, ...]:
@@ -135,13 +137,13 @@ class ObjectStorage(StorageBackend):
 
     @property
     def provider(self) -> str | None:
-        """The provider of credentials, where they are not inline."""
+        """The credential provider; None if the credentials are inline."""
         found = next((value for key, value in self.secret_parameters.items() if key.lower() == "provider"), None)
         return None if found is None else str(found)
 
     @property
     def creates_secret(self) -> bool:
-        """True where the store makes the secret, False where it refers to an existing one."""
+        """True if the store creates the secret, False if it refers to an existing one."""
         return self.key_id is not None or self.provider is not None
 
     @property
@@ -165,12 +167,12 @@ class ObjectStorage(StorageBackend):
 
     @property
     def bucket_name(self) -> str:
-        """The bucket, however it is given."""
+        """The name of the bucket."""
         return self.location.partition("://")[2].partition("/")[0]
 
     @property
     def secret_scope(self) -> str:
-        """The scope of the secret; it ends in `/`, since DuckDB compares plain prefixes."""
+        """The scope of the secret. It ends with `/`, because DuckDB compares plain prefixes."""
         return self._canonical("scope", self.scope) if self.scope else f"{self.scheme}://{self.bucket_name}/"
 
     def secrets(self, names: StoreNames, *, in_motherduck: bool = False) -> tuple[CreateSecret, ...]:
@@ -197,13 +199,13 @@ class ObjectStorage(StorageBackend):
 
     @property
     def s3_region(self) -> str | None:
-        """The region that Spark's S3A signs for: a server that is not AWS's needs one, whichever, but not `auto`."""
+        """The region that Spark's S3A signs for: servers other than AWS need any region except `auto`."""
         region = None if self.region == "auto" else self.region
         return region or (None if self.s3_endpoint is None else DEFAULT_REGION)
 
     @property
     def s3_features(self) -> Mapping[str, str]:
-        """Settings of S3A, without their prefix, for what the server does differently from S3."""
+        """S3A settings for servers that differ from S3, without their prefix."""
         return {}
 
     def hadoop_settings(self) -> dict[str, str | Secret]:

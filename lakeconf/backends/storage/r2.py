@@ -26,7 +26,7 @@ class R2Storage(ObjectStorage):
     @model_validator(mode="after")
     def _account_is_given(self) -> Self:
         if self.creates_secret and self.account_id is None and self.endpoint is None:
-            raise ValueError("half-given credentials: R2 needs account_id (or an endpoint)")
+            raise ValueError("incomplete credentials: R2 needs account_id (or an endpoint)")
         return self
 
     @classmethod

@@ -1,6 +1,6 @@
-"""What Spark needs to reach a bucket through Hadoop's S3A: its settings, and the packages that match its Hadoop.
+"""Settings and packages for Spark to access a bucket through Hadoop's S3A.
 
-The class names and keys are those of hadoop-aws 3.4 and later, which uses version 2 of the AWS SDK.
+Class names and keys are those of hadoop-aws 3.4 and later, which uses version 2 of the AWS SDK.
 Source: https://hadoop.apache.org/docs/stable/hadoop-aws/tools/hadoop-aws/index.html
 """
 
@@ -18,7 +18,7 @@ from lakeconf.secret import Secret
 
 # The AWS SDK that each Hadoop was built with: aws-java-sdk-v2.version in the pom of its hadoop-project.
 AWS_SDK_VERSIONS: Mapping[str, str] = {"3.4.1": "2.24.6", "3.4.2": "2.29.52", "3.5.0": "2.35.4"}
-# In place of the SDK's bundle of 600 MB. netty comes with Spark, in a version that must not be mixed with another.
+# Instead of the SDK's bundle of 600 MB. Spark ships netty, which must not be mixed with another version.
 _SDK_MODULES = ("s3-transfer-manager", "sts")
 _EXCLUDED = ("software.amazon.awssdk:bundle", "io.netty:*", "org.slf4j:*")
 
@@ -33,7 +33,7 @@ _CHAIN: Mapping[str, str] = {
     "sts": _SDK + "WebIdentityTokenFileCredentialsProvider",
     "instance": _HADOOP + "auth.IAMInstanceCredentialsProvider",
 }
-# Parameters of DuckDB's secret that have an equivalent below, or that only DuckDB needs.
+# Parameters of DuckDB's secret with an equivalent in S3A; the second set is only relevant for DuckDB.
 _UNDERSTOOD = {"provider", "chain", "profile", "assume_role_arn", "external_id", "kms_key_id", "requester_pays"}
 _FOR_DUCKDB_ALONE = {"refresh", "refresh_info", "validation", "url_compatibility_mode"}
 
@@ -42,11 +42,11 @@ def s3a_packages(hadoop_version: str) -> tuple[str, ...]:
     """The coordinates for `spark.jars.packages` that match a version of Hadoop.
 
     Args:
-        hadoop_version: The version that Spark runs, such as `3.5.0`; hadoop-aws must have the same.
+        hadoop_version: Spark's Hadoop version, such as `3.5.0`; hadoop-aws must have the same version.
 
     Returns:
-        hadoop-aws alone, with the whole AWS SDK, where the version is not a known one. Profiles with single sign-on
-        need `software.amazon.awssdk:sso` and `:ssooidc` besides.
+        The packages. For an unknown version only hadoop-aws, which pulls in the whole AWS SDK. Profiles with single
+        sign-on also need `software.amazon.awssdk:sso` and `:ssooidc`.
     """
     packages = (f"org.apache.hadoop:hadoop-aws:{hadoop_version}",)
     sdk = AWS_SDK_VERSIONS.get(hadoop_version)
@@ -54,15 +54,15 @@ def s3a_packages(hadoop_version: str) -> tuple[str, ...]:
 
 
 def s3a_excludes(hadoop_version: str) -> tuple[str, ...]:
-    """What `spark.jars.excludes` leaves out of `s3a_packages`."""
+    """The value of `spark.jars.excludes` for `s3a_packages`."""
     return _EXCLUDED if hadoop_version in AWS_SDK_VERSIONS else ()
 
 
 def package_settings() -> dict[str, str]:
-    """The settings that let the installed Spark fetch S3A.
+    """The settings with which the installed Spark downloads S3A.
 
     Returns:
-        Nothing where no Spark is installed, or where it has S3A already.
+        The settings; empty if Spark is not installed or already has S3A.
     """
     names = [path.name for path in _spark_jars().glob("hadoop-*.jar")]
     found = next(filter(None, (re.fullmatch(r"hadoop-client-api-(.+)\.jar", name) for name in names)), None)
@@ -83,19 +83,19 @@ def _spark_jars() -> Path:
 
 @dataclass(frozen=True)
 class S3ABucket:
-    """A bucket as S3A sees it.
+    """The S3A settings of a bucket.
 
     Attributes:
         name: The bucket's name.
         endpoint: Host and port; None for AWS.
-        region: What requests are signed for; None lets the AWS SDK find out.
-        path_style: True where the bucket stands in the path of a URL.
-        use_ssl: Set to false for a server without TLS.
-        key_id: Access key id, where the credentials are inline.
+        region: The region for signing requests; None to let the AWS SDK determine it.
+        path_style: True if URLs contain the bucket in the path.
+        use_ssl: False for a server without TLS.
+        key_id: Access key id, if the credentials are inline.
         secret: Secret access key.
         session_token: Session token of temporary credentials.
         parameters: The `secret_parameters` of the storage backend.
-        features: Settings for what the server does differently from S3.
+        features: Settings for servers that differ from S3.
     """
 
     name: str
@@ -110,7 +110,7 @@ class S3ABucket:
     features: Mapping[str, str] = field(default_factory=dict)
 
     def settings(self) -> dict[str, str | Secret]:
-        """The Hadoop settings, for this bucket alone.
+        """The Hadoop settings, limited to this bucket.
 
         Raises:
             UnsupportedError: A parameter of the secret has no equivalent in S3A.
@@ -119,7 +119,7 @@ class S3ABucket:
         for key in parameters:
             if key not in _UNDERSTOOD | _FOR_DUCKDB_ALONE:
                 raise UnsupportedError(
-                    f"Spark cannot reach the bucket of the store: S3A has no setting for secret_parameters.{key}",
+                    f"Spark cannot access the bucket of the store: S3A has no setting for secret_parameters.{key}",
                     hint="use the store with DuckDB, or configure the session's fs.s3a.* settings yourself",
                 )
         texts = {key: str(value) for key, value in parameters.items() if not isinstance(value, Secret)}
@@ -161,15 +161,15 @@ class S3ABucket:
 
 
 def _chain_providers(parameters: Mapping[str, str]) -> str:
-    """The classes that look for credentials where DuckDB's chain looks, in the same order."""
+    """The provider classes that are equivalent to DuckDB's credential chain, in the same order."""
     links = [link.strip().lower() for link in parameters.get("chain", "").split(";") if link.strip()]
     unknown = [link for link in links if link not in _CHAIN]
     by_profile = [link for link in links if link in ("sso", "process")]
     if unknown or ("profile" in parameters and by_profile):
         what = f"the chain {unknown[0]!r}" if unknown else f"a named profile together with {by_profile[0]!r}"
         raise UnsupportedError(
-            f"Spark cannot look for credentials as secret_parameters say: S3A has no provider for {what}",
-            hint=f"links that Spark knows: {', '.join(_CHAIN)}; a profile for these can be named by AWS_PROFILE",
+            f"Spark cannot use the credential chain in secret_parameters: S3A has no provider for {what}",
+            hint=f"links that Spark supports: {', '.join(_CHAIN)}; set AWS_PROFILE to use a profile with them",
         )
     if "profile" in parameters:
         providers = [_PROFILE if link == "config" else _CHAIN[link] for link in links] or [_PROFILE]

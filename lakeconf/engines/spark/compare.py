@@ -1,4 +1,4 @@
-"""Compares what Spark reads of a table with what DuckDB reads."""
+"""Compares the rows that Spark and DuckDB read from a table."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from lakeconf.sql import identifier
 
 
 def check(frame: DataFrame, reader: CatalogReader, table: TableInfo, snapshot_id: int) -> TableCheck:
-    """Reads the table by both engines, and compares. The driver gets one row from each.
+    """Reads the table with both engines and compares the results. The driver receives one row from each.
 
     Args:
-        frame: What Spark reads: all columns of the table.
+        frame: Spark's scan of all columns of the table.
         reader: The lake.
         table: The table at the snapshot.
         snapshot_id: The snapshot.
 
     Raises:
-        LakeconfError: DuckDB cannot read the table, or not turn it into Spark's types.
+        LakeconfError: DuckDB cannot read the table or convert it to Spark's types.
         UnsupportedError: Spark lacks the codec of a file.
     """
     spark_rows, by_spark = _by_spark(frame, table, reader.time_zone)
@@ -59,7 +59,7 @@ def _by_spark(frame: DataFrame, table: TableInfo, time_zone: str) -> tuple[int, 
     query = fingerprint_sql(len(table.columns), executor_code.ROWS)
     sums = [F.coalesce(F.sum(F.col(field.name)), F.lit(0)) for field in fields]
     spark = frame.sparkSession
-    # The user's session may not tell names apart by their case.
+    # The user's session may ignore the case of names.
     with active_session_kept(spark):
         chosen = rebind(rebind(frame, private_session(spark)).select(*values), spark)
         parts = chosen.mapInArrow(executor_code.summing(query, time_zone), StructType(fields))
@@ -70,7 +70,7 @@ def _by_spark(frame: DataFrame, table: TableInfo, time_zone: str) -> tuple[int, 
 
 
 def _has_text(column: Column) -> bool:
-    """True where DuckDB writes a value as the same text, whether it comes from DuckLake or from Spark."""
+    """True if DuckDB formats a value as the same text, whether it comes from DuckLake or from Spark."""
     return column.type == "geometry" or not {"variant", "geometry"} & all_types(column)
 
 
@@ -78,7 +78,7 @@ def _duckdb_value(column: Column) -> str:
     name = identifier(column.name)
     if not _has_text(column):
         return f"CASE WHEN {name} IS NOT NULL THEN '' END"
-    # Spark has its bytes.
+    # Spark has a geometry as well-known binary.
     return f"ST_AsWKB({name})" if column.type == "geometry" else exact_cast(name, column)
 
 

@@ -1,4 +1,4 @@
-"""Spark as the engine: executors read and write the Parquet files, the driver plans and hands their names over."""
+"""The Spark engine: executors read and write the Parquet files; the driver plans and passes on their names."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class SparkEngine:
     """Reads and writes the Parquet files with Spark.
 
     Args:
-        spark: The user's session; its settings neither change nor matter.
+        spark: The user's session; its settings neither change nor affect the result.
         reader: The lake.
         writer: The connection that commits.
-        settings: The Hadoop settings with which the session must reach the lake's files.
+        settings: The Hadoop settings that the session must have for the lake's files.
 
     Raises:
-        SparkError: The session is one of Spark Connect, or a setting of it is missing or different.
+        SparkError: The session uses Spark Connect, or one of its settings is missing or different.
         UnsupportedError: An engine replaces Spark's Parquet reader.
     """
 
@@ -94,11 +94,11 @@ class SparkEngine:
         info = load_table(self._reader, table, snapshot_id)
         wanted = selected(info, columns)
         predicate = parse(where, info.columns)
-        # The columns of the condition are read as well, and left out after it.
+        # The scan also reads the columns of the condition, and drops them after the filter.
         names = list(dict.fromkeys(column.name for column in (*wanted, *columns_of(predicate))))
         planned = plan_with_inlined_rows(self._reader, table, snapshot_id, names, predicate)
         virtual = [ROW_ID] if row_ids else []
-        # The user's session may not tell names apart by their case.
+        # The user's session may ignore the case of names.
         private = private_session(self._spark)
         with active_session_kept(self._spark):
             frame = rebind(read(self._spark, *planned, row_ids=row_ids), private).where(to_spark(predicate))
@@ -114,7 +114,7 @@ class SparkEngine:
         except UnsupportedError as error:
             query = changes_sql(self._reader, plan)
             raise UnsupportedError(
-                f"Spark cannot give the changes of {table}: {error.message}",
+                f"Spark cannot read the changes of {table}: {error.message}",
                 hint=f'read them with DuckDB: lake.sql("{query}")',
             ) from error
 
@@ -139,7 +139,7 @@ class SparkEngine:
             return from_arrow(self._spark, arrow_table(native))
         if native.sparkSession.sparkContext is not self._spark.sparkContext:
             raise SparkError(
-                "the frame belongs to another Spark application than the one that the lake was opened with",
+                "the frame belongs to another Spark application than the session of the lake",
                 hint="open the lake with the frame's own session: store.open(frame.sparkSession)",
             )
         return native
@@ -171,7 +171,7 @@ class SparkEngine:
 
     @contextlib.contextmanager
     def _announced(self, request: StagingRequest) -> Iterator[None]:
-        """Writes the manifest of the staged files before there are any; `release` removes it after a success."""
+        """Writes the manifest before the staged files; `release` removes it if staging succeeds."""
         folder = staging_folder(request.table, request.token)
         announce(self._writer, folder, self._lake_id)
         try:

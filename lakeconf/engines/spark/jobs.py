@@ -19,16 +19,16 @@ _EVERY_SECONDS = 0.1
 def run_job(spark: SparkSession, action: Callable[[], object], tag: str) -> None:
     """Runs an action of Spark and waits for it. If the wait is interrupted, cancels its jobs before it raises.
 
-    The action runs in a thread of its own. An exception that a signal raises (Ctrl-C, a timeout) would otherwise
-    interrupt py4j in the middle of a call, and the job would run on.
+    The action runs in its own thread. Otherwise, an exception that a signal raises (Ctrl-C, a timeout) would interrupt
+    py4j during a call, and the job would continue.
 
     Args:
         spark: The session whose jobs the action starts.
-        action: What starts the jobs and waits for them.
-        tag: A name for the jobs that no other job has.
+        action: Starts the jobs and waits for them.
+        tag: A unique name for the jobs.
 
     Raises:
-        BaseException: What the action raised, or what interrupted the wait; then no job of the action runs any more.
+        BaseException: The error of the action, or the interruption. No job of the action is still running.
     """
     context = spark.sparkContext
     failures: list[BaseException] = []
@@ -55,7 +55,7 @@ def run_job(spark: SparkSession, action: Callable[[], object], tag: str) -> None
 
 
 def _cancel(spark: SparkSession, tag: str, ended: threading.Event) -> None:
-    """Cancels jobs until the action has ended: it may start one more between two of them."""
+    """Cancels jobs until the action has ended: it may start another job between two of them."""
     while not ended.is_set():
         with contextlib.suppress(PySparkException):
             spark.sparkContext.cancelJobsWithTag(tag)

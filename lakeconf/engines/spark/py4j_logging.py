@@ -1,4 +1,4 @@
-"""Keeps secrets out of the log of py4j, through which Python and Spark's JVM talk."""
+"""Keeps secrets out of the log of py4j, which connects Python to Spark's JVM."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LOGGERS = ("py4j.clientserver", "py4j.java_gateway")
 
 @contextlib.contextmanager
 def unlogged() -> Iterator[None]:
-    """What is sent and received in here is not logged; at the level DEBUG py4j logs all of it otherwise."""
+    """Suppresses py4j's DEBUG messages, which contain everything that it sends and receives."""
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

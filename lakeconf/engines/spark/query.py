@@ -1,4 +1,4 @@
-"""A query in DuckDB's SQL, run by Spark over frames."""
+"""Runs a query in DuckDB's SQL on Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakeconf.engines.spark.internals import active_session_kept, rebind
 from lakeconf.engines.spark.session import private_session
 from lakeconf.errors import QueryError, UnsupportedError
 
-# As in DuckDB: names in any case, and a TIMESTAMP without a zone.
+# As in DuckDB: names are case-insensitive, and TIMESTAMP has no time zone.
 _SETTINGS = {"spark.sql.caseSensitive": "false", "spark.sql.timestampType": "TIMESTAMP_NTZ"}
 
 
@@ -21,13 +21,13 @@ def query(spark: SparkSession, sql: str, frames: Mapping[str, DataFrame]) -> Dat
     """The rows of a query.
 
     Args:
-        spark: The user's session; it stays as it is.
+        spark: The user's session; its settings do not change.
         sql: The query, in DuckDB's SQL.
-        frames: What its tables are, by name.
+        frames: The frame of each table in the query, by name.
 
     Raises:
-        UnsupportedError: It has something that Spark's SQL has not.
-        QueryError: Spark refuses it.
+        UnsupportedError: The query uses a feature that Spark SQL lacks.
+        QueryError: Spark refuses the query.
     """
     translated = _translated(sql)
     private = private_session(spark)
@@ -40,18 +40,20 @@ def query(spark: SparkSession, sql: str, frames: Mapping[str, DataFrame]) -> Dat
             return rebind(private.sql(translated), spark)
         except PySparkException as error:
             reason = str(error).splitlines()[0]
-            raise QueryError(f"Spark refuses the query: {reason}", hint=f"it was given: {translated}") from error
+            raise QueryError(
+                f"Spark refuses the query: {reason}", hint=f"the translated query is: {translated}"
+            ) from error
 
 
 def _translated(sql: str) -> str:
-    """The query in Spark's SQL.
+    """Translates the query to Spark SQL.
 
     Raises:
-        UnsupportedError: It cannot be translated.
+        UnsupportedError: The query cannot be translated.
     """
     parsed = sqlglot.parse_one(sql, dialect="duckdb")
     try:
-        # What sqlglot calls a TIMESTAMP with a zone is one that Spark calls TIMESTAMP, which here has none.
+        # sqlglot renders TIMESTAMPTZ as TIMESTAMP, which has no time zone with these settings.
         for kind in parsed.find_all(exp.DataType):
             if kind.this == exp.DType.TIMESTAMPTZ:
                 kind.replace(exp.DataType.build("TIMESTAMP_LTZ", dialect="spark"))

@@ -1,7 +1,7 @@
-"""The private session in which a scan is built, and how its frame comes back to the user's session.
+"""The private session in which a scan is built, and the transfer of its frame to the user's session.
 
-Spark's readers look at settings when an action runs, and take them from the session that made the relation. So the
-relation is made and analysed in a session that nobody else can reach, and its analysed plan is handed to the user's.
+Spark's readers read settings when an action runs, from the session that created the relation. lakeconf therefore
+creates and analyses the relation in a private session, and passes the analysed plan to the user's session.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lakeconf.engines.spark.internals import active_session_kept, cloned_session, new_session, rebind, setting_names
 from lakeconf.errors import SchemaError
 
-# Everything that could change what a scan returns. https://spark.apache.org/docs/latest/configuration.html#spark-sql
+# All settings that can affect the result of a scan. https://spark.apache.org/docs/latest/configuration.html#spark-sql
 _SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "true",
@@ -21,7 +21,7 @@ _SETTINGS = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreInvalidPartitionPaths": "false",
-    # Spark skips files and folders whose names begin so; this matches none. Before Spark 4.3 it is not a setting.
+    # Spark skips files and folders whose names match; this pattern matches none. The setting is new in Spark 4.3.
     "spark.sql.files.ignoredPathSegmentRegex": "(?!)",
     "spark.sql.legacy.parquet.nanosAsLong": "true",
     "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": "false",
@@ -46,7 +46,7 @@ _SETTINGS = {
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.variant.allowReadingShredded": "true",
 }
-# What changes how fast a scan is, and nothing else: as the user has it.
+# Settings that only affect the speed of a scan: the user's values are kept.
 _SPEED = frozenset(
     (
         "spark.sql.files.maxPartitionBytes",
@@ -61,45 +61,45 @@ _SPEED = frozenset(
 
 
 def private_session(spark: SparkSession) -> SparkSession:
-    """A session beside the user's whose settings are fixed; its time zone is UTC.
+    """Creates a session with fixed settings in the user's application; its time zone is UTC.
 
     Args:
-        spark: The user's session; it stays as it is.
+        spark: The user's session; its settings do not change.
 
     Returns:
         A session of the same application.
 
     Raises:
-        SparkError: The session is one of Spark Connect.
+        SparkError: The session uses Spark Connect.
     """
     return new_session(spark, {**_kept(spark), **_SETTINGS}, _SPEED)
 
 
 def without_pushdown(private: SparkSession) -> SparkSession:
-    """As the private session, but no filter reaches the statistics in Parquet files."""
+    """A copy of the private session that does not push filters down to the statistics in Parquet files."""
     twin = cloned_session(private)
     twin.conf.set("spark.sql.parquet.filterPushdown", "false")
     return twin
 
 
 def _kept(spark: SparkSession) -> dict[str, str]:
-    """The user's settings that hold for the private session too."""
+    """The user's settings that also apply to the private session."""
     keys = setting_names(spark)
-    # What does not begin with `spark.` Spark hands to Hadoop: credentials of a file system, for example.
+    # Spark passes settings without the prefix `spark.` to Hadoop, for example credentials of a file system.
     if any(not key.startswith("spark.") for key in keys):
         return {key: text for key, text in spark.conf.getAll.items() if key in _SPEED or not key.startswith("spark.")}
     return {key: str(spark.conf.get(key)) for key in keys & _SPEED}
 
 
 def from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """An Arrow table as a frame of the user's session; naive timestamps stay naive, whatever the session says.
+    """Converts an Arrow table to a frame of the user's session; naive timestamps stay naive in every session.
 
     Args:
         spark: The user's session.
         table: The table.
 
     Raises:
-        SchemaError: It holds what Spark has no type for, such as nanoseconds that are none of microseconds.
+        SchemaError: Spark has no type for a value, such as a timestamp with fractions of a microsecond.
     """
     private = private_session(spark)
     private.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
@@ -107,18 +107,18 @@ def from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
         signed = table.cast(pa.schema([field.with_type(_known(field.type)) for field in table.schema]))
     except pa.ArrowInvalid as error:
         hint = "round them to microseconds, or write with DuckDB: store.open()"
-        raise SchemaError(f"Spark does not take the frame: {error}", hint=hint) from error
+        raise SchemaError(f"Spark cannot convert the frame: {error}", hint=hint) from error
     with active_session_kept(spark):
         try:
             return rebind(private.createDataFrame(signed), spark)
         except PySparkTypeError as error:
             raise SchemaError(
-                f"Spark does not take the frame: {error}", hint="cast that column, or write with DuckDB: store.open()"
+                f"Spark cannot convert the frame: {error}", hint="cast that column, or write with DuckDB: store.open()"
             ) from error
 
 
 def _known(found: pa.DataType) -> pa.DataType:
-    """The type that holds every value of an unsigned one; Spark has no unsigned integers, and no nanoseconds."""
+    """The type for a type that Spark lacks: a wider one for unsigned integers, microseconds for nanoseconds."""
     if pa.types.is_timestamp(found) and found.unit == "ns":
         return pa.timestamp("us", found.tz)
     wider = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20)}

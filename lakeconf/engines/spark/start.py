@@ -1,4 +1,4 @@
-"""Starts a Spark session on this machine that reaches the files of a store."""
+"""Starts a local Spark session with access to the files of a store."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ if TYPE_CHECKING:
 
 _LOOPBACK = "127.0.0.1"
 _HADOOP = "spark.hadoop."
-# Variables with which a user chooses the address, or a configuration that may name a cluster.
+# Variables that set the address, or a configuration that may specify a cluster.
 _CONFIGURES = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "MASTER")
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 
 
 class HasSparkSettings(Protocol):
-    """A store, as far as this needs it."""
+    """The part of a store that this module uses."""
 
     def spark_conf(self) -> Settings:
-        """The settings with which Spark reaches its files."""
+        """The settings that give Spark access to the store's files."""
         ...
 
 
 def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Starts a Spark session that reaches the files of `stores`, or gives the running one.
+    """Starts a Spark session with access to the files of `stores`, or returns the running session.
 
-    It finds a Java, and lets Spark's workers run the same Python. Where a cluster gives you a session, do without this
-    and call `store.configure(SparkSession.builder)`.
+    Finds Java, and makes Spark's workers use the same Python. If a cluster provides the session, call
+    `store.configure(SparkSession.builder)` instead.
 
     Args:
         stores: The stores that the session is for.
-        settings: Further settings, such as `{"spark.master": "local[4]"}`; they win.
+        settings: Additional settings, such as `{"spark.master": "local[4]"}`; they have priority.
 
     Returns:
         The session; the caller stops it.
 
     Raises:
         MissingDependencyError: pyspark is not installed.
-        SparkError: There is no Java, or Spark does not start.
+        SparkError: Java is missing, or Spark does not start.
     """
     try:
         from pyspark.errors import PySparkException
@@ -67,8 +67,8 @@ def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None 
             session = builder.getOrCreate()
     except PySparkException as error:
         raise SparkError(f"Spark does not start: {error}") from error
-    # The builder's stand in the command line of the Java process that it starts, so that secrets are not among them;
-    # and a session that runs already takes none of them.
+    # The builder puts its settings on the command line of the Java process, so they must not contain secrets. A running
+    # session also ignores the builder's Hadoop settings.
     for conf in confs:
         hadoop = {key.removeprefix(_HADOOP): conf[key] for key in conf if key.startswith(_HADOOP)}
         configure_session(session, hadoop)
@@ -77,10 +77,10 @@ def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None 
 
 @contextlib.contextmanager
 def loopback_address(settings: Mapping[str, str]) -> Iterator[None]:
-    """Makes a session on this machine alone listen on the loopback address: its web page shows plans and data.
+    """Makes a local session listen on the loopback address, because its web UI shows plans and data.
 
-    Spark has no setting for the address of its web page, only the variable SPARK_LOCAL_IP. It stays as it is if the
-    user sets it or an address of the driver, or if the session may use other machines.
+    Spark has no setting for the address of its web UI, only the variable SPARK_LOCAL_IP. The variable is not changed if
+    the user sets it or an address of the driver, or if the session may use other machines.
 
     Args:
         settings: The settings of the session, by their names in Spark.

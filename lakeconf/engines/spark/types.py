@@ -1,4 +1,4 @@
-"""The Spark type of each DuckLake type, and the DuckDB type that turns into it on its way through Arrow."""
+"""The Spark type of each DuckLake type, and the DuckDB type that converts to it through Arrow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from lakeconf.catalog.types import DUCKDB_NAMES, decimal_digits, duckdb_name
 from lakeconf.errors import SchemaError, UnsupportedError
 from lakeconf.sql import folded, identifier, literal
 
-# Types that Spark and DuckLake both have: what Spark writes of them, DuckLake takes as it is.
+# Types that both Spark and DuckLake have: DuckLake accepts Spark's values of them without a conversion.
 SHARED_TYPES: dict[str, DataType] = {
     "boolean": BooleanType(),
     "int8": ByteType(),
@@ -50,7 +50,7 @@ SHARED_TYPES: dict[str, DataType] = {
 # The Spark type of each type of DuckLake that is not nested and not a decimal.
 _TYPES: dict[str, DataType] = SHARED_TYPES | {
     "variant": VariantType(),
-    # Arrow has it as well-known binary.
+    # Arrow stores it as well-known binary.
     "geometry": BinaryType(),
     **dict.fromkeys(("int128", "uint128"), DecimalType(38, 0)),
     "uint8": ShortType(),
@@ -60,9 +60,9 @@ _TYPES: dict[str, DataType] = SHARED_TYPES | {
     **dict.fromkeys(("json", "uuid", "time", "timetz", "interval"), StringType()),
     **dict.fromkeys(("timestamp_s", "timestamp_ms", "timestamp_ns"), TimestampNTZType()),
 }
-# The types of DuckDB by their names in Spark; void is the type of NULL alone.
+# DuckDB types by their names in Spark; void is the null type.
 _DUCKDB = {type_.simpleString(): DUCKDB_NAMES[name] for name, type_ in SHARED_TYPES.items()} | {"void": '"NULL"'}
-# Types that need no cast on their way through Arrow, though DuckDB does not know the Spark type as the same.
+# Types that need no cast for Arrow, although DuckDB has another name for the Spark type.
 _ALIKE_IN_ARROW = ("variant", "geometry")
 
 
@@ -73,7 +73,7 @@ def spark_type(column: Column) -> DataType:
         column: The column, or a field inside a nested one.
 
     Raises:
-        UnsupportedError: There is none that holds all its values.
+        UnsupportedError: No Spark type holds all its values.
     """
     inner = [spark_type(child) for child in column.children]
     if column.type == "list":
@@ -87,15 +87,15 @@ def spark_type(column: Column) -> DataType:
 
 
 def leaf_type(type_name: str, column_name: str) -> DataType:
-    """The Spark type of a DuckLake type that is not nested; the name of its column is for the error."""
+    """The Spark type of a DuckLake type that is not nested; the error names the column."""
     digits = decimal_digits(type_name)
     if digits:
         return DecimalType(*digits)
     if type_name in _TYPES:
         return _TYPES[type_name]
     raise UnsupportedError(
-        f"the column {column_name!r} is of DuckLake's type {type_name!r}, which has no Spark type",
-        hint="leave the column out with scan(columns=…), or read it with DuckDB",
+        f"the column {column_name!r} has the DuckLake type {type_name!r}, for which Spark has no type",
+        hint="omit the column with scan(columns=…), or read it with DuckDB",
     )
 
 
@@ -113,8 +113,8 @@ def duckdb_type(column: Column, *, for_spark: bool) -> str:
 
     Args:
         column: The column, or a field inside a nested one.
-        for_spark: False for the type that DuckDB gives the column; True for the type to which DuckDB must cast it so
-            that it is, as Arrow, what `spark_type` says.
+        for_spark: False for the column's type in DuckDB; True for the type to cast it to, so that its Arrow type
+            matches `spark_type`.
 
     Raises:
         UnsupportedError: The column has no Spark type.
@@ -131,10 +131,10 @@ def duckdb_type(column: Column, *, for_spark: bool) -> str:
 
 
 def exact_cast(sql: str, column: Column) -> str:
-    """The SQL by which DuckDB casts a value of a column to what Spark takes over; fails where digits would be lost."""
+    """DuckDB SQL that casts a value of a column to a type that Spark accepts; fails if digits would be lost."""
     cast = f"CAST({sql} AS {duckdb_type(column, for_spark=True)})"
     if column.type in ("timestamp_s", "timestamp_ms"):
-        # Of infinity only the text becomes a TIMESTAMP.
+        # DuckDB casts infinity to TIMESTAMP only from text.
         return f"coalesce(TRY_CAST({sql} AS TIMESTAMP), CAST(CAST({sql} AS VARCHAR) AS TIMESTAMP))"
     if "timestamp_ns" not in all_types(column):
         return cast
@@ -144,15 +144,15 @@ def exact_cast(sql: str, column: Column) -> str:
 
 
 def all_types(column: Column) -> set[str]:
-    """The types of a column and of everything in it."""
+    """The types of a column and of its nested fields, at any depth."""
     return {column.type}.union(*map(all_types, column.children))
 
 
 def duckdb_schema(frame: DataFrame) -> dict[str, str]:
-    """The columns of a frame and their types, in DuckDB's names.
+    """The columns of a frame and the DuckDB names of their types.
 
     Raises:
-        SchemaError: DuckDB has no such type.
+        SchemaError: DuckDB lacks a type, or two columns have the same name.
     """
     names = [folded(name) for name in frame.columns]
     for name in names:
@@ -162,7 +162,7 @@ def duckdb_schema(frame: DataFrame) -> dict[str, str]:
 
 
 def _of_spark(name: str, found: DataType) -> str:
-    """DuckDB's name of a Spark type; the name of its column is for the error."""
+    """DuckDB's name of a Spark type; the error names the column."""
     if isinstance(found, StructType):
         fields = (f"{identifier(field.name)} {_of_spark(name, field.dataType)}" for field in found.fields)
         return f"STRUCT({', '.join(fields)})"
@@ -176,7 +176,7 @@ def _of_spark(name: str, found: DataType) -> str:
     if text.startswith(("varchar(", "char(")):
         return "VARCHAR"
     if text not in _DUCKDB:
-        raise SchemaError(f"the frame's column {name!r} is of Spark's type {text}, which DuckLake has not")
+        raise SchemaError(f"the frame's column {name!r} has the Spark type {text}, which DuckLake does not support")
     return _DUCKDB[text]
 
 

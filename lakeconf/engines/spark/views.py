@@ -12,11 +12,11 @@ from lakeconf.errors import SparkError
 
 
 def register(spark: SparkSession, frames: Mapping[str, DataFrame]) -> None:
-    """Makes a temporary view of each frame; one of the same name is replaced.
+    """Creates a temporary view of each frame; replaces views with the same name.
 
     Args:
-        spark: The session that gets them.
-        frames: By the name of the view.
+        spark: The session that gets the views.
+        frames: The frame of each view, by name of the view.
 
     Raises:
         SparkError: The session belongs to another application than the frames.
@@ -24,8 +24,7 @@ def register(spark: SparkSession, frames: Mapping[str, DataFrame]) -> None:
     for name, frame in frames.items():
         if frame.sparkSession.sparkContext is not getattr(spark, "sparkContext", None):
             raise SparkError(
-                "the views are wanted in a session of another Spark application than the one that the lake was "
-                "opened with",
-                hint="leave the session out, or open the lake with it: store.open(spark)",
+                "the session for the views belongs to another Spark application than the session of the lake",
+                hint="omit the session, or open the lake with it: store.open(spark)",
             )
         rebind(frame, spark).createOrReplaceTempView(quoted(name))

@@ -1,1 +1,1 @@
-"""Scan plans carried out with Spark's Parquet reader."""
+"""Runs scan plans with Spark's Parquet reader."""

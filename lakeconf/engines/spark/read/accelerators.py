@@ -1,4 +1,4 @@
-"""Engines that replace Spark's Parquet reader: refused, because nobody has tested that they read the same rows."""
+"""Refuses engines that replace Spark's Parquet reader, because they are not tested to read the same rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from lakeconf.errors import UnsupportedError
 
-# What the classes of each engine are called; class names come from `spark.plugins` and `spark.sql.extensions`.
+# Patterns for the class names of each engine in `spark.plugins` and `spark.sql.extensions`.
 _CLASSES = {
     "RAPIDS": r"com\.nvidia\.spark\.",
     "Gluten": r"\bgluten(project)?\.",
@@ -18,7 +18,7 @@ _CLASSES = {
     "Auron": r"\bauron\.|AuronSparkSessionExtension",
 }
 _CLASS_KEYS = ("spark.plugins", "spark.sql.extensions")
-# Settings that turn an engine on where no class is named, and their values then.
+# Settings that enable an engine without naming a class, and the values that enable it.
 _SWITCHES = {
     "spark.databricks.photon.enabled": ("Photon", "true"),
     "spark.databricks.clusterUsageTags.runtimeEngine": ("Photon", "photon"),
@@ -26,13 +26,13 @@ _SWITCHES = {
 
 
 def refuse_accelerators(spark: SparkSession) -> None:
-    """Checks that Spark's own Parquet reader reads.
+    """Checks that the session uses Spark's own Parquet reader.
 
     Args:
         spark: The user's session.
 
     Raises:
-        UnsupportedError: The session is set up with an engine that replaces the reader.
+        UnsupportedError: The session uses an engine that replaces the reader.
     """
     context: Any = spark.sparkContext
     configuration = context.getConf()
@@ -50,6 +50,6 @@ def refuse_accelerators(spark: SparkSession) -> None:
 def _refusal(engine: str, setting: str) -> UnsupportedError:
     return UnsupportedError(
         f"the Spark session uses {engine} ({setting}), which replaces Spark's Parquet reader; lakeconf is not tested "
-        "with it and cannot promise the right rows",
+        "with it and cannot guarantee correct rows",
         hint="start the session without it, or read and write with DuckDB: store.open()",
     )

@@ -1,7 +1,7 @@
-"""Deleted rows as a bitmap in the plan: the quickest way, where the driver can read the delete files itself.
+"""Deleted rows as a bitmap in the plan: the fastest method if the driver can read the delete files.
 
-A join costs a job for its small side and a look into a hash table for each row. Here each row looks up where the bits
-of its file begin, and then its bit, in two arrays that travel with the tasks.
+A join needs a job for its small side and a hash lookup for each row. With a bitmap, each row looks up the offset of its
+file's bits, and then its bit, in two arrays that are sent with the tasks.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from lakeconf.engines.spark.read.relation import Relation, check_local
 from lakeconf.sql import literal
 
 SNAPSHOT_COLUMN = INTERNAL_SNAPSHOT_ID.name
-# More would make the plan large and its making slow; then the rows are joined.
+# Above these limits the plan would be large and planning slow, so the scan uses a join.
 _MOST_POSITIONS, _MOST_ROWS, _MOST_FILES = 5_000_000, 1 << 26, 500
 _TRIES = 1000
-# No mark is negative.
+# Marks are never negative.
 _EMPTY, _BASE_BITS = -1, 32
 _PATTERN = re.compile(r"[*?\[]")
 
@@ -35,7 +35,7 @@ _PATTERN = re.compile(r"[*?\[]")
 def bitmap_condition(
     private: SparkSession, files: Sequence[DataFile], opened: Relation, snapshot_id: int
 ) -> Column | None:
-    """What is true of the rows of some files that are not deleted.
+    """The condition for the rows of some files that are not deleted.
 
     Args:
         private: The session of the scan.
@@ -44,16 +44,16 @@ def bitmap_condition(
         snapshot_id: Deletes of later snapshots are not applied.
 
     Returns:
-        The condition; None where the driver should not read so much, or the delete files are not at hand.
+        The condition; None if the driver cannot read the delete files, or if they exceed the limits.
 
     Raises:
-        StorageError: A delete file is gone, or is not the one that the catalog lists.
+        StorageError: A delete file is missing, or differs from the one in the catalog.
     """
     places = None if opened.marks is None or not _is_at_hand(files) else _places(list(opened.marks.values()))
     if opened.marks is None or places is None:
         return None
     factor, shift, size = places
-    # A slot has the mark of its file in the upper half, and where the bits of the file begin in the lower half.
+    # A slot has the mark of its file in the upper half, and the offset of the file's bits in the lower half.
     bases, slots, end = {}, [_EMPTY] * size, 0
     for file in files:
         mark = opened.marks[file.path]
@@ -80,14 +80,14 @@ def _is_at_hand(files: Sequence[DataFile]) -> bool:
 
 
 def _is_readable(file: DeleteFile) -> bool:
-    """True where DuckDB reads it as it is: a file of this machine, whose name it does not take for a pattern."""
+    """True if DuckDB reads it directly: a local, unencrypted Parquet file whose name is not a glob pattern."""
     is_plain = file.format == "parquet" and file.encryption_key is None
     return is_plain and file.path.startswith("/") and not _PATTERN.search(file.path)
 
 
 def _places(marks: Sequence[int]) -> tuple[int, int, int] | None:
-    """A factor, a shift and a power of two: `mark * factor >> shift`, modulo that power, is unlike for all marks."""
-    # A table with room for the square of the files: so every second factor or so will do.
+    """A factor, a shift and a power of two: `mark * factor >> shift`, modulo that power, differs for all marks."""
+    # The table has at least the square of the number of files as slots, so about every second factor works.
     bits = min(2 * len(marks).bit_length() + 1, 20)
     chance = random.Random(0)  # noqa: S311 - any factors will do
     for _ in range(_TRIES):
@@ -102,7 +102,7 @@ def _shifted(value: Column, count: Column) -> Column:
 
 
 def _bits(files: Sequence[DataFile], bases: Mapping[str, int], end: int, snapshot_id: int) -> bytes:
-    """A bit for each row, set where it is deleted, as little-endian words of 64."""
+    """One bit per row, set if the row is deleted, as little-endian words of 64 bits."""
     with_file = [file for file in files if file.delete_file]
     check_local([file.delete_file for file in with_file if file.delete_file])
     starts = {
@@ -127,13 +127,13 @@ def _bits(files: Sequence[DataFile], bases: Mapping[str, int], end: int, snapsho
 
 
 def _sources(duckdb: Connection, paths: Sequence[str], snapshot_id: int) -> list[str]:
-    """The SQL that reads the rows in delete files, those of later snapshots left out."""
+    """SQL that reads the deleted rows in delete files, without deletes of later snapshots."""
     if not paths:
         return []
     having = f"SELECT file_name FROM parquet_schema({_listed(paths)}) WHERE name = ?"
     marked = {path for (path,) in duckdb.rows(having, [SNAPSHOT_COLUMN])}
     visible = f" AND ({SNAPSHOT_COLUMN} IS NULL OR {SNAPSHOT_COLUMN} <= {snapshot_id})"
-    # A name that DuckDB writes otherwise would lose deletes: better no rows than wrong ones.
+    # A path that DuckDB reports in another form would lose deletes, so the query fails.
     row = "CASE WHEN base IS NULL THEN error('an unknown delete file: ' || filename) ELSE base + pos END AS row"
     return [
         f"SELECT {row} FROM read_parquet({_listed(part)}, filename = true, hive_partitioning = false) "

@@ -1,4 +1,4 @@
-"""Carries out the plan of a change feed with Spark's own Parquet reader."""
+"""Runs the plan of a change feed with Spark's Parquet reader."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from lakeconf.errors import UnsupportedError
 _KEY = ["snapshot_id", "rowid"]
 _KEY_FIELDS = [StructField(name, LongType()) for name in _KEY]
 _BOTH = "__lakeconf_both"
-# Of a deleted row: the file and the place where it is, and the snapshot that deleted it.
+# Columns for deleted rows: snapshot in the delete file; position, deleting snapshot, and end of the data file.
 _STORED = StructField(INTERNAL_SNAPSHOT_ID.name, LongType())
 _POSITION, _DELETED, _END = scan.FILE_ROW_NUMBER, "__lakeconf_deleted", "__lakeconf_end"
 
 
 def read_changes(spark: SparkSession, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
-    """The changes of a plan as a frame of the user's session; nothing is read yet.
+    """The changes of a plan as a frame of the user's session. Reads no rows yet.
 
     Args:
-        spark: The user's session; its settings neither change nor matter.
+        spark: The user's session; its settings neither change nor affect the result.
         plan: What to read.
-        inlined: The rows that the catalog holds, as `catalog.changed_rows.changed_inlined_rows` gives them.
+        inlined: The rows in the catalog, as `catalog.inlined_changes.changed_inlined_rows` returns them.
 
     Returns:
         A frame with `snapshot_id`, `rowid`, `change_type` and the table's columns.
 
     Raises:
-        StorageError: A file is gone, or is not the one that the catalog lists.
+        StorageError: A file is missing, or differs from the one in the catalog.
         UnsupportedError: A column or a file cannot be read exactly.
-        SparkError: The session is one of Spark Connect.
+        SparkError: The session uses Spark Connect.
     """
     private = private_session(spark)
     with active_session_kept(spark):
@@ -60,7 +60,7 @@ def read_changes(spark: SparkSession, plan: ChangesPlan, inlined: pa.Table) -> D
 def _typed(
     private: SparkSession, plan: ChangesPlan, inserted: DataFrame | None, deleted: DataFrame | None
 ) -> DataFrame:
-    """Both kinds of changes with their names: what is deleted and inserted in one snapshot was updated."""
+    """Both kinds of changes with their types: a row deleted and inserted in one snapshot was updated."""
     names = [quoted(column.name) for column in plan.inserted.columns]
     parts = []
     for rows, others, alone, both in (
@@ -100,7 +100,7 @@ def _deleted(private: SparkSession, plan: ChangesPlan, inlined: pa.Table) -> Dat
 
 
 def _keyed(plan: ChangesPlan, rows: DataFrame, snapshot: str) -> DataFrame:
-    """The rows whose change is of the range, with the key of a change in front of the table's columns."""
+    """The rows that changed in the range: the key of the change, followed by the table's columns."""
     wanted = rows.where(F.col(snapshot).between(plan.since, plan.until))
     if plan.compactions:
         wanted = wanted.where(~F.col(snapshot).isin(*plan.compactions))
@@ -109,7 +109,7 @@ def _keyed(plan: ChangesPlan, rows: DataFrame, snapshot: str) -> DataFrame:
 
 
 def _inlined(private: SparkSession, plan: ChangesPlan, rows: pa.Table, snapshot: str) -> list[DataFrame]:
-    """The rows of the catalog for which the snapshot in a column of theirs is of the range."""
+    """The inlined rows whose snapshot in a column is in the range."""
     found = rows.column(snapshot).to_pylist()
     within = [version is not None and plan.since <= version <= plan.until for version in found]
     chosen = rows.filter(pa.array(within, pa.bool_()))
@@ -122,23 +122,23 @@ def _inlined(private: SparkSession, plan: ChangesPlan, rows: pa.Table, snapshot:
 
 
 def _with_deleted(private: SparkSession, rows: DataFrame, deletes: Sequence[Deletes]) -> DataFrame:
-    """The rows that were deleted, and in `_DELETED` by which snapshot."""
+    """The deleted rows, with the deleting snapshot in `_DELETED`."""
     positions = _positions(private, deletes)
     ends = {each.path: each.end_snapshot for each in deletes if each.end_snapshot is not None}
     if not ends:
-        # As there are files of the plan that have not ended, there are positions.
+        # The plan has files, and none of them has ended: there are positions.
         return rows if positions is None else rows.join(positions, [FILENAME, _POSITION])
     lost = pa.table({FILENAME: pa.array(list(ends), pa.string()), _END: pa.array(list(ends.values()), pa.int64())})
     frame = rows.join(F.broadcast(private.createDataFrame(lost)), FILENAME, "left")
     if positions is None:
         return frame.withColumnRenamed(_END, _DELETED)
     joined = frame.join(positions, [FILENAME, _POSITION], "left")
-    # What was deleted before the file ended was not deleted by its end.
+    # A row that was deleted before its file ended was not deleted by the end of the file.
     return joined.withColumn(_DELETED, F.least(_DELETED, _END))
 
 
 def _positions(private: SparkSession, deletes: Sequence[Deletes]) -> DataFrame | None:
-    """The deleted rows of the files: where each is, and the first snapshot that deleted it."""
+    """The deleted rows of the files: file, position, and the first snapshot that deleted each."""
     parts = []
     owners = {file: (each.path, begin) for each in deletes for file, begin in each.files}
     if owners:
@@ -160,10 +160,10 @@ def _positions(private: SparkSession, deletes: Sequence[Deletes]) -> DataFrame |
 
 
 def _in_files(private: SparkSession, owners: Mapping[DeleteFile, tuple[str, int]]) -> DataFrame:
-    """The positions in delete files, of which the path of the data file and the first snapshot are given."""
+    """The positions in delete files; `owners` has the path of the data file and the first snapshot of each."""
     for file in owners:
         if file.encryption_key is not None:
-            raise UnsupportedError(f"the delete file {file.path} is encrypted, so that Spark cannot join it")
+            raise UnsupportedError(f"the delete file {file.path} is encrypted, and Spark cannot read it")
     opened = relation(private, list(owners), StructType([StructField("pos", LongType()), _STORED]))
     table = pa.table(
         {

@@ -1,4 +1,4 @@
-"""What Spark's Parquet reader is asked for, and the expressions that make the table's columns of it."""
+"""The schema for Spark's Parquet reader, and the expressions that convert its result to the table's columns."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Reading:
     """How one column is read from a group of files.
 
     Attributes:
-        type: What is asked of Spark's reader.
-        convert: From what was read to the column's Spark type; None where it is that already.
+        type: The type requested from Spark's reader.
+        convert: Converts the result to the column's Spark type; None if it already has that type.
     """
 
     type: DataType
@@ -33,12 +33,12 @@ class Reading:
 
 
 def requested(found: Found, type_: DataType, *, default: str | None = None) -> StructField:
-    """A field of the schema that Spark's reader is given.
+    """A field of the schema for Spark's reader.
 
     Args:
-        found: Where the files have it.
-        type_: The type that is asked for.
-        default: The Spark SQL of what a file that lacks it holds.
+        found: Its location in the files.
+        type_: The requested type.
+        default: Spark SQL of its value for files that lack it.
     """
     metadata: dict[str, object] = {} if found.field_id is None else {FIELD_ID: found.field_id}
     if default is not None:
@@ -47,12 +47,12 @@ def requested(found: Found, type_: DataType, *, default: str | None = None) -> S
 
 
 def reading(column: Column, found: Found, *, can_filter: bool = True) -> Reading | None:
-    """How a column is read; None where Spark cannot do what DuckDB does.
+    """How to read a column; None if Spark cannot return what DuckDB returns.
 
     Args:
         column: The column, or a field inside a nested one.
-        found: Where the files have it.
-        can_filter: False in the element of a list or map, which Spark never filters row groups by.
+        found: Its location in the files.
+        can_filter: False inside a list or map, whose elements Spark never uses to filter row groups.
     """
     if column.type in ("struct", "list", "map"):
         if found.type != column.type:
@@ -70,9 +70,9 @@ def reading(column: Column, found: Found, *, can_filter: bool = True) -> Reading
 
 
 def _unfiltered(asked: DataType, convert: Convert | None) -> Convert:
-    """The same float through a product that changes nothing, so that no filter on it reaches the statistics in files.
+    """Multiplies a float by one, so that Spark does not push a filter on it down to the statistics in files.
 
-    Those tell -0.0 from 0.0. Where a file is read by field id, `read_name` does the same without a computation.
+    Statistics distinguish -0.0 from 0.0. For files read by field id, `read_name` does this without a computation.
     """
 
     def product(value: SparkColumn) -> SparkColumn:
@@ -83,14 +83,14 @@ def _unfiltered(asked: DataType, convert: Convert | None) -> Convert:
 
 
 def missing(column: Column) -> SparkColumn:
-    """What a column is where a file lacks it."""
+    """The value of a column for files that lack it."""
     if column.initial_default is None:
         return F.lit(None).cast(spark_type(column))
     return F.expr(default_sql(column))
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark's `col` takes it."""
+    """Quotes a column's name for Spark's `col`."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -109,17 +109,17 @@ def _struct(column: Column, found: Found, *, can_filter: bool) -> Reading | None
         target = spark_type(column)
         if stored.fieldNames() == [child.name for child in column.children]:
             return Reading(stored)
-        # Spark renames the fields of a struct by a cast, which costs nothing when it runs.
+        # A cast renames the fields of a struct, at no cost at run time.
         return Reading(stored, lambda struct: struct.cast(target))
-    # The cast changes nothing but what Spark knows of NULLs: the schema is the same, whatever a file lacks.
+    # The cast changes only the nullability, so that the schema does not depend on the fields that a file lacks.
     return Reading(stored, lambda struct: _rebuilt(_whole(struct, stored), places, inner).cast(spark_type(column)))
 
 
 def _whole(struct: SparkColumn, stored: StructType) -> SparkColumn:
-    """The struct under other names, by a cast that costs nothing when it runs.
+    """Renames the fields of a struct with a cast, at no cost at run time.
 
-    Where Spark sees single fields taken out of a relation's struct, it may ask its reader for those alone, and then
-    forgets their field ids: they would all be NULL. Through a cast it does not see that.
+    If Spark sees that a query uses single fields of a relation's struct, it may request only those from its reader and
+    lose their field ids: they would all be NULL. The cast hides the use of single fields.
     """
     return struct.cast(StructType([StructField(_inner_name(at.name), at.dataType) for at in stored.fields]))
 
@@ -180,7 +180,7 @@ def _map(column: Column, found: Found) -> Reading | None:
 
 
 def _places(column: Column, found: Found) -> list[Reading] | None:
-    """How the element of a list, or key and value of a map, are read."""
+    """How to read the element of a list, or the key and the value of a map."""
     inner = []
     for child, at in zip(column.children, found.children, strict=False):
         how = None if at is None else reading(child, at, can_filter=False)

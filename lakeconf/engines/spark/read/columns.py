@@ -1,4 +1,4 @@
-"""Where a file has each column, and how it is read from there."""
+"""The location of each column in a file."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from lakeconf.sql import folded
 
 FLOATS = frozenset(("float32", "float64"))
 _NESTED = ("struct", "list", "map")
-# Types whose Spark form is not what a file stores, and those for which Spark's reader cannot be given a default.
+# Types with another type in Spark than in a file, and types for which Spark's reader supports no default.
 _CONVERTED = frozenset(("int128", "uint128", "uuid", "time", "timetz", "timestamp_ns", "interval", "variant"))
 _WITHOUT_DEFAULT = frozenset((*_CONVERTED, "timestamp_ms", "uint64", "blob", "geometry", "struct", "list", "map"))
 _DIGITS_OF_A_LONG = 18
-# How DuckLake stores the types for which Parquet has none of their own.
+# How DuckLake stores types that Parquet lacks.
 _STORED_AS = {"timestamp_s": "timestamp", "int128": "float64", "uint128": "float64"}
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where a file, or a group of files, has a column.
+    """The location of a column in a file or in a group of files.
 
     Attributes:
-        name: The name to ask for.
-        field_id: The field id to ask for; None where the file is read by name.
-        type: How it is stored, as `Stored.type`.
-        children: Of each child of the column where it is; None where the file lacks it.
-        witness: For a struct of which the file has no wanted field: a field that tells whether the struct is NULL.
+        name: The name to request.
+        field_id: The field id to request; None if columns are matched by name.
+        type: The type in the file, as `Stored.type`.
+        children: The location of each child of the column; None if the file lacks it.
+        witness: For a struct without any requested field in the file: a field that shows if the struct is NULL.
     """
 
     name: str
@@ -40,16 +40,16 @@ class Found:
     witness: Found | None = None
 
 
-# The value of a hive partition column is in the path alone.
+# The value of a Hive partition column is only in the path.
 IN_PATH = Found("", None, "path")
 
 
 def read_name(column: Column) -> str:
-    """The name under which a column is asked for by field id.
+    """The name with which a scan requests a column by field id.
 
-    Spark matches columns by field id, but filters row groups by name. A name that means another column in some file
-    is replaced by one that is in no file, so that Spark filters nothing by it. So is the name of a float: Parquet's
-    statistics and dictionaries tell -0.0 from 0.0. And so is a name that Spark or lakeconf uses itself.
+    Spark matches columns by field id, but filters row groups by name. A name that belongs to another column in
+    some file is replaced by a name that is in no file, so that Spark does not filter by it. So are the names of floats,
+    because Parquet's statistics and dictionaries distinguish -0.0 from 0.0, and reserved names.
     """
     if column.name_is_unique and column.type not in FLOATS and not is_reserved(column.name):
         return column.name
@@ -57,23 +57,23 @@ def read_name(column: Column) -> str:
 
 
 def is_reserved(name: str) -> bool:
-    """True for a name that Spark's reader or a scan uses for itself: a column of that name would hide it."""
+    """True for a name that Spark's reader or a scan uses: a column with that name would hide it."""
     return name.lower() == "_metadata" or name.lower().startswith("__lakeconf")
 
 
 def assumed(column: Column) -> Found:
-    """Where a column is in a file that DuckLake wrote since the column has its type."""
+    """The location of a column in a file that DuckLake wrote after the column got its type."""
     children = tuple(assumed(child) for child in column.children)
     return Found(read_name(column), column.field_id, _STORED_AS.get(column.type, column.type), children)
 
 
 def needs_footer(column: Column, *, keeps_structs: bool) -> bool:
-    """True where `assumed` may be wrong, or Spark's reader cannot fill in what is missing.
+    """True if `assumed` may be wrong, or Spark's reader cannot fill in missing values.
 
     Args:
         column: The column, or a field inside a nested one.
-        keeps_structs: False where Spark's reader returns NULL for a struct if the file lacks all requested fields of
-            it, whether the struct is NULL or not. Spark may request fewer fields than the plan.
+        keeps_structs: False if Spark's reader returns NULL for every struct of which the file lacks all requested
+            fields, even for structs that are not NULL. Spark may request fewer fields than the plan.
     """
     if column.former_types or column.later_types:
         return True
@@ -93,12 +93,12 @@ def _can_have_default(column: Column) -> bool:
 
 
 def by_field_id(column: Column, fields: Sequence[Stored], *, as_stored: bool = False) -> Found | None:
-    """Where a column is among the fields of a file, or of a struct in it; None where the file lacks it.
+    """Finds a column among the fields of a file, or of a struct in it; None if the file lacks it.
 
     Args:
         column: The column.
         fields: The fields.
-        as_stored: True for the name that it has in the file; False for the name that Spark is asked for.
+        as_stored: True for the name in the file; False for the name to request from Spark.
     """
     stored = next((field for field in fields if field.field_id == column.field_id), None)
     if stored is None:
@@ -106,7 +106,7 @@ def by_field_id(column: Column, fields: Sequence[Stored], *, as_stored: bool = F
     if column.type == "struct":
         children = tuple(by_field_id(child, stored.children, as_stored=as_stored) for child in column.children)
     else:
-        # Parquet says which is the element of a list, and which are key and value of a map, by their place.
+        # Parquet identifies the element of a list, and the key and the value of a map, by position.
         children = tuple(
             by_field_id(child, [replace(at, field_id=child.field_id)], as_stored=as_stored)
             for child, at in zip(column.children, stored.children, strict=False)

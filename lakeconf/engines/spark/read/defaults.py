@@ -1,4 +1,4 @@
-"""Initial defaults: what files that are older than a column hold for it, as Spark's SQL."""
+"""Initial defaults in Spark SQL: the values of a column in files that are older than the column."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from lakeconf.engines.spark.types import duckdb_type, spark_type
 def default_sql(column: Column) -> str:
     """The Spark SQL of a column's initial default, which must not be None.
 
-    It is a literal, or a cast of one, that means the same whatever Spark's settings are.
+    It is a literal or a cast of a literal, whose meaning does not depend on Spark's settings.
 
     Raises:
-        UnsupportedError: It does not fit into the column's Spark type.
+        UnsupportedError: The default does not fit the column's Spark type.
     """
     stored, given = duckdb_type(column, for_spark=False), duckdb_type(column, for_spark=True)
     with connect() as duckdb:
         duckdb.execute("SET TimeZone = 'UTC'")
-        # Of a TIMESTAMP_S or TIMESTAMP_MS only the text of infinity becomes a TIMESTAMP.
+        # DuckDB casts an infinite TIMESTAMP_S or TIMESTAMP_MS to TIMESTAMP only through text.
         value = f"coalesce(TRY_CAST(v AS {given}), CAST(CAST(v AS VARCHAR) AS {given}))"
         found = duckdb.arrow(
             f"SELECT {value} AS value FROM (SELECT CAST(? AS {stored}) AS v)", [column.initial_default]
@@ -40,14 +40,14 @@ def default_sql(column: Column) -> str:
 
 
 def _moment(micros: int) -> str:
-    """A number of microseconds since 1970 as Spark writes a timestamp; Python's own ends with the year 9999."""
+    """Formats microseconds since 1970 as a Spark timestamp; Python's datetime ends with the year 9999."""
     days, rest = divmod(micros, 86_400_000_000)
     seconds, fraction = divmod(rest, 1_000_000)
     return f"{_day(days)} {seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:06}"
 
 
 def _day(days: int) -> str:
-    """A number of days since 1970 as Spark writes a date. https://howardhinnant.github.io/date_algorithms.html."""
+    """Formats days since 1970 as a Spark date. https://howardhinnant.github.io/date_algorithms.html."""
     era, day = divmod(days + 719_468, 146_097)
     year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
     day -= 365 * year + year // 4 - year // 100
@@ -63,7 +63,7 @@ def _literal(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, str):
-        # As bytes: how Spark reads a quote or a backslash in a literal depends on a setting.
+        # As bytes: the meaning of a quote or a backslash in a Spark literal depends on a setting.
         return f"CAST(X'{value.encode().hex()}' AS STRING)"
     if isinstance(value, bytes):
         return f"X'{value.hex()}'"

@@ -1,4 +1,4 @@
-"""Deleted rows: the positions that delete files and the catalog name, taken out of a frame of data files."""
+"""Removes deleted rows from a frame of data files: the positions in delete files and in the catalog."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from lakeconf.engines.spark.read.bitmap import SNAPSHOT_COLUMN
 from lakeconf.engines.spark.read.guards import UNKNOWN_FILE_SQL, join_known
 from lakeconf.engines.spark.read.relation import Relation, relation
 
-# A row of a file is one long: a number that tells the file from the others, and the row's position in the file.
+# One long identifies a row: the upper half is a number of the file, the lower half the row's position in the file.
 ROW, MARK = "__lakeconf_row", "__lakeconf_mark"
 POSITION_BITS = 32
-# Positions come in words of 32, so that neighbouring rows look in one place.
+# Positions are grouped in words of 32 bits, so that neighbouring rows share a lookup.
 _WORD_BITS, _MASK = 5, 31
 _WORD, _BITS, _KNOWN = "__lakeconf_word", "__lakeconf_bits", "__lakeconf_known"
-# Up to so many positions one task groups them, and every executor gets them all.
+# Maximum numbers of positions that one task groups, and that are broadcast to every executor.
 _BY_ONE_TASK, _BROADCAST = 2_000_000, 20_000_000
 _FEW_FILES = 100
 
 
 def with_marked_rows(private: SparkSession, frame: DataFrame, marks: Mapping[str, int]) -> DataFrame:
-    """Makes `ROW` of a position and the mark of its file; a row of an unknown file fails the job.
+    """Computes `ROW` from a position and the mark of its file; a row of an unknown file fails the job.
 
     Args:
         private: The session of the scan.
         frame: Rows with `MARK`, and with the position in `ROW`.
-        marks: The mark of each file that the frame may hold.
+        marks: The mark of each file of the frame.
     """
     row = f"shiftleft({MARK}, {POSITION_BITS}) + {ROW}"
     if len(marks) <= _FEW_FILES:
@@ -52,13 +52,13 @@ def without_deleted(
     marks: Mapping[str, int] | None,
     snapshot_id: int,
 ) -> DataFrame:
-    """The rows of a frame that no delete names.
+    """The rows of a frame that are not deleted.
 
     Args:
         private: The session of the scan.
         frame: All rows of `files`, with the column `ROW`.
         files: The files, which are those of the frame.
-        marks: What `ROW` has for each file in its upper half; the file's place in `files` where None.
+        marks: The upper half of `ROW` for each file; default: the file's index in `files`.
         snapshot_id: Deletes of later snapshots are not applied.
     """
     numbers = marks or {file.path: index for index, file in enumerate(files)}
@@ -75,14 +75,14 @@ def without_deleted(
 
 def _words(deleted: DataFrame, count: int) -> DataFrame:
     if count <= _BY_ONE_TASK:
-        # Spark need not shuffle to group them.
+        # Spark can then group them without a shuffle.
         deleted = deleted.coalesce(1)
     bits = F.expr(f"bit_or(shiftleft(1L, cast(row & {_MASK} AS int))) AS {_BITS}")
     return deleted.groupBy(F.expr(f"shiftright(row, {_WORD_BITS}) AS {_WORD}")).agg(bits)
 
 
 def _deleted(private: SparkSession, files: Sequence[DataFile], bases: Mapping[str, int], snapshot_id: int) -> DataFrame:
-    """One column, `row`: the deleted rows."""
+    """The deleted rows, in one column `row`."""
     parts = []
     in_files = {file.delete_file: bases[file.path] for file in files if file.delete_file is not None}
     in_parquet = {file: base for file, base in in_files.items() if file.format == "parquet"}
@@ -101,7 +101,7 @@ def _in_parquet(private: SparkSession, bases: Mapping[DeleteFile, int], snapshot
     opened = relation(private, list(bases), schema)
     frame = opened.frame.where(f"{SNAPSHOT_COLUMN} IS NULL OR {SNAPSHOT_COLUMN} <= {snapshot_id}")
     if opened.marks is not None and len(bases) <= _FEW_FILES:
-        # A join with so small a table takes longer to set up than to do without.
+        # For so few files, a join takes longer to set up than a CASE.
         cases = " ".join(f"WHEN {opened.marks[file.path]} THEN {base}L" for file, base in bases.items())
         return frame.selectExpr(f"CASE {opened.mark_sql} {cases} ELSE {UNKNOWN_FILE_SQL} END + pos AS row")
     positions = frame.selectExpr("pos", "_metadata.file_path AS name")
@@ -116,7 +116,7 @@ def _in_vectors(private: SparkSession, bases: Mapping[DeleteFile, int]) -> DataF
 
 
 def _with_base(private: SparkSession, frame: DataFrame, opened: Relation, bases: Mapping[DeleteFile, int]) -> DataFrame:
-    """Adds `base`, what the rows of the data file begin with."""
+    """Adds `base`, the `ROW` of the data file's first row."""
     table = pa.table(
         {
             "name": pa.array([opened.names[file.path] for file in bases], pa.string()),

@@ -1,6 +1,6 @@
-"""What runs inside Spark's executors: Parquet files that Spark cannot read are read there by DuckDB.
+"""Code for Spark's executors, where DuckDB reads Parquet files that Spark cannot read.
 
-Its functions are sent to the executors by value, and need no lakeconf there: of lakeconf they use only strings.
+Spark sends the functions by value. Executors do not need lakeconf, because the functions use only its strings.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pyspark import cloudpickle
 from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call, unused-ignore]
-# What `summing` calls the rows in its query.
+# The name of the rows in the query of `summing`.
 ROWS = "lakeconf_rows"
-# The position of a row in its file, 0-based. No file can have a column of this name: it would hide the position.
+# The 0-based position of a row in its file. The name is random: a column with the same name would hide the position.
 POSITION = f"__lakeconf_position_{uuid.uuid4().hex}"
 _SNAPSHOT_ID = INTERNAL_SNAPSHOT_ID.name
 _PUFFIN_MAGIC = b"\xd1\xd3\x39\x64"
@@ -30,18 +30,18 @@ _SERIAL_COOKIE, _SERIAL_COOKIE_NO_RUNS = 12347, 12346
 
 @dataclass(frozen=True)
 class Task:
-    """How one file is read.
+    """How to read one file.
 
     Attributes:
-        path: Its path, for errors.
+        path: Path of the file, for errors.
         select: The SQL of the columns, over `source`.
-        source: What stands in FROM; its `?` are the local file and, of an encrypted file, the key. The columns above
-            are of it and `POSITION`.
-        conditions: What stands in WHERE beside the deleted positions.
-        time_zone: The zone in which naive timestamps become zoned ones.
+        source: The FROM clause; its parameters (`?`) are the local file and, for an encrypted file, the key. `select`
+            uses its columns and `POSITION`.
+        conditions: The conditions of WHERE besides the deleted positions.
+        time_zone: The time zone for converting naive timestamps to zoned ones.
         snapshot_id: Deletes of later snapshots are not applied.
-        deleted: Positions that the catalog says are deleted.
-        delete_format: `parquet`, `puffin`, or None where there is no delete file.
+        deleted: Positions that the catalog lists as deleted.
+        delete_format: `parquet`, `puffin`, or None without a delete file.
         key: The base64 key of the file.
         delete_key: The base64 key of the delete file.
     """
@@ -59,7 +59,7 @@ class Task:
 
 
 def reader_of(tasks: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that an executor runs over rows of task number, content of the file, content of its delete file.
+    """The function for executors, over rows with a task number, a file's content and its delete file's content.
 
     Args:
         tasks: The broadcast list of tasks.
@@ -80,12 +80,12 @@ def read_file(task: Task, content: Any, deletes: Any) -> Iterator[pa.RecordBatch
     """The rows of one file, as Arrow.
 
     Args:
-        task: How it is read.
-        content: Its bytes.
+        task: How to read it.
+        content: The bytes of the file.
         deletes: The bytes of its delete file, or None.
 
     Raises:
-        RuntimeError: The executor has no duckdb, or DuckDB cannot read the file.
+        RuntimeError: The executor has no package duckdb, or DuckDB cannot read the file.
     """
     try:
         import duckdb
@@ -114,16 +114,16 @@ def read_file(task: Task, content: Any, deletes: Any) -> Iterator[pa.RecordBatch
 
 
 def _numbered(connection: Any, source: str, parameters: Sequence[str]) -> str:
-    """The source with the position of each row in the file, which DuckDB does not give beside a column of its name."""
+    """The source with the position of each row in the file, even if a column hides DuckDB's `file_row_number`."""
     connection.execute(f"SELECT * FROM {source} LIMIT 0", parameters)
     names = {name.lower() for name, *_ in connection.description}
-    # Both count the rows of the file in its order.
+    # Both count the rows in the order of the file.
     position = "row_number() OVER () - 1" if "file_row_number" in names else "file_row_number"
     return f"(SELECT *, {position} AS {POSITION} FROM {source})"
 
 
 def _positions(connection: Any, task: Task, deletes: Any) -> Sequence[int]:
-    """The positions that a delete file names."""
+    """The positions in a delete file."""
     if task.delete_format is None:
         return ()
     if task.delete_format == "puffin":
@@ -146,11 +146,11 @@ def _positions(connection: Any, task: Task, deletes: Any) -> Sequence[int]:
 
 
 def summing(query: str, time_zone: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function by which an executor runs DuckDB's SQL over each batch of rows.
+    """The function with which an executor runs DuckDB's SQL over each batch of rows.
 
     Args:
         query: The SQL, over `ROWS`.
-        time_zone: The zone in which zoned timestamps are written.
+        time_zone: The time zone for formatting zoned timestamps.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -171,7 +171,7 @@ def summing(query: str, time_zone: str) -> Callable[[Iterator[pa.RecordBatch]], 
 
 
 def puffin_reader(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """From rows of a number and the content of a deletion vector, rows of the number plus each deleted position."""
+    """Converts rows of a number and a deletion vector to rows of the number plus each deleted position."""
     for batch in batches:
         bases, contents = batch.columns
         for base, content in zip(bases.to_pylist(), contents.to_pylist(), strict=True):
@@ -185,11 +185,11 @@ def puffin_positions(content: bytes) -> list[int]:
     https://iceberg.apache.org/puffin-spec/#deletion-vector-v1-blob-type
 
     Raises:
-        RuntimeError: It is something else.
+        RuntimeError: The content is not a deletion vector.
     """
     (length,) = struct.unpack_from(">I", content)
     if content[4:8] != _PUFFIN_MAGIC or length + 8 > len(content):
-        raise RuntimeError("lakeconf: a deletion vector is damaged, or of a kind that is not known")
+        raise RuntimeError("lakeconf: a deletion vector is damaged or has an unknown format")
     (bitmaps,) = struct.unpack_from("<q", content, 8)
     offset, positions = 16, []
     for _ in range(bitmaps):
@@ -200,7 +200,7 @@ def puffin_positions(content: bytes) -> list[int]:
 
 
 def _roaring(content: bytes, offset: int) -> tuple[list[int], int]:
-    """The values of a 32-bit Roaring bitmap, and where it ends; https://github.com/RoaringBitmap/RoaringFormatSpec."""
+    """The values of a 32-bit Roaring bitmap, and its end offset; https://github.com/RoaringBitmap/RoaringFormatSpec."""
     (cookie,) = struct.unpack_from("<I", content, offset)
     offset += 4
     runs = b""
@@ -212,7 +212,7 @@ def _roaring(content: bytes, offset: int) -> tuple[list[int], int]:
         (count,) = struct.unpack_from("<I", content, offset)
         offset += 4
     else:
-        raise RuntimeError("lakeconf: a deletion vector is damaged, or of a kind that is not known")
+        raise RuntimeError("lakeconf: a deletion vector is damaged or has an unknown format")
     headers = [struct.unpack_from("<HH", content, offset + 4 * index) for index in range(count)]
     offset += 4 * count
     if not runs or count >= 4:

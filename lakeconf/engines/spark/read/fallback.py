@@ -1,6 +1,6 @@
-"""Files that Spark's reader cannot read as DuckDB does: DuckDB reads them inside the executors.
+"""Reads files with DuckDB inside the executors if Spark's reader cannot read them as DuckDB does.
 
-Spark fetches their bytes, so DuckDB needs no way to the store. Keys travel in a broadcast, not in the plan.
+Spark fetches their bytes, so DuckDB needs no access to the storage. Keys are sent in a broadcast, not in the plan.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def fallback_frame(private: SparkSession, plan: ScanPlan, group: Group, virtual:
         private: The session of the scan.
         plan: The plan.
         group: Files of the plan.
-        virtual: The further columns of the frame: row id, snapshot, file name and position, or none.
+        virtual: The additional columns of the frame: row id, snapshot, file name and position, or none.
 
     Raises:
-        StorageError: A file is gone, or is not the one that the catalog lists.
-        UnsupportedError: DuckDB cannot hand a column over either.
+        StorageError: A file is missing, or differs from the one in the catalog.
+        UnsupportedError: DuckDB cannot return a column to Spark either.
     """
     _refuse(plan.columns, group)
     tasks = [_task(plan, group, file, [field.name for field in virtual]) for file in group.files]
@@ -66,13 +66,13 @@ def _refuse(columns: Sequence[Column], group: Group) -> None:
         if "variant" in all_types(column):
             raise UnsupportedError(
                 f"the column {column.name!r} holds VARIANT in a file that only DuckDB can read: {group.files[0].path}",
-                hint="leave the column out with scan(columns=…), or read it with DuckDB",
+                hint="omit the column with scan(columns=…), or read it with DuckDB",
             )
         if group.files[0].encryption_key is not None and not all(map(_is_plain, column.children)):
             raise UnsupportedError(
                 f"fields in the column {column.name!r} were renamed, dropped or given a default, and its encrypted "
-                "files do not say so",
-                hint="leave the column out with scan(columns=…), or read it with DuckDB",
+                "files do not record this",
+                hint="omit the column with scan(columns=…), or read it with DuckDB",
             )
 
 
@@ -83,7 +83,7 @@ def _is_plain(column: Column) -> bool:
 def _contents(
     private: SparkSession, files: Sequence[File], name: str, owners: Sequence[int] | None = None
 ) -> DataFrame:
-    """The bytes of some files in the column `name`, and in `owner` their numbers."""
+    """The bytes of some files in the column `name`, and their numbers in the column `owner`."""
     opened = relation(private, files, source="binaryFile")
     lookup = pa.table(
         {

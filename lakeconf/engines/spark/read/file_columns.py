@@ -1,4 +1,4 @@
-"""What is the same for every row of a file: its name, where its row ids begin, the values in its path."""
+"""Columns that are constant in a file: its name, its first row id, the values in its path."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakeconf.engines.spark.types import duckdb_type, spark_type
 from lakeconf.errors import StorageError
 from lakeconf.sql import folded, identifier
 
-# The column by which a frame is joined: what `_metadata.file_path` says.
+# The join column, with the value of `_metadata.file_path`.
 FILE = "__lakeconf_file"
 FILENAME = "__lakeconf_filename"
 INDEX = "__lakeconf_index"
@@ -28,7 +28,7 @@ _NULL_IN_PATH = "__HIVE_DEFAULT_PARTITION__"
 
 
 def path_value(column: Column) -> str:
-    """The name of the column that holds a hive partition column's value."""
+    """The name of the column with the value of a Hive partition column."""
     return f"__lakeconf_path_{column.field_id}"
 
 
@@ -47,7 +47,7 @@ def with_constants(
         frame: Rows of `files`.
         plan: The plan.
         files: The files.
-        names: Of the path of each file what `FILE` says.
+        names: The value of `FILE` for each path.
         in_path: The columns whose values are in the paths.
     """
     texts = {path_value(column): [path_text(plan, file, column) for file in files] for column in in_path}
@@ -61,7 +61,7 @@ def with_constants(
             **{name: pa.array(values, pa.string()) for name, values in texts.items()},
         }
     )
-    # Without a schema Spark takes a TIMESTAMP for one with a zone.
+    # Without a schema, Spark converts a TIMESTAMP to one with a time zone.
     types: dict[str, DataType] = {FILE: StringType(), FILENAME: StringType()}
     types |= {path_value(column): spark_type(column) for column in in_path}
     schema = StructType([StructField(name, types.get(name, LongType())) for name in table.column_names])
@@ -69,10 +69,10 @@ def with_constants(
 
 
 def _cast(table: pa.Table, in_path: Sequence[Column]) -> pa.Table:
-    """The table with the texts of the paths in the types of their columns, cast by DuckDB."""
+    """Casts the texts from the paths to the types of their columns, with DuckDB."""
     if not in_path:
         return table
-    # DuckDB takes the text for a JSON as it is, valid or not.
+    # DuckDB does not validate JSON from a path.
     casts = ", ".join(
         f"CAST(CAST({identifier(path_value(column))} AS "
         f"{'VARCHAR' if column.type == 'json' else duckdb_type(column, for_spark=False)}) "
@@ -86,13 +86,13 @@ def _cast(table: pa.Table, in_path: Sequence[Column]) -> pa.Table:
 
 
 def path_text(plan: ScanPlan, file: DataFile, column: Column) -> str | None:
-    """What the path of a file says of a hive partition column; None for NULL."""
+    """The text of a Hive partition column in the path of a file; None for NULL."""
     assert file.mapping_id is not None  # noqa: S101 - only a mapping says that a value is in the path
     mapping = next(m for m in plan.name_mappings[file.mapping_id] if m.field_id == column.field_id)
     values = _values(file.path, exact=mapping.source_name)
     if not values:
-        raise StorageError(f"the path of {file.path} does not say what {column.name!r} is: no folder {column.name}=…")
-    # As DuckDB: the first folder counts, and these are NULL.
+        raise StorageError(f"the path of {file.path} has no value for {column.name!r}: no folder {column.name}=…")
+    # As in DuckDB, the first folder counts, and these values are NULL.
     if values[0].upper() == "NULL" or values[0] == _NULL_IN_PATH:
         return None
     if not values[0] and column.type not in ("varchar", "json"):
@@ -104,7 +104,7 @@ def path_text(plan: ScanPlan, file: DataFile, column: Column) -> str | None:
 
 
 def _values(path: str, *, exact: str) -> list[str]:
-    """What the folders of a path give a key, as it is written there; folders with the key in another case come last."""
+    """The raw values of a key in the folders of a path; folders with the key in another case come last."""
     folders = [part.split("=") for part in path.split("/")[:-1]]
     pairs = [(unquote(folder[0]), folder[1]) for folder in folders if len(folder) == 2]
     same = [value for key, value in pairs if key == exact]

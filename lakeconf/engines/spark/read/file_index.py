@@ -1,8 +1,8 @@
 """A list of files that does not change after a scan is planned.
 
 `REFRESH TABLE`, `spark.catalog.refreshByPath` and writes by others make Spark list the files of a relation again. It
-then drops missing files without an error, and takes over new times and sizes. A scan reads the files of one snapshot,
-which never change. So its relations get a list that ignores such requests: a missing file fails the job.
+then drops missing files without an error, and uses new times and sizes. A scan reads the files of one snapshot, which
+never change. Its relations therefore have a list that ignores such requests: a missing file fails the job.
 """
 
 from __future__ import annotations
@@ -42,6 +42,6 @@ def with_fixed_files(frame: DataFrame) -> DataFrame:
     """The same relation over a list of files that is never refreshed.
 
     Args:
-        frame: A frame that is nothing but a relation over files.
+        frame: A frame that consists only of a relation over files.
     """
     return with_file_index(frame, _NAME, _SOURCE)

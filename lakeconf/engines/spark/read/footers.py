@@ -1,4 +1,4 @@
-"""What a Parquet file holds, from its footer; read by Spark's driver, and only where a plan needs to know."""
+"""The schema of a Parquet file, from its footer. Spark's driver reads footers only if a plan needs them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _AT_ONCE = "32"
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A field of a Parquet file, or of what DuckLake would have written.
+    """A field of a Parquet file, or the file as a whole.
 
     Attributes:
-        name: Its name in the file; for the file as a whole, who wrote it.
-        field_id: Its field id; None where it has none.
-        type: The DuckLake type that DuckLake stores like this: `int32`, `timestamp`, `struct`, `list`, …; else
-            Parquet's own name of it, in upper case.
+        name: Its name in the file; for the file as a whole, the program that wrote it.
+        field_id: Its field id, if it has one.
+        type: The DuckLake type that DuckLake stores this way: `int32`, `timestamp`, `struct`, `list`, …; otherwise
+            Parquet's name of the type, in upper case.
         children: Fields of a struct, the element of a list, key and value of a map.
     """
 
@@ -36,9 +36,9 @@ class Stored:
     children: tuple[Stored, ...] = ()
 
 
-# Footers never change: a file of a lake is written once. Keyed by path and size; the oldest go first.
+# Footers never change: a file of a lake is written once. The key is path and size; the oldest are evicted first.
 _cache: OrderedDict[tuple[str, int], Stored] = OrderedDict()
-# A moment in milliseconds; DuckLake itself writes microseconds.
+# A timestamp with time zone in milliseconds; DuckLake itself writes microseconds.
 MILLISECONDS = "timestamptz_ms"
 _LOGICAL = {
     ("BOOLEAN", ""): "boolean",
@@ -69,7 +69,7 @@ _LOGICAL = {
 
 
 def footers(private: SparkSession, listing: FileListing, files: Sequence[tuple[str, int]]) -> list[Stored]:
-    """What some files hold, each as a struct of its columns, named by the program that wrote it.
+    """The schema of each file: a struct of its columns, with the name of the program that wrote the file.
 
     Args:
         private: The session of the scan.

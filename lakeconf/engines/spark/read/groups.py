@@ -18,23 +18,23 @@ from lakeconf.engines.spark.read.footers import MILLISECONDS, Stored, footers
 from lakeconf.engines.spark.read.relation import relation
 from lakeconf.errors import UnsupportedError
 
-# Since this version Spark keeps a struct that is not NULL where the file lacks all requested fields of it.
+# Since this version, Spark keeps a struct that is not NULL even if the file lacks all its requested fields.
 _KEEPS_STRUCTS = (4, 1)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Files that are read alike.
+    """Files that are read in the same way.
 
     Attributes:
-        places: Of each column of the plan where they have it; None where they lack it.
-        is_mapped: True where they are read by name.
-        is_assumed: True where nobody has looked into their footers.
-        by_duckdb: True where Spark's reader cannot read them.
-        has_deletes: True where rows of them are deleted.
+        places: Location of each column of the plan in the files; None if they lack it.
+        is_mapped: True if their columns are matched by name.
+        is_assumed: True if their footers have not been read.
+        by_duckdb: True if Spark's reader cannot read them.
+        has_deletes: True if they have deleted rows.
         snapshot_filter: As `DataFile.snapshot_filter`.
-        can_filter: False where Spark would filter row groups wrongly.
-        internal: The names of the columns with row ids and snapshots; None for what a file lacks or nobody looked for.
+        can_filter: False if Spark would filter row groups incorrectly.
+        internal: The names of the columns with row ids and snapshots; None for each that is missing or unknown.
         files: The files.
     """
 
@@ -50,7 +50,7 @@ class Group:
 
 
 def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:
-    """The files of a plan in groups; looks into footers only where the catalog does not say what it needs to know."""
+    """Groups the files of a plan; reads footers only if the catalog does not contain the required information."""
     keeps_structs = tuple(map(int, private.version.split(".")[:2])) >= _KEEPS_STRUCTS
     look = any(needs_footer(column, keeps_structs=keeps_structs) for column in plan.columns)
     opened = [file for file in plan.files if file.encryption_key is None and (look or file.mapping_id is not None)]
@@ -79,7 +79,7 @@ def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:
 
 
 def _contents(private: SparkSession, files: Sequence[DataFile]) -> dict[str, Stored]:
-    """What each file holds, by its path."""
+    """The schema of each file, by its path."""
     if not files:
         return {}
     listed = relation(private, files, StructType())
@@ -94,8 +94,8 @@ def _places(
     if file.mapping_id is None:
         if fields and all(field.field_id is None for field in fields):
             raise UnsupportedError(
-                f"the file {file.path} has no field ids, and the catalog has no names for its columns: a lake older "
-                "than DuckLake 0.2 has such files",
+                f"the file {file.path} has no field ids, and the catalog has no names for its columns; such files "
+                "are in lakes that are older than DuckLake 0.2",
                 hint="read the table with DuckDB, and write it to a new table",
             )
         return tuple(by_field_id(column, fields, as_stored=as_stored) for column in plan.columns)
@@ -108,7 +108,7 @@ def _name_of(internal: InternalColumn, fields: Sequence[Stored] | None) -> str |
 
 
 def _is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:
-    # The session that runs the scan may not tell names apart by their case.
+    # The session that runs the scan may ignore the case of names.
     names = [place.name.lower() for place in places if place is not None and place != IN_PATH]
     return len(set(names)) == len(names) and all(
         place is None or place == IN_PATH or (not _is_hidden(place) and reading(column, place) is not None)
@@ -117,10 +117,10 @@ def _is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:
 
 
 def _is_hidden(place: Found) -> bool:
-    """True where the column must be read by a name that Spark's reader or a scan uses for itself."""
+    """True if the column must be read by a name that Spark's reader or a scan reserves."""
     return place.field_id is None and is_reserved(place.name)
 
 
 def _has_milliseconds(place: Found) -> bool:
-    """True where moments are stored in milliseconds: Spark rounds the value of a filter down to compare it."""
+    """True if timestamps are stored in milliseconds: Spark rounds the value of a filter down to compare it."""
     return place.type == MILLISECONDS or any(at is not None and _has_milliseconds(at) for at in place.children)

@@ -1,4 +1,4 @@
-"""Checks that stop a scan where Spark reads something other than what was planned."""
+"""Checks that stop a scan if Spark reads something other than planned."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from lakeconf.engines.spark.internals import frame_type, schema_type
 from lakeconf.errors import UnsupportedError
 
 _UNKNOWN = "lakeconf: Spark reads a file that is not in the plan of this scan; call scan() again for a new frame"
-# The SQL of a number that there is never: it fails the job.
+# SQL with the type of a number; its evaluation fails the job.
 UNKNOWN_FILE_SQL = f"CAST(raise_error('{_UNKNOWN}') AS BIGINT)"
 
 
 def join_known(frame: DataFrame, known: DataFrame, key: str, number: str) -> DataFrame:
-    """Adds to each row what is known of its file; a row of an unknown file fails the job.
+    """Adds the properties of its file to each row; a row of an unknown file fails the job.
 
     Args:
         frame: Rows with the column `key`.
         known: A small frame with one row for each value of `key`.
-        key: The column that tells the file.
+        key: The column that identifies the file.
         number: A column of `known` that is never NULL.
     """
     joined = frame.join(F.broadcast(known), key, "left")
@@ -30,12 +30,12 @@ def join_known(frame: DataFrame, known: DataFrame, key: str, number: str) -> Dat
 
 
 def check_types(private: SparkSession, parts: Sequence[DataFrame], schema: StructType) -> None:
-    """Checks that all parts of a union have the names and types of the plan: a union would change its other parts.
+    """Checks that all parts of a union have the names and types of the plan: a union would cast the other parts.
 
     Args:
         private: The session of the scan.
         parts: The parts.
-        schema: What each of them must have, apart from what is known of NULLs.
+        schema: The schema that each part must have, except for nullability.
 
     Raises:
         UnsupportedError: A part differs.

@@ -1,4 +1,4 @@
-"""Rows that the catalog itself holds, as a frame of Spark."""
+"""Inlined rows, which are stored in the catalog, as a Spark frame."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from lakeconf.sql import identifier
 def inlined_frame(
     private: SparkSession, columns: Sequence[Column], rows: pa.Table, virtual: Sequence[tuple[StructField, str]]
 ) -> DataFrame:
-    """A frame of rows that came from the catalog.
+    """Creates a frame of inlined rows.
 
     Args:
         private: The session of the scan.
-        columns: The wanted columns, which `rows` has under their names.
-        rows: The rows as DuckDB gives them.
-        virtual: Further columns of the frame, and the SQL over `rows` that gives each.
+        columns: The requested columns; `rows` has them under their names.
+        rows: The rows as DuckDB returns them.
+        virtual: Additional columns of the frame, each with its SQL over `rows`.
 
     Raises:
-        UnsupportedError: A value does not fit into the column's Spark type.
+        UnsupportedError: A value does not fit the column's Spark type.
     """
     for column in columns:
         if "timetz" in all_types(column):
             raise UnsupportedError(
-                f"the column {column.name!r} holds TIMETZ in the catalog, whose offsets are lost on the way to Spark",
-                hint="move the rows to a file, CALL ducklake_flush_inlined_data(…), or leave the column out",
+                f"the column {column.name!r} holds TIMETZ in the catalog, whose offsets would be lost in Spark",
+                hint="move the rows to a file, CALL ducklake_flush_inlined_data(…), or omit the column",
             )
     hidden = [sql for _, sql in virtual if sql.isidentifier() and sql not in rows.column_names]
     if hidden:
         raise UnsupportedError(
-            "the catalog holds rows of the table, and a column called 'rowid' or 'snapshot_id' hides their ids",
+            "the catalog contains rows of the table, and a column named 'rowid' or 'snapshot_id' hides their ids",
             hint="move the rows to a file: CALL ducklake_flush_inlined_data(…)",
         )
     wanted = [f"{exact_cast(identifier(column.name), column)} AS {identifier(column.name)}" for column in columns]

@@ -1,4 +1,4 @@
-"""Reads Parquet files that belong to no lake with the executors, where the rows are those that DuckDB would give."""
+"""Reads Parquet files that are not part of a lake on the executors, if Spark returns the same rows as DuckDB."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakeconf.engines.spark.session import private_session
 from lakeconf.engines.spark.types import duckdb_schema
 from lakeconf.errors import LakeconfError
 
-# Types of DuckDB that Spark's reader refuses, in a job that fails loudly, or takes for others.
+# DuckDB types that Spark's reader refuses in a failing job, or reads as other types.
 _FOREIGN = re.compile(r"\b(UUID|TIME|TIMESTAMP_\w+|U\w*INT\w*|HUGEINT|INTERVAL|JSON|VARIANT|GEOMETRY|ENUM|UNION|BIT)\b")
 
 
@@ -24,13 +24,13 @@ def read_files(spark: SparkSession, paths: Sequence[str], types: Mapping[str, st
     """The rows of Parquet files.
 
     Args:
-        spark: The user's session; it stays as it is.
+        spark: The user's session; its settings do not change.
         paths: Absolute paths or URIs.
-        types: The columns and their types, as DuckDB finds them.
+        types: The columns and their types, as DuckDB detects them.
 
     Returns:
-        A frame with these columns; None where Spark finds other columns or types, or where its executors cannot see
-        the files of this machine.
+        A frame with these columns; None if Spark finds other columns or types, or if its executors cannot read local
+        files.
     """
     is_local_cluster = str(spark.sparkContext.master).startswith("local")
     if not is_local_cluster and any("://" not in path for path in paths):
@@ -48,5 +48,5 @@ def read_files(spark: SparkSession, paths: Sequence[str], types: Mapping[str, st
 
 
 def _plain(types: Mapping[str, str]) -> dict[str, str]:
-    """The types without the quotes around names of fields, which DuckDB writes where they are needed."""
+    """The types without the quotes that DuckDB writes around some field names."""
     return {name: kind.replace('"', "") for name, kind in types.items()}

@@ -1,7 +1,7 @@
-"""A predicate as a filter of Spark, with DuckDB's meaning.
+"""Converts a predicate to a Spark filter with DuckDB's semantics.
 
-Spark agrees with DuckDB on NULL and NaN. Literals get the column's own type, so that Spark adds no cast, which would
-depend on settings of the session and keep the filter from the Parquet reader.
+Spark agrees with DuckDB on NULL and NaN. Literals get the column's own type, so that Spark adds no cast: a cast would
+depend on session settings and prevent pushing the filter down to the Parquet reader.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from lakeconf.errors import UnsupportedError
 
 _OPERATORS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 _EPOCH = datetime(1970, 1, 1)
-# The first day of the calendar that Java and Spark share, and the first moment at which all zones have standard time.
+# The first day of the calendar that Java and Spark share, and the first time at which all zones have standard time.
 _GREGORIAN = (date(1582, 10, 15) - _EPOCH.date()).days
 _STANDARD_TIME = (date(1901, 1, 1) - _EPOCH.date()).days * 86_400 * 1_000_000
 
 
 def to_spark(predicate: Predicate) -> SparkColumn:
-    """The filter for a frame that has the columns by their names, in their Spark types."""
+    """The filter for a frame that has the columns under their names, with their Spark types."""
     if isinstance(predicate, And | Or):
         return reduce(and_ if isinstance(predicate, And) else or_, map(to_spark, predicate.operands))
     if isinstance(predicate, Not):
@@ -48,12 +48,12 @@ def to_spark(predicate: Predicate) -> SparkColumn:
 
 
 def _sides(column: Column, values: Sequence[Value]) -> tuple[SparkColumn, list[SparkColumn]]:
-    """A column and what it is compared with, in one type."""
+    """A column and the values to compare it with, in the same type."""
     name = F.col(quoted(column.name))
     days = [(value - _EPOCH.date()).days for value in values if column.type == "date" and isinstance(value, date)]
     micros = [_micros(value) for value in values if column.type == "timestamptz" and isinstance(value, datetime)]
-    # Numbers, as no filter on them reaches Parquet: Spark hands it dates in Java's calendar, which has days of its own
-    # before 1582, and moments in Java's zone, which has local times of its own before 1900.
+    # Compare numbers, because Spark does not push such filters down to Parquet. It would convert dates to Java's
+    # calendar, which differs before 1582, and timestamps to Java's time zone, which differs before 1900.
     if any(day < _GREGORIAN for day in days):
         return F.unix_date(name), list(map(F.lit, days))
     if any(micro < _STANDARD_TIME for micro in micros):
@@ -73,7 +73,7 @@ def _literal(column: Column, value: Value) -> SparkColumn:
             return F.timestamp_micros(F.lit(_micros(value)))
         return F.lit(value.isoformat(sep=" ")).cast("timestamp_ntz")
     if isinstance(value, date):
-        # Not as a date of Python, which would go through Java's calendar.
+        # Not a Python date, which Spark would convert through Java's calendar.
         return F.lit(value.isoformat()).cast("date")
     if isinstance(value, int) and not isinstance(value, bool) and not -(1 << 63) <= value < 1 << 63:
         if abs(value) >= 10**38:

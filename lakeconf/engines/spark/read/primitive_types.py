@@ -1,7 +1,7 @@
-"""What Spark's Parquet reader is asked for where it does not know a DuckLake type, and the way from there.
+"""Requested types and conversions for DuckLake types that Spark's Parquet reader does not support.
 
-The reader takes any INT64 as a long and any byte array as binary, whatever the file says they mean; so times, UUIDs,
-intervals and nanoseconds stay in its vectorised path.
+The reader accepts any INT64 as a long and any byte array as binary, whatever their logical types. Times, UUIDs,
+intervals and nanoseconds therefore stay in its vectorised path.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def _clock(microseconds: Column) -> Column:
 
 
 def time_from_micros(value: Column) -> Column:
-    """A time of day as DuckDB writes it: `12:34:56.5`."""
+    """A time of day as DuckDB formats it: `12:34:56.5`."""
     return F.when(value.isNotNull(), _clock(value))
 
 
 def zoned_time_from_micros(value: Column) -> Column:
-    """As `time_from_micros`, in UTC: Parquet keeps no offset."""
+    """As `time_from_micros`, in UTC: Parquet stores no offset."""
     return F.when(value.isNotNull(), F.concat(_clock(value), F.lit("+00")))
 
 
@@ -61,7 +61,7 @@ def uuid_from_bytes(value: Column) -> Column:
 
 
 def timestamp_from_nanos(value: Column) -> Column:
-    """A timestamp without zone; fails on a value that Spark's microseconds cannot hold."""
+    """A timestamp without zone; fails for a value that does not fit Spark's microseconds."""
     refusal = F.raise_error(
         F.concat(
             F.lit("lakeconf: a TIMESTAMP_NS has more digits than Spark's microseconds; read it with DuckDB: "),
@@ -74,14 +74,14 @@ def timestamp_from_nanos(value: Column) -> Column:
 
 
 def timestamp_from_millis(value: Column) -> Column:
-    """A timestamp without zone; infinity is what it is in microseconds."""
+    """A timestamp without zone; infinity stays infinity, in microseconds."""
     first, last = (F.timestamp_micros(F.lit(end)) for end in (-_INFINITY, _INFINITY))
     moment = F.when(value == _INFINITY, last).when(value == -_INFINITY, first).otherwise(F.timestamp_millis(value))
     return moment.cast("timestamp_ntz")
 
 
 def decimal_from_double(value: Column) -> Column:
-    """A whole number that DuckLake keeps as a double, exactly; Spark's own cast rounds it to its shortest text."""
+    """The exact integer that DuckLake stores as a double; Spark's own cast rounds it to its shortest text."""
     base = 2.0**32
     power = F.lit(base)
     high = _truncated(value / (power * power * power))
@@ -102,12 +102,12 @@ def _truncated(value: Column) -> Column:
 
 
 def null_from_variant_null(value: Column) -> Column:
-    """A variant; to DuckDB, one that holds null is NULL."""
+    """A variant; as in DuckDB, a variant null is NULL."""
     return F.when(~F.is_variant_null(value), value)
 
 
 def interval_from_bytes(value: Column) -> Column:
-    """An interval as DuckDB writes it: `1 year 2 months 3 days 04:05:06.5`; Parquet has none that are negative."""
+    """An interval as DuckDB formats it: `1 year 2 months 3 days 04:05:06.5`; Parquet has no negative ones."""
     months, days, millis = (_little_endian(value, offset) for offset in (0, 4, 8))
     parts = [
         _counted(_whole(months, 12), "year"),
@@ -130,7 +130,7 @@ def _counted(number: Column, unit: str) -> Column:
     return F.when(number != 0, text)
 
 
-# What is asked of Spark's reader for these stored types, and the way from there to the Spark type.
+# For these stored types: the type requested from Spark's reader, and the conversion to the Spark type.
 _STORED: dict[str, tuple[DataType, Convert]] = {
     "uuid": (BinaryType(), uuid_from_bytes),
     "time": (LongType(), time_from_micros),
@@ -148,15 +148,15 @@ _ZONED = frozenset(("timestamptz", MILLISECONDS))
 
 
 def leaf_reading(stored: str, column: DuckLakeColumn) -> tuple[DataType, Convert | None] | None:
-    """How a value that a file stores in one way becomes one of a column.
+    """How to read a stored value as a value of a column.
 
     Args:
-        stored: How the file stores it, as `Stored.type`.
+        stored: The type in the file, as `Stored.type`.
         column: The column.
 
     Returns:
-        What is asked of Spark's reader, and the way from there to the column's Spark type; None where Spark cannot do
-        what DuckDB does.
+        The type requested from Spark's reader, and the conversion to the column's Spark type; None if Spark cannot
+        return what DuckDB returns.
     """
     target = leaf_type(column.type, column.name)
     if column.type in ("int128", "uint128") and stored == "float64":
@@ -173,7 +173,7 @@ def leaf_reading(stored: str, column: DuckLakeColumn) -> tuple[DataType, Convert
 
 
 def casts_alike(stored: str, wanted: str) -> bool:
-    """True where Spark's cast gives what DuckDB's gives."""
+    """True if Spark's cast returns the same value as DuckDB's."""
     if _WHOLE.fullmatch(stored):
         numeric = _WHOLE.fullmatch(wanted) or wanted in ("int128", "uint128", "float32", "float64")
         return bool(numeric or decimal_digits(wanted))

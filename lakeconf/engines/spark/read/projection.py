@@ -1,4 +1,4 @@
-"""The SQL with which DuckDB gets a table's columns out of one Parquet file."""
+"""DuckDB SQL that reads a table's columns from one Parquet file."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from lakeconf.sql import identifier, literal
 
 
 def constant_sql(text: str | None, column: Column) -> str:
-    """A value that is text in the catalog or in a path, in the column's type."""
-    # DuckDB takes a JSON as it is, valid or not; a cast would check it.
+    """Casts a text from the catalog or from a path to the column's type."""
+    # DuckDB does not validate this JSON; a cast would.
     type_ = "VARCHAR" if column.type == "json" else duckdb_type(column, for_spark=False)
     return f"CAST({'NULL' if text is None else literal(text)} AS {type_})"
 
 
 def column_sql(column: Column, place: Found) -> str:
-    """A column that the file has, in its type in the table."""
+    """A column of the file, cast to its type in the table."""
     return f"CAST({_nested(identifier(place.name), column, place, 0)} AS {duckdb_type(column, for_spark=False)})"
 
 
 def by_id_source(columns: Sequence[Column]) -> str:
-    """What stands in FROM for an encrypted file: its columns are found by field id and get their names in the table.
+    """The FROM clause for an encrypted file: columns are matched by field id and get their names in the table.
 
-    Its `?` are the file and the key.
+    Its parameters (`?`) are the file and the key.
     """
     fields = [(c.field_id, c.name, duckdb_type(c, for_spark=False), c.initial_default) for c in columns]
     fields += [(*internal, "BIGINT", None) for internal in (INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID)]
@@ -42,13 +42,13 @@ def by_id_source(columns: Sequence[Column]) -> str:
 
 
 def row_id_sql(file: DataFile, stored: str | None) -> str:
-    """The row id, where `stored` is the column that has it for some rows or None."""
+    """The row id; `stored` is the column that contains it for some rows, or None."""
     position = "NULL" if file.row_id_start is None else f"{POSITION} + {file.row_id_start}"
     return f"CAST({_either(stored, position)} AS BIGINT)"
 
 
 def snapshot_sql(file: DataFile, stored: str | None) -> str:
-    """The snapshot of a row, where `stored` is the column that has it for some rows or None."""
+    """The snapshot of a row; `stored` is the column that contains it for some rows, or None."""
     return f"CAST({_either(stored, str(file.begin_snapshot))} AS BIGINT)"
 
 

@@ -1,4 +1,4 @@
-"""Spark's relation over Parquet files of the plan, checked to be those files and no others."""
+"""Spark's relation over Parquet files of the plan, with a check that it has exactly these files."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from lakeconf.engines.spark.read.file_index import with_fixed_files
 from lakeconf.errors import StorageError, UnsupportedError
 
 _MARK_BITS = 31
-# What Spark would otherwise take from the session in which an action runs.
+# Options that Spark would otherwise read from the session in which an action runs.
 _OPTIONS = {
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
-# Hadoop looks for a checksum beside each local file, by a name that it cannot form where there is a colon.
+# Hadoop looks for a checksum file next to each local file, and cannot form its name if the file name has a colon.
 WITHOUT_CHECKSUMS = {
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
@@ -49,11 +49,11 @@ class Relation:
 
     Attributes:
         frame: Their rows.
-        names: For each path of the plan what `_metadata.file_path` says in its rows.
+        names: For each path of the plan, the value of `_metadata.file_path` in its rows.
         listing: Spark's list of the files.
-        positions: For each path of the plan its place in that list.
-        marks: For each path a number below 2^31 that tells the file from the others; None where there is none.
-        mark_sql: The SQL that gives this number in the rows of the file.
+        positions: For each path of the plan, its index in that list.
+        marks: For each path, a number below 2^31 that identifies the file; None if no such number was found.
+        mark_sql: SQL that computes this number in the rows of the file.
     """
 
     frame: DataFrame
@@ -72,11 +72,11 @@ def relation(
     Args:
         private: The session that fixes the reader's settings.
         files: At least one; no two have the same path.
-        schema: What is asked of the reader; fields with a field id are found by it. None where the source has its own.
+        schema: The requested schema; fields with a field id are matched by it. None if the source has its own.
         source: Spark's name of the format.
 
     Raises:
-        StorageError: A file is gone, or its size is not the one in the catalog.
+        StorageError: A file is missing, or its size differs from the catalog.
         UnsupportedError: Spark would not read a file, because of its name.
     """
     uris = [spark_uri(file.path) for file in files]
@@ -106,29 +106,29 @@ def relation(
 
 
 def check_local(files: Sequence[File]) -> None:
-    """Checks files of this machine as `relation` does, without Spark.
+    """Checks local files as `relation` does, without Spark.
 
     Raises:
-        StorageError: A file is gone, or its size is not the one in the catalog.
+        StorageError: A file is missing, or its size differs from the catalog.
     """
     for file in files:
         try:
             size = os.stat(file.path).st_size
         except FileNotFoundError:
-            raise StorageError(f"{file.path} is gone, but the catalog lists it") from None
+            raise StorageError(f"{file.path} is missing, but the catalog lists it") from None
         _check_size(file, size)
 
 
 def _check_size(file: File, size: int) -> None:
     if size != file.file_size_bytes:
         raise StorageError(
-            f"{file.path} has {size} bytes, but the catalog says {file.file_size_bytes}: it was cut short or replaced"
+            f"{file.path} has {size} bytes, but the catalog says {file.file_size_bytes}: it was truncated or replaced"
         )
 
 
 @dataclass(frozen=True)
 class _Listed:
-    """A file in Spark's list: what `_metadata.file_path` says of it, its size, its time in milliseconds, its place."""
+    """A file in Spark's list: its `_metadata.file_path`, its size in bytes, its time in milliseconds, its index."""
 
     name: str
     size: int
@@ -145,7 +145,7 @@ def _by_path(listing: FileListing) -> dict[str, _Listed]:
 
 
 def _marks(files: Mapping[str, _Listed]) -> tuple[dict[str, int] | None, str]:
-    """Numbers made of size and time that tell files apart, and the SQL for them: comparing paths takes long."""
+    """Numbers from size and time that identify the files, and their SQL: comparing paths is slow."""
     mask = (1 << _MARK_BITS) - 1
     sizes = {path: file.size & mask for path, file in files.items()}
     if len(set(sizes.values())) == len(files):
@@ -165,4 +165,4 @@ def _key(uri: str) -> str:
 def _refuse_missing(private: SparkSession, files: Sequence[File]) -> None:
     for file in files:
         if not file_exists(private, spark_uri(file.path)):
-            raise StorageError(f"{file.path} is gone, but the catalog lists it")
+            raise StorageError(f"{file.path} is missing, but the catalog lists it")

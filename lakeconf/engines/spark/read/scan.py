@@ -1,4 +1,4 @@
-"""Carries out a scan plan with Spark's own Parquet reader."""
+"""Runs a scan plan with Spark's Parquet reader."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ from lakeconf.engines.spark.session import private_session, without_pushdown
 from lakeconf.engines.spark.types import spark_schema
 from lakeconf.errors import UnsupportedError
 
-# Columns that a scan adds beside ROW_ID when it is asked for row ids; the last two are NULL for inlined rows.
+# Columns that a scan with row ids adds besides ROW_ID and FILENAME; FILE_ROW_NUMBER is NULL for inlined rows.
 SNAPSHOT_ID = "__lakeconf_snapshot_id"
 FILE_ROW_NUMBER = "__lakeconf_file_row_number"
-# Each with the SQL that gives it for inlined rows.
+# Each column with its SQL for inlined rows.
 _VIRTUAL = (
     (StructField(ROW_ID, LongType()), INTERNAL_ROW_ID.name),
     (StructField(SNAPSHOT_ID, LongType()), INTERNAL_SNAPSHOT_ID.name),
     (StructField(FILENAME, StringType()), "CAST(NULL AS VARCHAR)"),
     (StructField(FILE_ROW_NUMBER, LongType()), "CAST(NULL AS BIGINT)"),
 )
-# Columns that DuckLake adds to files whose rows are of several snapshots, or have row ids of their own.
+# Columns that DuckLake adds to files whose rows have several snapshots or their own row ids.
 _STORED_ROW_ID = StructField("__lakeconf_stored_row_id", LongType(), metadata={FIELD_ID: INTERNAL_ROW_ID.field_id})
 _STORED_SNAPSHOT = StructField(
     "__lakeconf_stored_snapshot", LongType(), metadata={FIELD_ID: INTERNAL_SNAPSHOT_ID.field_id}
@@ -57,26 +57,26 @@ _STORED_SNAPSHOT = StructField(
 
 
 def read(spark: SparkSession, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False) -> DataFrame:
-    """The rows of a plan as a frame of the user's session; nothing is read yet.
+    """The rows of a plan as a frame of the user's session. Reads no rows yet.
 
     Args:
-        spark: The user's session; its settings neither change nor matter.
+        spark: The user's session; its settings neither change nor affect the result.
         plan: What to read.
-        inlined: The rows that the catalog holds, as `catalog.scan.inlined_rows` gives them; None for none.
+        inlined: The rows in the catalog, as `catalog.scan.inlined_rows` returns them; None for none.
         row_ids: True to add `ROW_ID`, `SNAPSHOT_ID`, `FILENAME` and `FILE_ROW_NUMBER`.
 
     Returns:
-        A frame with exactly the plan's columns, and those added.
+        A frame with exactly the plan's columns, and the added columns.
 
     Raises:
-        StorageError: A file is gone, or is not the one that the catalog lists.
+        StorageError: A file is missing, or differs from the one in the catalog.
         UnsupportedError: A column or a file cannot be read exactly.
-        SparkError: The session is one of Spark Connect.
+        SparkError: The session uses Spark Connect.
     """
     reserved = [column.name for column in plan.columns if row_ids and is_reserved(column.name)]
     if reserved:
         raise UnsupportedError(
-            f"the column {reserved[0]!r} has a name that lakeconf uses for the ids of rows",
+            f"the column {reserved[0]!r} has a name that lakeconf reserves for the ids of rows",
             hint="rename the column, or use DuckDB: store.open()",
         )
     private = private_session(spark)
@@ -117,7 +117,7 @@ def _reading(column: Column, place: Found | None) -> Reading | None:
 
 
 def _schema(columns: Sequence[Column], group: Group, readings: Sequence[Reading | None]) -> list[StructField]:
-    """What is asked of Spark's reader."""
+    """The schema requested from Spark's reader."""
     fields = []
     for column, place, how in zip(columns, group.places, readings, strict=True):
         if place is None or how is None:
@@ -144,12 +144,12 @@ def _columns(
 def _with_positions(
     private: SparkSession, plan: ScanPlan, group: Group, opened: Relation, *, row_ids: bool
 ) -> DataFrame:
-    """The rows that are not deleted, with what says which they are."""
+    """The rows that are not deleted, with the columns that identify them."""
     in_path = [column for column, place in zip(plan.columns, group.places, strict=True) if place == IN_PATH]
     is_there = bitmap_condition(private, group.files, opened, plan.snapshot_id) if group.has_deletes else None
     is_joined = group.has_deletes and is_there is None
     by_path = is_joined and opened.marks is None
-    # Spark offers `_metadata` only as long as no join lies below.
+    # Spark provides `_metadata` only below the first join.
     added = {}
     if is_joined and not by_path:
         added[MARK] = F.expr(opened.mark_sql).cast("long")

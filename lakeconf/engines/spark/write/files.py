@@ -1,4 +1,4 @@
-"""Stages the rows of a write: executors write Parquet files that DuckLake can register, and nobody sees them yet."""
+"""Stages the rows of a write: executors write Parquet files that DuckLake can register at the commit."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from lakeconf.engines.spark.write.storage import NULL_FOUND, LakeStorage, remove
 from lakeconf.engines.staging import staging_folder
 from lakeconf.sql import folded, identifier, literal
 
-# What the public registration of files takes from Spark as it is; see ducklake_add_data_files.
+# Types that ducklake_add_data_files accepts in files of Spark without a conversion.
 _REGISTERED = {*SHARED_TYPES, "struct", "list", "map"}
-# What decides how Spark's Parquet writer writes; everything else is as the user has it.
+# Settings that affect the output of Spark's Parquet writer; all others have the user's values.
 _WRITER_SETTINGS = {
-    # A cast that would lose something ends the job.
+    # A cast that would lose data fails the job.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "true",
     "spark.sql.parquet.writeLegacyFormat": "false",
@@ -40,32 +40,32 @@ _WRITER_SETTINGS = {
         "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
     ),
     "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
-    # With version 2 each task moves its files to the folder itself: those of a task that ends while it moves them stay.
+    # With version 2, each task moves its files to the folder itself, and a task that fails then leaves files there.
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
-    # Files besides those of the tasks: they would be removed again.
+    # Files other than those of the tasks, which lakeconf would have to remove.
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "parquet.summary.metadata.level": "NONE",
 }
 
 
 def stage_files(storage: LakeStorage, frame: DataFrame, request: StagingRequest) -> Staged:
-    """Writes a frame into a folder of this write's own below the table's folder.
+    """Writes a frame to the staging folder of this write, below the table's folder.
 
     Args:
-        storage: Where the files go.
+        storage: The storage of the files.
         frame: A frame whose columns have been checked against the table.
         request: The table, with its columns and their types.
 
     Returns:
-        The files, or, where the registration would not take them, the query that reads them.
+        The files, or the query that reads them if they cannot be registered.
 
     Raises:
-        SchemaError: A column that is NOT NULL has a NULL.
+        SchemaError: A NOT NULL column has a NULL.
         SparkError: The job failed.
-        UnsupportedError: The lake's files are encrypted, or compressed with a codec that Spark lacks.
+        UnsupportedError: The lake's files are encrypted, or Spark does not support their compression.
     """
     table = request.table
-    # The frame is analysed already, as its session has it; what is added here is analysed with the private settings.
+    # The frame is already analysed by its own session. The columns added here are analysed with the private settings.
     rebound = rebind(frame, writing_session(frame.sparkSession))
     by_name = {folded(name): name for name in frame.columns}
     columns = [_value(rebound, by_name[folded(column.name)], column, full_name(table)) for column in table.columns]
@@ -75,11 +75,11 @@ def stage_files(storage: LakeStorage, frame: DataFrame, request: StagingRequest)
 
 
 def _staged(storage: LakeStorage, files: Mapping[str, int], request: StagingRequest) -> Staged:
-    """What the commit does with files: registers them, or inserts their rows.
+    """Decides how the commit uses files: it registers them, or inserts their rows.
 
     Args:
-        storage: Where the files are.
-        files: The files, each with how many rows it has.
+        storage: The storage of the files.
+        files: The files, each with its number of rows.
         request: The table, with its columns and their types.
     """
     table, types, folder = request.table, request.types, staging_folder(request.table, request.token)
@@ -90,19 +90,19 @@ def _staged(storage: LakeStorage, files: Mapping[str, int], request: StagingRequ
         empty = ", ".join(f"CAST(NULL AS {type_name}) AS {identifier(name)}" for name, type_name in types.items())
         return Staged(f"SELECT {empty} LIMIT 0", folder=folder, row_count=0, keeps_files=False)
     source = staged_source(storage.writer, filled, types)
-    # DuckLake's compaction ends in an internal error where the files of a partition lie in several folders.
+    # DuckLake's compaction fails with an internal error if the files of a partition are in several folders.
     if table.partition_fields or not all(map(is_registered, table.columns)):
         return Staged(source, folder=folder, row_count=count, keeps_files=False)
     return Staged(source, files=tuple(filled), folder=folder, row_count=count)
 
 
 def staged_source(writer: Connection, paths: Sequence[str], types: Mapping[str, str]) -> str:
-    """The query that reads staged files in a table's types.
+    """The query that reads staged files and casts them to a table's types.
 
     Args:
         writer: The connection that will commit.
         paths: The files, at least one.
-        types: The columns, and the types that they get, in DuckDB's names.
+        types: The columns, and the DuckDB names of their types in the result.
 
     Raises:
         SchemaError: A type would round a value.
@@ -118,12 +118,12 @@ def staged_source(writer: Connection, paths: Sequence[str], types: Mapping[str, 
 
 
 def _value(frame: DataFrame, name: str, column: Column, table: str) -> SparkColumn:
-    """The column of the frame as it is written: its type, its name and its field ids are the table's."""
+    """The column of the frame as it is written, with the table's type, name and field ids."""
     found = F.col(quoted(name))
     if is_registered(column):
         found = found.cast(_stored(column))
     elif isinstance(frame.schema[name].dataType, NullType):
-        # Parquet has no type for it; DuckDB casts from text to every type.
+        # Parquet has no null type; DuckDB casts text to every type.
         found = found.cast("string")
     found = without_placeholders(found, frame.select(found).schema[0].dataType, column.name)
     if not column.nullable:
@@ -147,13 +147,13 @@ def _stored(column: Column) -> DataType:
 
 
 def is_registered(column: Column) -> bool:
-    """True where files that Spark writes can be registered for the column's type as they are."""
+    """True if files that Spark writes can be registered unchanged for the column's type."""
     known = column.type in _REGISTERED or column.type.startswith("decimal(")
     return known and all(map(is_registered, column.children))
 
 
 def writing_session(spark: SparkSession) -> SparkSession:
-    """A session with the user's settings, but for those of the writer."""
+    """A session with the user's settings, except for those of the writer."""
     private = spark.newSession()
     for key, value in {**spark.conf.getAll, **_WRITER_SETTINGS}.items():
         if private.conf.isModifiable(key) or not key.startswith("spark."):

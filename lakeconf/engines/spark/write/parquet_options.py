@@ -1,4 +1,4 @@
-"""How the files of a lake are written, from the lake's options: their compression and their size."""
+"""Options for writing files, from the lake's options: compression and size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakeconf.connection.connection import Connection
 from lakeconf.engines.schema_check import full_name
 from lakeconf.errors import UnsupportedError
 
-# The codecs that Spark and DuckDB both write, by DuckLake's name.
+# The codecs that both Spark and DuckDB write, by DuckLake's name.
 _CODECS = {
     "uncompressed": "none",
     "snappy": "snappy",
@@ -20,26 +20,26 @@ _CODECS = {
 }
 _LEVELS = {"zstd": "parquet.compression.codec.zstd.level", "gzip": "zlib.compress.level"}
 _ROW_GROUP = "parquet.block.size"
-# DuckLake's own, where nobody has set one.
+# DuckLake's default.
 _TARGET_FILE_SIZE = "512MB"
 _SIZE = re.compile(r"([\d.]+)\s*([KMGT]?)(I?)B?", re.IGNORECASE)
-# DuckDB's own is snappy; this is smaller, and as fast to read.
+# DuckDB's default is snappy; zstd is smaller and as fast to read.
 _DEFAULT = "zstd"
 
 
 def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dict[str, str]:
     """The options of Spark's Parquet writer for a table.
 
-    A task begins another file where one would become larger than `target_file_size`, as far as the rows that the table
-    has tell; no rows are moved between tasks for it.
+    A task starts a new file before a file exceeds `target_file_size`, estimated from the rows of the table. Rows do not
+    move between tasks for this.
 
     Args:
         writer: A connection whose default database is the lake.
-        table: The table; its own options win over its schema's, and those over the lake's.
-        row_width: How many bytes a row takes in memory, for a table that has no rows yet.
+        table: The table; its options override those of its schema, which override those of the lake.
+        row_width: Size of a row in memory, in bytes; used if the table has no rows yet.
 
     Raises:
-        UnsupportedError: The lake's files are encrypted, or compressed as Spark cannot.
+        UnsupportedError: The lake's files are encrypted, or Spark does not support their compression.
     """
     query = "SELECT option_name, value, scope, scope_entry FROM ducklake_options(?)"
     rows = writer.rows(query, [writer.database])
@@ -49,14 +49,14 @@ def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dic
     found: dict[str, object] = {name: value for name, value, scope, entry in ordered if entries[scope] in (None, entry)}
     if str(found.get("encrypted", "false")).lower() == "true":
         raise UnsupportedError(
-            f"the files of {full_name(table)} are encrypted, and Spark would write them in clear",
+            f"the files of {full_name(table)} are encrypted, and Spark would write them unencrypted",
             hint="open the lake with DuckDB to write to it: store.open()",
         )
     codec = str(found.get("parquet_compression", _DEFAULT)).lower()
     if codec not in _CODECS:
         raise UnsupportedError(
-            f"the lake's option parquet_compression is {codec!r}, which Spark does not write",
-            hint=f"one that both have: {', '.join(sorted(_CODECS))}; or write with DuckDB",
+            f"the lake's option parquet_compression is {codec!r}, which Spark cannot write",
+            hint=f"use a codec that both support: {', '.join(sorted(_CODECS))}; or write with DuckDB",
         )
     target = _bytes(str(found.get("target_file_size", _TARGET_FILE_SIZE)))
     rows_per_file = max(int(target / (table.bytes_per_row or row_width)), 1)
@@ -69,11 +69,11 @@ def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dic
 
 
 def _bytes(text: str) -> float:
-    """A size as DuckDB writes it: a number of bytes, `512MB`, `1.5 GiB`."""
+    """Parses a size in a format of DuckDB: a number of bytes, `512MB`, `1.5 GiB`."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise UnsupportedError(
-            f"the lake's option target_file_size is {text!r}, which is no size", hint="write it as 512MB"
+            f"the lake's option target_file_size is {text!r}, which is not a size", hint="use a value such as 512MB"
         )
     number, unit, binary = found.groups()
     return float(number) * float(1024 if binary else 1000) ** " KMGT".index(unit.upper() or " ")

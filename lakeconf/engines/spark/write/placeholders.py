@@ -1,4 +1,4 @@
-"""Refuses text that DuckLake would replace in the statistics of the files, on the executors."""
+"""Refuses, on the executors, text that DuckLake would replace in the statistics of files."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _NO = "false"
 
 
 def without_placeholders(value: Column, found: DataType, name: str) -> Column:
-    """The value; a text in it that DuckLake would replace ends the job.
+    """The value; a text in it that DuckLake would replace fails the job.
 
     Args:
         value: The value.
-        found: Its type.
+        found: The type of the value.
         name: The column's name, for the message.
     """
     holds = _holds(value, found)
@@ -27,7 +27,7 @@ def without_placeholders(value: Column, found: DataType, name: str) -> Column:
 
 
 def _holds(value: Column, found: DataType) -> Column | None:
-    """The condition that a value has such a text at any depth; None where its type has no text."""
+    """The condition that a value contains such a text at any depth; None if its type has no text."""
     if isinstance(found, (StringType, BinaryType)):
         text = value.cast("string")
         return text.contains("{") & text.rlike(PLACEHOLDER)
@@ -49,7 +49,7 @@ def _holds(value: Column, found: DataType) -> Column | None:
 
 
 def _any(values: Column, element: DataType) -> Column | None:
-    """The condition that an element of a list has such a text."""
+    """The condition that an element of a list contains such a text; None if its type has no text."""
     if _holds(F.lit(None), element) is None:
         return None
 

@@ -1,4 +1,4 @@
-"""Writes down what a merge or an update does to which row, for the commit to carry out."""
+"""Stages the per-row actions of a merge or an update for the commit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lakeconf.sql import folded
 
 
 def conformed(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """A frame with these columns of a table only, in the types that the table's scan has."""
+    """Selects these columns of a table from a frame and casts them to the types of the table's scan."""
     rebound = rebind(frame, writing_session(frame.sparkSession))
     by_name = {folded(name): name for name in frame.columns}
     values = [_cast(F.col(quoted(by_name[folded(column.name)])), column) for column in columns]
@@ -36,17 +36,17 @@ def conformed(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
 
 
 def stage_rows(storage: LakeStorage, frame: DataFrame, request: StagingRequest) -> Staged:
-    """Writes a frame into a folder below the table's, as files that are read once and never registered.
+    """Writes a frame to a staging folder below the table's folder. Its files are read once and never registered.
 
     Args:
-        storage: Where the files go.
+        storage: The storage of the files.
         frame: The frame.
         request: The table that the rows are about, with the columns of the frame and the types that DuckDB casts them
             to.
 
     Raises:
         SparkError: The job failed.
-        UnsupportedError: The lake's files are encrypted, or compressed with a codec that Spark lacks.
+        UnsupportedError: The lake's files are encrypted, or Spark does not support their compression.
     """
     with storage.removed_after_errors(request):
         files = storage.write(_checked(rebind(frame, writing_session(frame.sparkSession))), request)
@@ -64,7 +64,7 @@ def staged_frame(spark: SparkSession, staged: Staged, condition: str, columns: S
 
 
 def _checked(rows: DataFrame) -> DataFrame:
-    """The rows, none of which has a text that DuckLake would replace, and no column without a type."""
+    """The rows, with a type for every column; a text that DuckLake would replace fails the job."""
     columns = []
     for field in rows.schema.fields:
         column = F.col(quoted(field.name))

@@ -1,4 +1,4 @@
-"""The storage of a lake as a write on Spark uses it: executors write files there, the driver lists and removes them."""
+"""The storage of a lake for writes on Spark: executors write files, the driver lists and removes them."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from lakeconf.engines.spark.write.parquet_options import parquet_options
 from lakeconf.engines.staging import staging_folder
 from lakeconf.errors import SchemaError, SparkError, StorageError
 
-# Begins the message of an error that a job raises for a NULL in a column that is NOT NULL.
+# Prefix of the error message that a job raises for a NULL in a NOT NULL column.
 NULL_FOUND = "LAKECONF_NOT_NULL"
 
 
 @dataclass(frozen=True)
 class LakeStorage:
-    """Where the files of a lake go, and what reaches them.
+    """The location of the files of a lake, and the session and connection with access to them.
 
     Attributes:
         spark: The user's session.
         writer: The connection that commits; it reads footers and the lake's options.
-        location: The lake's data path, as the catalog has it.
+        location: The lake's data path, as stored in the catalog.
     """
 
     spark: SparkSession
@@ -41,7 +41,7 @@ class LakeStorage:
     location: str
 
     def write(self, frame: DataFrame, request: StagingRequest) -> list[str]:
-        """Writes a frame into the staging folder of a request.
+        """Writes a frame to the staging folder of a request.
 
         Args:
             frame: A frame of a session with the settings of the writer.
@@ -51,7 +51,7 @@ class LakeStorage:
             The Parquet files, as the catalog writes their paths.
 
         Raises:
-            UnsupportedError: The lake's files are encrypted, or compressed with a codec that Spark lacks.
+            UnsupportedError: The lake's files are encrypted, or Spark does not support their compression.
         """
         folder = staging_folder(request.table, request.token)
         options = parquet_options(self.writer, request.table, row_width(frame))
@@ -64,9 +64,9 @@ class LakeStorage:
         """Removes the staging folder of a request if the block raises.
 
         Raises:
-            SchemaError: A column that is NOT NULL has a NULL, or a type would change a value.
+            SchemaError: A NOT NULL column has a NULL, or a type would change a value.
             SparkError: The job failed.
-            StorageError: The job could not write.
+            StorageError: The job could not write the files.
             UnsupportedError: Spark lacks the codec of a file.
         """
         try:
@@ -77,12 +77,12 @@ class LakeStorage:
 
 
 def remove_folder(spark: SparkSession, folder: str) -> None:
-    """Removes a folder of staged files, or a manifest; it need not exist."""
+    """Removes a folder of staged files or a manifest, if it exists."""
     remove_file(spark, spark_uri(folder))
 
 
 def _translated(error: BaseException) -> BaseException:
-    """The error of a job that writes, as one of ours where Spark raised it."""
+    """Converts Spark's error in a write to an error of lakeconf; other errors are returned unchanged."""
     if not isinstance(error, (PySparkException, Py4JJavaError)):
         return error
     unread = missing_codec(error)
@@ -101,7 +101,7 @@ def _translated(error: BaseException) -> BaseException:
 
 
 def _reason(text: str) -> str:
-    """The line of Spark's message that says what is wrong: for Python code of the user, the end of its traceback."""
+    """The relevant line of Spark's message: for Python code of the user, the end of its traceback."""
     first, _, traceback = text.partition("Traceback (most recent call last):\n")
     ends = [line for line in traceback.splitlines() if line.strip() and not line.startswith(" ")]
     return (ends or first.splitlines())[0]

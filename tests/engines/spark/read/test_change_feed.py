@@ -186,7 +186,7 @@ def test_a_file_that_is_gone_is_named(spark: SparkSession, usual: Lake) -> None:
     usual.run(*BASE)
     (path,) = (usual.folder / "data").rglob("*.parquet")
     path.unlink()
-    with pytest.raises(StorageError, match=f"{path.name} is gone"):
+    with pytest.raises(StorageError, match=f"{path.name} is missing"):
         changes(spark, usual, 1, 2)
 
 

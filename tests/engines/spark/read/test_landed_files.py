@@ -230,7 +230,7 @@ def test_a_file_that_is_gone(spark: SparkSession, files: Lake) -> None:
     fill(files, (0, 5), (5, 10))
     gone = data_files(files)[1]
     (files.folder / gone).unlink()
-    with pytest.raises(StorageError, match=f"{re.escape(gone)} is gone"):
+    with pytest.raises(StorageError, match=f"{re.escape(gone)} is missing"):
         scan(spark, files, "t")
 
 
@@ -261,5 +261,5 @@ def test_a_delete_file_that_is_gone(spark: SparkSession, files: Lake) -> None:
     files.run("DELETE FROM lake.t WHERE a < 20")
     ((path,),) = files.rows("SELECT delete_file FROM ducklake_list_files('lake', 't')")
     (files.folder / path).unlink()
-    with pytest.raises(StorageError, match=f"{re.escape(path)} is gone"):
+    with pytest.raises(StorageError, match=f"{re.escape(path)} is missing"):
         scan(spark, files, "t")

@@ -183,7 +183,7 @@ def test_an_encrypted_lake_is_not_written_in_clear(config: dict[str, Any], spark
             lambda frame: lake.table("t").append(frame),
             lambda frame: lake.table("t").merge(frame, on="id"),
         ):
-            with pytest.raises(UnsupportedError, match="would write them in clear"):
+            with pytest.raises(UnsupportedError, match="would write them unencrypted"):
                 write(spark.range(3))
         assert sorted(lake.table("t").scan().collect("pyarrow").rows()) == [(1,)]
     assert sorted(tmp_path.rglob("*.parquet")) == before
