@@ -126,7 +126,7 @@ def dotted(key: Key) -> str:
         if isinstance(part, int)
         else part
         if re.fullmatch(_BARE_KEY, part)
-        else json.dumps(part, ensure_ascii=False)
+        else json.dumps(part, ensure_ascii=False).replace("\x7f", "\\u007f")
         for part in key
     ]
     return ".".join(parts).replace(".[", "[")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -16,6 +15,7 @@ from lakeconf.config.file import dotted
 from lakeconf.config.load_store import allowed_name
 from lakeconf.config.model import validate
 from lakeconf.config.structure import STORE_NAME
+from lakeconf.config.toml_text import toml_value
 from lakeconf.config.variables import variable_alone
 from lakeconf.errors import LakeconfError, suggestion
 from lakeconf.secret import Secret
@@ -76,10 +76,9 @@ def _backend(section: str, kind: str, given: Mapping[str, str]) -> list[str]:
     for name, value in fields.items():
         text = _checked(section, model, name, value)
         allowed: set[type] = field_types(model, name) if name in model.model_fields else {str}
-        lines.append(f"{dotted((name,))} = {json.dumps(typed(text, allowed), ensure_ascii=False)}")
+        lines.append(f"{dotted((name,))} = {toml_value(typed(text, allowed))}")
     if template.secret_parameters and not template.without_parameters & fields.keys():
-        parameters = (f"{name} = {json.dumps(value)}" for name, value in template.secret_parameters.items())
-        lines.append(f"secret_parameters = {{ {', '.join(parameters)} }}")
+        lines.append(f"secret_parameters = {toml_value(template.secret_parameters)}")
     return lines
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import html
 import re
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from importlib import resources
-from string import Template
 from typing import Any
 
 from lakeconf.byte_size import byte_size
 from lakeconf.catalog.history import LakeSize
-from lakeconf.errors import LakeconfError, MissingDependencyError
+from lakeconf.errors import LakeconfError, required
 from lakeconf.inspection.sizes import TableSize, table_sizes
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.maintenance_plan import maintain
@@ -36,40 +35,36 @@ def report(lake: Lake, title: str) -> str:
     Raises:
         MissingDependencyError: plotly is not installed.
     """
-    try:
+    with required("plotly", extra="report", needed_for="a report"):
         from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise MissingDependencyError("plotly", extra="report", needed_for="a report") from error
+    with required("jinja2", extra="report", needed_for="a report"):
+        from jinja2 import Environment, StrictUndefined
+        from markupsafe import Markup
     # The content security policy only runs scripts with this nonce and blocks requests: names may contain HTML.
     nonce = secrets.token_urlsafe(24)
     tables, growth = table_sizes(lake), lake.maintenance.growth()
-    figures = {
-        "growth": _growth(growth),
-        "tables": _bars(tables),
-        "files": _file_sizes(tables),
-    }
-    page = resources.files("lakeconf").joinpath("report.html").read_text("utf-8")
-    return Template(page).substitute(
-        title=html.escape(title),
-        plotly=get_plotlyjs(),
-        nonce=nonce,
-        tiles=_tiles(tables, growth),
-        maintenance=html.escape(_maintenance(lake)),
-        table=_table(
-            ("table", "rows", "files", "size", "deleted rows", "rows in the catalog"),
-            (
+    figures = {"growth": _growth(growth), "tables": _bars(tables), "files": _file_sizes(tables)}
+    page = resources.files("lakeconf.inspection").joinpath("report.html").read_text("utf-8")
+    # The template escapes every value except the scripts of plotly.
+    return (
+        Environment(autoescape=True, undefined=StrictUndefined)
+        .from_string(page)
+        .render(
+            title=title,
+            plotly=Markup(get_plotlyjs()),  # noqa: S704 - the script of plotly
+            nonce=nonce,
+            tiles=_tiles(tables, growth),
+            maintenance=_maintenance(lake),
+            tables=[
                 (one.table, one.rows, len(one.files), byte_size(one.bytes), one.deleted_rows, one.inlined_rows)
                 for one in tables
-            ),
-        ),
-        snapshots=_table(
-            ("snapshot", "time (UTC)", "changes", "author", "message"),
-            (
+            ],
+            snapshots=[
                 (one.snapshot_id, f"{one.time:%Y-%m-%d %H:%M:%S}", one.changes, one.author or "", one.message or "")
                 for one in reversed(lake.snapshots()[-_SHOWN:])
-            ),
-        ),
-        **{f"{name}_figure": _embedded(name, figure, nonce) for name, figure in figures.items()},
+            ],
+            figures={name: Markup(_embedded(name, one, nonce)) for name, one in figures.items()},  # noqa: S704 - plotly escapes
+        )
     )
 
 
@@ -138,15 +133,14 @@ def _embedded(name: str, figure: Any, nonce: str) -> str:
     return re.sub(r"<script\b", f'<script nonce="{nonce}"', text, count=1)
 
 
-def _tiles(tables: Sequence[TableSize], growth: Sequence[LakeSize]) -> str:
-    values = {
+def _tiles(tables: Sequence[TableSize], growth: Sequence[LakeSize]) -> dict[str, str]:
+    return {
         "tables": f"{len(tables):,}",
         "rows": f"{sum(one.rows for one in tables):,}",
         "data files": f"{sum(len(one.files) for one in tables):,}",
         "size": byte_size(sum(one.bytes for one in tables)),
         "snapshots": f"{len(growth):,}",
     }
-    return "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in values.items())
 
 
 def _maintenance(lake: Lake) -> str:
@@ -157,11 +151,3 @@ def _maintenance(lake: Lake) -> str:
     except LakeconfError as error:
         return str(error)  # the rest of the report is still useful
     return str(planned)
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    def line(cells: Sequence[object], tag: str) -> str:
-        texts = (f"{cell:,}" if isinstance(cell, int) else html.escape(str(cell)) for cell in cells)
-        return "<tr>" + "".join(f"<{tag}>{text}</{tag}>" for text in texts) + "</tr>"
-
-    return line(header, "th") + "".join(line(row, "td") for row in rows)

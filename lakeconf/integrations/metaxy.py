@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tomllib
@@ -18,6 +17,7 @@ from lakeconf.config.file import dotted
 from lakeconf.config.load_store import allowed_name
 from lakeconf.config.model import validate
 from lakeconf.config.structure import STORE_NAME
+from lakeconf.config.toml_text import toml_value
 from lakeconf.config.variables import variable_alone
 from lakeconf.errors import LakeconfError
 
@@ -114,7 +114,7 @@ def _store(name: str, lake: Mapping[str, Any], imported: Imported) -> Iterator[s
     yield ""
     if "alias" in lake:
         yield f"[stores.{name}]"
-        yield f"alias = {_value(lake['alias'])}"
+        yield f"alias = {toml_value(lake['alias'])}"
         yield ""
     for section, spellings in _SECTIONS.items():
         yield from _table(name, section, next((lake[one] for one in spellings if one in lake), None), imported)
@@ -129,7 +129,7 @@ def _table(name: str, section: str, found: object, imported: Imported) -> Iterat
     yield f"[stores.{name}.{section}]"
     imported.types[section] = str(found.get("type"))
     for key, value in found.items():
-        yield f"{dotted((key,))} = {_value(_without_secrets(value, key, (name, section), imported))}"
+        yield f"{dotted((key,))} = {toml_value(_without_secrets(value, key, (name, section), imported))}"
     yield ""
 
 
@@ -166,12 +166,3 @@ def _texts(value: Any) -> list[str]:
     if isinstance(value, list):
         return [text for item in value for text in _texts(item)]
     return [value] if isinstance(value, str) else []
-
-
-def _value(value: Any) -> str:
-    """Formats a value as TOML."""
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{dotted((key,))} = {_value(item)}" for key, item in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool | int | float) else str(value)

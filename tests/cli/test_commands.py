@@ -93,7 +93,7 @@ def test_a_portable_script_of_a_literal_secret_is_refused(run: Any, project: Pat
     toml.write_text(toml.read_text().replace("${PGPASSWORD}", "hunter3"))
     code, out, err = run("preview-sql", "prod", "--portable")
     assert (code, out) == (1, "")
-    assert err.startswith("error: stores.prod.metadata_backend.password is written as a literal")
+    assert err.startswith("error: stores.prod.metadata_backend.password is a literal")
     assert "  hint: " in err
     assert "hunter3" not in err
 

@@ -55,5 +55,5 @@ def test_a_store_with_secrets_of_somebody_else_is_refused() -> None:
     config = lakeconf.init(
         {"stores": {"prod": {"metadata_backend": {"type": "postgres", "secret_name": "x"}, "storage_backend": storage}}}
     )
-    with pytest.raises(UnsupportedError, match=r"stores\.prod: dlt opens connections of its own"):
+    with pytest.raises(UnsupportedError, match=r"stores\.prod: dlt opens its own connections"):
         destination("prod", config=config)

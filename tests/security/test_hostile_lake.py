@@ -162,7 +162,7 @@ def test_a_table_is_found_in_its_schema_alone(project: Path) -> None:
     with lakeconf.init().get_store().open() as lake:
         lake.create_table("raw.events", {"id": "INTEGER"})
         assert lake.sql("FROM raw.events").collect().to_native().num_rows == 0
-        with pytest.raises(QueryError, match="no table events in the schema main"):
+        with pytest.raises(QueryError, match="the schema main has no table events"):
             lake.sql("FROM events")
         with lake.transaction() as transaction:
             made = transaction.create_table("new.events", {"id": "INTEGER"})
