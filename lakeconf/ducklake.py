@@ -9,7 +9,7 @@ from lakeconf.errors import SchemaError
 
 
 class InternalColumn(NamedTuple):
-    """A column that DuckLake adds to a file whose rows have ids or snapshots of their own.
+    """A column that DuckLake adds to a file whose rows keep their ids or snapshots.
 
     Attributes:
         field_id: Its Parquet field id.
@@ -22,21 +22,21 @@ class InternalColumn(NamedTuple):
 
 INTERNAL_ROW_ID = InternalColumn(2147483540, "_ducklake_internal_row_id")
 INTERNAL_SNAPSHOT_ID = InternalColumn(2147483539, "_ducklake_internal_snapshot_id")
-# The tables of the catalog that hold a table's inlined rows; `?` is the id of the table.
+# The catalog tables with the inlined rows of a table; `?` is the id of the table.
 INLINED_TABLES = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ? ORDER BY schema_version"
-# What to do with an older catalog, at the end of its sentence.
+# The fix for an older catalog; ends the message.
 MIGRATE = (
     "open a copy of the lake once with attach_options = { automatic_migration = true }, "
     "which migrates the catalog and cannot be undone"
 )
-# The extension's own words: https://github.com/duckdb/ducklake, src/storage/ducklake_initializer.cpp
+# The message of the extension: https://github.com/duckdb/ducklake, src/storage/ducklake_initializer.cpp
 _REFUSED = re.compile(
     r"catalog version is (?P<found>\S+), but the extension requires version (?P<supported>\S+?)\.?(\s|$)"
 )
 _NUMBERS = re.compile(r"(\d+)\.(\d+)(?P<before_release>-\S+)?")
-# DuckLake replaces these words in the SQL that it runs on the catalog, inside of data as well: a row `{SNAPSHOT_ID}`
-# gives a file the bound `5`, so that filters lose rows; a comment is stored as `5`; `{DATA_PATH}` breaks the commit.
-# Nothing can be escaped, so lakeconf refuses them. As a regular expression for DuckDB, Spark and Python.
+# DuckLake replaces these words in the SQL that it runs on the catalog, even inside data: a row `{SNAPSHOT_ID}` gives a
+# file the bound `5`, so filters lose rows; a comment is stored as `5`; `{DATA_PATH}` breaks the commit. They cannot be
+# escaped, so lakeconf refuses them. A regular expression for DuckDB, Spark and Python.
 PLACEHOLDER = (
     r"\{(AUTHOR|COMMIT_EXTRA_INFO|COMMIT_MESSAGE|DATA_PATH|METADATA_[A-Z_]+|NEXT_CATALOG_ID|NEXT_FILE_ID"
     r"|SCHEMA_VERSION|SNAPSHOT_ID)\}"
@@ -45,7 +45,7 @@ _PLACEHOLDER = re.compile(PLACEHOLDER)
 
 
 def metadata_database(alias: str, option: object = None) -> str:
-    """The name of the database in which DuckDB shows the metadata of an attached lake.
+    """The name of the DuckDB database with the metadata of an attached lake.
 
     Args:
         alias: The name under which the lake is attached.
@@ -64,7 +64,7 @@ def visible_at(snapshot: str = "$1", row: str = "") -> str:
 
     Args:
         snapshot: The SQL of the snapshot's id.
-        row: The name of the catalog's table in the query, where the query has several.
+        row: The name of the catalog table in the query, if the query has several.
     """
     of = f"{row}." if row else ""
     begin, end = f"{of}begin_snapshot", f"{of}end_snapshot"
@@ -72,27 +72,27 @@ def visible_at(snapshot: str = "$1", row: str = "") -> str:
 
 
 def refused_version(text: str) -> str | None:
-    """One sentence in place of the extension's error about the version of a catalog.
+    """Rewrites the extension's error about the version of a catalog as one sentence.
 
     Args:
         text: An error of DuckDB.
 
     Returns:
-        Which version the catalog has, which one is supported, and what to do; None where the error is another.
+        The version of the catalog, the supported version and the fix; None for any other error.
     """
     refused = _REFUSED.search(text)
     return refused and version_sentence(refused["found"], refused["supported"], "the ducklake extension")
 
 
 def version_sentence(found: str, supported: str, by: str) -> str:
-    """What is wrong with the version of a catalog, and what to do.
+    """Describes an unsupported catalog version and the fix.
 
     Args:
         found: The catalog's version.
         supported: The version that is supported.
-        by: Who supports it.
+        by: The program that supports it.
     """
-    mismatch = f"the catalog has the DuckLake version {found}, but {by} supports {supported}"
+    mismatch = f"the catalog has DuckLake version {found}, but {by} supports {supported}"
     has, needs = _order(found), _order(supported)
     if has is None or needs is None:
         return f"{mismatch}: check that it is the catalog of a DuckLake"
@@ -107,24 +107,24 @@ def _order(version: str) -> tuple[int, int, bool] | None:
 
 
 def check_placeholders(text: str | None, what: str) -> None:
-    """Refuses a text that DuckLake would change.
+    """Refuses a text that contains a word that DuckLake replaces.
 
     Args:
-        text: The text; None is fine.
-        what: What it is, for the message.
+        text: The text, or None.
+        what: The name of the text, for the message.
 
     Raises:
-        SchemaError: It has such a word.
+        SchemaError: The text contains such a word.
     """
     found = _PLACEHOLDER.search(text or "")
     if found:
         raise SchemaError(
-            f"{what} has the text {found[0]}, which DuckLake would replace",
-            hint="write it in another way, such as with a space after the brace",
+            f"{what} contains {found[0]}, which DuckLake would replace",
+            hint="write it differently, for example with a space after the brace",
         )
 
 
 def escaped_json(text: str) -> str:
-    """JSON that means the same and has no such word."""
-    # Only in strings: the brace of an object is followed by a quote or a brace.
+    """Rewrites JSON as equivalent JSON without such words."""
+    # This only affects strings: the brace of an object is followed by a quote or a brace.
     return _PLACEHOLDER.sub(lambda found: rf"\u007b{found[1]}}}", text)

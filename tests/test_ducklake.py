@@ -17,11 +17,11 @@ from lakeconf.errors import CatalogError
 from lakeconf.store import Store
 
 OLDER = (
-    "the catalog has the DuckLake version 0.4, but the ducklake extension supports 1.0: open a copy of the lake once "
+    "the catalog has DuckLake version 0.4, but the ducklake extension supports 1.0: open a copy of the lake once "
     "with attach_options = { automatic_migration = true }, which migrates the catalog and cannot be undone"
 )
 NEWER = (
-    "the catalog has the DuckLake version 1.1-dev.1, but the ducklake extension supports 1.0: "
+    "the catalog has DuckLake version 1.1-dev.1, but the ducklake extension supports 1.0: "
     "upgrade duckdb, its ducklake extension and lakeconf"
 )
 MAKE_STORE = Callable[..., Store]

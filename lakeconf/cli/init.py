@@ -17,7 +17,7 @@ from lakeconf.config.template import DEFAULT_METADATA, DEFAULT_STORAGE, NO_STORA
 
 
 class _TypeOfBackend(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no arguments
-    """A type of backend, of lakeconf or of an installed package; packages are looked for when it is used.
+    """The type of a backend, of lakeconf or of an installed package. Packages are only searched if the option is used.
 
     Args:
         types: Returns the types.
@@ -85,7 +85,7 @@ def command(
 
 
 def _ignore(folder: Path) -> bool:
-    """Keeps the local catalog and its files out of the folder's git repository; False if nothing had to be written."""
+    """Adds local catalogs and files to .gitignore; returns False if there is nothing to add."""
     if not any((parent / ".git").exists() for parent in (folder, *folder.parents)):
         return False
     path = folder / ".gitignore"

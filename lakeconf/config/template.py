@@ -1,4 +1,4 @@
-"""A first configuration: one store of two backends, with variables in the place of secrets."""
+"""Generates a first configuration: one store, with variables for secrets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lakeconf.errors import LakeconfError, suggestion
 from lakeconf.secret import Secret
 
 DEFAULT_METADATA, DEFAULT_STORAGE = "sqlite", "local"
-# The storage of a store whose metadata backend keeps the files.
+# The storage type of a store whose metadata backend stores the files.
 NO_STORAGE = "none"
 _COMMENTS = MappingProxyType(
     {
@@ -35,20 +35,22 @@ def first_configuration(store: str, metadata: str, storage: str | None, values: 
     """The text of a lakeconf.toml with one store.
 
     Args:
-        store: Its name.
+        store: The name of the store.
         metadata: The type of the metadata backend.
-        storage: The type of the storage backend; None where MotherDuck keeps the files.
-        values: Fields by section and name, such as `("storage_backend", "bucket")`; the others are as likely right.
+        storage: The type of the storage backend; None if MotherDuck stores the files.
+        values: Fields by section and name, such as `("storage_backend", "bucket")`. Other fields have defaults.
 
     Raises:
-        LakeconfError: A name, a type or a field is not allowed, a value is missing, or a secret is not a variable.
+        LakeconfError: A name, a type or a field is invalid, a value is missing, or a secret is not a variable.
     """
     if not STORE_NAME.fullmatch(store):
-        raise LakeconfError(f"{store!r} is not allowed as a store's name", hint=f"write it as {allowed_name(store)}")
+        raise LakeconfError(f"invalid store name {store!r}", hint=f"write it as {allowed_name(store)}")
     kinds = {"metadata_backend": metadata, "storage_backend": storage}
     for section, name in values:
         if kinds.get(section) is None:
-            raise LakeconfError(f"there is no {section} to set {name} of", hint=f"there are {', '.join(kinds)}")
+            raise LakeconfError(
+                f"{section}.{name} cannot be set: the store has no {section}", hint=f"sections: {', '.join(kinds)}"
+            )
     lines = [f'default_store = "{store}"']
     for section, kind in kinds.items():
         if kind is not None:
@@ -65,10 +67,10 @@ def _backend(section: str, kind: str, given: Mapping[str, str]) -> list[str]:
     """The lines of a backend's table."""
     known = metadata_types() if section == "metadata_backend" else storage_types()
     if kind not in known:
-        hint = suggestion(kind, known, f"there are {', '.join(known)}")
-        raise LakeconfError(f"there is no {section} {kind!r}", hint=hint)
+        hint = suggestion(kind, known, f"known types: {', '.join(known)}")
+        raise LakeconfError(f"unknown type {kind!r} of {section}", hint=hint)
     if "type" in given:
-        raise LakeconfError(f"{section}.type is {kind} already", hint="choose it by --metadata and --storage")
+        raise LakeconfError(f"{section}.type is already {kind}", hint="set it with --metadata and --storage")
     model = metadata_backend(kind) if section == "metadata_backend" else storage_backend(kind)
     template = model.init_template()
     fields = {**template.fields, **given}
@@ -89,10 +91,10 @@ def holds_secret(model: type[Backend], section: str, name: str) -> bool:
 
 def _checked(section: str, model: type[Backend], name: str, value: str | None) -> str:
     if value is None:
-        raise LakeconfError(f"{section}.{name} has to be given", hint=f"--set {section}.{name}=…")
+        raise LakeconfError(f"{section}.{name} is missing", hint=f"--set {section}.{name}=…")
     if holds_secret(model, section, name) and variable_alone(value) is None:
         raise LakeconfError(
-            f"{section}.{name} is a secret, and does not belong into the file",
-            hint=f"name a variable that holds it: --set '{section}.{name}=${{MY_{name.upper()}}}'",
+            f"{section}.{name} is a secret, so its value must not be in the file",
+            hint=f"use a variable: --set '{section}.{name}=${{MY_{name.upper()}}}'",
         )
     return value

@@ -1,4 +1,4 @@
-"""Turns errors of duckdb into lakeconf's, without a secret in them."""
+"""Translates errors of duckdb to errors of lakeconf and removes secrets."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from lakeconf.errors import (
 )
 from lakeconf.secret import Secret, scrub
 
-# A cast that refuses a value raises an error in the query; its text begins with this, and the reason follows.
+# A cast that refuses a value raises an error in the query. Its text starts with this word, followed by the reason.
 REFUSED_VALUE = "LAKECONF_REFUSED"
 
 _NO_ANSWER = "no answer from the server"
-# How DuckLake says that another commit came first.
+# DuckLake's messages if another commit came first.
 _GAVE_UP = re.compile(r"maximum retry count")
 _RACE = re.compile(r"(?i)primary key|unique|duplicate|conflict|concurrent|deadlock|ducklake_snapshot")
 
@@ -39,7 +39,7 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
     (
         r"DATA_PATH parameter .* does not match",
         CatalogError,
-        "give the path that the lake was made with, or set attach_options.override_data_path = true",
+        "use the path that the lake was created with, or set attach_options.override_data_path = true",
     ),
     (r"catalog version|AUTOMATIC_MIGRATION|DuckLake Extension .* requires", CatalogError, None),
     (
@@ -50,45 +50,49 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
     (
         r"readonly database|database or disk is full|disk I/O error",
         CatalogError,
-        "the catalog's file or its folder cannot be written: check their rights, and the space on the disk",
+        "the catalog file or its folder cannot be written: check permissions and free disk space",
     ),
-    # What names a file comes before what is looked for in whole sentences: a file may be called anything.
+    # Patterns for errors that name a file come before patterns for whole sentences, because a file can have any name.
     (
         r"certificate.* for HTTP",
         StorageError,
-        "of a private authority, name its certificate: `ca_cert_file` of the storage backend",
+        "for a private certificate authority, set `ca_cert_file` of the storage backend",
     ),
     (
         r"ExpiredToken|token (included in the request )?(is|has) expired",
         StorageError,
-        "the credentials have expired: get new ones, and open the lake again",
+        "the credentials have expired: renew them and open the lake again",
     ),
     (
         r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken",
         StorageError,
         "check key_id, secret and session_token of the storage backend",
     ),
-    (r"NoSuchBucket", StorageError, "make the bucket, or check `bucket`, `region` and `endpoint`"),
+    (r"NoSuchBucket", StorageError, "create the bucket, or check `bucket`, `region` and `endpoint`"),
     (r"HTTP (code )?404", FileMissingError, None),
     (r"HTTP (code )?403", StorageError, "the credentials of the storage backend do not permit this on the bucket"),
-    (r"HTTP (code )?(503|429|500)", StorageError, "the storage server is overloaded or ill: try again later"),
-    (r"error for HTTP [A-Z]+ to", StorageError, "is the storage server up? Check `endpoint` and `use_ssl`"),
-    (r"No space left|File too large", StorageError, "the disk is full: make room, and do it again"),
+    (r"HTTP (code )?(503|429|500)", StorageError, "the storage server is overloaded or failing: try again later"),
+    (
+        r"error for HTTP [A-Z]+ to",
+        StorageError,
+        "check that the storage server is running, and check `endpoint` and `use_ssl`",
+    ),
+    (r"No space left|File too large", StorageError, "the disk is full: free space and try again"),
     (
         r"Unique file handle conflict",
         ConnectionFailed,
-        "this process has the catalog's file open already: close that lake first, or use SQLite or Postgres",
+        "this process already has the catalog file open: close that lake first, or use SQLite or Postgres",
     ),
     (r"database is locked", CatalogLockedError, "another process is writing; try again"),
     (r"Could not set lock on file", ConnectionFailed, "another process is writing; try again"),
     (r"password authentication failed", ConnectionFailed, "check `user` and `password` of the metadata backend"),
-    (r"FATAL: +database .* does not exist", ConnectionFailed, "make the database, or check `database`"),
+    (r"FATAL: +database .* does not exist", ConnectionFailed, "create the database, or check `database`"),
     (
         r"Unable to connect to Postgres|could not connect|connection to server|Connection refused"
         r"|server closed the connection|SSL (error|connection)|Could not establish connection"
         rf"|terminating connection|could not receive data|could not send data|{_NO_ANSWER}",
         ConnectionFailed,
-        "is the server up? Check `host` and `port` of the metadata backend",
+        "check that the server is running, and check `host` and `port` of the metadata backend",
     ),
     (r"[Cc]onflict|has been altered by another|attempting to .* another transaction", CommitConflictError, None),
     (r"Failed to (attach|probe|initialize|load|migrate) DuckLake", CatalogError, None),
@@ -107,8 +111,8 @@ _BY_CLASS: dict[str, type[LakeconfError]] = {
     "OutOfRangeException": SchemaError,
 }
 
-# What duckdb and Arrow make of an interrupt in a frame or function written in Python. Texts of the data never come at
-# these places.
+# The errors of duckdb and Arrow if a frame or function written in Python is interrupted. Values of the data never occur
+# in these places.
 _INTERRUPTED = re.compile(
     r"(?s)\A(Invalid Input Error: Python exception occurred while executing the UDF: )?KeyboardInterrupt: "
     r"|Detail: Python exception: Traceback \(most recent call last\):.*\nKeyboardInterrupt(: [^\n]*)?\s*\Z"
@@ -119,7 +123,7 @@ _EXITED = re.compile(
     r"|Detail: Python exception: Traceback \(most recent call last\):.*\nSystemExit(: (?P<code>[^\n]*))?\s*\Z"
 )
 
-# Reasons of SQLite and of PostgreSQL's client that hold no value of the statement.
+# Messages of SQLite and of PostgreSQL's client that contain no value of the statement.
 _WITHOUT_VALUES = re.compile(
     r"(database( table)? is locked|disk I/O error|database or disk is full|attempt to write a readonly database"
     r"|database disk image is malformed|unable to open database file|file is not a database|not an error|interrupted"
@@ -131,12 +135,12 @@ _WITHOUT_VALUES = re.compile(
 
 @contextlib.contextmanager
 def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
-    """Turns every error of duckdb into one of lakeconf's, with `secrets` scrubbed.
+    """Translates errors of duckdb to errors of lakeconf, and removes `secrets` from them.
 
     Raises:
-        LakeconfError: In place of `duckdb.Error`, which is its cause and is scrubbed as well.
+        LakeconfError: Replaces a `duckdb.Error`, which is its cause and contains no secrets either.
         KeyboardInterrupt: The user interrupted the query, or the Python code of a frame that it reads.
-        SystemExit: That code called `sys.exit()`.
+        SystemExit: The Python code of a frame called `sys.exit()`.
     """
     import duckdb
 
@@ -157,25 +161,25 @@ def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
 
 
 def _exit_code(text: str) -> int | str | None:
-    """What `sys.exit()` was called with."""
+    """The argument of `sys.exit()`."""
     if text in ("", "None"):
         return None
     return int(text) if re.fullmatch(r"-?\d+", text) else text
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """True for what a signal such as that of Ctrl-C raises, during a query or outside of one."""
-    # duckdb raises this in place of the exception of the signal's handler.
+    """True for an exception that a signal such as Ctrl-C raises, inside or outside a query."""
+    # duckdb raises this instead of the exception of the signal handler.
     of_duckdb = isinstance(error, RuntimeError) and str(error) == "Query interrupted"
     return of_duckdb or isinstance(error, KeyboardInterrupt)
 
 
 def _without_statement(text: str) -> str:
-    """An error of PostgreSQL without the statement, which holds encryption keys and bounds of the data."""
+    """An error of PostgreSQL without the statement, which contains encryption keys and bounds of the data."""
     cut = re.sub(r"(\bquery \").*(\": (ERROR|FATAL|PANIC):)", r"\1…\2", text, flags=re.DOTALL)
     if cut == text:
         reason = _WITHOUT_VALUES.match(text.rpartition('": ')[2])
-        # A connection that broke while another statement waited gives no reason for the next one.
+        # If a connection breaks while another statement waits, the next error has no reason.
         shown = f'…": {reason[0]}' if reason else f'…": {_NO_ANSWER}' if text.endswith('": ') else '…"'
         return re.sub(r"(Failed to [a-z ]*query \").*", lambda found: found[1] + shown, text, flags=re.DOTALL)
     cut = re.sub(r"\nLINE \d+: [^\n]*(\n *\^)?", "", cut)
@@ -184,16 +188,16 @@ def _without_statement(text: str) -> str:
 
 def _scrubbed(text: str, secrets: Iterable[Secret]) -> str:
     text = _without_statement(text)
-    # A connection string in an error holds the password in clear, whoever wrote it.
+    # A connection string in an error contains the password in plain text.
     text = re.sub(r"(password\s*=\s*)('[^']*'|\S+)", r"\1***", scrub(text, secrets))
     return re.sub(r"(://[^\s:/@]*:)[^\s@/]+@", r"\1***@", text)
 
 
 def _of_server(text: str) -> str | None:
-    """What PostgreSQL or its client says about a connection that failed; None if the error is another one."""
+    """The message of PostgreSQL or its client about a failed connection; None for any other error."""
     unknown = re.search(r'could not translate host name "([^"]*)" to address: ([^\n]*)', text)
     if unknown is not None:
-        return f"the host {unknown[1]} of PostgreSQL is unknown: {unknown[2]}"
+        return f"the host {unknown[1]} of PostgreSQL cannot be resolved: {unknown[2]}"
     tried = [
         (f"{server}:{port}" if port else server, reason)
         for server, port, reason in re.findall(
@@ -209,18 +213,18 @@ def _of_server(text: str) -> str | None:
 
 
 def refused_value(text: str) -> SchemaError | None:
-    """The error of a value that a cast has refused.
+    """The error for a value that a cast refused.
 
     Args:
         text: An error of DuckDB or Spark.
 
     Returns:
-        The error to raise instead; None where the error is another one.
+        The error to raise instead; None for any other error.
     """
     _, found, reason = text.partition(REFUSED_VALUE)
     if not found:
         return None
-    return SchemaError(reason.splitlines()[0].strip(), hint="change the values, or the column's type")
+    return SchemaError(reason.splitlines()[0].strip(), hint="change the values or the type of the column")
 
 
 def _translate(error: Exception) -> LakeconfError:

@@ -19,7 +19,7 @@ def reader_of(backend: MetadataBackend, names: StoreNames, connection: Connectio
     Args:
         backend: The store's metadata backend.
         names: The store's names.
-        connection: Where its lake is attached.
+        connection: A connection with the attached lake.
     """
     return CatalogReader(connection, names.alias, backend.catalog_schema(names))
 

@@ -1,4 +1,4 @@
-"""Tries a store step by step, and says of each step what was found, or what failed, why, and what to do."""
+"""Tests a store step by step and reports the result of each step, with the reason and the fix if it failed."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Step:
     """The outcome of one step.
 
     Attributes:
-        name: What was tried.
+        name: The name of the step.
         status: `ok`, `warning`, `failed` or `skipped`.
-        found: What was found; where the step failed, what is wrong; where it was skipped, why.
-        hint: What to do; None where there is nothing.
-        seconds: How long it took.
+        found: The result, or the reason of a failed or skipped step.
+        hint: What to do; None if there is nothing to do.
+        seconds: The duration, in seconds.
     """
 
     name: str
@@ -47,12 +47,12 @@ class Step:
 
 @dataclass
 class Examination:
-    """A store under examination.
+    """The state of an examination of a store.
 
     Attributes:
         store: The store.
-        connection: An instance of DuckDB with no lake attached yet.
-        has_catalog: False where there is no lake yet.
+        connection: A DuckDB connection; the lake is not attached yet.
+        has_catalog: False if there is no lake yet.
     """
 
     store: Store
@@ -62,16 +62,16 @@ class Examination:
 
 
 def diagnose(store: Store) -> list[Step]:
-    """Tries everything that a job with this store needs, and leaves the lake as it is.
+    """Tests everything that a job with this store needs, without changing the lake.
 
-    A catalog that does not exist yet is not made. A file is put below the data path, read and removed again, unless
-    the store is read-only. No Spark session is started.
+    It creates no catalog. It writes, reads and removes a file below the data path, unless the store is read-only. It
+    starts no Spark session.
 
     Args:
         store: The store.
 
     Returns:
-        The steps in their order; one whose ground has failed is skipped.
+        The steps in order. A step is skipped if a step that it depends on failed.
     """
     with connect(store.secrets) as connection:
         examination = Examination(store, connection)
@@ -79,15 +79,16 @@ def diagnose(store: Store) -> list[Step]:
 
 
 def repair_marker(store: Store, confirm_move: Callable[[CatalogMovedError], None]) -> None:
-    """Creates the marker below the data path of a lake that exists and has none, or records that its catalog was moved.
+    """Creates the missing marker of an existing lake, or records that its catalog was moved.
 
     Args:
         store: The store.
-        confirm_move: Called with the error before the marker of a catalog at another place is replaced. It raises if
-            nobody confirms that no other catalog uses the data path.
+        confirm_move: Called with the error before the marker of a catalog at another location is replaced. It raises
+            unless the user confirms that no other catalog uses the data path.
 
     Raises:
-        CatalogError: There is no lake; or the data path is another lake's, or has files that this lake does not know.
+        CatalogError: The lake does not exist, the data path belongs to another lake, or it contains files that this
+            lake does not know.
         LakeconfError: The store is read-only.
     """
     if store.read_only:
@@ -178,7 +179,7 @@ def _version(examination: Examination) -> str:
 def _readable(examination: Examination) -> str:
     location = _location(examination)
     if "://" not in location and not Path(location).exists():
-        return f"none yet: the first write makes {location}"
+        return f"none yet: the first write creates {location}"
     ((count,),) = examination.connection.rows("SELECT count(*) FROM glob(?)", [f"{location}**/*.parquet"])
     return f"{location}: {count:,} Parquet file{'' if count == 1 else 's'}"
 
@@ -197,7 +198,7 @@ def _writable(examination: Examination) -> str:
         for path in reversed(made):
             with contextlib.suppress(OSError):
                 path.rmdir()
-    return "a file was put, read back and removed"
+    return "a file was written, read and removed"
 
 
 def _clock(examination: Examination) -> str:
@@ -238,7 +239,7 @@ def _spark(examination: Examination) -> str:
     if absent:
         raise Warn(
             f"{found}; Spark must fetch {', '.join(absent)}",
-            "where Spark reaches no repository, put them into the local one: mvn dependency:get -Dartifact=…",
+            "if Spark cannot reach a repository, download them to the local one: mvn dependency:get -Dartifact=…",
         )
     return found + (f"; {len(packages)} packages are in the local repository" if packages else "")
 
@@ -267,7 +268,7 @@ def _location(examination: Examination) -> str:
     return examination.store.storage_backend.location
 
 
-# Each with the steps that it stands on.
+# Each step with the steps that it depends on.
 _STEPS: tuple[tuple[str, tuple[str, ...], Callable[[Examination], str]], ...] = (
     ("extensions", (), _extensions),
     ("secrets", ("extensions",), _secrets),

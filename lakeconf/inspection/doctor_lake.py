@@ -1,4 +1,4 @@
-"""What `lakeconf doctor` looks at in a lake that exists: its marker, and the clock and timeouts of its server."""
+"""Checks of `lakeconf doctor` on an existing lake: its marker, its files, and the clock and timeouts of its server."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from lakeconf.guard.guard import marker_of
 from lakeconf.logs import escaped
 from lakeconf.store import Store
 
-# Beyond the second, S3 refuses every request: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
+# S3 refuses every request beyond the second limit: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
 _CLOCK_WARNING, _CLOCK_LIMIT = timedelta(minutes=1), timedelta(minutes=15)
-# A commit of many files takes this long on a busy server.
+# A commit of many files can take this long on a busy server.
 _SHORTEST_TIMEOUT_SECONDS = 60
-# The folder of a schema, of a table, and the file, each with whether it is relative to the one before.
+# The paths of the schema, the table and the file, each with a flag whether it is relative to the previous one.
 _NEEDED = " UNION ALL ".join(
     f"""
     SELECT s.path, s.path_is_relative, t.path, t.path_is_relative, f.path, f.path_is_relative
@@ -39,39 +39,41 @@ _SHOWN = 3
 
 
 class Skip(Exception):  # noqa: N818 - no error
-    """A step that has nothing to do; says why."""
+    """A step with nothing to do, with the reason."""
 
 
 class Warn(Exception):  # noqa: N818 - no error
-    """A step that found something to look at; says what, and what to do."""
+    """A step with a warning, with the finding and the fix."""
 
 
 def examine_clock(store: Store, connection: Connection) -> str:
-    """Compares this machine's clock with that of the catalog's server.
+    """Compares the clock of this machine with the clock of the catalog's server.
 
     Args:
         store: The store.
-        connection: Where its lake is attached.
+        connection: A connection with the attached lake.
 
     Raises:
-        LakeconfError: Object storage refuses requests at this difference.
+        LakeconfError: Object storage refuses requests with this difference.
     """
     ((server,),) = connection.rows(_server(store).clock(_reader(store, connection).metadata_database))
     difference = timedelta(seconds=abs(datetime.now(UTC).timestamp() - float(server)))
     found = f"this machine and the catalog's server differ by {difference.total_seconds():.0f} s"
     if difference > _CLOCK_LIMIT:
-        raise LakeconfError(found, hint="set the clock: object storage refuses what is signed at another time")
+        raise LakeconfError(
+            found, hint="set the clock: object storage refuses requests that are signed at another time"
+        )
     if difference > _CLOCK_WARNING:
         raise Warn(found, "set the clock")
     return found
 
 
 def examine_timeout(store: Store, connection: Connection) -> str:
-    """Looks for a timeout of the catalog's server that ends a transaction before its commit is complete.
+    """Looks for a timeout of the catalog's server that could end a transaction before its commit is complete.
 
     Args:
         store: The store.
-        connection: Where its lake is attached.
+        connection: A connection with the attached lake.
     """
     ((milliseconds,),) = connection.rows(_server(store).idle_timeout(_reader(store, connection).metadata_database))
     if 0 < milliseconds < _SHORTEST_TIMEOUT_SECONDS * 1000:
@@ -87,7 +89,7 @@ def examine_marker(store: Store, connection: Connection) -> str:
 
     Args:
         store: The store.
-        connection: Where its lake is attached.
+        connection: A connection with the attached lake.
     """
     marker = marker_of(_reader(store, connection), store.metadata_backend)
     if not marker.exists() and not marker.knows_files():
@@ -104,7 +106,7 @@ def examine_files(store: Store, connection: Connection) -> str:
 
     Args:
         store: The store.
-        connection: Where its lake is attached.
+        connection: A connection with the attached lake.
 
     Raises:
         CatalogError: Files of the catalog do not exist.

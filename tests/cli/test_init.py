@@ -80,9 +80,9 @@ def test_what_cannot_be_written(folder: Path, capsys: pytest.CaptureFixture[str]
     assert run(["init"]) == 2
     assert "no terminal to prompt on" in capsys.readouterr().err
     assert run(["init", "--yes", "--set", "bucket"]) == 2
-    with pytest.raises(LakeconfError, match=r"storage_backend\.bucket has to be given"):
+    with pytest.raises(LakeconfError, match=r"storage_backend\.bucket is missing"):
         first_configuration("dev", "sqlite", "s3", {})
-    with pytest.raises(LakeconfError, match=r"'My-Store' is not allowed") as caught:
+    with pytest.raises(LakeconfError, match="invalid store name 'My-Store'") as caught:
         first_configuration("My-Store", "sqlite", "local", {})
     assert caught.value.hint == "write it as my_store"
     with pytest.raises(LakeconfError, match='did you mean "sqlite"'):
@@ -98,9 +98,9 @@ def test_what_cannot_be_written(folder: Path, capsys: pytest.CaptureFixture[str]
     [
         (["--set", "metadata_backend.password=${X:-planted}"], "password is a secret"),
         (["--set", "metadata_backend.password=pre${X}"], "password is a secret"),
-        (["--set", "storage.bucket=acme"], "there is no storage to set bucket of"),
+        (["--set", "storage.bucket=acme"], "storage.bucket cannot be set: the store has no storage"),
         (["--set", "storage_backend.bucked=acme"], "stores.dev.storage_backend.bucked: unknown key"),
-        (["--set", "metadata_backend.type=sqlite"], "metadata_backend.type is postgres already"),
+        (["--set", "metadata_backend.type=sqlite"], "metadata_backend.type is already postgres"),
         (["--set", "metadata_backend.port=many"], "stores.dev.metadata_backend.port: must be an integer"),
         (["--metadata", "motherduck"], "stores.dev"),
     ],

@@ -97,7 +97,7 @@ def test_init_names_the_first_field_that_is_missing(
     assert code == (1 if missing else 0)
     assert (folder / "lakeconf.toml").exists() == (not missing)
     if missing:
-        assert f"{missing[0]} has to be given" in capsys.readouterr().err
+        assert f"{missing[0]} is missing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -85,18 +85,18 @@ def test_the_text_of_an_error_decides_where_its_class_does_not(text: str, expect
     ("text", "expected", "hint"),
     [
         ("FATAL: password authentication failed for user", ConnectionFailed, "check `user` and `password`"),
-        ('FATAL:  database "x" does not exist', ConnectionFailed, "make the database"),
-        ("connection to server at h, port 1 failed: Connection refused", ConnectionFailed, "Check `host` and `port`"),
+        ('FATAL:  database "x" does not exist', ConnectionFailed, "create the database"),
+        ("connection to server at h, port 1 failed: Connection refused", ConnectionFailed, "check `host` and `port`"),
         ("(HTTP 403 Forbidden) InvalidAccessKeyId: x", StorageError, "check key_id, secret and session_token"),
         ("(HTTP code 403) SignatureDoesNotMatch: x", StorageError, "check key_id, secret and session_token"),
         ("(HTTP code 400) ExpiredToken: The provided token has expired.", StorageError, "credentials have expired"),
         ("main/conflicts/x.parquet: Forbidden (HTTP code 403) AccessDenied", StorageError, "do not permit this"),
-        ("(HTTP code 404) NoSuchBucket: x", StorageError, "make the bucket"),
+        ("(HTTP code 404) NoSuchBucket: x", StorageError, "create the bucket"),
         ("Request returned HTTP 503 for HTTP PUT to 'u'", StorageError, "try again later"),
-        ("Could not connect to server error for HTTP PUT to 'u'", StorageError, "Check `endpoint`"),
+        ("Could not connect to server error for HTTP PUT to 'u'", StorageError, "check `endpoint`"),
         ("SSL peer certificate or SSH remote key was not OK error for HTTP PUT to 'u'", StorageError, "ca_cert_file"),
-        ("Could not write file: No space left on device", StorageError, "make room"),
-        ("Unique file handle conflict: Cannot attach", ConnectionFailed, "open already"),
+        ("Could not write file: No space left on device", StorageError, "free space"),
+        ("Unique file handle conflict: Cannot attach", ConnectionFailed, "already has the catalog file open"),
         ("attempt to write a readonly database", CatalogError, "cannot be written"),
     ],
 )
@@ -124,7 +124,7 @@ def test_a_commit_that_another_one_overtook_is_known(reason: str, overtaken: boo
 def test_a_value_that_a_cast_refuses_is_an_error_of_the_schema() -> None:
     with connect() as connection, pytest.raises(SchemaError, match=r"\Athe column 'a' is too long") as raised:
         connection.rows(f"SELECT error('{REFUSED_VALUE} the column ''a'' is too long')")
-    assert raised.value.hint == "change the values, or the column's type"
+    assert raised.value.hint == "change the values or the type of the column"
 
 
 def test_a_statement_that_quotes_a_refusal_is_refused_for_its_own_reason() -> None:

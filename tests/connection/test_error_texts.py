@@ -14,7 +14,7 @@ TRANSLATORS = {
     "lakeconf.config.file": "tomllib, which has no codes",
     "lakeconf.config.load_store": "backends, also of third parties: which key of the configuration an error names",
     "lakeconf.engines.spark.read.codecs": "Spark",
-    "lakeconf.engines.spark.write.files": "Spark",
+    "lakeconf.engines.spark.write.storage": "Spark",
 }
 TEXTS = {"message", "args", "strerror", "__notes__"}
 MATCHES = {"search", "match", "fullmatch", "findall", "finditer", "startswith", "endswith", "removeprefix", "count"}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lakeconf import Store
 
-REFUSED = r"(?s)127\.0\.0\.1.*refused.*Check `host` and `port`"
+REFUSED = r"(?s)127\.0\.0\.1.*refused.*check `host` and `port`"
 MORE = pa.table({"name": ["ten"], "id": pa.array([10], pa.int64())})
 
 
@@ -73,7 +73,7 @@ def test_the_server_is_down_at_open(hurt: Store, postgres_proxy: FaultProxy, pos
     [
         ({"password": "not-this-one"}, r"(?s)authentication failed for user.*check `user` and `password`"),
         ({"user": "nobody_here"}, r"(?s)authentication failed for user \"nobody_here\".*check `user`"),
-        ({"database": "not_there"}, r"(?s)\"not_there\" does not exist.*make the database"),
+        ({"database": "not_there"}, r"(?s)\"not_there\" does not exist.*create the database"),
     ],
 )
 def test_what_the_server_refuses_is_said(

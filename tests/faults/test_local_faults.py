@@ -56,7 +56,7 @@ def largest_file(size: int) -> Iterator[None]:
 def test_the_disk_is_full_in_the_middle_of_a_file(store: Store, files: Callable[[], list[str]]) -> None:
     before = state(store, files)
     with store.open() as lake:
-        with largest_file(500_000), refused(StorageError, r"(?s)main/t/.*\.parquet.*the disk is full: make room"):
+        with largest_file(500_000), refused(StorageError, r"(?s)main/t/.*\.parquet.*the disk is full: free space"):
             lake.table("t").append(MANY)
         assert (lake.refresh(), ids(lake)) == (before.snapshots[-1], before.rows)
         # DuckLake leaves the file that it could not finish, as a killed process does.

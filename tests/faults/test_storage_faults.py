@@ -86,8 +86,8 @@ def test_one_503_is_tried_again(
             "AccessDenied.*do not permit this on the bucket",
         ),
         (lambda proxy: proxy.answer(400, code="ExpiredToken", times=FOR_EVER), "ExpiredToken.*get new ones"),
-        (lambda proxy: proxy.reset_after(500_000, times=FOR_EVER), "HTTP PUT to .http.*Check `endpoint`"),
-        (lambda proxy: proxy.refuse(), "HTTP (PUT|HEAD) to .http.*is the storage server up"),
+        (lambda proxy: proxy.reset_after(500_000, times=FOR_EVER), "HTTP PUT to .http.*check `endpoint`"),
+        (lambda proxy: proxy.refuse(), "HTTP (PUT|HEAD) to .http.*the storage server is running"),
     ],
     ids=["overloaded", "forbidden", "expired", "reset", "down"],
 )
@@ -164,7 +164,7 @@ def test_credentials_that_the_server_refuses(
 def test_a_bucket_that_is_not_there(s3_server: S3Server, tmp_path: Path) -> None:
     store = bucket_store(s3_server, s3_server.port, "no-such-bucket", tmp_path / "catalog")
     with store.open() as lake:
-        with refused(StorageError, "(?s)no-such-bucket.*make the bucket", s3_server.keys.secret):
+        with refused(StorageError, "(?s)no-such-bucket.*create the bucket", s3_server.keys.secret):
             lake.create_table("t", like=ROWS)
         assert lake.tables() == []
 

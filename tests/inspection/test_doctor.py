@@ -101,7 +101,7 @@ def test_a_bucket_that_is_not_there(postgres_server: PostgresServer, s3_server: 
     steps = diagnosed(on_servers(postgres_server, s3_server, bucket="no-such-bucket"))
     assert statuses(steps)[4:6] == ["failed", "skipped"]
     assert "NoSuchBucket" in steps["data path readable"].found
-    assert steps["data path readable"].hint == "make the bucket, or check `bucket`, `region` and `endpoint`"
+    assert steps["data path readable"].hint == "create the bucket, or check `bucket`, `region` and `endpoint`"
 
 
 def test_a_user_who_may_only_read(postgres_server: PostgresServer, s3_iam_server: S3Server) -> None:
@@ -118,7 +118,7 @@ def test_a_server_that_is_down(postgres_server: PostgresServer, s3_server: S3Ser
     config = on_servers(postgres_server, s3_server, port=1)
     steps = diagnosed(config)
     assert steps["catalog"].status == "failed"
-    assert "is the server up?" in str(steps["catalog"].hint)
+    assert "check that the server is running" in str(steps["catalog"].hint)
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

@@ -80,4 +80,4 @@ def test_a_server_that_cannot_be_reached(host: str, message: str, tmp_path: Path
     found = diagnosed(local(tmp_path) | {"metadata_backend": catalog})["catalog"]
     assert found.status == "failed"
     assert found.found.startswith(message)
-    assert found.hint == "is the server up? Check `host` and `port` of the metadata backend"
+    assert found.hint == "check that the server is running, and check `host` and `port` of the metadata backend"
