@@ -89,7 +89,7 @@ def _broken(audit: Audit, writer: Connection) -> nw.LazyFrame[Any]:
     if isinstance(audit.check, str):
         if not is_query(audit.check):
             raise AuditError(
-                f"the audit {audit.name!r} is not one query",
+                f"the audit {audit.name!r} is not a single query",
                 hint="write one SELECT that returns the rows that violate the condition",
             )
         return nw.from_native(writer.relation(audit.check))

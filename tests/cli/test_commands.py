@@ -235,7 +235,7 @@ def test_help_names_every_command_in_one_line_each(run: Any) -> None:
 def test_a_misspelt_command_or_option_is_a_wrong_call(run: Any) -> None:
     code, out, err = run("preview_sql")
     assert (code, out) == (2, "")
-    assert "did you mean 'preview-sql'?" in err
+    assert 'did you mean "preview-sql"?' in err
     assert run("preview-sql", "--potable")[0] == 2
     assert run("nonsense")[0] == 2
 
@@ -297,15 +297,11 @@ def test_preview_sql_loads_nothing_that_it_does_not_need(project: Path) -> None:
     )
     result = process(project, sys.executable, "-c", code)
     loaded = set(result.stdout.splitlines()[-1].split())
-    # The backends of every declared store: a value that is a secret in one store is masked in the preview of another.
+    # Only the backends of the previewed store: secrets of other stores are found by the names of their keys.
     assert {name for name in loaded if name.count(".") == 3} == {
         "lakeconf.backends.metadata.catalog_file",
-        "lakeconf.backends.metadata.libpq",
         "lakeconf.backends.metadata.migration",
-        "lakeconf.backends.metadata.postgres",
         "lakeconf.backends.metadata.sqlite",
         "lakeconf.backends.storage.local",
-        "lakeconf.backends.storage.object_storage",
-        "lakeconf.backends.storage.s3a",
     }
     assert not {name for name in loaded if not name.startswith("lakeconf")}

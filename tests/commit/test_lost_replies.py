@@ -81,7 +81,7 @@ def test_no_write_and_no_maintenance_loses_a_row(
             history[lake.snapshot_id] = sorted(expected)
             assert ids(lake) == sorted(expected)
         assert postgres_proxy.fired == len(steps) - 1
-        assert "restored /" in caplog.text
+        assert "restored " in caplog.text
         assert lake.table("t").idempotency_keys() == ["one"]
     with direct.open() as other:
         assert {version: ids(other, version) for version in history} == history

@@ -84,11 +84,11 @@ def test_an_audit_is_one_query(sql: str, project: Path) -> None:
     with lakeconf.init().get_store().open() as lake:
         table = lake.create_table("raw.t", {"id": "BIGINT"})
         before = lake.snapshot_id
-        with pytest.raises(AuditError, match="is not one query"):
+        with pytest.raises(AuditError, match="is not a single query"):
             audited(lake, sql)
         assert (lake.refresh(), table.scan().collect().shape) == (before, (0, 1))
     assert not (project / "written.csv").exists()
-    with pytest.raises(PipelineError, match="is not one query"):
+    with pytest.raises(PipelineError, match="is not a single query"):
         Pipeline([Model("a.t", Full(), Query("SELECT 1 AS id"), audits={"planted": sql})])
 
 
