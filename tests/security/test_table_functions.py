@@ -202,12 +202,12 @@ def test_a_function_only_reads_or_is_refused(
             with pytest.raises(UnsafeQueryError, match=name):
                 query(store, statement, allow_files=name not in FILE_READERS)
         for statement in (f"CALL {sql}", f"PRAGMA {sql.removesuffix('()')}"):
-            with pytest.raises(QueryError, match=r"not one query|syntax error"):
+            with pytest.raises(QueryError, match=r"not a single query|syntax error"):
                 query(store, statement)
         assert not surroundings.was_reached(), name
     for kind, name, count in functions:
         if kind == "pragma":
-            with pytest.raises(QueryError, match=r"not one query|syntax error"):
+            with pytest.raises(QueryError, match=r"not a single query|syntax error"):
                 query(store, f"PRAGMA {call(name, count, port)}" if count else f"PRAGMA {name}")
     assert not surroundings.was_reached()
     monkeypatch.undo()
