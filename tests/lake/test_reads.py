@@ -299,7 +299,7 @@ def test_changes_of_expired_snapshots_are_refused(lake: Lake) -> None:
     last = table.append(NUMBERS)
     write(lake, f"CALL ducklake_expire_snapshots('dev', versions => [{second}])")
     with pytest.raises(
-        SnapshotNotFoundError, match=f"of snapshot {second} are not known(.|\n)*snapshots from {last} on"
+        SnapshotNotFoundError, match=f"of snapshot {second} are not available(.|\n)*snapshots from {last} on"
     ):
         table.changes(first)
     assert len(rows(table.changes(last))) == 100
