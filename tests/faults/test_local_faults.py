@@ -96,7 +96,7 @@ def test_the_data_path_is_a_file(tmp_path: Path) -> None:
 def test_the_catalog_cannot_be_written(store: Store, files: Callable[[], list[str]], tmp_path: Path) -> None:
     before = state(store, files)
     expected, message = {
-        "sqlite": (CatalogError, "(?s)catalog's file or its folder cannot be written"),
+        "sqlite": (CatalogError, "(?s)catalog file or its folder cannot be written"),
         "duckdb": (StorageError, "(?s)catalog.wal.*the disk is full"),
     }[store.metadata_backend.type]
     with store.open() as lake, largest_file(100), refused(expected, message):

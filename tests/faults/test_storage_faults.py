@@ -80,12 +80,12 @@ def test_one_503_is_tried_again(
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (lambda proxy: proxy.answer(503, times=FOR_EVER), "HTTP 503.*127.*overloaded or ill: try again later"),
+        (lambda proxy: proxy.answer(503, times=FOR_EVER), "HTTP 503.*127.*overloaded or failing: try again later"),
         (
             lambda proxy: proxy.answer(403, method="PUT", times=FOR_EVER),
             "AccessDenied.*do not permit this on the bucket",
         ),
-        (lambda proxy: proxy.answer(400, code="ExpiredToken", times=FOR_EVER), "ExpiredToken.*get new ones"),
+        (lambda proxy: proxy.answer(400, code="ExpiredToken", times=FOR_EVER), "ExpiredToken.*renew them"),
         (lambda proxy: proxy.reset_after(500_000, times=FOR_EVER), "HTTP PUT to .http.*check `endpoint`"),
         (lambda proxy: proxy.refuse(), "HTTP (PUT|HEAD) to .http.*the storage server is running"),
     ],

@@ -127,7 +127,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     steps = diagnosed(config)
     assert steps["data path writable"].status == "failed"
     assert "cannot be written" in steps["data path writable"].found
-    assert steps["data path writable"].hint == "check its owner and its rights"
+    assert steps["data path writable"].hint == "check its owner and its permissions"
 
 
 def test_a_file_that_is_no_catalog(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_probe_that_cannot_be_removed_is_named(
     step = diagnosed(config)["data path writable"]
     (left,) = s3_server.objects(config["storage_backend"]["bucket"])
     assert step.status == "failed"
-    assert f"s3://{config['storage_backend']['bucket']}/{left} was put, but not read back and removed" in step.found
+    assert f"s3://{config['storage_backend']['bucket']}/{left} was written, but could not be read and removed" in step.found
     assert "remove it" in str(step.hint)
 
 

@@ -71,7 +71,7 @@ def test_files_that_are_missing_or_unknown(
     [
         ("127.0.0.1", "PostgreSQL at 127.0.0.1:1 refused the connection"),
         ("127.0.0.1,::1", "PostgreSQL at 127.0.0.1:1, ::1:1 "),
-        ("nowhere.invalid", "the host nowhere.invalid of PostgreSQL is unknown: "),
+        ("nowhere.invalid", "the host nowhere.invalid of PostgreSQL cannot be resolved: "),
         ("/nowhere", "PostgreSQL at /nowhere/.s.PGSQL.1 cannot be used: No such file or directory"),
     ],
 )
