@@ -185,7 +185,10 @@ def test_a_probe_that_cannot_be_removed_is_named(
     step = diagnosed(config)["data path writable"]
     (left,) = s3_server.objects(config["storage_backend"]["bucket"])
     assert step.status == "failed"
-    assert f"s3://{config['storage_backend']['bucket']}/{left} was written, but could not be read and removed" in step.found
+    assert (
+        f"s3://{config['storage_backend']['bucket']}/{left} was written, but could not be read and removed"
+        in step.found
+    )
     assert "remove it" in str(step.hint)
 
 
