@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lakeconf import Store
 
-pytest_plugins = ["missing_tools", "server_fixtures", "hadoop_aws", "golden_files", "example_backends"]
+pytest_plugins = ["missing_tools", "server_fixtures", "hadoop_aws", "golden_files", "example_backends", "lake_fixtures"]
 
 # Bounded and the same every time for `make test`; many more, and new ones each time, for `make prove`.
 _SLOW_IS_FINE = [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture]

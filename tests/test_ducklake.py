@@ -8,10 +8,9 @@ from typing import Any
 
 import duckdb
 import pytest
-from servers import PostgresServer
+from local_stores import on_postgres, store_of
 from source_tree import sources, strings_of
 
-import lakeconf
 from lakeconf.ducklake import refused_version, version_sentence, visible_at
 from lakeconf.errors import CatalogError
 from lakeconf.store import Store
@@ -32,14 +31,10 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MAKE_STORE:
     """Gives the store of one lake, with options of ATTACH."""
     metadata: dict[str, Any] = {"type": request.param, "uri": str(tmp_path / "catalog")}
     if request.param == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        place = {"host": server.host, "port": server.port, "database": server.create_database()}
-        metadata = {"type": "postgres", **place, "user": server.user, "password": server.password}
+        metadata = on_postgres(request.getfixturevalue("postgres_server"))
 
     def make(**attach_options: Any) -> Store:
-        storage = {"type": "local", "path": str(tmp_path / "data")}
-        table = {"metadata_backend": metadata, "storage_backend": storage, "attach_options": attach_options}
-        return lakeconf.init({"stores": {"dev": table}}).get_store()
+        return store_of(tmp_path, metadata, **attach_options)
 
     with make().connect() as con:
         con.execute("CREATE TABLE t AS SELECT 42 AS answer")

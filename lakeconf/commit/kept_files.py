@@ -25,7 +25,6 @@ from lakeconf.sql import literal
 _log = EventLogger("commit")
 # DuckLake names files with UUIDs of version 7, which start with the time in milliseconds.
 _NAME = re.compile(r"ducklake-([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f-]{21}(-delete)?\.(parquet|puffin)")
-# The clock may be set back during the transaction.
 _SLACK_SECONDS = 60.0
 # The most bytes to read back from object storage: reading more takes too long for such a rare case.
 _LARGEST_BYTES = 64 << 20
@@ -46,7 +45,8 @@ class KeptFiles:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._since = time.time()
+        # The clock may be set back during the transaction.
+        self._since = time.time() - _SLACK_SECONDS
         self._open: dict[str, int] = {}
         self._contents: dict[str, bytes] = {}
 
@@ -61,7 +61,7 @@ class KeptFiles:
                 if "://" in folder:
                     self._read_back(folder)
                 else:
-                    new = _new_files(folder, self._since - _SLACK_SECONDS)
+                    new = _new_files(folder, self._since)
                     # The transaction's own files are the newest; other writers may have created many.
                     for path in nlargest(_MOST_FILES - len(self._open), new, key=os.path.basename):
                         self._open[path] = os.open(path, os.O_RDONLY)
@@ -93,10 +93,10 @@ class KeptFiles:
         if _PATTERN.search(folder):
             return
         # The common prefix of names from this period: the server lists few other files.
-        times = [f"{round(seconds * 1000):012x}" for seconds in (self._since - _SLACK_SECONDS, time.time())]
+        times = [f"{round(seconds * 1000):012x}" for seconds in (self._since, time.time())]
         pattern = f"{folder}ducklake-{_common_start(*times)[:8]}*"
         listed = [str(path) for (path,) in self._connection.rows("SELECT file FROM glob(?)", [pattern])]
-        new = [path for path in listed if _is_new(path.rpartition("/")[2], self._since - _SLACK_SECONDS)]
+        new = [path for path in listed if _is_new(path.rpartition("/")[2], self._since)]
         if not new:
             return
         sizes = dict(self._connection.rows(f"SELECT filename, size FROM read_blob({_list(new)})"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tomllib
@@ -14,6 +13,7 @@ from typing import Any, TypeAlias
 
 from lakeconf.config.codes import Code
 from lakeconf.config.positions import Key, key_positions
+from lakeconf.config.toml_text import dotted
 from lakeconf.errors import ConfigError, Problem
 from lakeconf.secret import HiddenText
 
@@ -27,7 +27,6 @@ Table: TypeAlias = Mapping[str, Any]
 MAX_BYTES = 1024 * 1024
 _MAX_DEPTH = 30
 
-_BARE_KEY = r"[A-Za-z0-9_-]+"
 _PLACE = r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$"
 # The beginning of tomllib's message, and our message and hint. tomllib's wording depends on the version of Python.
 _SYNTAX: tuple[tuple[str, str, str], ...] = (
@@ -117,19 +116,6 @@ class Source:
     @cached_property
     def _positions(self) -> Mapping[Key, tuple[int, int]]:
         return key_positions(self.text)
-
-
-def dotted(key: Key) -> str:
-    """Formats a key as in TOML, such as `stores."my.lake".alias`; items of arrays as `[0]`."""
-    parts = [
-        f"[{part}]"
-        if isinstance(part, int)
-        else part
-        if re.fullmatch(_BARE_KEY, part)
-        else json.dumps(part, ensure_ascii=False).replace("\x7f", "\\u007f")
-        for part in key
-    ]
-    return ".".join(parts).replace(".[", "[")
 
 
 def find(source: str | os.PathLike[str] | None = None) -> Source:

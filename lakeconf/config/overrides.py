@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lakeconf.config.codes import Code
-from lakeconf.config.file import LOCATION_VARIABLE, Source, Table, dotted
+from lakeconf.config.file import LOCATION_VARIABLE, Source, Table
+from lakeconf.config.toml_text import dotted
 from lakeconf.errors import Problem, suggestion
 from lakeconf.secret import FromVariable
 

@@ -11,11 +11,10 @@ from lakeconf.backends.registry import metadata_backend, metadata_types, storage
 from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.backend import field_types, typed
 from lakeconf.config.codes import Code
-from lakeconf.config.file import dotted
 from lakeconf.config.load_store import allowed_name
 from lakeconf.config.model import validate
 from lakeconf.config.structure import STORE_NAME
-from lakeconf.config.toml_text import toml_value
+from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.config.variables import variable_alone
 from lakeconf.errors import LakeconfError, suggestion
 from lakeconf.secret import Secret

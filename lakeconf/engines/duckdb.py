@@ -88,8 +88,7 @@ class DuckDBEngine:
         counts = "".join(f", count(*) FILTER ({identifier(name)} IS NULL)" for name in required)
         ((count, *nulls),) = self._writer.rows(f"SELECT count(*){counts} {staged.source}")
         if any(nulls):
-            for statement in staged.discard:
-                self._writer.execute(statement)
+            self.release(staged)
             name = next(name for name, found in zip(required, nulls, strict=True) if found)
             # DuckDB detects this too, but only after it has written a file, which it does not remove.
             raise not_null_violation(name, full_name(request.table))

@@ -13,11 +13,10 @@ from typing import Any
 from lakeconf.backends.registry import metadata_backend, storage_backend
 from lakeconf.backends.secrecy import holds_credentials, is_secret
 from lakeconf.config.codes import Code
-from lakeconf.config.file import dotted
 from lakeconf.config.load_store import allowed_name
 from lakeconf.config.model import validate
 from lakeconf.config.structure import STORE_NAME
-from lakeconf.config.toml_text import toml_value
+from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.config.variables import variable_alone
 from lakeconf.errors import LakeconfError
 

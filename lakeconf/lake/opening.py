@@ -61,9 +61,9 @@ def open_session(store: Store, engine: Any = None) -> Session:
 
 def _barrier(backend: MetadataBackend, reader: CatalogReader) -> str | None:
     """The statement that waits for commits in progress; "" if this process itself commits, None if nothing can wait."""
-    server = backend.server()
     if backend.file() is not None:
         return ""
+    server = backend.server()
     return None if server is None else server.await_commits(reader.metadata_database, reader.metadata_schema)
 
 

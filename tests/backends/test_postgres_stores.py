@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 import pytest
+from local_stores import on_postgres
 
 import lakeconf
 from lakeconf.connection.connection import Connection, load_extension
@@ -20,14 +21,7 @@ if TYPE_CHECKING:
 
 def config(server: PostgresServer, tmp_path: Path, **stores: dict[str, Any]) -> lakeconf.Config:
     """Stores on one database, each with its own keys of the metadata backend."""
-    login = {
-        "type": "postgres",
-        "host": server.host,
-        "port": server.port,
-        "database": server.create_database(),
-        "user": server.user,
-        "password": server.password,
-    }
+    login = on_postgres(server)
     return lakeconf.init(
         {
             "stores": {

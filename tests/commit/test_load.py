@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from local_stores import config_of, on_postgres
 
 import lakeconf
 from lakeconf.errors import CommitConflictError
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.synchronize import Barrier
     from pathlib import Path
-
-    from servers import PostgresServer
 
     from lakeconf import Lake
 
@@ -58,18 +57,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 def config(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     metadata: dict[str, Any] = {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")}
     if kind == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        metadata = {
-            "type": "postgres",
-            "host": server.host,
-            "port": server.port,
-            "database": server.create_database(),
-            "user": server.user,
-            "password": server.password,
-            "metadata_schema": "lake",
-        }
-    backends = {"metadata_backend": metadata, "storage_backend": {"type": "local", "path": str(tmp_path / "data")}}
-    return {"stores": {"dev": backends}}
+        metadata = {**on_postgres(request.getfixturevalue("postgres_server")), "metadata_schema": "lake"}
+    return config_of(tmp_path, metadata)
 
 
 def opened(config: dict[str, Any]) -> Lake:

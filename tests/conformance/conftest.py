@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from local_stores import on_postgres
 
 import lakeconf
 
@@ -65,15 +66,7 @@ def metadata_backend(
         service.write_text(f"[lake]\n{login}dbname={server.create_database()}\n")
         monkeypatch.setenv("PGSERVICEFILE", str(service))
         return {"type": "postgres_service", "service": "lake", "metadata_schema": "lake"}
-    return {
-        "type": "postgres",
-        "host": server.host,
-        "port": server.port,
-        "database": server.create_database(),
-        "user": server.user,
-        "password": server.password,
-        "metadata_schema": "lake",
-    }
+    return {**on_postgres(server), "metadata_schema": "lake"}
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from doc_pages import block, blocks
+from local_stores import on_postgres
 from source_tree import REPOSITORY
 
 import lakeconf
@@ -34,15 +35,7 @@ def test_the_configurations_are_valid(number: int, tmp_path: Path, monkeypatch: 
 
 def test_what_a_role_that_only_reads_needs(postgres_server: PostgresServer, tmp_path: Path) -> None:
     database = postgres_server.create_database()
-    metadata = {
-        "type": "postgres",
-        "host": postgres_server.host,
-        "port": postgres_server.port,
-        "database": database,
-        "metadata_schema": "lake",
-        "user": postgres_server.user,
-        "password": postgres_server.password,
-    }
+    metadata = {**on_postgres(postgres_server, database), "metadata_schema": "lake"}
     storage = {"type": "local", "path": str(tmp_path)}
     backends = {"metadata_backend": metadata, "storage_backend": storage}
     with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open() as lake:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from commit_hooks import at_commit
 from faulty_lake import ROWS, State, ids, local_files, make_store, refused, state
+from local_stores import on_postgres, store_of
 
 from lakeconf.commit import committer
 from lakeconf.errors import CommitError, CommitUnknownError, ConnectionFailed
@@ -31,15 +32,7 @@ def make(postgres_server: PostgresServer, tmp_path: Path) -> Callable[[int], Sto
     database = postgres_server.create_database()
 
     def made(port: int) -> Store:
-        catalog = {
-            "type": "postgres",
-            "host": postgres_server.host,
-            "port": port,
-            "database": database,
-            "user": postgres_server.user,
-            "password": postgres_server.password,
-        }
-        return make_store(catalog, {"type": "local", "path": str(tmp_path / "data")})
+        return store_of(tmp_path, on_postgres(postgres_server, database, port))
 
     with made(postgres_server.port).open() as lake:
         lake.create_table("t", like=ROWS).append(ROWS)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from local_stores import on_postgres, store_of
 
-import lakeconf
 from lakeconf.errors import CommitError, ConnectionFailed, StorageError
 from lakeconf.guard import locks, server_locks
 from lakeconf.guard.guard import locks_of
@@ -29,27 +29,11 @@ ROWS = pa.table({"n": pa.array([1], pa.int64())})
 
 
 def file_store(folder: Path) -> Store:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(folder / "catalog.sqlite")},
-        "storage_backend": {"type": "local", "path": str(folder / "data")},
-    }
-    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+    return store_of(folder, {"type": "sqlite", "uri": str(folder / "catalog.sqlite")})
 
 
 def server_store(server: PostgresServer, folder: Path) -> Store:
-    backends = {
-        "metadata_backend": {
-            "type": "postgres",
-            "host": server.host,
-            "port": server.port,
-            "database": server.create_database(),
-            "user": server.user,
-            "password": server.password,
-            "metadata_schema": "lake",
-        },
-        "storage_backend": {"type": "local", "path": str(folder / "data")},
-    }
-    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+    return store_of(folder, {**on_postgres(server), "metadata_schema": "lake"})
 
 
 def held(path: Path) -> str:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from local_stores import on_postgres, store_of
 
-import lakeconf
 from lakeconf.errors import CommitConflictError
 from lakeconf.guard.guard import locks_of
 
@@ -26,25 +26,13 @@ TABLE = "raw.days"
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    metadata: dict[str, Any] = {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")}
     if request.param == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        metadata = server_metadata(server)
-    backends = {"metadata_backend": metadata, "storage_backend": {"type": "local", "path": str(tmp_path / "data")}}
-    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+        return store_of(tmp_path, server_metadata(request.getfixturevalue("postgres_server")))
+    return store_of(tmp_path)
 
 
 def server_metadata(server: PostgresServer) -> dict[str, Any]:
-    database = server.create_database()
-    return {
-        "type": "postgres",
-        "host": server.host,
-        "port": server.port,
-        "database": database,
-        "user": server.user,
-        "password": server.password,
-        "metadata_schema": "lake",
-    }
+    return {**on_postgres(server), "metadata_schema": "lake"}
 
 
 def test_two_overwrites_of_an_empty_table_at_once(store: Store) -> None:

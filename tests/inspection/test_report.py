@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from local_stores import on_postgres, store_of
 
 import lakeconf
 from lakeconf.cli.commands import run
@@ -110,16 +111,7 @@ def test_an_empty_lake_has_a_page(store: Store) -> None:
 
 
 def test_no_secret_is_in_it(postgres_server: PostgresServer, tmp_path: Path) -> None:
-    metadata = {
-        "type": "postgres",
-        "host": postgres_server.host,
-        "port": postgres_server.port,
-        "database": postgres_server.create_database(),
-        "user": postgres_server.user,
-        "password": postgres_server.password,
-    }
-    backends = {"metadata_backend": metadata, "storage_backend": {"type": "local", "path": str(tmp_path / "data")}}
-    with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open() as lake:
+    with store_of(tmp_path, on_postgres(postgres_server)).open() as lake:
         filled(lake)
         assert postgres_server.password not in report(lake, "dev")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from local_stores import on_postgres
 
 import lakeconf
 from lakeconf.cli.commands import run
@@ -116,9 +117,7 @@ def test_two_catalogs_on_one_data_path(store: Store, tmp_path: Path) -> None:
 
 def test_two_schemas_of_a_server_on_one_bucket(postgres_server: PostgresServer, s3_server: S3Server) -> None:
     bucket = s3_server.create_bucket()
-    database = postgres_server.create_database()
-    user = {"user": postgres_server.user, "password": postgres_server.password, "database": database}
-    metadata = {"type": "postgres", "host": postgres_server.host, "port": postgres_server.port, **user}
+    metadata = on_postgres(postgres_server)
     storage = bucket_backend(s3_server, bucket)
     stores = {
         name: {"metadata_backend": {**metadata, "metadata_schema": name}, "storage_backend": storage}

@@ -10,14 +10,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(params=["duckdb", "sqlite", "postgres"])
-def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
-    """An empty lake with DuckLake's default settings, on each kind of catalog."""
-    server = request.getfixturevalue("postgres_server") if request.param == "postgres" else None
-    with lake(request.param, tmp_path, server=server) as attached:
-        yield attached
-
-
 @pytest.fixture
 def usual(tmp_path: Path) -> Iterator[Lake]:
     """An empty lake on a DuckDB file, with DuckLake's default settings."""
