@@ -26,11 +26,13 @@ class ReadDependency:
     Attributes:
         table_id: The id of the table.
         table: The full name of the table.
+        since: The snapshot at which the thread that made the change has read the table, or that of the base.
         on_rows: True if the change depends on rows; False if it depends on columns only.
     """
 
     table_id: int
     table: str
+    since: int
     on_rows: bool = True
 
 
@@ -103,7 +105,7 @@ def check_conflicts(reader: CatalogReader, dependencies: Sequence[ReadDependency
     Raises:
         CommitConflictError: Another writer changed a table, or snapshots have expired, so the changes are unknown.
     """
-    read = min((base.since(dependency.table) for dependency in dependencies), default=begun)
+    read = min((dependency.since for dependency in dependencies), default=begun)
     if begun == read:
         return
     newer = base.expired | dict(changes_between(reader, read, begun))
@@ -123,12 +125,15 @@ def check_conflicts(reader: CatalogReader, dependencies: Sequence[ReadDependency
         for dependency in dependencies
     ]
     for dependency in dependencies:
-        since = base.since(dependency.table)
         for version, kind, table in made:
-            if version > since and table == dependency.table_id and (dependency.on_rows or kind in _OF_COLUMNS):
+            if (
+                version > dependency.since
+                and table == dependency.table_id
+                and (dependency.on_rows or kind in _OF_COLUMNS)
+            ):
                 raise CommitConflictError(
-                    f"{dependency.table} was read at snapshot {since}, and snapshot {version} of another writer "
-                    f"has changed it since",
+                    f"{dependency.table} was read at snapshot {dependency.since}, and snapshot {version} of another "
+                    "writer has changed it since",
                     hint="call lake.refresh() and try again",
                 )
 

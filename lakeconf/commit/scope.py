@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from lakeconf.commit.conflicts import Base
 from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
 from lakeconf.errors import LakeconfError
+from lakeconf.guard.locks import Held
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,12 @@ class Scope:
         latest, base = self.session.read_point()
         snapshot_id = latest if self.at is None else self.at
         return Transaction(self.session, snapshot_id, base, message, author, extra or {}, explicit=explicit)
+
+    def writing(self) -> AbstractContextManager[Held | None]:
+        """The lake's lock for a write; nothing if this scope cannot write, because then it must create no file."""
+        if self.at is not None or self.session.read_only:
+            return contextlib.nullcontext()
+        return self.session.guard.writing()
 
     def check_writable(self) -> None:
         """Refuses a write.

@@ -79,7 +79,7 @@ class Transaction:
         self._attempt = self.session.new_commit(self.token)
 
     def check_open(self) -> None:
-        """Refuses writes to a transaction that has ended.
+        """Refuses writes, audits and runs in a transaction that has ended.
 
         Raises:
             LakeconfError: It has ended.
@@ -88,8 +88,13 @@ class Transaction:
             raise LakeconfError("nothing can be written: the transaction has ended")
 
     def end(self) -> None:
-        """Closes the transaction to further writes; the collected changes can still be committed."""
+        """Closes the transaction to further writes; the collected changes can still be committed.
+
+        Waits for the write of another thread that has begun: it is part of the transaction.
+        """
         self._ended = True
+        with self.writing:
+            pass
 
     def add(self, change: Change) -> None:
         """Collects a change; nothing is executed yet."""

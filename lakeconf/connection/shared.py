@@ -38,3 +38,7 @@ class SharedConnection(Connection):
             self._cursors.native = cursor
         native: duckdb.DuckDBPyConnection = self._cursors.native
         return native
+
+    def close(self) -> None:
+        """Closes the connection and the cursors of all threads, from any thread."""
+        self._native.close()

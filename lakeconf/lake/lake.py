@@ -58,8 +58,9 @@ class Lake:
         return f"Lake({self._session.alias!r} at snapshot {self._scope.snapshot_id}, {self._session.engine.name})"
 
     def close(self) -> None:
-        """Closes the connections to the catalog."""
-        self._session.close()
+        """Closes the connections to the catalog. The lakes of `at` and `transaction` leave this to their own lake."""
+        if not self._scope.is_pinned:
+            self._session.close()
 
     @property
     def snapshot_id(self) -> int:
@@ -193,15 +194,17 @@ class Lake:
             raise LakeconfError("a transaction is open: write to its lake")
         check_placeholders(message, "the commit message")
         check_placeholders(author, "the author")
-        transaction = self._scope.begin(message, author, extra, explicit=True)
-        with self._session.guard.writing() as transaction.held:
+        with self._scope.writing() as held:
+            transaction = self._scope.begin(message, author, extra, explicit=True)
+            transaction.held = held
             try:
-                yield Lake(replace(self._scope, transaction=transaction))
+                try:
+                    yield Lake(replace(self._scope, transaction=transaction))
+                finally:
+                    transaction.end()
             except BaseException:
                 transaction.discard()
                 raise
-            finally:
-                transaction.end()
             transaction.commit()
 
     def audit(self, name: str, check: Check, *, table: str | None = None) -> None:
@@ -216,10 +219,11 @@ class Lake:
             table: The table that a function checks, in the form that `table` accepts.
 
         Raises:
-            LakeconfError: No transaction is open, or a function has no table.
+            LakeconfError: No transaction is open, it has ended, or a function has no table.
         """
         if self._scope.transaction is None:
             raise LakeconfError("an audit needs an open transaction", hint="with lake.transaction() as tx: tx.audit(…)")
+        self._scope.transaction.check_open()
         if callable(check) and table is None:
             raise LakeconfError(f"the audit {name!r} is a function and needs a table", hint="audit(…, table=…)")
         source = None if table is None else ".".join(map(identifier, (self._session.alias, *split_name(table))))
@@ -235,7 +239,15 @@ class Lake:
             query: A name for the query. The sink refuses the same name with another checkpoint, because Spark then
                 counts batches from 0 again. Without a name, Spark's query id is used, and another checkpoint appends
                 all batches again.
+
+        Raises:
+            LakeconfError: A transaction is open: Spark would not repeat a batch that the transaction discards.
         """
+        if self._scope.transaction is not None:
+            raise LakeconfError(
+                "a transaction is open, and the batches of a stream cannot be a part of it",
+                hint="use the lake itself: lake.stream_sink(…)",
+            )
         return StreamSink(self.table(table), query)
 
     def sql(self, query: str) -> nw.LazyFrame[Any]:

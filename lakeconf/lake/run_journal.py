@@ -40,12 +40,13 @@ class RunJournal:
             run: The run.
 
         Raises:
-            LakeconfError: No transaction is open.
+            LakeconfError: No transaction is open, or it has ended.
         """
         if self._scope.transaction is None:
             raise LakeconfError(
                 "a model run must be recorded in a transaction", hint="with lake.transaction() as tx: …"
             )
+        self._scope.transaction.check_open()
         self._scope.transaction.runs.append(run)
 
     def changes_since(self, table: str, snapshot_id: int) -> list[int]:

@@ -127,7 +127,7 @@ def _change(
         statements,
         full_name(target.info),
         staged,
-        depends_on=writes.read_dependency(target.info),
+        depends_on=writes.read_dependency(transaction, target.info),
         deletes=True,
         written_for=writes.written_for(transaction, target.info),
         counts=counts,

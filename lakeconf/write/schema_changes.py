@@ -59,7 +59,7 @@ def evolve(transaction: Transaction, name: str, evolution: Evolution) -> None:
     described = _described(transaction, statements, full)
     info = replace(before.info, columns=described_columns(described, before.info.columns))
     transaction.targets[table_key(name)] = Target(info, {column: text for column, text, _ in described})
-    depends_on = read_dependency(before.info, on_rows=False)
+    depends_on = read_dependency(transaction, before.info, on_rows=False)
     transaction.add(Change(statements, full_name(info), depends_on=depends_on, defines=True))
 
 

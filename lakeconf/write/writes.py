@@ -37,21 +37,36 @@ class Writing:
     """
 
     def __init__(self, scope: Scope, message: str | None = None, *, key: CommitKey | None = None) -> None:
-        self._scope, self._key = scope, key
-        self._transaction = scope.transaction or scope.begin(message)
-        # An open transaction already holds the lock for its writes.
+        self._scope, self._message, self._key = scope, message, key
         self._guarded = ExitStack()
         self._changes: list[Change] = []
         self._targets: dict[str, Target] = {}
 
     def __enter__(self) -> Transaction:
         self._scope.check_writable()
-        if not self._transaction.explicit:
-            self._transaction.held = self._guarded.enter_context(self._scope.session.guard.writing())
-        # Writes of other threads to the same transaction must not be mixed with this one.
-        self._guarded.enter_context(self._transaction.writing)
-        self._changes, self._targets = list(self._transaction.changes), dict(self._transaction.targets)
-        return self._transaction
+        with ExitStack() as guarded:
+            transaction = self._scope.transaction
+            if transaction is None:
+                # The snapshot that the write reads cannot expire while it holds the lock.
+                held = guarded.enter_context(self._scope.session.guard.writing())
+                transaction = self._scope.begin(self._message)
+                transaction.held = held
+            # Writes of other threads to the same transaction must not be mixed with this one.
+            guarded.enter_context(transaction.writing)
+            transaction.check_open()  # it may have ended while this write waited
+            self._check_key(transaction)
+            self._guarded = guarded.pop_all()
+        self._transaction = transaction
+        self._changes, self._targets = list(transaction.changes), dict(transaction.targets)
+        return transaction
+
+    def _check_key(self, transaction: Transaction) -> None:
+        if self._key is not None and any(change.key == self._key for change in transaction.changes):
+            raise CommitError(
+                f"the transaction already contains a write to {self._key.table} with the idempotency key "
+                f"{self._key.key!r}",
+                hint="give each write of a transaction its own key",
+            )
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._guarded:
@@ -148,7 +163,7 @@ def delete_matches(transaction: Transaction, target: Target, adopted: Any, on: S
     table, own = quoted(session, info), identifier(info.name)
     same = " AND ".join(f"__lakeconf_keys.{name} = {own}.{name}" for name in map(identifier, types))
     delete = f"DELETE FROM {table} WHERE EXISTS (SELECT 1 FROM ({staged.source}) AS __lakeconf_keys WHERE {same})"
-    depends_on, read = read_dependency(info), written_for(transaction, info)
+    depends_on, read = read_dependency(transaction, info), written_for(transaction, info)
     name = full_name(info)
     transaction.add(Change((delete,), name, staged, depends_on=depends_on, deletes=True, written_for=read))
 
@@ -164,6 +179,9 @@ def write_once(scope: Scope, name: str, idempotency_key: str | None, write: Call
 
     Returns:
         The snapshot that reads see afterwards, or the snapshot of the earlier write with this key.
+
+    Raises:
+        CommitError: The open transaction already contains a write with this key.
     """
     key = commit_key(scope, name, idempotency_key)
     done = committed(scope.session, key)
@@ -175,11 +193,7 @@ def write_once(scope: Scope, name: str, idempotency_key: str | None, write: Call
 
 
 def commit_key(scope: Scope, name: str, key: str | None) -> CommitKey | None:
-    """The key of a write to a table; None if the write has none.
-
-    Raises:
-        CommitError: The open transaction already contains a write with this key.
-    """
+    """The key of a write to a table; None if the write has none."""
     if key is None:
         return None
     check_placeholders(key, "the idempotency key")
@@ -187,13 +201,7 @@ def commit_key(scope: Scope, name: str, key: str | None) -> CommitKey | None:
     pending = scope.transaction.targets.get(table_key(name)) if scope.transaction else None
     info = pending.info if pending else load_table(reader, name, scope.snapshot_id)
     uuid, names = journal.names_of(reader, info.table_id) if info.table_id != NO_ID else (None, ())
-    found = CommitKey(full_name(info), key, uuid, names)
-    if scope.transaction and any(change.key == found for change in scope.transaction.changes):
-        raise CommitError(
-            f"the transaction already contains a write to {found.table} with the idempotency key {key!r}",
-            hint="give each write of a transaction its own key",
-        )
-    return found
+    return CommitKey(full_name(info), key, uuid, names)
 
 
 def committed(session: Session, key: CommitKey | None) -> int | None:
@@ -207,9 +215,15 @@ def committed_keys(scope: Scope, name: str, prefix: str) -> list[str]:
     return [] if key is None else journal.keys_of(session.writer, session.alias, key)
 
 
-def read_dependency(info: TableInfo, *, on_rows: bool = True) -> ReadDependency | None:
-    """The dependency of a change that has read a table; None for a table that the transaction itself creates."""
-    return None if info.table_id == NO_ID else ReadDependency(info.table_id, full_name(info), on_rows)
+def read_dependency(transaction: Transaction, info: TableInfo, *, on_rows: bool = True) -> ReadDependency | None:
+    """The dependency of a change that has read a table; None for a table that the transaction itself creates.
+
+    The calling thread decides what was read: another thread may commit the transaction.
+    """
+    if info.table_id == NO_ID:
+        return None
+    name = full_name(info)
+    return ReadDependency(info.table_id, name, transaction.base.since(name), on_rows)
 
 
 def read_dependency_at_commit(transaction: Transaction, info: TableInfo) -> ReadDependency | None:
@@ -218,7 +232,9 @@ def read_dependency_at_commit(transaction: Transaction, info: TableInfo) -> Read
     Rows that other writers added since do not matter, unless the caller has read the table or opened a transaction:
     then the change may be based on those reads.
     """
-    return read_dependency(info, on_rows=transaction.explicit or transaction.base.has_read(full_name(info)))
+    return read_dependency(
+        transaction, info, on_rows=transaction.explicit or transaction.base.has_read(full_name(info))
+    )
 
 
 def written_for(transaction: Transaction, info: TableInfo) -> TableInfo | None:

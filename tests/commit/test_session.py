@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from source_tree import sources
 
 import lakeconf
+from lakeconf.commit.journal import ModelRun
 from lakeconf.commit.session import Session
-from lakeconf.errors import LakeconfError
+from lakeconf.errors import CommitError, LakeconfError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,3 +109,40 @@ def test_each_reason_against_a_write_is_said(lake: Lake, store: Store) -> None:
         pytest.raises(LakeconfError, match="nothing can be written: the store 'dev' is read-only"),
     ):
         read_only.table("t").delete("id = 1")
+
+
+def test_nothing_is_added_to_a_transaction_that_has_ended(lake: Lake) -> None:
+    with lake.transaction() as ended:
+        pass
+    with pytest.raises(LakeconfError, match="the transaction has ended"):
+        ended.audit("no rows", "FROM t")
+    with pytest.raises(LakeconfError, match="the transaction has ended"):
+        ended.runs.record(ModelRun("main.t", "run", "code"))
+    assert (ended._scope.transaction.audits, ended._scope.transaction.runs) == ([], [])  # type: ignore[union-attr]
+
+
+def test_the_batches_of_a_stream_are_no_part_of_a_transaction(lake: Lake) -> None:
+    """Spark takes a batch for written when the sink returns; the transaction could still discard it."""
+    with lake.transaction() as tx, pytest.raises(LakeconfError, match="the batches of a stream cannot be a part of it"):
+        tx.stream_sink("t")
+
+
+def test_a_transaction_has_each_key_once(lake: Lake) -> None:
+    rows = pa.table({"id": [1]})
+    with lake.transaction() as tx:
+        tx.table("t").append(rows, idempotency_key="first")
+        assert tx.table("t").idempotency_keys("first") == []  # not committed yet
+        with pytest.raises(CommitError, match=r"already contains a write to main\.t with the idempotency key 'first'"):
+            tx.table("T").append(rows, idempotency_key="first")
+    assert lake.table("t").idempotency_keys("f") == ["first"]
+    assert lake.table("t").scan().collect("pyarrow").rows() == [(1,)]
+
+
+def test_the_lakes_of_a_transaction_and_of_the_past_leave_the_session_open(lake: Lake) -> None:
+    with lake.at(version=1) as past:
+        assert past.tables() == ["main.t"]
+    with lake.transaction() as tx:
+        with tx:
+            tx.table("t").append(pa.table({"id": [1]}))
+        tx.table("t").append(pa.table({"id": [2]}))
+    assert sorted(lake.table("t").scan().collect("pyarrow").rows()) == [(1,), (2,)]

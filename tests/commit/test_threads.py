@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from datetime import timedelta
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import pytest
 from local_stores import on_postgres, store_of
 
 from lakeconf.connection.connection import Connection
-from lakeconf.errors import LakeconfError
+from lakeconf.errors import CommitConflictError, LakeconfError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -153,3 +154,82 @@ def test_a_slow_look_up_by_another_thread_does_not_move_reads_back(
         monkeypatch.undo()
         table.update({"n": nw.col("n") + 1}, "id = 1")
         assert lake.table("t").scan().collect("pyarrow").rows() == [(1, 2)]
+
+
+def test_a_write_that_has_begun_is_part_of_its_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise its thread is told that the rows are written, and the commit lacks them."""
+    began, go = Event(), Event()
+    with store_of(tmp_path).open() as lake, ThreadPoolExecutor(2) as pool:
+        lake.create_table("t", {"id": "BIGINT"})
+        adopt = lake._session.engine.adopt
+
+        def slow(frame: Any) -> Any:
+            began.set()
+            go.wait(60)
+            return adopt(frame)
+
+        monkeypatch.setattr(lake._session.engine, "adopt", slow)
+        with lake.transaction() as tx:
+            begun = pool.submit(lambda: tx.table("t").append(pa.table({"id": [1]})))
+            began.wait(60)
+            late = pool.submit(lambda: tx.table("t").append(pa.table({"id": [2]})))
+            end = tx._scope.transaction.end  # type: ignore[union-attr]
+            monkeypatch.setattr(tx._scope.transaction, "_ended", True)  # while the second write waits for its turn
+            monkeypatch.setattr(tx._scope.transaction, "end", lambda: (go.set(), end()))
+        begun.result(60)
+        with pytest.raises(LakeconfError, match="the transaction has ended"):
+            late.result(60)
+        assert ids(lake, "t") == [1]
+
+
+def test_a_thread_writes_to_a_transaction_what_it_has_read_before_a_refresh_by_another(store: Store) -> None:
+    """Its write is compared with the snapshot that it has read, whichever thread commits."""
+    with store.open() as lake, ThreadPoolExecutor(1) as reading, ThreadPoolExecutor(1) as refreshing:
+        lake.create_table("t", {"id": "BIGINT"}).append(pa.table({"id": [1]}))
+        found = reading.submit(ids, lake, "t").result()
+        lake._session.base.own.clear()  # the next commit counts as one of another writer
+        lake.table("t").append(pa.table({"id": [2]}))
+        lake._session.base.own.clear()
+        refreshing.submit(lake.refresh).result()
+
+        def write(tx: Lake) -> int:
+            return tx.table("t").overwrite(pa.table({"id": [number * 10 for number in found]}))
+
+        with pytest.raises(CommitConflictError, match=r"main\.t was read at"), lake.transaction() as tx:
+            reading.submit(write, tx).result()
+        assert ids(lake, "t") == [1, 2]
+
+
+def test_a_lake_that_another_thread_closes_is_closed(store: Store) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        lake = pool.submit(store.open).result()
+        frame = pool.submit(lambda: lake.create_table("t", {"id": "BIGINT"}).scan()).result()
+        lake.close()
+        with store.open() as again:  # a DuckDB file can be opened by one instance only
+            assert again.tables() == ["main.t"]
+        with pytest.raises(Exception, match="closed"):
+            pool.submit(frame.collect, "pyarrow").result()
+
+
+def test_a_write_that_waits_for_maintenance_reads_what_maintenance_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_of(tmp_path)
+    with store.open() as lake:
+        table = lake.create_table("t", {"id": "BIGINT"})
+        writing = lake._session.guard.writing
+
+        def after_maintenance() -> Any:
+            monkeypatch.setattr(lake._session.guard, "writing", writing)
+            with store.open() as other:
+                other.table("t").append(pa.table({"id": [1]}))
+            lake.refresh()
+            assert lake.maintenance.expire_snapshots(older_than=timedelta(0), force=True) == [0, 1]
+            return writing()
+
+        monkeypatch.setattr(lake._session.guard, "writing", after_maintenance)
+        table.append(pa.table({"id": [2]}))
+        monkeypatch.setattr(lake._session.guard, "writing", after_maintenance)
+        monkeypatch.setattr(lake.maintenance.__class__, "expire_snapshots", lambda *_, **__: [0, 1])
+        with lake.transaction() as tx:
+            assert (tx.snapshot_id, ids(tx, "t")) == (4, [1, 1, 2])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from local_stores import store_of
 
 import lakeconf
 from lakeconf.cli.commands import run
@@ -177,3 +178,14 @@ def test_a_write_ahead_log_in_a_folder_that_cannot_be_written_is_an_error_with_a
     )
     assert "has a write-ahead log" in result.stderr
     assert "PRAGMA journal_mode = DELETE" in result.stderr
+
+
+def test_a_transaction_of_a_read_only_lake_creates_no_file(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    store.connect().close()
+    before = below(tmp_path / "data")
+    with store.open() as lake, store.open(read_only=True) as reading:
+        with reading.transaction() as tx, lake.at(version=0).transaction() as past:
+            assert tx.snapshot_id == past.snapshot_id == 0
+        assert below(tmp_path / "data") == before == set()
+    assert not list(tmp_path.glob("*lakeconf*"))
