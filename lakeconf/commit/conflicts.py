@@ -28,12 +28,14 @@ class ReadDependency:
         table: The full name of the table.
         since: The snapshot at which the thread that made the change has read the table, or that of the base.
         on_rows: True if the change depends on rows; False if it depends on columns only.
+        unseen: Own snapshots of the lake that are conflicts, because another thread committed them after that read.
     """
 
     table_id: int
     table: str
     since: int
     on_rows: bool = True
+    unseen: frozenset[int] = frozenset()
 
 
 @dataclass
@@ -45,21 +47,22 @@ class Base:
 
     Attributes:
         snapshot_id: The snapshot up to which commits of other writers are known; only `refresh` moves it.
-        own: The lake's own snapshots after it.
+        own: The lake's own snapshots after it, each with the thread that committed it.
         read: The full names of the tables that were read since then, in lower case; None means any table.
         expired: The changes of later snapshots that this lake has expired, by snapshot id.
     """
 
     snapshot_id: int
-    own: set[int] = field(default_factory=set)
+    own: dict[int, int] = field(default_factory=dict)
     read: set[str | None] = field(default_factory=set)
     expired: dict[int, str | None] = field(default_factory=dict)
-    # The tables that each thread has read, with the base at that time: a refresh by another thread does not move them.
+    # The tables that each thread has read, with the base and the snapshot that the read saw at that time: a refresh by
+    # another thread does not move them.
     _threads: threading.local = field(default_factory=threading.local, repr=False)
 
     def refresh(self, snapshot_id: int) -> None:
         """Moves the base to a newer snapshot; other threads keep their reads until they refresh themselves."""
-        self.own = {version for version in self.own if version > self.snapshot_id}
+        self.own = {version: thread for version, thread in self.own.items() if version > self.snapshot_id}
         self.snapshot_id, self.read, self.expired = snapshot_id, set(), {}
         self._threads.read = {}
 
@@ -75,13 +78,30 @@ class Base:
 
     def copy(self) -> Base:
         """A copy of the base; later reads are recorded for both."""
-        return replace(self, own=set(self.own), expired=dict(self.expired))
+        return replace(self, own=dict(self.own), expired=dict(self.expired))
 
-    def add_read(self, table: str | None) -> None:
-        """Records that a table was read, by its full name; None means any table."""
+    def add_read(self, table: str | None, seen: int) -> None:
+        """Records that a table was read.
+
+        Args:
+            table: The full name of the table; None means any table.
+            seen: The snapshot that the read saw.
+        """
         name = None if table is None else table.lower()
         self.read.add(name)
-        self._own_reads().setdefault(name, self.snapshot_id)
+        self._own_reads().setdefault(name, (self.snapshot_id, seen))
+
+    def add_own(self, version: int) -> None:
+        """Records a snapshot that this lake committed in the calling thread."""
+        self.own[version] = threading.get_ident()
+
+    def unseen(self, table: str) -> frozenset[int]:
+        """The own snapshots that other threads committed after this thread had read a table, by its full name."""
+        reads, thread = self._own_reads(), threading.get_ident()
+        seen = [reads[name][1] for name in (table.lower(), None) if name in reads]
+        if not seen:
+            return frozenset()
+        return frozenset(version for version, by in self.own.items() if by != thread and version > min(seen))
 
     def has_read(self, table: str) -> bool:
         """True if rows of a table, by its full name, were read since the base, or by this thread since its refresh."""
@@ -90,12 +110,12 @@ class Base:
     def since(self, table: str) -> int:
         """The snapshot after which changes to a table by other writers are conflicts."""
         reads = self._own_reads()
-        return min([self.snapshot_id, *(reads[name] for name in (table.lower(), None) if name in reads)])
+        return min([self.snapshot_id, *(reads[name][0] for name in (table.lower(), None) if name in reads)])
 
-    def _own_reads(self) -> dict[str | None, int]:
+    def _own_reads(self) -> dict[str | None, tuple[int, int]]:
         if not hasattr(self._threads, "read"):
             self._threads.read = {}
-        reads: dict[str | None, int] = self._threads.read
+        reads: dict[str | None, tuple[int, int]] = self._threads.read
         return reads
 
 
@@ -115,7 +135,8 @@ def check_conflicts(reader: CatalogReader, dependencies: Sequence[ReadDependency
             "expired, so the table may have changed",
             hint="call lake.refresh(), read the table again and repeat the write",
         )
-    others = [(version, changes) for version, changes in sorted(newer.items()) if version not in base.own]
+    known = base.own.keys() - {version for dependency in dependencies for version in dependency.unseen}
+    others = [(version, changes) for version, changes in sorted(newer.items()) if version not in known]
     made = [(version, kind, table) for version, changes in others for kind, table in changed_tables(changes)]
     # A snapshot without a record of its changes may have changed anything.
     made += [
@@ -125,9 +146,11 @@ def check_conflicts(reader: CatalogReader, dependencies: Sequence[ReadDependency
         for dependency in dependencies
     ]
     for dependency in dependencies:
+        own = base.own.keys() - dependency.unseen
         for version, kind, table in made:
             if (
                 version > dependency.since
+                and version not in own
                 and table == dependency.table_id
                 and (dependency.on_rows or kind in _OF_COLUMNS)
             ):

@@ -42,8 +42,18 @@ class Scope:
 
     @property
     def base(self) -> Base:
-        """The snapshot from which conflict checks start; reads are recorded in it."""
+        """The snapshot from which conflict checks start."""
         return self.session.base if self.transaction is None else self.transaction.base
+
+    def add_read(self, table: str | None) -> None:
+        """Records a read for conflict checks.
+
+        Args:
+            table: The full name of the table; None means any table.
+        """
+        # Rows of the past do not make later commits of this lake conflicts.
+        seen = self.session.snapshot_id if self.transaction is None else self.transaction.snapshot_id
+        self.base.add_read(table, seen)
 
     def begin(
         self,

@@ -70,7 +70,7 @@ class Session:
         with self._snapshot_lock:
             self._snapshot_id = max(self._snapshot_id, snapshot_id)
             if own is not None:
-                self.base.own.add(own)
+                self.base.add_own(own)
             if refresh:
                 self.base.refresh(self._snapshot_id)
             return self._snapshot_id

@@ -262,7 +262,7 @@ class Lake:
         Raises:
             QueryError: DuckDB rejects the query, or it uses a view or macro that may do more than read the lake.
         """
-        self._scope.base.add_read(None)
+        self._scope.add_read(None)
         prepare_query(self._session.reader, query)
         return nw.from_native(self._session.reader.connection.relation(query))
 

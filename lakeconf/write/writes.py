@@ -223,7 +223,8 @@ def read_dependency(transaction: Transaction, info: TableInfo, *, on_rows: bool 
     if info.table_id == NO_ID:
         return None
     name = full_name(info)
-    return ReadDependency(info.table_id, name, transaction.base.since(name), on_rows)
+    base = transaction.base
+    return ReadDependency(info.table_id, name, base.since(name), on_rows, base.unseen(name))
 
 
 def read_dependency_at_commit(transaction: Transaction, info: TableInfo) -> ReadDependency | None:

@@ -129,6 +129,27 @@ def test_a_refresh_by_another_thread_does_not_hide_what_was_committed_since_a_sc
         assert ids(lake) == [10]
 
 
+def test_a_commit_of_another_thread_after_a_scan_is_a_conflict(store: Store) -> None:
+    """The threads share one lake, so the commit is one of its own."""
+    with store.open() as lake, ThreadPoolExecutor(1) as other:
+        frame = changed(lake)
+        other.submit(lambda: lake.table("t").overwrite(changed(lake))).result()
+        for write in (lake.table("t").overwrite, lambda rows: lake.table("t").merge(rows, on="id")):
+            with pytest.raises(CommitConflictError, match="of another writer"):
+                write(frame)
+        assert ids(lake) == [10]
+        lake.refresh()
+        lake.table("t").overwrite(changed(lake))
+        assert ids(lake) == [100]
+        # A thread that has read the table after that commit, or has not read it, does not conflict with it.
+        other.submit(lake.refresh).result()
+        other.submit(lambda: lake.table("t").overwrite(changed(lake), where="id > 0")).result()
+        with ThreadPoolExecutor(1) as third:
+            third.submit(lambda: lake.table("t").delete("id = 7")).result()
+            third.submit(lambda: lake.table("t").overwrite(changed(lake))).result()
+        assert ids(lake) == [10000]
+
+
 def test_two_appends_of_one_key_do_not_both_pass_an_audit(store: Store) -> None:
     start = Barrier(2)
 
