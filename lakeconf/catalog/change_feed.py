@@ -215,7 +215,7 @@ def _delete_files(
         last = ends.get(data_file_id, begin)
         if last is None or last > begin:
             raise CatalogError(
-                f"the data file {data_file_id} of {table.schema_name}.{table.name} has two delete files at version "
+                f"the data file {data_file_id} of {table.full_name} has two delete files at version "
                 f"{begin}: two concurrent deletes damaged the table",
                 hint=f"read only changes before version {begin}",
             )

@@ -20,7 +20,7 @@ def columns_named(table: TableInfo, names: Sequence[str]) -> tuple[Column, ...]:
         SchemaError: A column does not exist, or a name occurs twice.
     """
     by_name = {folded(column.name): column for column in table.columns}
-    full_name = f"{table.schema_name}.{table.name}"
+    full_name = table.full_name
     found: dict[str, Column] = {}
     for name in names:
         if folded(name) not in by_name:

@@ -219,7 +219,7 @@ def _delete_files(
         file = to_delete_file(table, row)
         if data_file_id in found:
             raise CatalogError(
-                f"the data file {data_file_id} of {table.schema_name}.{table.name} has two live delete files "
+                f"the data file {data_file_id} of {table.full_name} has two live delete files "
                 f"at version {snapshot_id}, {found[data_file_id].path!r} and {file.path!r}: two concurrent deletes "
                 "damaged the table",
                 hint=f"only versions before {begin_snapshot} are intact; write the table again",

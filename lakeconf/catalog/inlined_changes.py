@@ -89,18 +89,17 @@ def _refuse_inlined(reader: CatalogReader, plan: ChangesPlan) -> None:
     for column in plan.inserted.columns:
         if folded(column.name) == "filename":
             raise UnsupportedError(
-                f"the table {table.schema_name}.{table.name} has inlined rows, but its column {column.name!r} hides "
+                f"the table {table.full_name} has inlined rows, but its column {column.name!r} hides "
                 "DuckDB's virtual column that identifies them",
                 hint=flush,
             )
         if has_variant(column):
             raise UnsupportedError(
-                f"the table {table.schema_name}.{table.name} has inlined rows, and DuckDB cannot export its VARIANT "
+                f"the table {table.full_name} has inlined rows, and DuckDB cannot export its VARIANT "
                 f"column {column.name!r}",
                 hint=flush,
             )
     if any(row.begin_snapshot < plan.oldest for row in plan.inlined_rows):
         raise UnsupportedError(
-            f"inlined rows of {table.schema_name}.{table.name} were deleted in this range, but inserted in a snapshot "
-            "that has expired"
+            f"inlined rows of {table.full_name} were deleted in this range, but inserted in a snapshot that has expired"
         )

@@ -171,7 +171,7 @@ def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
     variants = [column.name for column in plan.columns if has_variant(column)]
     if variants and plan.inlined_row_count:
         raise UnsupportedError(
-            f"the table {plan.table.schema_name}.{plan.table.name} has inlined rows, and DuckDB cannot export its "
+            f"the table {plan.table.full_name} has inlined rows, and DuckDB cannot export its "
             f"VARIANT column {variants[0]!r}",
             hint=f"move them to a file: CALL ducklake_flush_inlined_data({literal(reader.alias)})",
         )
@@ -191,7 +191,7 @@ def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
 def moved_rows(table: TableInfo, planned: int, found: int) -> CatalogError:
     """Creates the retryable error for inlined rows that a flush moved since planning."""
     error = CatalogError(
-        f"inlined rows of {table.schema_name}.{table.name} were moved to files after the scan was planned: the plan "
+        f"inlined rows of {table.full_name} were moved to files after the scan was planned: the plan "
         f"has {planned} inlined rows, but the catalog has {found}",
         hint="plan the scan again",
     )
@@ -212,7 +212,7 @@ def _is_inlined(reader: CatalogReader, plan: ScanPlan, names: set[str]) -> str:
         return f"filename IN ({', '.join(map(literal, plan.inlined_tables))})"
     if "rowid" in names:
         raise UnsupportedError(
-            f"the table {plan.table.schema_name}.{plan.table.name} has inlined rows, but its columns 'filename' and "
+            f"the table {plan.table.full_name} has inlined rows, but its columns 'filename' and "
             "'rowid' hide DuckDB's virtual columns that identify them",
             hint=f"move them to a file: CALL ducklake_flush_inlined_data({literal(reader.alias)})",
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.references import Name, References, find_references
-from lakeconf.catalog.table import DEFAULT_SCHEMA
+from lakeconf.catalog.table_name import DEFAULT_SCHEMA
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import UnknownNameError, UnsafeQueryError
 from lakeconf.sql import literal

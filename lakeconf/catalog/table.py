@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,13 +9,11 @@ from typing import Any, NoReturn
 
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.snapshot import require
+from lakeconf.catalog.table_name import joined_name, split_name
 from lakeconf.ducklake import visible_at
 from lakeconf.errors import TableNotFoundError, UnsupportedError, suggestion
 from lakeconf.sql import folded, identifier
 
-DEFAULT_SCHEMA = "main"
-
-_PART = r'"(?:[^"]|"")+"|[^".]+'
 _TABLES = f"""
     SELECT t.table_id, s.schema_name, t.table_name, s.path, s.path_is_relative, t.path, t.path_is_relative
     FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
@@ -119,6 +116,11 @@ class TableInfo:
     partition_fields: tuple[PartitionField, ...] = ()
     bytes_per_row: float | None = None
 
+    @property
+    def full_name(self) -> str:
+        """`schema.table`; parts that contain a dot or a quote are quoted."""
+        return joined_name(self.schema_name, self.name)
+
 
 def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
     """Loads a table at a snapshot.
@@ -182,24 +184,6 @@ def find_table(transaction: MetadataTransaction, name: str, snapshot_id: int) ->
     return _table(transaction, rows[0], snapshot_id)
 
 
-def split_name(name: str) -> tuple[str, str]:
-    """Splits a name into schema and table.
-
-    Raises:
-        TableNotFoundError: The name does not have one or two parts.
-    """
-    parts = re.fullmatch(rf"(?:({_PART})\.)?({_PART})", name)
-    if not parts:
-        raise TableNotFoundError(f"{name!r} is not a valid table name", hint="write schema.table, or table")
-    schema, table = (_unquoted(part) if part else DEFAULT_SCHEMA for part in parts.groups())
-    return schema, table
-
-
-def joined_name(schema: str, table: str) -> str:
-    """Joins schema and table to `schema.table`; quotes parts that contain a dot or a quote. Inverts `split_name`."""
-    return ".".join(identifier(part) if re.search(r'[."]', part) else part for part in (schema, table))
-
-
 def compose_path(parent: str, path: str | None, *, is_relative: bool) -> str:
     """Returns the path of a schema, table or file inside its parent folder."""
     if path is None:
@@ -207,20 +191,16 @@ def compose_path(parent: str, path: str | None, *, is_relative: bool) -> str:
     return parent + path if is_relative else path
 
 
-def _unquoted(part: str) -> str:
-    return part[1:-1].replace('""', '"') if part[0] == '"' else part
-
-
 def _refuse_missing(transaction: MetadataTransaction, name: tuple[str, str], snapshot_id: int) -> NoReturn:
     for kind, *found in transaction.rows(_VIEWS_AND_MACROS, [snapshot_id, *name]):
         qualified = ".".join(identifier(part) for part in (transaction.alias, *found))
         call = f"{qualified} AT (VERSION => {snapshot_id})" if kind == "view" else f"{qualified}(…)"
         raise UnsupportedError(
-            f"{'.'.join(found)} is a {kind} in DuckDB's SQL dialect and has no files",
+            f"{joined_name(*found)} is a {kind} in DuckDB's SQL dialect and has no files",
             hint=f"run it in DuckDB: FROM {call}",
         )
-    names = [f"{schema}.{table}" for _, schema, table, *_ in transaction.rows(_TABLES, [snapshot_id])]
-    wanted = ".".join(name)
+    names = [joined_name(schema, table) for _, schema, table, *_ in transaction.rows(_TABLES, [snapshot_id])]
+    wanted = joined_name(*name)
     raise TableNotFoundError(f"no table {wanted!r} at version {snapshot_id}", hint=suggestion(wanted, names) or None)
 
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from lakeconf.catalog.changes_made import changed_tables, changes_between
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.table import Column, TableInfo, find_table, joined_name
+from lakeconf.catalog.table import Column, TableInfo, find_table
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import (
     CommitConflictError,
     TableNotFoundError,
     UnsupportedError,
 )
+from lakeconf.sql import folded
 
 _OF_COLUMNS = ("altered_table", "dropped_table")
 
@@ -87,7 +88,7 @@ class Base:
             table: The full name of the table; None means any table.
             seen: The snapshot that the read saw.
         """
-        name = None if table is None else table.lower()
+        name = None if table is None else folded(table)
         self.read.add(name)
         self._own_reads().setdefault(name, (self.snapshot_id, seen))
 
@@ -98,19 +99,19 @@ class Base:
     def unseen(self, table: str) -> frozenset[int]:
         """The own snapshots that other threads committed after this thread had read a table, by its full name."""
         reads, thread = self._own_reads(), threading.get_ident()
-        seen = [reads[name][1] for name in (table.lower(), None) if name in reads]
+        seen = [reads[name][1] for name in (folded(table), None) if name in reads]
         if not seen:
             return frozenset()
         return frozenset(version for version, by in self.own.items() if by != thread and version > min(seen))
 
     def has_read(self, table: str) -> bool:
         """True if rows of a table, by its full name, were read since the base, or by this thread since its refresh."""
-        return not {table.lower(), None}.isdisjoint(self.read | self._own_reads().keys())
+        return not {folded(table), None}.isdisjoint(self.read | self._own_reads().keys())
 
     def since(self, table: str) -> int:
         """The snapshot after which changes to a table by other writers are conflicts."""
         reads = self._own_reads()
-        return min([self.snapshot_id, *(reads[name][0] for name in (table.lower(), None) if name in reads)])
+        return min([self.snapshot_id, *(reads[name][0] for name in (folded(table), None) if name in reads)])
 
     def _own_reads(self) -> dict[str | None, tuple[int, int]]:
         if not hasattr(self._threads, "read"):
@@ -179,7 +180,7 @@ def check_columns(reader: CatalogReader, written_for: Iterable[TableInfo], begun
         return
     with reader.transaction() as transaction:
         for info in tables.values():
-            name = joined_name(info.schema_name, info.name)
+            name = info.full_name
             try:
                 found = find_table(transaction, name, begun)
             except (TableNotFoundError, UnsupportedError) as error:

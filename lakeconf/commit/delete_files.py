@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.table import split_name
+from lakeconf.catalog.table_name import split_name
 from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.errors import CatalogError
 from lakeconf.sql import identifier

@@ -110,6 +110,11 @@ class ModelRun:
     late_since: Mapping[str, int] = field(default_factory=dict)
 
 
+def recorded_name(schema: str, table: str) -> str:
+    """The name of a table in rows of `lakeconf.commits`: never quoted, as in the rows of earlier versions."""
+    return f"{schema}.{table}"
+
+
 def find(connection: Connection, alias: str, keys: Sequence[CommitKey]) -> dict[CommitKey, int]:
     """The keys that have been committed, each with its snapshot.
 
@@ -168,7 +173,7 @@ def names_of(reader: CatalogReader, table_id: int) -> tuple[str | None, tuple[Fo
             "FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id WHERE t.table_id = ?",
             [table_id],
         )
-    names = tuple(FormerName(f"{schema}.{table}", begin, end) for _, schema, table, begin, end in rows)
+    names = tuple(FormerName(recorded_name(schema, table), begin, end) for _, schema, table, begin, end in rows)
     return (rows[0][0] if rows else None), names
 
 

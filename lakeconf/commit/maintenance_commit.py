@@ -11,6 +11,7 @@ from typing import Any
 
 from lakeconf import __version__
 from lakeconf.catalog.table import tables
+from lakeconf.catalog.table_name import joined_name
 from lakeconf.commit.recovery import without_retries
 from lakeconf.commit.session import Session
 from lakeconf.ducklake import inlined_deletes_table
@@ -78,7 +79,7 @@ class _Step:
         writer.execute(f"CALL ducklake_set_commit_message({alias}, NULL, NULL, extra_info => {info})")
         if self._held is not None:
             self._held.check()
-        written = {f"{schema}.{table}" for schema, table, *_ in self._rows}
+        written = {joined_name(schema, table) for schema, table, *_ in self._rows}
         self.commit.catalog.keep_written(written | self._with_deletes(begun), begun)
         return None
 
@@ -86,11 +87,7 @@ class _Step:
         """The tables with deletes in the catalog: a flush writes these to files, but does not return the tables."""
         found = tables(self._session.reader, begun)
         with self._session.reader.transaction() as transaction:
-            return {
-                f"{info.schema_name}.{info.name}"
-                for info in found
-                if transaction.has_table(inlined_deletes_table(info.table_id))
-            }
+            return {info.full_name for info in found if transaction.has_table(inlined_deletes_table(info.table_id))}
 
 
 @contextlib.contextmanager

@@ -13,9 +13,11 @@ from pathlib import Path
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import compose_path, table_folder, tables
+from lakeconf.catalog.table_name import joined_name, split_name
 from lakeconf.commit.kept_files import KeptFiles
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogError, CommitError, FileMissingError, LakeconfError
+from lakeconf.sql import folded
 
 # DuckDB settings for reading a lake and committing to it.
 SETTINGS: Mapping[str, str | int | float] = {
@@ -37,7 +39,7 @@ _WRITTEN = """
 
 
 _FOLDERS = """
-    SELECT lower(concat(s.schema_name, '.', t.table_name)), s.path, s.path_is_relative, t.path, t.path_is_relative
+    SELECT s.schema_name, t.table_name, s.path, s.path_is_relative, t.path, t.path_is_relative
     FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
     WHERE t.end_snapshot IS NULL AND s.end_snapshot IS NULL
 """
@@ -78,19 +80,19 @@ class AttachedCatalog:
     def keep_written(self, tables: Collection[str], begun: int) -> None:
         if self.barrier == "" or not tables:
             return  # this process itself commits, so no reply can be lost
-        wanted = {table.lower() for table in tables}
+        wanted = {folded(table): table for table in tables}
         with self.reader.transaction() as transaction:
             found = {
-                name: compose_path(
+                folded(joined_name(*name)): compose_path(
                     compose_path(transaction.data_path, schema, is_relative=schema_is_relative),
                     table,
                     is_relative=table_is_relative,
                 )
-                for name, schema, schema_is_relative, table, table_is_relative in transaction.rows(_FOLDERS)
-                if name in wanted
+                for *name, schema, schema_is_relative, table, table_is_relative in transaction.rows(_FOLDERS)
+                if folded(joined_name(*name)) in wanted
             }
-        new = [name.partition(".")[::2] for name in tables if name.lower() not in found]
-        folders = (table_folder(self.reader, schema, table, begun) for schema, table in new)
+        new = (split_name(wanted[name]) for name in wanted.keys() - found.keys())
+        folders = (table_folder(self.reader, *name, begun) for name in new)
         self.kept.keep([*found.values(), *folders])
 
     def restore_written(self) -> None:
@@ -206,7 +208,7 @@ def check_written(reader: CatalogReader, snapshot_id: int) -> None:
             continue
         full = compose_path(table.path, path, is_relative=is_relative)
         if not _exists(reader.connection, full):
-            name = f"{table.schema_name}.{table.name}"
+            name = table.full_name
             raise CommitError(
                 f"snapshot {snapshot_id} was committed, but its reply was lost. DuckLake treated it as failed and "
                 f"removed {full}, so {name} cannot be read from snapshot {begin} on",

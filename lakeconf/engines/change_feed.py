@@ -11,7 +11,6 @@ from lakeconf.catalog.change_feed import ChangesPlan, Deletes
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import by_timestamp, snapshots
 from lakeconf.catalog.table import TableInfo
-from lakeconf.engines.schema_check import full_name
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError, UnsupportedError
 from lakeconf.sql import folded, literal
 
@@ -73,7 +72,7 @@ def refuse_hidden(info: TableInfo) -> None:
     if hidden:
         # DuckLake silently returns the table's value instead of its own.
         raise UnsupportedError(
-            f"{full_name(info)} has a column {hidden[0]!r}, which hides a column of the change feed",
+            f"{info.full_name} has a column {hidden[0]!r}, which hides a column of the change feed",
             hint=f"rename the column; the change feed has the columns {', '.join(_ADDED)}",
         )
 
@@ -89,7 +88,7 @@ def changes_sql(reader: CatalogReader, plan: ChangesPlan) -> str:
     for deletes in plan.deletes:
         if _is_misread(deletes):
             raise UnsupportedError(
-                f"DuckDB returns wrong changes for deletes from {deletes.path} of {full_name(table)}",
+                f"DuckDB returns wrong changes for deletes from {deletes.path} of {table.full_name}",
                 hint="read the changes with Spark: open the lake with a session, store.open(spark)",
             )
     names = ", ".join(map(literal, (reader.alias, table.schema_name, table.name)))

@@ -23,7 +23,7 @@ from lakeconf.engines.base import ROW_ID, Staged, StagingRequest
 from lakeconf.engines.change_feed import changes_sql
 from lakeconf.engines.exact_casts import exact_casts
 from lakeconf.engines.foreign_frames import arrow_table, native_frame
-from lakeconf.engines.schema_check import full_name, not_null_violation, selected
+from lakeconf.engines.schema_check import not_null_violation, selected
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import identifier
 
@@ -91,7 +91,7 @@ class DuckDBEngine:
             self.release(staged)
             name = next(name for name, found in zip(required, nulls, strict=True) if found)
             # DuckDB detects this too, but only after it has written a file, which it does not remove.
-            raise not_null_violation(name, full_name(request.table))
+            raise not_null_violation(name, request.table.full_name)
         return replace(staged, row_count=count)
 
     def stage_rows(self, adopted: duckdb.DuckDBPyRelation, request: StagingRequest) -> Staged:

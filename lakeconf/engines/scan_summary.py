@@ -10,7 +10,6 @@ from lakeconf.catalog.predicate.parse import Where
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.engines.base import ScanEngine
-from lakeconf.engines.schema_check import full_name
 from lakeconf.errors import UnsupportedError
 
 
@@ -75,7 +74,7 @@ def summary(
     except UnsupportedError as error:
         refusal = str(error)
     return ScanSummary(
-        table=full_name(plan.table),
+        table=plan.table.full_name,
         snapshot_id=snapshot_id,
         engine=engine.name,
         files=len(plan.files),

@@ -8,7 +8,8 @@ import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.column_lookup import columns_named
-from lakeconf.catalog.table import Column, TableInfo, split_name
+from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.catalog.table_name import split_name
 from lakeconf.catalog.types import integers
 from lakeconf.errors import LakeconfError, SchemaError, suggestion
 from lakeconf.sql import folded
@@ -55,11 +56,6 @@ def selected(table: TableInfo, columns: Sequence[str] | None) -> tuple[Column, .
         SchemaError: The table has no such column, or a name occurs twice.
     """
     return table.columns if columns is None else columns_named(table, columns)
-
-
-def full_name(table: TableInfo) -> str:
-    """The name with its schema, unquoted."""
-    return f"{table.schema_name}.{table.name}"
 
 
 def named_views(tables: Sequence[str], prefix: str) -> dict[str, str]:

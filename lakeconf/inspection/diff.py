@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakeconf.catalog.table_name import split_name
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import SchemaError, TableNotFoundError
-from lakeconf.sql import identifier
+from lakeconf.sql import folded, identifier
 from lakeconf.store import Store
 
 _OTHER = "lakeconf_other"
@@ -148,17 +149,14 @@ def _same(on: Sequence[str]) -> str:
 
 
 def _quoted(alias: str, table: str) -> str:
-    return ".".join(map(identifier, (alias, *table.split("."))))
+    return ".".join(map(identifier, (alias, *split_name(table))))
 
 
 def _types(connection: Connection, alias: str, table: str, store: str) -> dict[str, str]:
-    schema, _, name = table.rpartition(".")
+    wanted = tuple(map(folded, split_name(table)))
     # Not duckdb_columns(), which binds every view of the lake.
-    found = connection.rows(
-        "SELECT 1 FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = ?",
-        [alias, schema or "main", name],
-    )
-    if not found:
+    found = connection.rows("SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = ?", [alias])
+    if wanted not in {tuple(map(folded, names)) for names in found}:
         raise TableNotFoundError(
             f"the store {store!r} has no table {table}", hint=f"list its tables with: lakeconf tables {store}"
         )

@@ -11,7 +11,8 @@ from typing import Any
 from lakeconf.backends.server import CatalogServer
 from lakeconf.catalog.lost_deletes import lost_deletes
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.table import compose_path, joined_name
+from lakeconf.catalog.table import compose_path
+from lakeconf.catalog.table_name import joined_name
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogError, LakeconfError
 from lakeconf.guard.catalog_place import reader_of

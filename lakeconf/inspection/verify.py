@@ -14,7 +14,6 @@ from lakeconf.catalog.scan import plan_scan
 from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.base import spark_operations
 from lakeconf.engines.checksum import ColumnCheck, Fingerprint
-from lakeconf.engines.schema_check import full_name
 from lakeconf.errors import FileMissingError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import escaped
@@ -129,11 +128,11 @@ def verify(lake: Lake, table: str) -> Verification:
     """
     session, snapshot_id = lake._session, lake.snapshot_id  # noqa: SLF001 - reads by its engine
     plan = plan_scan(session.reader, table, snapshot_id, [])
-    wrong_counts = _wrong_counts(session.reader, full_name(plan.table), plan.files)
+    wrong_counts = _wrong_counts(session.reader, plan.table.full_name, plan.files)
     found = spark_operations(session.engine, "the comparison of DuckDB and Spark").check(table, snapshot_id)
     doubles = (DeletedTwice(file.path, _deleted_twice(session.reader, file, snapshot_id)) for file in plan.files)
     return Verification(
-        table=full_name(plan.table),
+        table=plan.table.full_name,
         snapshot_id=snapshot_id,
         duckdb_rows=found.duckdb_rows,
         spark_rows=found.spark_rows,

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
-from lakeconf.catalog.table import joined_name
+from lakeconf.catalog.table_name import joined_name
 from lakeconf.ducklake import inlined_deletes_table
 from lakeconf.sql import identifier
 

@@ -12,7 +12,8 @@ import narwhals as nw
 
 from lakeconf.catalog.snapshot import Snapshot, by_timestamp, by_version, latest, snapshots
 from lakeconf.catalog.stored_queries import prepare_query
-from lakeconf.catalog.table import joined_name, split_name, tables
+from lakeconf.catalog.table import tables
+from lakeconf.catalog.table_name import split_name
 from lakeconf.commit.audits import Audit, Check
 from lakeconf.commit.journal import INTERNAL_SCHEMA
 from lakeconf.commit.scope import Scope
@@ -100,9 +101,7 @@ class Lake:
     def tables(self) -> list[str]:
         """The sorted names of the tables at the lake's snapshot, as `table` accepts them, without internal tables."""
         found = tables(self._session.reader, self._scope.snapshot_id)
-        return sorted(
-            joined_name(info.schema_name, info.name) for info in found if info.schema_name.lower() != INTERNAL_SCHEMA
-        )
+        return sorted(info.full_name for info in found if info.schema_name.lower() != INTERNAL_SCHEMA)
 
     def snapshots(self) -> list[Snapshot]:
         """All snapshots of the lake that have not expired, oldest first."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeconf.catalog.history import TableChange, TableFile, files, history
 from lakeconf.catalog.predicate.parse import Where
-from lakeconf.catalog.table import split_name
+from lakeconf.catalog.table_name import full_name
 from lakeconf.commit.scope import Scope
 from lakeconf.engines.change_feed import check_range
 from lakeconf.engines.scan_summary import ScanSummary, summary
@@ -64,7 +64,7 @@ class Table:
             PredicateError: The condition uses unsupported syntax.
             UnsupportedError: The engine cannot read the table exactly; the hint says what to do instead.
         """
-        self._scope.add_read(".".join(split_name(self.name)))
+        self._scope.add_read(full_name(self.name))
         return self._session.engine.scan(self.name, self._scope.snapshot_id, columns, where)
 
     def explain(self, columns: Sequence[str] | None = None, where: Where | None = None) -> ScanSummary:
@@ -124,7 +124,7 @@ class Table:
                 three columns; the hint says what to do instead.
         """
         reader = self._session.reader
-        self._scope.add_read(".".join(split_name(self.name)))
+        self._scope.add_read(full_name(self.name))
         first, last = check_range(reader, self._scope.snapshot_id, since, until)
         return self._session.engine.changes(self.name, first, last)
 

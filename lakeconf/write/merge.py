@@ -16,7 +16,7 @@ from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import ROW_ID, Engine, Staged, StagingRequest
-from lakeconf.engines.schema_check import RESERVED, check_fit, full_name, selected
+from lakeconf.engines.schema_check import RESERVED, check_fit, selected
 from lakeconf.errors import LakeconfError, SchemaError, UnsupportedError
 from lakeconf.sql import folded, identifier
 from lakeconf.write import writes
@@ -112,7 +112,7 @@ def _merge_rows(transaction: Transaction, target: Target, adopted: Any, clauses:
         token = transaction.next_token()
         inserted = session.engine.stage_part(staged, part, StagingRequest(info, target.types, token))
         statements = writes.insert(session, info, inserted)
-        transaction.add(Change(statements, full_name(info), inserted, written_for=change.written_for))
+        transaction.add(Change(statements, info.full_name, inserted, written_for=change.written_for))
 
 
 def _change(
@@ -125,7 +125,7 @@ def _change(
     """A change that updates or deletes rows, based on a read of the table."""
     return Change(
         statements,
-        full_name(target.info),
+        target.info.full_name,
         staged,
         depends_on=writes.read_dependency(transaction, target.info),
         deletes=True,
@@ -142,7 +142,7 @@ def _check_frame(engine: Engine, target: Target, adopted: Any, clauses: Clauses)
     found = engine.schema(adopted)
     names = {folded(name) for name in found}
     given = tuple(column for column in info.columns if clauses.not_matched or folded(column.name) in names)
-    check_fit(full_name(info), found, {column.name: types[column.name] for column in given})
+    check_fit(info.full_name, found, {column.name: types[column.name] for column in given})
     for key in selected(info, clauses.on):
         if key not in given:
             raise SchemaError(f"the frame lacks the column {key.name!r}, which the merge matches on")
@@ -184,17 +184,17 @@ def _rows(transaction: Transaction, target: Target, where: Where | None) -> nw.L
     info = target.info
     if info.table_id != NO_ID and writes.has_rows(transaction, info):
         raise UnsupportedError(
-            f"the transaction already contains a write to {full_name(info)}, and this write reads the table before it",
+            f"the transaction already contains a write to {info.full_name}, and this write reads the table before it",
             hint="commit the transaction first, or write to the table only once in it",
         )
     if info.table_id == NO_ID:
         raise LakeconfError(
-            f"{full_name(info)} is created in this transaction, so it has no rows to compare with",
+            f"{info.full_name} is created in this transaction, so it has no rows to compare with",
             hint="append to it",
         )
     if any(column.name.lower() == "rowid" for column in info.columns):
         raise UnsupportedError(
-            f"a column of {full_name(info)} is named rowid and hides DuckLake's row id, which identifies rows",
+            f"a column of {info.full_name} is named rowid and hides DuckLake's row id, which identifies rows",
             hint="rename the column: table.evolve(rename={'rowid': …})",
         )
     _check_names(info)
@@ -204,7 +204,7 @@ def _rows(transaction: Transaction, target: Target, where: Where | None) -> nw.L
     new = {column.name: target.types[column.name] for column in info.columns if column.name not in read}
     if len(read) + len(new) != len(info.columns):
         raise LakeconfError(
-            f"columns of {full_name(info)} were renamed or dropped in this transaction", hint="commit it first"
+            f"columns of {info.full_name} were renamed or dropped in this transaction", hint="commit it first"
         )
     return rows.with_columns(nw.lit(None).alias(column) for column in new) if new else rows
 
@@ -215,7 +215,7 @@ def _check_names(info: TableInfo) -> None:
         reserved = column.name.lower().startswith(RESERVED)
         if reserved or any(character in column.name for character in '."`'):
             raise UnsupportedError(
-                f"a merge or a computed update cannot use the column name {column.name!r} of {full_name(info)}",
+                f"a merge or a computed update cannot use the column name {column.name!r} of {info.full_name}",
                 hint="rename the column: table.evolve(rename={…: …}); append, overwrite, delete and update with "
                 "constants work without renaming",
             )
@@ -237,7 +237,7 @@ def _stage(
     own = {ROW_ID: "BIGINT"} | ({ACTION: "VARCHAR"} if acted else {})
     session = transaction.session
     found = {name: text for name, text in session.engine.schema(native).items() if name not in own}
-    check_fit(full_name(target.info), found, types)
+    check_fit(target.info.full_name, found, types)
     return session.engine.stage_rows(native, StagingRequest(target.info, {**own, **types}, transaction.next_token()))
 
 

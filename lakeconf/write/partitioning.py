@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lakeconf.catalog.pruning.partition import bucket_sql
 from lakeconf.catalog.table import TableInfo
-from lakeconf.engines.schema_check import full_name
 from lakeconf.errors import SchemaError
 from lakeconf.sql import identifier
 
@@ -24,7 +23,7 @@ def check_recurring(info: TableInfo) -> None:
             name = names[field_id]
             wanted = ", ".join(f'"{part}({name})"' for part in (*larger[transform], transform))
             raise SchemaError(
-                f"{transform}({name}) recurs: a partition of {full_name(info)} contains rows of every {lacking[-1]}, "
+                f"{transform}({name}) recurs: a partition of {info.full_name} contains rows of every {lacking[-1]}, "
                 "and all of them would be replaced",
                 hint=f"use overwrite(frame, where=…), partition the table by [{wanted}], or pass recurring=True",
             )

@@ -6,7 +6,6 @@ from lakeconf.catalog.predicate.nodes import to_duckdb_sql
 from lakeconf.catalog.predicate.parse import Where, parse
 from lakeconf.commit.change import Change
 from lakeconf.commit.transaction import Transaction
-from lakeconf.engines.schema_check import full_name
 from lakeconf.errors import SchemaError
 from lakeconf.write import writes
 from lakeconf.write.partitioning import check_recurring, partition_keys
@@ -25,7 +24,7 @@ def append(transaction: Transaction, name: str, *, frame: object, evolve: bool) 
     statements = writes.insert(session, target.info, staged)
     # A frame without rows is recorded too, because its key was seen.
     read = writes.written_for(transaction, target.info)
-    transaction.add(Change(statements, full_name(target.info), staged, written_for=read))
+    transaction.add(Change(statements, target.info.full_name, staged, written_for=read))
 
 
 def overwrite(transaction: Transaction, name: str, *, frame: object, where: Where | None, evolve: bool) -> None:
@@ -48,7 +47,7 @@ def overwrite_partitions(transaction: Transaction, name: str, *, frame: object, 
     keys = partition_keys(target.info)
     if not keys:
         raise SchemaError(
-            f"{full_name(target.info)} is not partitioned", hint="name the rows to replace: overwrite(frame, where=…)"
+            f"{target.info.full_name} is not partitioned", hint="name the rows to replace: overwrite(frame, where=…)"
         )
     if not recurring:
         check_recurring(target.info)
@@ -65,4 +64,4 @@ def delete(transaction: Transaction, name: str, *, where: Where) -> None:
     condition = to_duckdb_sql(parse(where, info.columns))
     sql = f"DELETE FROM {writes.quoted(transaction.session, info)} WHERE {condition}"
     depends_on, read = writes.read_dependency_at_commit(transaction, info), writes.written_for(transaction, info)
-    transaction.add(Change((sql,), full_name(info), depends_on=depends_on, deletes=True, written_for=read))
+    transaction.add(Change((sql,), info.full_name, depends_on=depends_on, deletes=True, written_for=read))

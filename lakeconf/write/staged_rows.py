@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from lakeconf.catalog.table import TableInfo
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import ROW_ID, Staged
-from lakeconf.engines.schema_check import full_name, not_null_violation, selected
+from lakeconf.engines.schema_check import not_null_violation, selected
 from lakeconf.errors import CommitError, PredicateError
 from lakeconf.sql import identifier
 
@@ -48,7 +48,7 @@ def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Seque
         ((values, count),) = twice
         row = ", ".join(f"{name} = {value!r}" for name, value in values.items())
         raise CommitError(
-            f"{count} rows of the frame match one row of {full_name(info)} ({row}): nothing was written",
+            f"{count} rows of the frame match one row of {info.full_name} ({row}): nothing was written",
             hint="keep one row of the frame for each key, or match on more columns",
         )
 
@@ -75,4 +75,4 @@ def check_required(
     (nulls,) = writer.rows(f"SELECT {counts} FROM ({staged.source}) WHERE {where}")
     for name, count in zip(required, nulls, strict=True):
         if count:
-            raise not_null_violation(name, full_name(info))
+            raise not_null_violation(name, info.full_name)

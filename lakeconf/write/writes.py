@@ -8,20 +8,21 @@ from dataclasses import replace
 from typing import Any
 
 from lakeconf.catalog.row_size import with_bytes_per_row
-from lakeconf.catalog.table import Column, TableInfo, load_table, split_name
+from lakeconf.catalog.table import Column, TableInfo, load_table
+from lakeconf.catalog.table_name import full_name
 from lakeconf.commit import journal
 from lakeconf.commit.change import Change, Target
 from lakeconf.commit.conflicts import ReadDependency
-from lakeconf.commit.journal import CommitKey
+from lakeconf.commit.journal import CommitKey, recorded_name
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.base import Staged, StagingRequest
-from lakeconf.engines.schema_check import check_fit, full_name
+from lakeconf.engines.schema_check import check_fit
 from lakeconf.errors import CommitError
 from lakeconf.logs import EventLogger
-from lakeconf.sql import identifier, literal
+from lakeconf.sql import folded, identifier, literal
 from lakeconf.write.ddl import NO_ID
 
 _log = EventLogger("stage")
@@ -111,12 +112,12 @@ def stage(transaction: Transaction, adopted: Any, wanted: Target) -> Staged:
         SchemaError: A column is missing, unknown, or of a type that does not fit.
     """
     session = transaction.session
-    check_fit(full_name(wanted.info), session.engine.schema(adopted), wanted.types)
+    check_fit(wanted.info.full_name, session.engine.schema(adopted), wanted.types)
     info = wanted.info if wanted.info.table_id == NO_ID else with_bytes_per_row(session.reader, wanted.info)
     token = transaction.next_token()
-    _log.info("staging rows for %s (write %s)", full_name(info), token)
+    _log.info("staging rows for %s (write %s)", info.full_name, token)
     staged = session.engine.stage(adopted, StagingRequest(info, wanted.types, token))
-    _log.info("staged %d rows in %d files for %s", staged.row_count or 0, len(staged.files), full_name(info))
+    _log.info("staged %d rows in %d files for %s", staged.row_count or 0, len(staged.files), info.full_name)
     return staged
 
 
@@ -139,12 +140,12 @@ def replace_rows(transaction: Transaction, wanted: Target, staged: Staged, condi
     delete = f"DELETE FROM {quoted(session, info)}" + (f" WHERE {condition}" if condition else "")
     statements = (delete, *insert(session, info, staged))
     depends_on, read = read_dependency_at_commit(transaction, info), written_for(transaction, info)
-    transaction.add(Change(statements, full_name(info), staged, depends_on=depends_on, deletes=True, written_for=read))
+    transaction.add(Change(statements, info.full_name, staged, depends_on=depends_on, deletes=True, written_for=read))
 
 
 def has_rows(transaction: Transaction, info: TableInfo) -> bool:
     """True if the transaction has already changed rows of the table."""
-    return any(change.table == full_name(info) and not change.defines for change in transaction.changes)
+    return any(change.table == info.full_name and not change.defines for change in transaction.changes)
 
 
 def delete_matches(transaction: Transaction, target: Target, adopted: Any, on: Sequence[Column]) -> None:
@@ -164,7 +165,7 @@ def delete_matches(transaction: Transaction, target: Target, adopted: Any, on: S
     same = " AND ".join(f"__lakeconf_keys.{name} = {own}.{name}" for name in map(identifier, types))
     delete = f"DELETE FROM {table} WHERE EXISTS (SELECT 1 FROM ({staged.source}) AS __lakeconf_keys WHERE {same})"
     depends_on, read = read_dependency(transaction, info), written_for(transaction, info)
-    name = full_name(info)
+    name = info.full_name
     transaction.add(Change((delete,), name, staged, depends_on=depends_on, deletes=True, written_for=read))
 
 
@@ -201,7 +202,7 @@ def commit_key(scope: Scope, name: str, key: str | None) -> CommitKey | None:
     pending = scope.transaction.targets.get(table_key(name)) if scope.transaction else None
     info = pending.info if pending else load_table(reader, name, scope.snapshot_id)
     uuid, names = journal.names_of(reader, info.table_id) if info.table_id != NO_ID else (None, ())
-    return CommitKey(full_name(info), key, uuid, names)
+    return CommitKey(recorded_name(info.schema_name, info.name), key, uuid, names)
 
 
 def committed(session: Session, key: CommitKey | None) -> int | None:
@@ -222,7 +223,7 @@ def read_dependency(transaction: Transaction, info: TableInfo, *, on_rows: bool 
     """
     if info.table_id == NO_ID:
         return None
-    name = full_name(info)
+    name = info.full_name
     base = transaction.base
     return ReadDependency(info.table_id, name, base.since(name), on_rows, base.unseen(name))
 
@@ -233,14 +234,12 @@ def read_dependency_at_commit(transaction: Transaction, info: TableInfo) -> Read
     Rows that other writers added since do not matter, unless the caller has read the table or opened a transaction:
     then the change may be based on those reads.
     """
-    return read_dependency(
-        transaction, info, on_rows=transaction.explicit or transaction.base.has_read(full_name(info))
-    )
+    return read_dependency(transaction, info, on_rows=transaction.explicit or transaction.base.has_read(info.full_name))
 
 
 def written_for(transaction: Transaction, info: TableInfo) -> TableInfo | None:
     """The table in the catalog, for the check at the commit; None if the transaction itself defines it."""
-    return None if full_name(info).lower() in transaction.targets else info
+    return None if folded(info.full_name) in transaction.targets else info
 
 
 def _at(session: Session, name: str, snapshot_id: int) -> Target:
@@ -251,4 +250,4 @@ def _at(session: Session, name: str, snapshot_id: int) -> Target:
 
 def table_key(name: str) -> str:
     """The full name of a table in lower case, by which a transaction finds its target."""
-    return ".".join(split_name(name)).lower()
+    return folded(full_name(name))

@@ -13,7 +13,7 @@ from lakeconf.catalog.table import Column
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import Staged, StagingRequest
 from lakeconf.engines.exact_casts import exact_casts, rounded_columns
-from lakeconf.engines.schema_check import full_name, not_null_violation
+from lakeconf.engines.schema_check import not_null_violation
 from lakeconf.engines.spark.internals import rebind
 from lakeconf.engines.spark.read.column_reader import FIELD_ID, quoted
 from lakeconf.engines.spark.types import SHARED_TYPES, spark_type
@@ -68,7 +68,7 @@ def stage_files(storage: LakeStorage, frame: DataFrame, request: StagingRequest)
     # The frame is already analysed by its own session. The columns added here are analysed with the private settings.
     rebound = rebind(frame, writing_session(frame.sparkSession))
     by_name = {folded(name): name for name in frame.columns}
-    columns = [_value(rebound, by_name[folded(column.name)], column, full_name(table)) for column in table.columns]
+    columns = [_value(rebound, by_name[folded(column.name)], column, table.full_name) for column in table.columns]
     with storage.removed_after_errors(request):
         files = _row_counts(storage.writer, storage.write(rebound.select(*columns), request))
         return _staged(storage, files, request)

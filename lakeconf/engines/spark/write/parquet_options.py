@@ -6,7 +6,6 @@ import re
 
 from lakeconf.catalog.table import TableInfo
 from lakeconf.connection.connection import Connection
-from lakeconf.engines.schema_check import full_name
 from lakeconf.errors import UnsupportedError
 
 # The codecs that both Spark and DuckDB write, by DuckLake's name.
@@ -44,12 +43,12 @@ def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dic
     query = "SELECT option_name, value, scope, scope_entry FROM ducklake_options(?)"
     rows = writer.rows(query, [writer.database])
     order = {"GLOBAL": 0, "SCHEMA": 1, "TABLE": 2}
-    entries = {"GLOBAL": None, "SCHEMA": table.schema_name, "TABLE": full_name(table)}
+    entries = {"GLOBAL": None, "SCHEMA": table.schema_name, "TABLE": table.full_name}
     ordered = sorted(rows, key=lambda row: order[row[2]])
     found: dict[str, object] = {name: value for name, value, scope, entry in ordered if entries[scope] in (None, entry)}
     if str(found.get("encrypted", "false")).lower() == "true":
         raise UnsupportedError(
-            f"the files of {full_name(table)} are encrypted, and Spark would write them unencrypted",
+            f"the files of {table.full_name} are encrypted, and Spark would write them unencrypted",
             hint="open the lake with DuckDB to write to it: store.open()",
         )
     codec = str(found.get("parquet_compression", _DEFAULT)).lower()
