@@ -1,4 +1,4 @@
-"""A write is for the table as it was read: where another writer changed its columns since, nothing is committed."""
+"""A write conflicts if another writer has changed the columns of the table since it was read."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_columns_that_another_writer_has_changed(lake: Lake, store: Store, tmp_path: Path, change: str) -> None:
+def test_write_conflicts_with_column_changes_of_another_writer(
+    lake: Lake, store: Store, tmp_path: Path, change: str
+) -> None:
     with store.open() as other:
         run_plain(other, *(f"ALTER TABLE t {statement}" for statement in CHANGES[change]))
         before = other.refresh()
@@ -63,7 +65,7 @@ def test_columns_that_another_writer_has_changed(lake: Lake, store: Store, tmp_p
             assert (name, other.refresh(), set(tmp_path.rglob("*.parquet"))) == (name, before, held)
 
 
-def test_a_table_that_another_writer_has_made_anew(lake: Lake, store: Store) -> None:
+def test_append_conflicts_with_a_table_that_was_dropped_or_recreated(lake: Lake, store: Store) -> None:
     with store.open() as other:
         run_plain(other, "DROP TABLE t")
         with pytest.raises(CommitConflictError, match=r"main\.t"):
@@ -78,7 +80,7 @@ def test_a_table_that_another_writer_has_made_anew(lake: Lake, store: Store) -> 
     assert lake.table("t").scan().collect("pyarrow").rows() == [(1, 10), (2, 20)]
 
 
-def test_columns_that_change_after_the_rows_were_staged(lake: Lake, store: Store) -> None:
+def test_append_conflicts_with_columns_changed_after_staging(lake: Lake, store: Store) -> None:
     def write() -> None:
         with store.open() as other, lake.transaction() as tx:
             tx.table("t").append(ROWS)
@@ -90,7 +92,7 @@ def test_columns_that_change_after_the_rows_were_staged(lake: Lake, store: Store
     assert lake.sql("SELECT DISTINCT discount FROM t").collect("pyarrow").rows() == [(None,)]
 
 
-def test_columns_that_the_transaction_itself_changes(lake: Lake) -> None:
+def test_append_uses_columns_changed_in_the_same_transaction(lake: Lake) -> None:
     with lake.transaction() as tx:
         tx.table("t").append(ROWS)
         tx.table("t").evolve(rename={"price": "cost"}, add={"note": "VARCHAR"})

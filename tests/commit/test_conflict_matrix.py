@@ -1,4 +1,4 @@
-"""Updates and evolutions beside each kind of other writer: both are kept, or the one that comes last is refused."""
+"""Updates and schema changes concurrent with each kind of write: both commit, or the later one conflicts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ START: Rows = [(1, 1), (2, 2), (3, 3), (4, 4)]
 
 
 class Write(NamedTuple):
-    """A write with lakeconf, the same for a writer without lakeconf, and what it makes of the rows."""
+    """A write with lakeconf, the same write in plain SQL, and its effect on the rows."""
 
     run: Callable[[Lake, str], object]
     plain: tuple[str, ...]
@@ -92,7 +92,7 @@ OTHERS = {
     ),
 }
 _ROWS = {"append", "overwrite", "delete", "update"}
-# By what is written: the other writers beside whom it is refused. Beside all others both are kept.
+# For each write, the concurrent writes it conflicts with. With any other concurrent write, both commit.
 REFUSED = {
     "update": {"evolve"},
     "update after a read": {*_ROWS, "evolve"},
@@ -103,7 +103,7 @@ REFUSED = {
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """A store with a table of two files for each other writer."""
+    """A store with one table of two files for each kind of concurrent write."""
     store = store_of(tmp_path, {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")})
     with store.open() as lake:
         for ids in ((1, 2), (3, 4)):
@@ -116,7 +116,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def write(lake: Lake, ours: str, other: str, interfere: Callable[[], object]) -> Rows:
-    """Writes after another writer has; returns what must be left."""
+    """Writes after `interfere` has run; returns the rows that the table must contain."""
     name = f"t_{other}"
     if ours == "update after a read":
         assert read(lake, name) == START
@@ -131,7 +131,7 @@ def write(lake: Lake, ours: str, other: str, interfere: Callable[[], object]) ->
 
 
 @pytest.mark.parametrize("ours", OURS)
-def test_a_write_of_lakeconf_between_the_read_and_the_commit(store: Store, ours: str) -> None:
+def test_lakeconf_write_between_read_and_commit(store: Store, ours: str) -> None:
     with store.open() as lake, store.open() as rival:
         for other in OTHERS:
             lake.refresh()
@@ -141,7 +141,7 @@ def test_a_write_of_lakeconf_between_the_read_and_the_commit(store: Store, ours:
 
 
 @pytest.mark.parametrize("ours", OURS)
-def test_a_write_without_lakeconf_between_the_checks_and_the_commit(
+def test_plain_sql_write_between_conflict_check_and_commit(
     store: Store, ours: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with store.open() as lake, store.open() as reader, store.connect() as foreign:

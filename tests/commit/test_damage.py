@@ -1,4 +1,4 @@
-"""Damage that DuckLake lets happen is found before a commit makes it worse, and the repair that is named repairs it."""
+"""Catalog damage that DuckLake allows is detected before a commit, and the suggested repair works."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def doubled(tmp_path: Path, server: PostgresServer) -> Any:
     return store
 
 
-def test_a_table_with_doubled_delete_files_is_refused_and_can_be_rebuilt(
+def test_table_with_duplicate_delete_files_is_rejected_and_can_be_rebuilt(
     tmp_path: Path, postgres_server: PostgresServer
 ) -> None:
     store = doubled(tmp_path, postgres_server)
@@ -70,7 +70,7 @@ def test_a_table_with_doubled_delete_files_is_refused_and_can_be_rebuilt(
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_merged_delete_file_that_ducklake_has_removed_is_never_taken_for_a_success(
+def test_delete_file_removed_by_ducklake_is_restored_or_reported(
     tmp_path: Path,
     postgres_server: PostgresServer,
     postgres_proxy: FaultProxy,

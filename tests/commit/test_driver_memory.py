@@ -1,4 +1,4 @@
-"""The driver's memory does not grow with the rows that executors write."""
+"""The memory of the Spark driver does not grow with the number of rows that executors write."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ print(json.dumps(found))
 MEBIBYTES = 40
 
 
-def test_sixty_times_the_rows_need_no_more_of_the_driver(tmp_path: Path) -> None:
+def test_driver_memory_is_constant_with_sixty_times_the_rows(tmp_path: Path) -> None:
     backends = {
         "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")},
         "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
@@ -42,5 +42,5 @@ def test_sixty_times_the_rows_need_no_more_of_the_driver(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     (few, before), (many, after) = json.loads(done.stdout.splitlines()[-1])
     assert (few, many) == (5_000, 300_000)
-    # The rows alone, were they brought to the driver, would take more than that.
+    # Collecting the rows on the driver would take more than this.
     assert after - before < MEBIBYTES

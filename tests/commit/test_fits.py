@@ -1,4 +1,4 @@
-"""Which types a column takes: none from which a value could be lost without a check."""
+"""Type compatibility: a column accepts a type only if no value can be changed without an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FITS = [
         ("STRUCT(a INTEGER)", "STRUCT(a BIGINT)"),
         ("MAP(DATE, DATE)", "MAP(DATE, TIMESTAMP)"),
     ),
-    # A value that does not fit ends the write.
+    # A value that does not fit raises an error when it is written.
     *(
         ("DECIMAL(38, 2)", "DECIMAL(9, 2)"),
         ("HUGEINT", "BIGINT"),
@@ -27,7 +27,7 @@ FITS = [
     ),
 ]
 LOSE = [
-    # The first value that is lost is the integer after the last that the type holds.
+    # The first lost value is the first integer that the target type cannot represent.
     *(("BIGINT", "DOUBLE"), ("UBIGINT", "DOUBLE"), ("INTEGER", "FLOAT"), ("UINTEGER", "FLOAT"), ("DOUBLE", "FLOAT")),
     *(("BIGINT", "INTEGER"), ("UBIGINT", "BIGINT"), ("UINTEGER", "INTEGER"), ("INTEGER", "UINTEGER")),
     *(("TINYINT", "UBIGINT"), ("HUGEINT", "UHUGEINT"), ("DOUBLE", "BIGINT"), ("BOOLEAN", "INTEGER")),
@@ -54,10 +54,10 @@ LOSE = [
 
 
 @pytest.mark.parametrize(("given", "wanted"), FITS)
-def test_types_that_hold_every_value(given: str, wanted: str) -> None:
+def test_fits_accepts_types_without_silent_loss(given: str, wanted: str) -> None:
     assert fits(duckdb.sqltype(given), duckdb.sqltype(wanted))
 
 
 @pytest.mark.parametrize(("given", "wanted"), LOSE)
-def test_types_that_would_lose_a_value(given: str, wanted: str) -> None:
+def test_fits_rejects_types_that_lose_values(given: str, wanted: str) -> None:
     assert not fits(duckdb.sqltype(given), duckdb.sqltype(wanted))

@@ -1,4 +1,4 @@
-"""A write from Spark that a signal interrupts: its jobs end, nothing stays on storage, and the lake can be used."""
+"""Interrupting a Spark write cancels its jobs, removes its files and leaves the lake usable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def endless(started: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows that never end, once the job has begun."""
+    """A function for `mapInArrow` that touches the file `started` and then yields rows forever."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -36,7 +36,7 @@ def endless(started: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
 
 @pytest.fixture
 def interrupt(tmp_path: Path) -> Iterator[str]:
-    """The path of a file; as soon as it is there, this process gets a signal that raises KeyboardInterrupt."""
+    """The path of a file; when it is created, a signal raises KeyboardInterrupt in this process."""
     started, done = tmp_path / "started", threading.Event()
 
     def watch() -> None:
@@ -58,7 +58,7 @@ def interrupt(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("operation", ["append", "merge"])
-def test_an_interrupted_write_cancels_its_jobs(
+def test_interrupted_write_cancels_its_spark_jobs(
     operation: str, project: Path, spark: SparkSession, interrupt: str
 ) -> None:
     with lakeconf.init().get_store().open(spark) as lake:
@@ -72,7 +72,7 @@ def test_an_interrupted_write_cancels_its_jobs(
         assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
         assert {path for path in project.rglob("*") if path.is_dir()} == before
         assert len([*project.rglob("*.parquet")]) == files
-        # The answer of the interrupted call is not taken for that of another one.
+        # The response to the interrupted call must not be read as the response to the next call.
         assert spark.range(7).count() == 7
         table.append(spark.range(10, 12))
         assert sorted(row["id"] for row in table.scan().collect().iter_rows(named=True)) == [0, 1, 2, 10, 11]

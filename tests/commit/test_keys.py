@@ -1,4 +1,4 @@
-"""An idempotency key belongs to the table, whatever the table is called, and to every kind of write."""
+"""Idempotency keys are stored per table, survive renames and work for every kind of write."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lake(store: Store) -> Iterator[Lake]:
 
 
 def run(lake: Lake, *statements: str) -> None:
-    """What another writer does meanwhile."""
+    """Runs statements as another writer, then refreshes the lake."""
     run_plain(lake, *statements)
     lake.refresh()
 
@@ -40,7 +40,7 @@ def append(lake: Lake, key: str = "k", table: str = "t") -> int:
     return lake.table(table).append(ROWS, idempotency_key=key)
 
 
-def test_a_new_table_of_the_same_name_has_no_keys(lake: Lake) -> None:
+def test_recreated_table_has_no_keys(lake: Lake) -> None:
     append(lake)
     run(lake, "DROP TABLE t", "CREATE TABLE t (id BIGINT, n BIGINT)")
     append(lake)
@@ -66,8 +66,8 @@ def test_keys_follow_a_rename(lake: Lake, made: str) -> None:
     assert append(lake, table="u") == first
 
 
-def test_a_table_of_commits_that_an_early_version_made(lake: Lake) -> None:
-    """It has no ids of tables: its rows go by the name that the table had then."""
+def test_journal_of_an_early_version_is_read_by_table_name(lake: Lake) -> None:
+    """Its rows contain the table name at the time of the commit, and no table id."""
     columns = (
         "token VARCHAR, table_name VARCHAR, idempotency_key VARCHAR, committed_at TIMESTAMPTZ, model VARCHAR, "
         "definition VARCHAR, run VARCHAR, interval_start TIMESTAMP, interval_end TIMESTAMP, inputs VARCHAR, "
@@ -88,7 +88,7 @@ def test_a_table_of_commits_that_an_early_version_made(lake: Lake) -> None:
     assert (len(rows(lake)), len(rows(lake, "u"))) == (2, 2)
 
 
-def test_a_schema_whose_name_is_spelled_in_another_case(lake: Lake) -> None:
+def test_journal_schema_name_is_case_insensitive(lake: Lake) -> None:
     run(lake, "CREATE SCHEMA LakeConf")
     first = append(lake)
     assert append(lake) == first
@@ -96,13 +96,13 @@ def test_a_schema_whose_name_is_spelled_in_another_case(lake: Lake) -> None:
     assert lake.tables() == ["main.t"]
 
 
-def test_a_table_of_commits_that_is_not_ours(lake: Lake) -> None:
+def test_journal_with_missing_columns_is_rejected(lake: Lake) -> None:
     run(lake, "CREATE SCHEMA lakeconf", "CREATE TABLE lakeconf.commits (id BIGINT)")
     with pytest.raises(CatalogError, match=r"lakeconf\.commits lacks the column 'token'"):
         append(lake)
 
 
-def test_a_key_twice_in_one_transaction(lake: Lake) -> None:
+def test_key_used_twice_in_a_transaction_is_rejected(lake: Lake) -> None:
     with lake.transaction() as tx:
         append(tx)
         with pytest.raises(CommitError, match=r"already contains a write to .* with the idempotency key 'k'"):
@@ -115,7 +115,7 @@ def test_a_key_twice_in_one_transaction(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
-def test_one_of_two_keys_of_a_transaction_is_done(lake: Lake, store: Store, when: str) -> None:
+def test_transaction_skips_only_the_write_with_a_committed_key(lake: Lake, store: Store, when: str) -> None:
     lake.create_table("u", ROWS)
     with store.open() as other:
         first = append(other) if when == "before" else 0
@@ -146,7 +146,7 @@ EVERY_WRITE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("write", EVERY_WRITE)
-def test_every_write_takes_a_key(lake: Lake, store: Store, write: str) -> None:
+def test_every_write_is_skipped_if_its_key_was_committed(lake: Lake, store: Store, write: str) -> None:
     lake.create_table("p", ROWS, partitioned_by=["id"])
     lake.table("p").append(ROWS)
     first = EVERY_WRITE[write](lake.table("p"), "k")

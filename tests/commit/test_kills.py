@@ -1,4 +1,4 @@
-"""A writer that is killed leaves the lake as it was before, or as it would have been after, and nothing to keep."""
+"""A killed writer leaves the lake in the state before or after its write, and cleanup removes all other files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lakeconf import Lake, Store
 
 PROVE = bool(os.environ.get("LAKECONF_PROVE"))
-# By point: whether the writer has committed when it dies.
+# For each point, whether the writer has committed when it is killed.
 POINTS = {
     "prepare": False,
     "begin": False,
@@ -33,7 +33,7 @@ POINTS = {
     "after the commit": True,
     "resolve": True,
 }
-# A writer that is killed from outside dies within this time of its start; the longest write here takes less.
+# A writer is killed at a random time up to this limit; the longest write here takes less.
 LONGEST_SECONDS = 0.3
 
 
@@ -56,7 +56,7 @@ def stores(folder: Path, kind: str, **catalog: Any) -> dict[str, Any]:
 
 
 def after(rows: Rows, operation: str, number: int) -> Rows:
-    """What the table holds after an operation."""
+    """The rows of the table after an operation."""
     ids = ids_of(operation, number)
     kept = [row for row in rows if row[0] not in ids]
     return kept if operation == "delete" else sorted(kept + [(key, number) for key in ids])
@@ -73,7 +73,7 @@ def files(tmp_path: Path) -> set[str]:
 
 
 def check(store: Store, tmp_path: Path, allowed: list[Rows]) -> Rows:
-    """What is there after a kill: one of the allowed states, and after a cleanup no unknown file of its tables."""
+    """Checks that the lake is in an allowed state, and that cleanup removes all unknown files of its tables."""
     foreign = tmp_path / "data" / "raw" / "t" / "of-somebody-else.parquet"
     foreign.parent.mkdir(parents=True, exist_ok=True)
     foreign.write_text("not of lakeconf")
@@ -83,7 +83,7 @@ def check(store: Store, tmp_path: Path, allowed: list[Rows]) -> Rows:
         lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
         assert foreign.exists()
         foreign.unlink()
-        # Nothing proves whose files lie in the folder of a table that no commit has made.
+        # Cleanup keeps the files of a table that was never committed: it cannot tell who wrote them.
         names = lake.sql("SELECT table_name FROM __ducklake_metadata_dev.ducklake_table").collect("pyarrow")
         tables = {name for (name,) in names.iter_rows()}
         unproven = {path.name for path in (tmp_path / "data").rglob("*.parquet") if path.parent.name not in tables}
@@ -98,7 +98,7 @@ def check(store: Store, tmp_path: Path, allowed: list[Rows]) -> Rows:
 
 
 def kill_forks(config: dict[str, Any], tmp_path: Path, pairs: list[tuple[str, str]]) -> None:
-    """Kills a writer at each point of an operation; each says first what its predecessor has left."""
+    """Kills a writer for each (operation, point) pair; each writer first reports the rows it finds."""
     store = lakeconf.init(config).get_store("dev")
     with store.open() as lake:
         lake.create_table(TABLE, frame(0))
@@ -109,7 +109,7 @@ def kill_forks(config: dict[str, Any], tmp_path: Path, pairs: list[tuple[str, st
         for number, (operation, point) in enumerate(pairs, start=2):
             found, word, code = writers.write(config, operation, number, point)
             assert found == rows, (operation, point)
-            # Inside COMMIT, the system refuses to let a file grow; everywhere else the writer kills itself.
+            # Inside COMMIT a file size limit kills the writer (SIGXFSZ); at all other points it kills itself.
             inside = point in FIRST_BYTES
             assert (word, code) == (("committing", -25) if inside else ("rows", -9)), (operation, point)
             rows = after(rows, operation, number) if POINTS[point] else rows
@@ -126,19 +126,19 @@ def every_pair() -> list[tuple[str, str]]:
 
 
 def each_once() -> list[tuple[str, str]]:
-    """As few pairs as have each operation and each point."""
+    """The fewest pairs that contain each operation and each point."""
     count = max(len(OPERATIONS), len(POINTS))
     points = list(POINTS)
     return [(OPERATIONS[index % len(OPERATIONS)], points[index % len(POINTS)]) for index in range(count)]
 
 
-def test_writers_that_die_at_every_point(config: dict[str, Any], tmp_path: Path) -> None:
+def test_writer_killed_at_each_point_leaves_a_consistent_lake(config: dict[str, Any], tmp_path: Path) -> None:
     is_sqlite = config["stores"]["dev"]["metadata_backend"]["type"] == "sqlite"
     kill_forks(config, tmp_path, every_pair() if is_sqlite or PROVE else each_once())
 
 
-def test_spark_writers_that_die(sqlite: dict[str, Any], tmp_path: Path) -> None:
-    """A process with a JVM of its own for each; under make prove every pair of an operation and a point."""
+def test_killed_spark_writer_leaves_a_consistent_lake(sqlite: dict[str, Any], tmp_path: Path) -> None:
+    """Each writer is a process with its own JVM; `make prove` runs every (operation, point) pair."""
     settings = {**spark_settings(), "spark.master": "local[2]"}
     store = lakeconf.init(sqlite).get_store("dev")
     with store.open() as lake:
@@ -154,8 +154,7 @@ def test_spark_writers_that_die(sqlite: dict[str, Any], tmp_path: Path) -> None:
         rows = check(store, tmp_path, [after(rows, operation, number) if POINTS[point] else rows])
 
 
-def test_writers_that_are_killed_from_outside(config: dict[str, Any], tmp_path: Path) -> None:
-    """They die wherever they are."""
+def test_writer_killed_at_a_random_time_leaves_a_consistent_lake(config: dict[str, Any], tmp_path: Path) -> None:
     store = lakeconf.init(config).get_store("dev")
     with store.open() as lake:
         lake.create_table(TABLE, frame(0))
@@ -175,10 +174,10 @@ def test_writers_that_are_killed_from_outside(config: dict[str, Any], tmp_path: 
 
 
 @pytest.mark.parametrize("committed", [False, True])
-def test_a_writer_that_dies_while_postgresql_commits(
+def test_writer_killed_during_a_postgresql_commit(
     committed: bool, postgres_server: PostgresServer, postgres_proxy: FaultProxy, tmp_path: Path
 ) -> None:
-    """COMMIT is on its way when the writer dies: the server never gets it, or gets it and its answer is lost."""
+    """The writer is killed after sending COMMIT: the server never receives it, or its reply is lost."""
     catalog = {
         "host": postgres_server.host,
         "database": postgres_server.create_database(),
@@ -204,7 +203,7 @@ def test_a_writer_that_dies_while_postgresql_commits(
         writer.kill()
         writer.communicate()
         rows = check(store, tmp_path, [after(rows, operation, number) if committed else rows])
-    # The locks of the dead writers hold nobody up, and the key of the first counts only if it was committed.
+    # The locks of killed writers do not block others, and the first key is recorded only if its write committed.
     with store.open() as lake:
         writing_process.write(lake, "keyed", 2)
         assert read(lake) == (rows if committed else after(rows, "keyed", 2))

@@ -1,4 +1,4 @@
-"""Many processes that write to one lake at once: nothing is lost, nothing doubled, and the statistics are right."""
+"""Concurrent writes by several processes: no lost rows, no duplicates, correct statistics."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 ROUNDS = 100 if PROVE else 2
-# Processes and commits of each.
+# (number of processes, commits per process)
 LOAD = {"postgres": (8, 50) if PROVE else (4, 5), "sqlite": (4, 50) if PROVE else (3, 4)}
 ROWS = 20
-# What the catalog says of a file and its rows do not bear out.
+# Files whose statistics in the catalog differ from their rows.
 WRONG_STATISTICS = """
     WITH said AS (
         SELECT d.row_id_start, d.record_count, s.null_count, s.min_value, s.max_value, c.column_name
@@ -43,7 +43,7 @@ WRONG_STATISTICS = """
         OR min_value <> CASE column_name WHEN 'id' THEN min_id ELSE min_text END
         OR max_value <> CASE column_name WHEN 'id' THEN max_id ELSE max_text END
 """
-# Forked from a process that runs nothing: of one that runs DuckDB or Spark there is no fork.
+# A process that runs DuckDB or Spark cannot be forked safely; the fork server runs neither.
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(["lakeconf.lake.lake", "lakeconf.write.merge", "pyarrow", "pytest"])
 
@@ -66,7 +66,7 @@ def opened(config: dict[str, Any]) -> Lake:
 
 
 def run(work: Callable[..., None], config: dict[str, Any], count: int, *arguments: Any) -> None:
-    """Runs the work in some processes at once, which begin together."""
+    """Runs the work in `count` processes that start together."""
     start = processes.Barrier(count)
     started = [processes.Process(target=work, args=(config, number, start, *arguments)) for number in range(count)]
     for process in started:
@@ -85,7 +85,7 @@ def appends(config: dict[str, Any], number: int, start: Barrier, commits: int) -
             lake.table("raw.t").append(pa.table({"id": pa.array(ids, pa.int64()), "text": [f"n{i:06}" for i in ids]}))
 
 
-def test_appends_of_many_processes(config: dict[str, Any], kind: str) -> None:
+def test_concurrent_appends_commit_all_rows_with_correct_statistics(config: dict[str, Any], kind: str) -> None:
     count, commits = LOAD[kind]
     with opened(config) as lake:
         lake.create_table("raw.t", {"id": "BIGINT", "text": "VARCHAR"})
@@ -95,7 +95,6 @@ def test_appends_of_many_processes(config: dict[str, Any], kind: str) -> None:
         assert lake.snapshot_id == before + count * commits
         ids = lake.table("raw.t").scan(columns=["id"]).collect("pyarrow").to_native()["id"].to_pylist()
         assert sorted(ids) == list(range(count * commits * ROWS))
-        # What the catalog says of each file is what is in it.
         catalog = "__ducklake_metadata_dev" + (".lake" if kind == "postgres" else "")
         wrong = WRONG_STATISTICS.format(catalog=catalog, rows=ROWS)
         assert lake.sql(wrong).collect("pyarrow").to_native().to_pylist() == []
@@ -116,13 +115,13 @@ def overwrites(config: dict[str, Any], number: int, start: Barrier, days: int, r
 
 
 @pytest.mark.parametrize("read", [True, False], ids=["read", "unread"])
-def test_two_that_overwrite_one_empty_day(config: dict[str, Any], read: bool) -> None:
+def test_concurrent_overwrites_of_an_empty_day_conflict_only_after_a_read(config: dict[str, Any], read: bool) -> None:
     with opened(config) as lake:
         for name in ("raw.days", "raw.refused"):
             lake.create_table(name, {"day": "BIGINT", "writer": "BIGINT"})
     run(overwrites, config, 2, ROUNDS, read)
     with opened(config) as lake:
-        # Of two that have read the day the second one is refused; of two that have not, it replaces the first one's.
+        # If both have read the day, the second one conflicts; otherwise it replaces the rows of the first.
         for name, expected in (("raw.days", 1), ("raw.refused", int(read))):
             found = Counter(lake.table(name).scan().collect("pyarrow").to_native()["day"].to_pylist())
             assert found == Counter(dict.fromkeys(range(ROUNDS), expected))
@@ -141,7 +140,7 @@ def deletes(config: dict[str, Any], number: int, start: Barrier, rounds: int) ->
                     lake.refresh()
 
 
-def test_two_that_delete_from_a_file_with_deletes(config: dict[str, Any]) -> None:
+def test_concurrent_deletes_from_one_file_keep_all_deletes(config: dict[str, Any]) -> None:
     rows = 10 + 2 * ROUNDS + 10
     with opened(config) as lake:
         lake.create_table("raw.t", {"id": "BIGINT"})
@@ -151,7 +150,7 @@ def test_two_that_delete_from_a_file_with_deletes(config: dict[str, Any]) -> Non
     run(deletes, config, 2, ROUNDS)
     with opened(config) as lake:
         assert lake.snapshot_id == first + 2 * ROUNDS
-        # After each of them: one row less, and none twice. DuckLake alone brings deleted rows back.
+        # Each commit removes one row and duplicates none. Without lakeconf, DuckLake restores deleted rows here.
         for version in range(first, lake.snapshot_id + 1):
             counts = f"SELECT count(*), count(DISTINCT id) FROM raw.t AT (VERSION => {version})"
             assert lake.sql(counts).collect("pyarrow").rows() == [(rows - 1 - version + first,) * 2]
@@ -166,7 +165,7 @@ def keyed(config: dict[str, Any], number: int, start: Barrier, rounds: int) -> N
             lake.table("raw.t").append(pa.table({"id": [batch], "writer": [number]}), idempotency_key=f"batch {batch}")
 
 
-def test_writers_with_one_key_commit_once(config: dict[str, Any]) -> None:
+def test_concurrent_appends_with_one_key_commit_once(config: dict[str, Any]) -> None:
     with opened(config) as lake:
         lake.create_table("raw.t", {"id": "BIGINT", "writer": "BIGINT"})
     run(keyed, config, 3 if PROVE else 2, ROUNDS)
@@ -188,7 +187,7 @@ def merges(config: dict[str, Any], number: int, start: Barrier, rounds: int) -> 
                     lake.refresh()
 
 
-def test_two_that_merge_the_same_new_row(config: dict[str, Any]) -> None:
+def test_concurrent_merges_of_one_new_row_insert_it_once(config: dict[str, Any]) -> None:
     with opened(config) as lake:
         lake.create_table("raw.t", {"id": "BIGINT", "writer": "BIGINT"})
     run(merges, config, 2, ROUNDS)

@@ -1,4 +1,4 @@
-"""PostgreSQL ends connections of a writer at each point: one snapshot or none, no lost file, a named error."""
+"""PostgreSQL terminates the connections of a writer: zero or one snapshot, no lost files, a specific error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WRITES: dict[str, Callable[[Table], object]] = {
     "keyed append": lambda table: table.append(ROWS, idempotency_key="once"),
     "overwrite": lambda table: table.overwrite(ROWS),
 }
-# Ends all connections from within COMMIT, its own last.
+# Terminates all connections from within COMMIT, its own last.
 SUICIDE = """
     CREATE FUNCTION suicide() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
       PERFORM pg_terminate_backend(pid) FROM pg_stat_activity
@@ -36,8 +36,8 @@ SUICIDE = """
     CREATE CONSTRAINT TRIGGER suicide AFTER INSERT ON ducklake_snapshot DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION suicide()
 """
-# By the statement of the writer that the connections end before, or after where it says so; and what is raised then.
-# None where the write succeeds: before its transaction begins, lakeconf takes its locks again.
+# The connections are terminated before (or after) this statement of the writer; the value is the raised error.
+# None: the write succeeds, because lakeconf acquires its locks again before the transaction begins.
 POINTS: dict[str, type[LakeconfError] | None] = {
     "BEGIN": None,
     "CALL ducklake_set_commit_message": ConnectionFailed,
@@ -48,10 +48,10 @@ POINTS: dict[str, type[LakeconfError] | None] = {
 
 
 class Database:
-    """A database whose connections can be ended.
+    """A database whose connections can be terminated.
 
     Attributes:
-        ended: How often they were.
+        ended: How often the connections were terminated.
     """
 
     def __init__(self, server: PostgresServer) -> None:
@@ -61,14 +61,14 @@ class Database:
         return self.server.sql(statement, self.name)
 
     def end_connections(self) -> None:
-        """Ends every connection, and waits until it has ended."""
+        """Terminates every connection, and waits until none is left."""
         others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         assert "t" in self.sql(f"SELECT pg_terminate_backend(pid, 10000) {others}")
         assert self.sql(f"SELECT count(*) {others}") == "0"
         self.ended += 1
 
     def end_at(self, point: str, patch: pytest.MonkeyPatch) -> None:
-        """Ends the connections when a lake comes to a point of a write, once."""
+        """Terminates the connections once, when a write reaches the given point."""
         execute, before = Connection.execute, self.ended
 
         def executing(connection: Connection, sql: str, parameters: Any = None) -> Any:
@@ -102,7 +102,7 @@ def known_files(database: Database) -> set[str]:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_connections_that_the_server_ends(
+def test_write_survives_or_reports_terminated_connections(
     database: Database, postgres_server: PostgresServer, point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = store_of(tmp_path, on_postgres(postgres_server, database.name, postgres_server.port))
@@ -130,15 +130,15 @@ def test_connections_that_the_server_ends(
                 assert database.ended == number
             rows = rows if raised else [1, 2] if name == "overwrite" else sorted([*rows, 1, 2])
             assert (lake.refresh(), ids(lake)) == (version + (raised is None), rows), name
-            # DuckLake cannot remove what it has written if the connection is lost before it rolls back.
+            # DuckLake cannot remove its files if the connection is lost before the rollback.
             lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
             assert files(tmp_path) == known_files(database), name
-        # The locks of the lost connections hold nothing up, and the key counts only if its write was committed.
+        # The locks of lost connections do not block, and the key is recorded only if its write was committed.
         lake.table("t").append(ROWS, idempotency_key="once")
         assert ids(lake) == (sorted([1, 2, 1, 2]) if raised else rows)
 
 
-def test_a_commit_that_the_server_refuses_is_not_repeated(
+def test_commit_rejected_by_the_server_is_not_retried(
     database: Database, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
     store = store_of(tmp_path, on_postgres(postgres_server, database.name, postgres_server.port))

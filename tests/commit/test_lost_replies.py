@@ -1,4 +1,4 @@
-"""A reply to COMMIT that is lost costs no row: DuckLake removes the files that it wrote for the commit."""
+"""A lost reply to COMMIT loses no rows, although DuckLake then removes the files it wrote for the commit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def stores(
     request: pytest.FixtureRequest, tmp_path: Path, postgres_server: PostgresServer, postgres_proxy: FaultProxy
 ) -> list[Store]:
-    """One lake, directly and through the proxy."""
+    """Two stores of the same lake: a direct one and one through the proxy."""
     storage: dict[str, Any] = {"type": "local", "path": str(tmp_path / "data")}
     if request.param == "s3":
         server = request.getfixturevalue("s3_server")
@@ -48,7 +48,7 @@ def ids(lake: Lake, version: int | None = None) -> list[int]:
     return sorted(lake.table("t").scan().collect("pyarrow").to_native()["id"].to_pylist())
 
 
-def test_no_write_and_no_maintenance_loses_a_row(
+def test_lost_commit_replies_lose_no_rows(
     stores: list[Store], postgres_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     direct, hurt = stores
@@ -87,10 +87,10 @@ def test_no_write_and_no_maintenance_loses_a_row(
         assert {version: ids(other, version) for version in history} == history
 
 
-def test_a_flush_of_deletes_alone_loses_no_file(
+def test_flush_of_only_deletes_keeps_its_files_after_a_lost_reply(
     stores: list[Store], postgres_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DuckLake's function returns no row for a table whose inlined deletes it writes to a file."""
+    """DuckLake's flush function returns no row for a table of which it flushes only deletes."""
     direct, hurt = stores
     with direct.open() as other:
         other.create_table("t", {"id": "BIGINT"}).append(rows(*range(10)))
@@ -104,7 +104,7 @@ def test_a_flush_of_deletes_alone_loses_no_file(
         assert ids(other) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
 
 
-def test_files_of_other_writers_do_not_displace_the_own_ones(
+def test_kept_files_are_not_displaced_by_files_of_other_writers(
     stores: list[Store], postgres_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     direct, hurt = stores
@@ -112,7 +112,7 @@ def test_files_of_other_writers_do_not_displace_the_own_ones(
         table = other.create_table("t", {"id": "BIGINT"})
         for number in range(3):
             table.append(rows(number))
-    # As many as have room: one.
+    # There is room for only one kept file.
     monkeypatch.setattr("lakeconf.commit.kept_files._MOST_FILES", 1)
     monkeypatch.setattr("lakeconf.commit.kept_files._LARGEST_BYTES", 1000)
     with hurt.open() as lake:

@@ -1,4 +1,4 @@
-"""No write undoes what others have committed since it was read, and two writers do not both pass one audit."""
+"""Lost updates are prevented, and two concurrent writers cannot both pass an audit that only one satisfies."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def changed(lake: Lake) -> pa.Table:
     return lake.table("t").scan().with_columns(nw.col("id") * 10).collect("pyarrow").to_native()
 
 
-def test_own_commits_do_not_hide_those_of_others(store: Store) -> None:
+def test_own_commits_do_not_hide_commits_of_other_writers(store: Store) -> None:
     with store.open() as lake, store.open() as rival:
         for own in (one(5), NOBODY):
             frame = changed(lake)
@@ -65,7 +65,7 @@ def test_own_commits_do_not_hide_those_of_others(store: Store) -> None:
         assert ids(lake) == [10, 20, 20, 30]
 
 
-def test_commits_that_have_expired_may_have_changed_everything(store: Store) -> None:
+def test_overwrite_conflicts_if_snapshots_since_the_read_have_expired(store: Store) -> None:
     with store.open() as lake, store.open() as rival:
         frame = changed(lake)
         rival.table("t").append(one(2))
@@ -78,7 +78,7 @@ def test_commits_that_have_expired_may_have_changed_everything(store: Store) -> 
         assert ids(lake) == [10, 20]
 
 
-def test_a_lake_that_expires_snapshots_still_knows_what_they_changed(store: Store) -> None:
+def test_lake_remembers_the_changes_of_snapshots_it_expired(store: Store) -> None:
     with store.open() as lake, store.open() as rival:
         lake.table("t").append(one(2))
         assert lake.maintenance.expire_snapshots(older_than=timedelta(0), force=True)
@@ -96,12 +96,12 @@ def test_a_lake_that_expires_snapshots_still_knows_what_they_changed(store: Stor
 
 
 def expire(store: Store, version: int) -> None:
-    """Expires a snapshot, as another tool would."""
+    """Expires a snapshot without lakeconf."""
     with store.connect() as connection:
         connection.execute(f"CALL ducklake_expire_snapshots('dev', versions => [{version}])")
 
 
-def test_a_refresh_does_not_move_a_transaction_that_has_begun(store: Store) -> None:
+def test_refresh_does_not_move_a_running_transaction(store: Store) -> None:
     with store.open() as lake, store.open() as rival:
 
         def overwrite() -> None:
@@ -115,22 +115,22 @@ def test_a_refresh_does_not_move_a_transaction_that_has_begun(store: Store) -> N
         assert ids(rival) == [1, 2]
 
 
-def test_a_refresh_by_another_thread_does_not_hide_what_was_committed_since_a_scan(store: Store) -> None:
+def test_refresh_in_another_thread_does_not_hide_commits_since_a_scan(store: Store) -> None:
     with store.open() as lake, store.open() as rival, ThreadPoolExecutor(1) as other:
         frame = changed(lake)
         rival.table("t").append(one(2))
         other.submit(lake.refresh).result()
         with pytest.raises(CommitConflictError, match="was read at snapshot 3, and snapshot 4 of another writer"):
             lake.table("t").overwrite(frame)
-        # The other thread knows what it has refreshed to.
+        # The other thread has refreshed, so its write does not conflict.
         other.submit(lambda: lake.table("t").delete("id = 2")).result()
         lake.refresh()
         lake.table("t").overwrite(changed(lake))
         assert ids(lake) == [10]
 
 
-def test_a_commit_of_another_thread_after_a_scan_is_a_conflict(store: Store) -> None:
-    """The threads share one lake, so the commit is one of its own."""
+def test_write_conflicts_with_a_commit_of_another_thread_after_a_scan(store: Store) -> None:
+    """The threads share one lake, so the commit is made by the same session."""
     with store.open() as lake, ThreadPoolExecutor(1) as other:
         frame = changed(lake)
         other.submit(lambda: lake.table("t").overwrite(changed(lake))).result()
@@ -141,7 +141,7 @@ def test_a_commit_of_another_thread_after_a_scan_is_a_conflict(store: Store) -> 
         lake.refresh()
         lake.table("t").overwrite(changed(lake))
         assert ids(lake) == [100]
-        # A thread that has read the table after that commit, or has not read it, does not conflict with it.
+        # A thread that read the table after that commit, or never read it, does not conflict.
         other.submit(lake.refresh).result()
         other.submit(lambda: lake.table("t").overwrite(changed(lake), where="id > 0")).result()
         with ThreadPoolExecutor(1) as third:
@@ -150,7 +150,7 @@ def test_a_commit_of_another_thread_after_a_scan_is_a_conflict(store: Store) -> 
         assert ids(lake) == [10000]
 
 
-def test_two_appends_of_one_key_do_not_both_pass_an_audit(store: Store) -> None:
+def test_concurrent_appends_of_one_id_do_not_both_pass_a_unique_audit(store: Store) -> None:
     start = Barrier(2)
 
     def append(_: int) -> str:
@@ -170,8 +170,8 @@ def test_two_appends_of_one_key_do_not_both_pass_an_audit(store: Store) -> None:
         assert ids(lake) == [1, 7]
 
 
-def test_a_commit_between_the_checks_and_the_commit_is_seen(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a lost lock lets through, and writers that take none."""
+def test_commit_between_conflict_check_and_commit_is_detected(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This happens if a lock is lost, and with writers that take no locks."""
     with store.open() as lake, store.open() as rival, store.connect() as foreign:
 
         def audited() -> None:
@@ -199,9 +199,7 @@ def test_a_commit_between_the_checks_and_the_commit_is_seen(store: Store, monkey
         assert setting != [(0,)]
 
 
-def test_an_overwrite_and_a_delete_that_nothing_was_read_for_need_no_refresh(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writes_without_a_prior_read_need_no_refresh(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with store.open() as lake, store.connect() as foreign:
         numbers = iter(range(100, 200))
 
@@ -229,7 +227,7 @@ def test_an_overwrite_and_a_delete_that_nothing_was_read_for_need_no_refresh(
         assert ids(lake) == [9]
 
 
-def test_commits_that_others_overtake_are_tried_again_whole(store: Store) -> None:
+def test_transactions_overtaken_by_other_commits_are_retried(store: Store) -> None:
     def append(number: int) -> None:
         with store.open() as lake:
             for step in range(4):

@@ -1,4 +1,4 @@
-"""What COMMIT has done decides, whatever happens to its reply: files of a commit that may be in the lake stay."""
+"""The result of a write depends on whether COMMIT succeeded; the files of a possible commit are never removed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def interrupt() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def test_an_interrupt_after_the_commit_removes_no_file(
+def test_interrupt_after_the_commit_keeps_its_files(
     sqlite: Store, engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with sqlite.open(engine) as lake:
@@ -80,7 +80,7 @@ def test_an_interrupt_after_the_commit_removes_no_file(
         assert ids(lake) == [1, 1, 2, 2]
 
 
-def test_an_interrupt_before_the_commit_leaves_nothing(
+def test_interrupt_before_the_commit_leaves_no_files(
     sqlite: Store, engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with sqlite.open(engine) as lake:
@@ -94,7 +94,7 @@ def test_an_interrupt_before_the_commit_leaves_nothing(
         assert lake.table("t").append(MORE) == 2
 
 
-def test_a_second_interrupt_while_the_outcome_is_looked_up_removes_no_file(
+def test_second_interrupt_during_the_outcome_lookup_keeps_the_files(
     sqlite: Store, engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with sqlite.open(engine) as lake:
@@ -107,7 +107,7 @@ def test_a_second_interrupt_while_the_outcome_is_looked_up_removes_no_file(
         assert ids(lake) == [1, 2]
 
 
-def test_a_server_that_goes_away_after_the_commit_does_not_make_it_fail(
+def test_write_succeeds_if_the_server_is_lost_after_the_commit(
     direct: Store,
     hurt: Store,
     postgres_proxy: FaultProxy,
@@ -144,10 +144,10 @@ def test_a_server_that_goes_away_after_the_commit_does_not_make_it_fail(
         assert ids(lake) == [1, 1, 2, 2]
 
 
-def test_a_commit_without_a_known_snapshot_is_looked_up_on_the_server(
+def test_commit_with_an_unknown_snapshot_is_looked_up_on_the_server(
     direct: Store, hurt: Store, postgres_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """COMMIT was answered, but DuckLake does not say with which snapshot: only the server's answer counts."""
+    """COMMIT succeeded, but DuckLake cannot return its snapshot: the catalog server is asked for it."""
 
     def forgotten(*_: object) -> int:
         raise ConnectionFailed("the connection was lost")
@@ -170,10 +170,10 @@ def test_a_commit_without_a_known_snapshot_is_looked_up_on_the_server(
 
 def lose_reply_and_server(proxy: FaultProxy) -> None:
     proxy.reset_on(b"COMMIT", forward=True)
-    proxy.reset_on(b"user\0", times=1000)  # a new connection begins with this
+    proxy.reset_on(b"user\0", times=1000)  # every new connection sends this first
 
 
-def test_files_of_a_commit_whose_outcome_is_unknown_stay(
+def test_files_of_a_commit_with_an_unknown_outcome_are_kept(
     direct: Store,
     hurt: Store,
     postgres_proxy: FaultProxy,
@@ -194,7 +194,7 @@ def test_files_of_a_commit_whose_outcome_is_unknown_stay(
         assert ids(lake) == [1, 2]
 
 
-def test_a_commit_that_the_server_still_carries_out_is_waited_for(
+def test_write_waits_for_a_commit_still_running_on_the_server(
     direct: Store,
     hurt: Store,
     postgres_proxy: FaultProxy,
@@ -239,7 +239,7 @@ def test_a_commit_that_the_server_still_carries_out_is_waited_for(
         assert ids(lake) == [1, 2]
 
 
-def test_a_lock_that_is_lost_after_the_commit_does_not_make_it_fail(
+def test_write_succeeds_if_its_lock_is_lost_after_the_commit(
     direct: Store, postgres_server: PostgresServer, database: str, engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lose_the_lock() -> None:
@@ -262,7 +262,7 @@ sys.stdin.read()
 """
 
 
-def test_a_catalog_that_is_locked_after_the_commit_does_not_repeat_it(
+def test_commit_is_not_repeated_if_the_catalog_is_locked_afterwards(
     tmp_path: Path, engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog = {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")}
@@ -280,7 +280,7 @@ def test_a_catalog_that_is_locked_after_the_commit_does_not_repeat_it(
         lake.create_table("t", like=MORE)
         at_commit(monkeypatch, after=hold)
         with ThreadPoolExecutor(1) as pool:
-            # The catalog is free again as soon as somebody waits for it.
+            # Another thread releases the lock while the write waits for the catalog.
             released = pool.submit(release_later, holders)
             assert lake.table("t").append(MORE) == 2
             released.result()
@@ -294,7 +294,7 @@ def release_later(holders: list[subprocess.Popen[str]]) -> None:
     holders[0].communicate()
 
 
-def test_what_cannot_be_removed_after_the_commit_does_not_make_it_fail(
+def test_write_succeeds_if_staged_files_cannot_be_removed_afterwards(
     sqlite: Store, spark: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_: object, **__: object) -> None:

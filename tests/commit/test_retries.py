@@ -1,4 +1,4 @@
-"""Spark tasks that fail, run twice, or fail for good: each row and each file is there once, or nothing is."""
+"""Spark tasks that are retried, run twice or fail: each row is written exactly once, or nothing is written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lakeconf.guard.marker import MARKER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# For what lives half a minute the better of the two compilers costs more than it gives.
+# In processes that run for half a minute, the optimizing compiler costs more time than it saves.
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 HOSTS = ("127.0.0.2", "127.0.0.3")
 ALL = [ROWS, ROWS, ROWS * (ROWS - 1)]
@@ -36,9 +36,7 @@ def files(folder: Path) -> list[str]:
     return sorted(str(path) for path in (folder / "data").rglob("*") if path.is_file() and path.name != MARKER)
 
 
-def test_tasks_that_fail_once_leave_nothing_behind_and_jobs_that_fail_change_nothing(
-    config: dict[str, Any], tmp_path: Path
-) -> None:
+def test_retried_tasks_write_once_and_failed_jobs_write_nothing(config: dict[str, Any], tmp_path: Path) -> None:
     settings = {"spark.master": "local[2,3]"}
     retried = {name: {"attempts": 1} for name in ("append_retried", "merge_retried")}
     failing = {name: {"attempts": 9} for name in ("append_failing", "overwrite_failing", "merge_failing")}
@@ -57,7 +55,7 @@ def test_tasks_that_fail_once_leave_nothing_behind_and_jobs_that_fail_change_not
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[str]:
-    """A cluster of two hosts: Spark runs no task twice on one."""
+    """A cluster of two hosts; Spark runs a speculative copy of a task only on another host."""
     ensure_java()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -81,7 +79,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         yield url
 
 
-def test_a_task_that_runs_twice_at_once_writes_once(config: dict[str, Any], tmp_path: Path, cluster: str) -> None:
+def test_speculative_task_writes_once(config: dict[str, Any], tmp_path: Path, cluster: str) -> None:
     settings = {
         "spark.master": cluster,
         "spark.driver.host": "127.0.0.1",

@@ -1,4 +1,4 @@
-"""One session for each open lake; only `Session.advance` moves the snapshot that reads see."""
+"""Each open lake has one session, and only `Session.advance` changes the snapshot that reads use."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def lake(store: Store) -> Iterator[Lake]:
 
 
 def assigned(node: ast.AST) -> list[str]:
-    """The attributes that a statement assigns or deletes, or sets by their name."""
+    """The attributes that a node assigns, deletes or sets with `setattr`."""
     if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
         return [node.attr]
     if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("setattr"):
@@ -56,9 +56,9 @@ def writers(source: str, attribute: str) -> list[str]:
     return [function.name for function in functions for node in ast.walk(function) if attribute in assigned(node)]
 
 
-def test_one_method_moves_the_snapshot() -> None:
+def test_only_advance_assigns_the_snapshot_id() -> None:
     found = {name: writers(path.read_text(), "_snapshot_id") for name, path in sources().items()}
-    # `__post_init__` sets the first one.
+    # `__post_init__` sets the initial snapshot.
     assert {name: names for name, names in found.items() if names} == {
         "lakeconf.commit.session": ["__post_init__", "advance"]
     }
@@ -67,25 +67,25 @@ def test_one_method_moves_the_snapshot() -> None:
 @pytest.mark.parametrize(
     "statement", ["self._snapshot_id = 1", "session._snapshot_id += 1", "setattr(session, '_snapshot_id', 1)"]
 )
-def test_the_check_sees_each_way_to_assign(statement: str) -> None:
+def test_writers_detects_every_kind_of_assignment(statement: str) -> None:
     assert writers(f"def move():\n    {statement}", "_snapshot_id") == ["move"]
 
 
-def test_the_snapshot_is_a_read_only_property(lake: Lake) -> None:
+def test_snapshot_id_is_a_read_only_property(lake: Lake) -> None:
     assigning: Any = lake._session
     with pytest.raises(AttributeError):
         assigning.snapshot_id = 7
     assert isinstance(Session.snapshot_id, property)
 
 
-def test_reads_never_move_back(lake: Lake) -> None:
+def test_advance_never_moves_to_an_older_snapshot(lake: Lake) -> None:
     session = lake._session
     latest = session.snapshot_id
     assert session.advance(latest - 1) == session.advance(latest) == latest
     assert (session.advance(latest - 1, refresh=True), session.base.snapshot_id) == (latest, latest)
 
 
-def test_all_lakes_of_a_store_that_was_opened_share_its_session(lake: Lake) -> None:
+def test_transactions_and_past_versions_share_the_session_of_the_lake(lake: Lake) -> None:
     with lake.transaction() as tx:
         past = tx.at(version=0)
         assert tx._session is past._session is lake._session
@@ -94,7 +94,7 @@ def test_all_lakes_of_a_store_that_was_opened_share_its_session(lake: Lake) -> N
         assert (lake.snapshot_id, tx.snapshot_id, past.snapshot_id) == (2, 1, 0)
 
 
-def test_each_reason_against_a_write_is_said(lake: Lake, store: Store) -> None:
+def test_rejected_write_reports_the_reason(lake: Lake, store: Store) -> None:
     past = lake.at(version=1)
     with lake.transaction() as ended:
         pass
@@ -111,7 +111,7 @@ def test_each_reason_against_a_write_is_said(lake: Lake, store: Store) -> None:
         read_only.table("t").delete("id = 1")
 
 
-def test_nothing_is_added_to_a_transaction_that_has_ended(lake: Lake) -> None:
+def test_ended_transaction_rejects_audits_and_runs(lake: Lake) -> None:
     with lake.transaction() as ended:
         pass
     with pytest.raises(LakeconfError, match="the transaction has ended"):
@@ -121,13 +121,13 @@ def test_nothing_is_added_to_a_transaction_that_has_ended(lake: Lake) -> None:
     assert (ended._scope.transaction.audits, ended._scope.transaction.runs) == ([], [])  # type: ignore[union-attr]
 
 
-def test_the_batches_of_a_stream_are_no_part_of_a_transaction(lake: Lake) -> None:
-    """Spark takes a batch for written when the sink returns; the transaction could still discard it."""
+def test_stream_sink_is_rejected_in_a_transaction(lake: Lake) -> None:
+    """Spark considers a batch written when the sink returns, but the transaction could still discard it."""
     with lake.transaction() as tx, pytest.raises(LakeconfError, match="the batches of a stream cannot be a part of it"):
         tx.stream_sink("t")
 
 
-def test_a_transaction_has_each_key_once(lake: Lake) -> None:
+def test_transaction_rejects_a_key_used_twice(lake: Lake) -> None:
     rows = pa.table({"id": [1]})
     with lake.transaction() as tx:
         tx.table("t").append(rows, idempotency_key="first")
@@ -138,7 +138,7 @@ def test_a_transaction_has_each_key_once(lake: Lake) -> None:
     assert lake.table("t").scan().collect("pyarrow").rows() == [(1,)]
 
 
-def test_the_lakes_of_a_transaction_and_of_the_past_leave_the_session_open(lake: Lake) -> None:
+def test_closing_a_transaction_or_past_version_keeps_the_session_open(lake: Lake) -> None:
     with lake.at(version=1) as past:
         assert past.tables() == ["main.t"]
     with lake.transaction() as tx:

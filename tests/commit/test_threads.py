@@ -1,4 +1,4 @@
-"""Several threads use one open lake: each gets its own results, and every write is there once."""
+"""Several threads share one open lake: each gets its own results, and every write is committed once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ids(lake: Lake, table: str) -> list[int]:
 
 
 def work(lake: Lake, number: int) -> list[int]:
-    """Appends to a table of all threads, and changes and reads one of its own; gives what it has read there."""
+    """Appends to a table shared by all threads, and changes one of its own; returns the ids of the latter."""
     mine = f"own_{number}"
     lake.create_table(mine, like={"id": "BIGINT", "text": "VARCHAR"})
     for step in range(ROUNDS):
@@ -55,7 +55,7 @@ def work(lake: Lake, number: int) -> list[int]:
     return ids(lake, mine)
 
 
-def test_threads_write_and_read_with_one_lake(store: Store) -> None:
+def test_threads_read_and_write_with_one_lake(store: Store) -> None:
     with store.open() as lake:
         lake.create_table("everybody", like={"id": "BIGINT"})
         with ThreadPoolExecutor(THREADS) as pool:
@@ -82,7 +82,7 @@ def test_two_streams_write_with_one_lake(spark: SparkSession, tmp_path: Path) ->
         assert (ids(lake, "first"), ids(lake, "second")) == (list(range(30)), list(range(30)))
 
 
-def test_a_failed_write_of_a_thread_leaves_those_of_others_in_the_transaction(
+def test_failed_write_keeps_writes_of_other_threads_in_the_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = pa.table({"id": [1, 2]})
@@ -107,9 +107,7 @@ def test_a_failed_write_of_a_thread_leaves_those_of_others_in_the_transaction(
         assert ids(lake, "bad") == []
 
 
-def test_an_interrupted_change_of_columns_lets_other_threads_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_schema_change_releases_the_writer_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with store_of(tmp_path).open() as lake:
         table = lake.create_table("t", {"id": "BIGINT"})
         original = Connection.execute
@@ -128,10 +126,10 @@ def test_an_interrupted_change_of_columns_lets_other_threads_go_on(
 
 
 @pytest.mark.parametrize("other", ["refresh", "compact"])
-def test_a_slow_look_up_by_another_thread_does_not_move_reads_back(
+def test_slow_lookup_in_another_thread_does_not_move_reads_back(
     store: Store, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
-    """Reads that go back make the lake's own commit look known, and the next update undoes it."""
+    """Reads of an older snapshot would hide the lake's own commit, and the next update would undo it."""
     module = "lakeconf.lake.lake" if other == "refresh" else "lakeconf.lake.maintenance"
     real = importlib.import_module(module).latest
     looked, go = Event(), Event()
@@ -156,8 +154,8 @@ def test_a_slow_look_up_by_another_thread_does_not_move_reads_back(
         assert lake.table("t").scan().collect("pyarrow").rows() == [(1, 2)]
 
 
-def test_a_write_that_has_begun_is_part_of_its_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise its thread is told that the rows are written, and the commit lacks them."""
+def test_commit_includes_writes_that_other_threads_have_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the write would return successfully, but the commit would lack its rows."""
     began, go = Event(), Event()
     with store_of(tmp_path).open() as lake, ThreadPoolExecutor(2) as pool:
         lake.create_table("t", {"id": "BIGINT"})
@@ -182,8 +180,8 @@ def test_a_write_that_has_begun_is_part_of_its_transaction(tmp_path: Path, monke
         assert ids(lake, "t") == [1]
 
 
-def test_a_thread_writes_to_a_transaction_what_it_has_read_before_a_refresh_by_another(store: Store) -> None:
-    """Its write is compared with the snapshot that it has read, whichever thread commits."""
+def test_transaction_write_conflicts_with_commits_since_its_thread_read(store: Store) -> None:
+    """Conflicts are checked from the snapshot that the writing thread has read, whichever thread commits."""
     with store.open() as lake, ThreadPoolExecutor(1) as reading, ThreadPoolExecutor(1) as refreshing:
         lake.create_table("t", {"id": "BIGINT"}).append(pa.table({"id": [1]}))
         found = reading.submit(ids, lake, "t").result()
@@ -200,7 +198,7 @@ def test_a_thread_writes_to_a_transaction_what_it_has_read_before_a_refresh_by_a
         assert ids(lake, "t") == [1, 2]
 
 
-def test_a_lake_that_another_thread_closes_is_closed(store: Store) -> None:
+def test_lake_opened_in_another_thread_can_be_closed(store: Store) -> None:
     with ThreadPoolExecutor(1) as pool:
         lake = pool.submit(store.open).result()
         frame = pool.submit(lambda: lake.create_table("t", {"id": "BIGINT"}).scan()).result()
@@ -211,7 +209,7 @@ def test_a_lake_that_another_thread_closes_is_closed(store: Store) -> None:
             pool.submit(frame.collect, "pyarrow").result()
 
 
-def test_a_write_that_waits_for_maintenance_reads_what_maintenance_has_left(
+def test_write_that_waited_for_maintenance_reads_the_latest_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = store_of(tmp_path)

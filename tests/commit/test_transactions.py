@@ -1,4 +1,4 @@
-"""Writes to one table inside one transaction: each sees the earlier ones, or is refused."""
+"""Several writes to one table in one transaction: each sees the earlier ones, or is rejected."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def write_both(lake: Lake, first: Any, second: Any) -> None:
         second(tx.table("T"))
 
 
-def test_a_write_that_reads_the_table_after_one_that_changed_it(lake: Lake) -> None:
+def test_write_that_reads_a_table_changed_earlier_is_rejected(lake: Lake) -> None:
     before = rows(lake)
     for first in CHANGE_ROWS:
         for second in READ_THE_TABLE:
@@ -66,7 +66,7 @@ def test_a_write_that_reads_the_table_after_one_that_changed_it(lake: Lake) -> N
             assert (first, second, lake.refresh(), rows(lake)) == (first, second, lake.snapshot_id, before)
 
 
-def test_a_merge_that_deletes_its_matches_sees_the_earlier_writes(lake: Lake) -> None:
+def test_merge_that_deletes_matches_sees_earlier_writes(lake: Lake) -> None:
     gone = pa.table({"id": pa.array([3, 1, 1, None], pa.int64())})
     with lake.transaction() as tx:
         tx.table("t").merge(MORE, on="id")
@@ -74,8 +74,8 @@ def test_a_merge_that_deletes_its_matches_sees_the_earlier_writes(lake: Lake) ->
     assert rows(lake) == [(2, 21)]
 
 
-def test_rows_that_vanish_between_the_staging_and_the_commit(lake: Lake) -> None:
-    """Nothing else would tell: an update by row id changes the rows that it finds."""
+def test_merge_conflicts_if_its_rows_are_missing_at_commit(lake: Lake) -> None:
+    """An update by row id changes only the rows that still exist, so the count is the only evidence."""
 
     def write(second: Any) -> None:
         with lake.transaction() as tx:
@@ -127,8 +127,8 @@ def write(lake: Lake, step: tuple[str, int, int]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_transactions_give_the_rows_that_duckdb_gives(store: Store, seed: int) -> None:
-    chance = random.Random(seed)  # noqa: S311 - a seed makes it the same every time
+def test_random_transactions_match_duckdb(store: Store, seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311 - seeded, so that runs are reproducible
     kinds = ["append", "append", "delete", "update", "overwrite where", "overwrite", "delete matches"]
     with duckdb.connect() as connection, store.open() as lake:
         connection.execute("CREATE TABLE t (id BIGINT, n BIGINT)")

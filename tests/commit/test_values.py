@@ -1,4 +1,4 @@
-"""Values are stored as they are, or refused with the column's name: none is rounded, replaced or lost."""
+"""Values are stored exactly, or rejected with the name of the column; none is rounded, replaced or lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rows(lake: Lake, query: str) -> list[tuple[Any, ...]]:
     return sorted(native.fetchall(), key=repr)
 
 
-# The type of the table's column, a column that fits, and one that would be rounded.
+# (type of the column, values that fit, values that would be rounded)
 ROUNDED: dict[str, tuple[str, pa.Array, pa.Array]] = {
     "decimal": (
         "HUGEINT",
@@ -57,7 +57,7 @@ ROUNDED: dict[str, tuple[str, pa.Array, pa.Array]] = {
 }
 
 
-def test_a_value_that_the_type_would_round(lake: Lake) -> None:
+def test_value_that_would_be_rounded_is_rejected(lake: Lake) -> None:
     lake.create_table("t", {"id": "BIGINT", **{name: kind for name, (kind, *_) in ROUNDED.items()}})
     fits = {"id": pa.array([1], pa.int64()), **{name: good for name, (_, good, _) in ROUNDED.items()}}
     lake.table("t").append(pa.table(fits))
@@ -75,7 +75,7 @@ def test_a_value_that_the_type_would_round(lake: Lake) -> None:
     assert (lake.refresh(), rows(lake, "FROM t")) == (before, stored)
 
 
-def test_units_that_arrow_has_and_duckdb_has_not(lake: Lake) -> None:
+def test_nanosecond_timestamps_with_time_zone_are_not_truncated(lake: Lake) -> None:
     lake.create_table("t", {"at": "TIMESTAMPTZ"})
     lake.table("t").append(pa.table({"at": pa.array([1_000], pa.timestamp("ns", "UTC"))}))
     with pytest.raises(SchemaError, match="would lose data"):
@@ -83,7 +83,7 @@ def test_units_that_arrow_has_and_duckdb_has_not(lake: Lake) -> None:
     assert rows(lake, 'SELECT epoch_us("at") FROM t') == [(1,)]
 
 
-def test_columns_of_null_alone(lake: Lake) -> None:
+def test_columns_with_only_nulls(lake: Lake) -> None:
     types = {"id": "BIGINT", "s": "VARCHAR", "d": "DATE", "l": "VARCHAR[]", "st": "STRUCT(a DATE)", "u": "UUID"}
     lake.create_table("t", types)
     nothing = {name: pa.nulls(1) for name in types if name != "id"}
@@ -98,15 +98,15 @@ def test_columns_of_null_alone(lake: Lake) -> None:
         lake.create_table("n", frame)
 
 
-def test_lists_of_null_alone(store: Store) -> None:
+def test_lists_and_structs_with_only_nulls(store: Store) -> None:
     with store.open() as lake:
         lake.create_table("t", {"l": "VARCHAR[]", "st": "STRUCT(a DATE, b VARCHAR)"})
         lake.table("t").append(pa.table({"l": [[None]], "st": [{"a": None, "b": "x"}]}))
         assert rows(lake, "FROM t") == [([None], {"a": None, "b": "x"})]
 
 
-def test_text_that_ducklake_would_replace(lake: Lake) -> None:
-    """As a bound of a file it would lose rows, `b` here; and it may be a bound after any maintenance."""
+def test_value_with_a_ducklake_placeholder_is_rejected(lake: Lake) -> None:
+    """In the file statistics, a replaced value would prune rows that match, such as `b` here."""
     lake.create_table("t", {"s": "VARCHAR", "l": "VARCHAR[]", "st": "STRUCT(a BLOB)", "m": "MAP(VARCHAR, VARCHAR)"})
 
     def frame(**bad: Any) -> pa.Table:
@@ -140,7 +140,7 @@ def test_text_that_ducklake_would_replace(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("word", PLACEHOLDERS)
-def test_texts_of_commits_and_definitions(store: Store, word: str) -> None:
+def test_placeholder_in_commit_metadata_or_a_definition_is_rejected(store: Store, word: str) -> None:
     text = f"a{{{word}}}"
     with store.open() as lake:
         lake.create_table("t", {"id": "BIGINT"})
@@ -165,8 +165,8 @@ def test_texts_of_commits_and_definitions(store: Store, word: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.b", 'a"', "a`b", "a b", "Ä", "'", "a;b", "target_id"])
-def test_odd_names_of_columns(lake: Lake, name: str) -> None:
-    """What narwhals cannot name in an expression is refused; the rest works."""
+def test_column_names_with_special_characters(lake: Lake, name: str) -> None:
+    """Operations that need a narwhals expression reject names that narwhals cannot express."""
     frame = pa.table({"id": pa.array([1, 2], pa.int64()), name: pa.array([1, 2], pa.int64())})
     lake.create_table("t", frame)
     lake.table("t").append(frame)
@@ -187,7 +187,7 @@ def test_odd_names_of_columns(lake: Lake, name: str) -> None:
     assert rows(lake, "FROM t") == [(1, 1), (2, 2)]
 
 
-def test_names_that_lakeconf_needs(store: Store) -> None:
+def test_column_names_with_the_lakeconf_prefix_are_rejected(store: Store) -> None:
     with store.open() as lake:
         with pytest.raises(SchemaError, match="lakeconf uses names that start with '__lakeconf_'"):
             lake.create_table("t", {"__LAKECONF_x": "BIGINT"})
