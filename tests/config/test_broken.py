@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 BROKEN = Path(__file__).parent / "broken"
 CASES = sorted(path.stem for path in BROKEN.glob("*.toml"))
-# Problems without a line in the file: nothing was found, or the environment sets the value.
+# Problems without a line number: no file was found, or an environment variable sets the value.
 WITHOUT_LINE = re.compile(r"LC001|LC004|LC032|no stores are declared|set by the variable|the variable LAKECONF_")
 
 
 @pytest.fixture
 def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Writes a broken configuration to the working directory and sets the variables that its first lines name."""
+    """Writes a broken configuration to the working directory and sets the variables listed in its first lines."""
 
     def lay(name: str) -> Path:
         content = (BROKEN / f"{name}.toml").read_bytes()
@@ -40,7 +40,7 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_validate_says(
+def test_validate_output(
     name: str,
     broken: Callable[[str], Path],
     capsys: pytest.CaptureFixture[str],
@@ -54,7 +54,7 @@ def test_what_validate_says(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_names_the_line_the_key_and_the_cure_and_no_secret(name: str, broken: Callable[[str], Path]) -> None:
+def test_problems_have_line_key_and_hint_but_no_secret(name: str, broken: Callable[[str], Path]) -> None:
     broken(name)
     problems = validate()
     assert problems
@@ -69,10 +69,10 @@ def test_it_names_the_line_the_key_and_the_cure_and_no_secret(name: str, broken:
         assert "735194" not in text
 
 
-def test_the_catalogue_is_large_and_shows_every_code() -> None:
+def test_broken_files_cover_every_code() -> None:
     texts = "".join((BROKEN / f"{name}.txt").read_text() for name in CASES)
     assert len(CASES) >= 120
-    # One code comes from a call, not from a file, and warnings are reported only for valid files.
+    # One code is raised by a call and not by a file; warnings are reported only for valid files.
     warnings = {Code.LITERAL_SECRET.code, Code.WITHOUT_TLS.code, Code.WITHOUT_DEFAULT.code}
     warnings |= {Code.CATALOG_WITHOUT_TLS.code, Code.BARE_DOLLAR.code}
     assert {code.code for code in Code} - set(re.findall(r"LC\d{3}", texts)) == {Code.NO_DEFAULT_STORE.code, *warnings}

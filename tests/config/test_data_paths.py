@@ -16,7 +16,7 @@ POSTGRES = {"type": "postgres", "host": "db.example.com", "database": "lake", "u
 
 
 def codes(*stores: tuple[dict[str, Any], dict[str, Any]], **options: Any) -> list[str | None]:
-    """The stores with a problem; each store is given by its catalog and its data path."""
+    """The stores with a problem. Each store is a pair of metadata and storage backend."""
     tables: dict[str, Any] = {
         f"s{index}": {"metadata_backend": metadata, "storage_backend": storage}
         for index, (metadata, storage) in enumerate(stores)
@@ -48,7 +48,7 @@ def local(path: str) -> dict[str, Any]:
         ("/data/a", "/data/b", False),
     ],
 )
-def test_folders(one: str, other: str, *, clash: bool) -> None:
+def test_overlapping_folders(one: str, other: str, *, clash: bool) -> None:
     assert codes((sqlite("a"), local(one)), (sqlite("b"), local(other))) == ["s1"] * clash
     assert codes((sqlite("a"), local(one)), (sqlite("a"), local(other))) == []
 
@@ -67,7 +67,7 @@ def test_folders(one: str, other: str, *, clash: bool) -> None:
         ({"bucket": "acme", "endpoint": "one:9000"}, {"bucket": "acme", "endpoint": "two:9000"}, False),
     ],
 )
-def test_buckets(one: dict[str, Any], other: dict[str, Any], *, clash: bool) -> None:
+def test_overlapping_buckets(one: dict[str, Any], other: dict[str, Any], *, clash: bool) -> None:
     assert codes((sqlite("a"), S3 | one), (sqlite("b"), S3 | other)) == ["s1"] * clash
 
 
@@ -85,12 +85,14 @@ def test_buckets(one: dict[str, Any], other: dict[str, Any], *, clash: bool) -> 
         ({"host": "replica.example.com", "database": "x"}, {"attach_options": {"read_only": True}}, True),
     ],
 )
-def test_catalogs_in_postgres(other: dict[str, Any], options: dict[str, Any], *, clash: bool) -> None:
+def test_postgres_catalogs_with_the_same_data_path(
+    other: dict[str, Any], options: dict[str, Any], *, clash: bool
+) -> None:
     storage = S3 | {"bucket": "acme"}
     assert codes((POSTGRES, storage), (POSTGRES | other, storage), **options) == ["s1"] * clash
 
 
-def test_a_link_is_the_folder_that_it_leads_to(tmp_path: Path) -> None:
+def test_symbolic_links_are_resolved(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "link").symlink_to("data")
     (tmp_path / "a.sqlite").touch()
@@ -101,7 +103,7 @@ def test_a_link_is_the_folder_that_it_leads_to(tmp_path: Path) -> None:
     assert codes((catalogs[0], data), (catalogs[1], link)) == []
 
 
-def test_a_store_is_checked_with_those_that_are_not_named() -> None:
+def test_validating_one_store_compares_it_with_all_others() -> None:
     stores = {
         name: {"metadata_backend": sqlite(name), "storage_backend": local(path)}
         for name, path in {"a": "/data", "b": "/data/b", "c": "/other"}.items()
@@ -110,7 +112,7 @@ def test_a_store_is_checked_with_those_that_are_not_named() -> None:
         assert [problem.store for problem in validate({"stores": stores}, named)] == found
 
 
-def test_the_check_is_of_validate_alone() -> None:
-    """A job with one store needs no variable of another one."""
+def test_init_does_not_check_data_paths() -> None:
+    """A job that uses one store does not need the variables of other stores."""
     stores = {name: {"metadata_backend": sqlite(name), "storage_backend": local("/data")} for name in "ab"}
     assert init({"stores": stores}).get_store("b").name == "b"

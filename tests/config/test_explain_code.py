@@ -1,4 +1,4 @@
-"""The page of each code: its example gives the code and the output that it shows, and its cure is a cure."""
+"""The explanation of each code: its example produces the code and output shown, and its correction is valid."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ CODES = [code.code for code in Code]
 
 
 def blocks(code: str) -> list[str]:
-    """The configurations of a page: the broken one, where a file can be it, and the cured one."""
+    """The configurations of an explanation: the invalid one, if a file can cause the problem, and the corrected one."""
     found: list[str] = re.findall(r"^```toml\n(.*?)^```$", explanation(code), re.DOTALL | re.MULTILINE)
     return found
 
 
 def lay(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes a configuration the one of the working folder, with the variables that it asks for."""
+    """Writes a configuration to the working directory and sets the variables that its comments list."""
     for variable, value in re.findall(r"^# env: (\w+)=(.*)$", text, re.MULTILINE):
         monkeypatch.setenv(variable, value)
     name = re.search(r"^# file: (.*)$", text, re.MULTILINE)
@@ -39,14 +39,14 @@ def lay(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
 
 
-def test_there_is_a_page_for_each_code_and_no_other() -> None:
+def test_every_code_has_an_explanation() -> None:
     assert sorted(path.name for path in PAGES.iterdir()) == [f"{code}.md" for code in CODES]
     for code in Code:
         assert explanation(code.code).startswith(f"# {code.code}: {code.title}\n")
 
 
 @pytest.mark.parametrize("code", [code for code in CODES if len(blocks(code)) == 2])
-def test_the_example_gives_what_the_page_shows(
+def test_example_produces_the_output_shown(
     code: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -61,13 +61,13 @@ def test_the_example_gives_what_the_page_shows(
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_the_cure_is_one(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_corrected_example_is_valid(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lay(blocks(code)[-1], tmp_path, monkeypatch)
     assert validate() == []
     assert warnings() == []
 
 
-def test_codes_are_found_in_any_case_and_others_are_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_codes_are_case_insensitive_and_unknown_codes_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "lc012"]) == 0
     assert capsys.readouterr().out == explanation("LC012")
     with pytest.raises(LakeconfError, match="unknown code 'LC999'"):

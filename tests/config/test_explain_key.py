@@ -1,4 +1,4 @@
-"""`lakeconf explain KEY`: the value, where it came from, and what it does."""
+"""`lakeconf explain KEY`: the value, its origin and its description."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_all_keys_of_a_store(file: Path, capsys: pytest.CaptureFixture[str]) -> 
     ]
 
 
-def test_keys_that_there_are_not(file: Path) -> None:
+def test_unknown_keys(file: Path) -> None:
     with pytest.raises(LakeconfError, match="'prod' has no key") as caught:
         explain_key(init(), "stores.prod.storage_backend.buckett")
     assert caught.value.hint == 'did you mean "stores.prod.storage_backend.bucket"?'
@@ -103,7 +103,7 @@ def test_keys_that_there_are_not(file: Path) -> None:
         explain_key(init(), "bucket")
 
 
-def test_a_url_with_credentials_is_not_shown(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_url_with_credentials_is_not_shown(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text(TEXT.replace('host = "${PGHOST}"', 'host = "postgres://u:${PGHOST}@h/x"'))
     run(["explain", "stores.prod.metadata_backend.host"])
     run(["explain", "stores.prod"])

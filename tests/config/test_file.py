@@ -1,4 +1,4 @@
-"""Where the configuration is found, and how it is read."""
+"""Configuration file lookup and reading."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lay(folder: Path, name: str, text: str = TOML, file: str = "lakeconf.toml") 
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository in a folder that has a configuration too; the working folder is deep inside of it."""
+    """A repository inside a folder that also has a configuration. The working directory is a subfolder of it."""
     lay(tmp_path, "outside")
     (tmp_path / "repository" / ".git").mkdir(parents=True)
     (tmp_path / "repository" / "a" / "b").mkdir(parents=True)
@@ -49,7 +49,7 @@ def refusal(source: object = None) -> Problem:
     return problem
 
 
-def test_the_nearest_folder_upward_wins(repository: Path) -> None:
+def test_search_finds_the_nearest_file_upward(repository: Path) -> None:
     lay(repository, "root")
     assert found() == ["root"]
     lay(repository / "a", "a")
@@ -58,7 +58,7 @@ def test_the_nearest_folder_upward_wins(repository: Path) -> None:
     assert found() == ["b"]
 
 
-def test_the_root_of_the_repository_is_the_end(repository: Path) -> None:
+def test_search_stops_at_the_repository_root(repository: Path) -> None:
     problem = refusal()
     assert problem.code == "LC001"
     assert str(repository / "a" / "b") in problem.message
@@ -67,13 +67,13 @@ def test_the_root_of_the_repository_is_the_end(repository: Path) -> None:
     assert not problem.message.endswith(str(repository.parent))
 
 
-def test_a_worktree_whose_git_is_a_file_is_a_repository_too(repository: Path) -> None:
+def test_search_stops_at_the_root_of_a_git_worktree(repository: Path) -> None:
     lay(repository, "root")
     (repository / "a" / ".git").write_text("gitdir: elsewhere")
     assert refusal().code == "LC001"
 
 
-def test_outside_of_a_repository_only_the_working_folder_counts(
+def test_outside_a_repository_only_the_working_directory_is_searched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lay(tmp_path, "above")
@@ -90,26 +90,26 @@ def test_pyproject_is_found(repository: Path) -> None:
     assert init().path == path
 
 
-def test_a_pyproject_without_lakeconf_is_passed_by(repository: Path) -> None:
+def test_pyproject_without_lakeconf_table_is_skipped(repository: Path) -> None:
     lay(repository, "root")
     lay(repository / "a", "", '[project]\nname = "lakeconf-user"\n', "pyproject.toml")
     assert found() == ["root"]
 
 
-def test_a_broken_pyproject_that_does_not_name_lakeconf_is_passed_by(repository: Path) -> None:
+def test_invalid_pyproject_without_lakeconf_is_skipped(repository: Path) -> None:
     lay(repository, "root")
     (repository / "a" / "pyproject.toml").write_text("[project\n")
     assert found() == ["root"]
 
 
-def test_lakeconf_toml_comes_before_pyproject(repository: Path) -> None:
+def test_lakeconf_toml_takes_precedence_over_pyproject(repository: Path) -> None:
     lay(repository, "in_pyproject", PYPROJECT, "pyproject.toml")
     lay(repository, "own")
     assert found() == ["own"]
 
 
 @pytest.mark.parametrize("name", ["lakeconf.toml", "other.toml", ""])
-def test_an_explicit_path_always_wins(
+def test_explicit_path_takes_precedence(
     name: str, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lay(repository, "root")
@@ -119,7 +119,7 @@ def test_an_explicit_path_always_wins(
     assert list(init(str(tmp_path / "explicit" / name)).stores) == ["explicit"]
 
 
-def test_the_variable_comes_before_the_search(
+def test_lakeconf_config_variable_takes_precedence_over_the_search(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lay(repository, "root")
@@ -129,7 +129,7 @@ def test_the_variable_comes_before_the_search(
         assert found() == ["by_variable"]
 
 
-def test_the_variable_names_a_file_that_is_gone(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lakeconf_config_variable_names_a_missing_file(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lay(repository, "root")
     monkeypatch.setenv("LAKECONF_CONFIG", str(repository / "gone.toml"))
     problem = refusal()
@@ -138,75 +138,75 @@ def test_the_variable_names_a_file_that_is_gone(repository: Path, monkeypatch: p
     assert "LAKECONF_CONFIG" in problem.message
 
 
-def test_a_relative_path_and_the_home_folder(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_path_and_home_directory(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lay(repository / "a", "a")
     assert list(init("..").stores) == ["a"]
     monkeypatch.setenv("HOME", str(repository / "a"))
     assert list(init("~/lakeconf.toml").stores) == ["a"]
 
 
-def test_a_folder_without_a_configuration_is_not_left(repository: Path) -> None:
+def test_explicit_folder_is_not_searched_upward(repository: Path) -> None:
     lay(repository, "root")
     problem = refusal(repository / "a")
     assert problem.code == "LC001"
     assert str(repository / "a") in problem.message
 
 
-def test_a_path_that_does_not_exist(tmp_path: Path) -> None:
+def test_missing_path(tmp_path: Path) -> None:
     assert refusal(tmp_path / "no.toml").code == "LC001"
 
 
-def test_a_directory_named_like_the_file_is_no_configuration(repository: Path) -> None:
+def test_directory_named_lakeconf_toml_is_skipped(repository: Path) -> None:
     (repository / "a" / "lakeconf.toml").mkdir()
     lay(repository, "root")
     assert found() == ["root"]
 
 
-def test_a_pyproject_that_is_named_must_have_the_table(tmp_path: Path) -> None:
+def test_explicit_pyproject_must_have_the_lakeconf_table(tmp_path: Path) -> None:
     path = lay(tmp_path, "", '[project]\nname = "x"\n', "pyproject.toml")
     assert refusal(path).code == "LC004"
 
 
-def test_a_syntax_error_names_line_and_column(tmp_path: Path) -> None:
+def test_syntax_error_names_line_and_column(tmp_path: Path) -> None:
     path = lay(tmp_path, "", "a = 1\nb = c\n")
     problem = refusal(path)
     assert (problem.code, problem.line, problem.column, problem.file) == ("LC003", 2, 5, path)
     assert problem.hint is not None
 
 
-def test_a_file_that_is_not_utf8(tmp_path: Path) -> None:
+def test_file_that_is_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / "lakeconf.toml"
     path.write_bytes(b"[stores]\n# caf\xe9\n")
     problem = refusal(path)
     assert (problem.code, problem.line) == ("LC002", 2)
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Root reads everything, so a loop of links stands for what the system refuses.
+def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Root can read every file, so a loop of symbolic links causes the error.
     path = tmp_path / "lakeconf.toml"
     path.symlink_to(path)
     monkeypatch.chdir(tmp_path)
     assert refusal().code in ("LC001", "LC002")
 
 
-def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "lakeconf.toml"
     path.write_bytes(b"\xef\xbb\xbf" + TOML.format(name="dev").encode())
     assert list(init(path).stores) == ["dev"]
 
 
-def test_relative_paths_start_from_the_file(repository: Path, tmp_path: Path) -> None:
+def test_paths_in_the_file_are_relative_to_its_folder(repository: Path, tmp_path: Path) -> None:
     path = lay(tmp_path / "elsewhere", "dev")
     store = init(path).get_store()
     assert store.preview_sql()[2].count(f"{tmp_path}/elsewhere/") == 2
 
 
-def test_paths_from_pyproject_start_there_too(repository: Path) -> None:
+def test_paths_in_pyproject_are_relative_to_its_folder(repository: Path) -> None:
     lay(repository, "dev", PYPROJECT, "pyproject.toml")
     assert f"{repository}/catalog.sqlite" in init().get_store().preview_sql()[2]
 
 
-def test_paths_of_a_dict_start_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_in_a_dict_are_relative_to_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     backends = {
         "metadata_backend": {"type": "sqlite", "uri": Path("c.sqlite")},

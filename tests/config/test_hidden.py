@@ -1,4 +1,4 @@
-"""Secrets are shown nowhere: parameters that no list allows, at every depth, and their values used elsewhere."""
+"""Secrets are masked: unlisted parameters at every depth, and secret values that other fields use too."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ uri = "postgresql://u:planted-6@h"
 something_new = 735194
 {more}
 """
-# One variable is a secret in one place, and is used in others: in this store, and in another.
+# One variable is a secret in one field and is also used in other fields, of the same store and of another one.
 TAINTED = """
 default_store = "dev"
 
@@ -108,9 +108,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("more", ["", 'nonsense = "${PLANTED}"'])
-def test_parameters_are_secret_unless_they_are_listed(
-    more: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_parameters_are_secret_unless_listed(more: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "lakeconf.toml").write_text(PARAMETERS.format(more=more))
     store = lakeconf.init().get_store("dev")
     texts = [repr(store), repr(store.storage_backend), repr(store.statements), *store.preview_sql()]
@@ -125,13 +123,13 @@ def test_parameters_are_secret_unless_they_are_listed(
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
-def test_no_unknown_parameter_is_readable(key: str, value: str) -> None:
+def test_unlisted_parameters_are_secret_at_every_depth(key: str, value: str) -> None:
     (guarded,) = guard_parameters({key: [value, {key: {"region": value}}]}).values()
     assert (key.lower() in READABLE_PARAMETERS) == ("Secret" not in repr(guarded))
     assert is_secret(("storage_backend", "secret_parameters", key)) == (key.lower() not in READABLE_PARAMETERS)
 
 
-def test_options_of_the_catalogs_database_are_secret_unless_they_are_listed() -> None:
+def test_catalog_options_are_secret_unless_listed() -> None:
     options = {"read_only": True, "snapshot_time": "now", "meta_journal_mode": "WAL", "META_Passfile": "x", "meta_n": 5}
     assert guard_options(options) == {**options, "META_Passfile": Secret("x"), "meta_n": Secret("5")}
 
@@ -147,7 +145,7 @@ def test_options_of_the_catalogs_database_are_secret_unless_they_are_listed() ->
         ("storage_backend", "key_id", "https://u:planted@h"),
     ],
 )
-def test_credentials_in_what_is_shown_are_refused(section: str, key: str, value: str) -> None:
+def test_credentials_in_fields_that_are_shown_are_refused(section: str, key: str, value: str) -> None:
     store: dict[str, dict[str, Any]] = {
         "metadata_backend": {"type": "postgres", "host": "h", "database": "d", "user": "u"},
         "storage_backend": {"type": "s3", "bucket": "b", "key_id": "k", "secret": "s"},
@@ -159,7 +157,7 @@ def test_credentials_in_what_is_shown_are_refused(section: str, key: str, value:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_a_secret_used_elsewhere_is_masked(
+def test_secret_used_in_another_field_is_masked(
     command: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "lakeconf.toml").write_text(TAINTED)
@@ -168,7 +166,7 @@ def test_a_secret_used_elsewhere_is_masked(
         assert value not in text
 
 
-def test_it_is_masked_in_objects_too(folder: Path) -> None:
+def test_secret_used_in_another_field_is_masked_in_repr(folder: Path) -> None:
     (folder / "lakeconf.toml").write_text(TAINTED)
     config = lakeconf.init()
     for store in config.stores.values():
@@ -176,12 +174,12 @@ def test_it_is_masked_in_objects_too(folder: Path) -> None:
         for text in map(repr, [config, *things]):
             for value in ("en-Planted-1", "planted_name", "literal-planted"):
                 assert value not in text
-    # What runs has the values.
+    # The statements that run contain the values.
     assert config.get_store("dev").alias == "planted_name"
     assert "region 'tok''en-planted-1'" in " ".join(config.get_store("dev").preview_sql(show_secrets=True)).lower()
 
 
-def test_it_is_masked_in_secret_parameters_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_used_in_secret_parameters_is_masked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLANTED", "correct-horse")
     (folder / "lakeconf.toml").write_text(
         """
@@ -200,7 +198,7 @@ def test_it_is_masked_in_secret_parameters_too(folder: Path, monkeypatch: pytest
     assert "correct-horse" not in repr(store.metadata_backend) + repr(store.statements)
 
 
-def test_a_portable_script_names_the_variable(folder: Path) -> None:
+def test_portable_script_reads_the_variable(folder: Path) -> None:
     (folder / "lakeconf.toml").write_text(TAINTED.replace('prefix = "a/${PLANTED}/b"', "").replace("${PLANTED}.", "c."))
     config = lakeconf.init()
     with pytest.raises(LakeconfError, match="the alias contains a secret"):
@@ -212,7 +210,7 @@ def test_a_portable_script_names_the_variable(folder: Path) -> None:
 
 
 @given(st.text(), st.text(min_size=1), st.text())
-def test_masking_leaves_no_secret(before: str, secret: str, after: str) -> None:
+def test_masking_removes_secrets(before: str, secret: str, after: str) -> None:
     text = before + secret + after
     shown = masked(text, [Secret(secret)])
     if len(secret) >= 4 and secret not in "****":

@@ -1,4 +1,4 @@
-"""A configuration of a stranger, as CI validates it: what it can make `validate` say, read and do."""
+"""Untrusted configurations, as CI validates them: what they can make `validate` print, read and do."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ type = "local"
 path = "data"
 """
 TOKEN = "Planted-Token-1"
-# Each way for a value of a variable into a message.
+# Each way in which the value of a variable could get into a message.
 READERS = {
     "alias": '[stores.dev]\nalias = "${TOKEN}"' + STORE,
     "alias in part": '[stores.dev]\nalias = "x-${TOKEN}"' + STORE,
@@ -70,7 +70,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("options", [(), ("--untrusted",)], ids=["trusted", "untrusted"])
 @pytest.mark.parametrize("name", READERS)
-def test_no_value_of_a_variable_is_printed(
+def test_values_of_variables_are_not_printed(
     name: str, options: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "lakeconf.toml").write_text(READERS[name])
@@ -83,14 +83,14 @@ def test_no_value_of_a_variable_is_printed(
         assert code == (0 if options and name in UNKNOWN else 1)
 
 
-# What is wrong by the value of a variable alone cannot be known without it.
+# Only the value of a variable makes these invalid, so `--untrusted` cannot find the problem.
 UNKNOWN = (
     *("alias", "alias in part", "reserved alias", "default_store", "metadata type", "storage type"),
     *("path", "backslash", "url_style", "port", "option"),
 )
 
 
-def test_an_untrusted_file_reads_no_variable(
+def test_untrusted_validation_reads_no_variable(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = STORE.replace('"data"', '"${MISSING}/${TOKEN}"') + "[stores.b]\nextends = 'dev'\nalias = '${MISSING}'\n"
@@ -107,7 +107,7 @@ def test_an_untrusted_file_reads_no_variable(
     "path", ["/proc/self/environ", "../outside.sql", "link.sql", "folder/../../outside.sql", "a\nb.sql"]
 )
 @pytest.mark.parametrize("key", ["sql", "csv", "python"])
-def test_no_file_outside_of_the_folder_is_read(
+def test_no_file_outside_the_folder_is_read(
     key: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "project"
@@ -127,7 +127,7 @@ def test_no_file_outside_of_the_folder_is_read(
 
 
 @pytest.mark.parametrize("content", ["PLANTED=planted SELECT ' (", "planted", "SELECT FROM planted WHERE", "\0planted"])
-def test_a_file_that_is_no_sql_is_not_quoted(content: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_that_is_not_sql_is_not_quoted(content: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "secrets.env").write_text(content)
     (folder / "lakeconf.toml").write_text(STORE + '[pipeline.models."a.t"]\nsql = "secrets.env"\n')
     run(["validate"])
@@ -149,7 +149,7 @@ def lakeconf_toml(text: str) -> Any:
     return tomllib.loads(text)
 
 
-def test_a_long_chain_and_many_stores_take_seconds() -> None:
+def test_long_chains_and_many_stores_are_validated_in_seconds() -> None:
     chain = "".join(f"[stores.s{n}]\nextends = 's{n + 1}'\n" for n in range(1200))
     assert limited(STORE.replace("dev", "s1200") + chain, 20) == []
     circle = "".join(f"[stores.s{n}]\nextends = 's{(n + 1) % 600}'\n" for n in range(600))
@@ -175,7 +175,7 @@ def test_a_long_chain_and_many_stores_take_seconds() -> None:
     ],
     ids=["lists", "keys", "tables", "size"],
 )
-def test_what_is_nested_or_large_is_refused(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_deeply_nested_or_large_files_are_refused(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "lakeconf.toml").write_text(text)
     for command in (["validate"], ["validate", "--untrusted"], ["stores"]):
         assert run(command) == 1
@@ -221,7 +221,7 @@ def test_any_store_is_valid_or_has_problems(store: dict[str, Any]) -> None:
                 assert "\n" not in line
 
 
-def test_a_closure_over_a_configuration_takes_no_variable_along(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pickled_closure_contains_no_values_of_variables(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark import cloudpickle
 
     monkeypatch.setenv("OTHER_PASSWORD", "planted-other")
@@ -245,6 +245,6 @@ def test_a_closure_over_a_configuration_takes_no_variable_along(folder: Path, mo
         cloudpickle.dumps(init())
 
 
-def test_a_configuration_that_is_found_in_no_file_says_so(folder: Path) -> None:
+def test_missing_configuration_is_reported(folder: Path) -> None:
     with pytest.raises(ConfigError, match="LC001"):
         lakeconf.init()

@@ -1,4 +1,4 @@
-"""`init()`, `Config`, and what a store takes from the file, its parents and the environment."""
+"""`init()`, `Config`, and how a store combines the file, its parents and the environment."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def s3(config: Config, name: str) -> S3Storage:
     return backend
 
 
-# Which store.
+# Store selection.
 
 
 def test_the_default_store() -> None:
@@ -81,7 +81,7 @@ def test_the_only_store_is_the_default() -> None:
     assert init(stores(a=DEV)).get_store().name == "a"
 
 
-def test_without_a_default_the_stores_are_named() -> None:
+def test_without_a_default_store_the_hint_lists_the_stores() -> None:
     (problem,) = problems_of(stores(a=DEV, b=DEV))
     assert problem.code == "LC022"
     assert problem.hint is not None
@@ -97,20 +97,20 @@ def test_the_default_store_may_be_a_variable(monkeypatch: pytest.MonkeyPatch) ->
     assert [problem.code for problem in problems_of(source)] == ["LC021"]
 
 
-def test_an_unset_default_store_does_not_stop_a_store_that_is_named() -> None:
+def test_unset_default_store_does_not_affect_a_named_store() -> None:
     source = {"default_store": "${LAKE}", **stores(a=DEV, b=DEV)}
     assert init(source).get_store("a").name == "a"
     assert [problem.code for problem in problems_of(source)] == ["LC030"]
     assert [problem.code for problem in validate(source)] == ["LC030"]
 
 
-def test_an_unknown_store_names_those_that_exist() -> None:
+def test_unknown_store_hint_lists_the_known_stores() -> None:
     (problem,) = problems_of(stores(dev=DEV, prod=DEV), "prd")
     assert problem.code == "LC021"
     assert problem.hint == 'did you mean "prod"? known stores: dev, prod'
 
 
-def test_stores_is_a_mapping_that_reads_a_store_when_it_is_asked_for(variables: None) -> None:
+def test_stores_is_a_lazy_mapping(variables: None) -> None:
     config = init(stores(dev=DEV, broken={"allias": 1}, prod=PROD))
     assert list(config.stores) == ["dev", "broken", "prod"]
     assert len(config.stores) == 3
@@ -123,7 +123,7 @@ def test_stores_is_a_mapping_that_reads_a_store_when_it_is_asked_for(variables: 
         config.stores["broken"]
 
 
-def test_a_missing_variable_of_prod_does_not_stop_dev() -> None:
+def test_missing_variable_of_one_store_does_not_affect_another() -> None:
     config = init(stores(dev=DEV, prod=PROD))
     assert config.get_store("dev").name == "dev"
     assert [problem.key for problem in problems_of(stores(prod=PROD))] == [
@@ -132,7 +132,7 @@ def test_a_missing_variable_of_prod_does_not_stop_dev() -> None:
     ]
 
 
-def test_a_variable_that_is_set_later_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variable_set_after_init_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     config = init(stores(prod=PROD))
     with pytest.raises(ConfigError):
         config.get_store()
@@ -141,14 +141,14 @@ def test_a_variable_that_is_set_later_is_seen(monkeypatch: pytest.MonkeyPatch) -
     assert config.get_store().name == "prod"
 
 
-def test_init_may_be_called_any_number_of_times(project: Path) -> None:
+def test_init_can_be_called_repeatedly(project: Path) -> None:
     one, two = init(), init()
     assert one is not two
     assert one.get_store().preview_sql() == two.get_store().preview_sql()
     assert one.path == project / "lakeconf.toml"
 
 
-def test_init_does_not_change_the_dict_it_is_given(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_does_not_change_its_argument(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
     source = stores(dev=DEV, prod=PROD, staging={"extends": "prod"})
     before = copy.deepcopy(source)
     monkeypatch.setenv("LAKECONF_STORES__PROD__ALIAS", "other")
@@ -156,7 +156,7 @@ def test_init_does_not_change_the_dict_it_is_given(variables: None, monkeypatch:
     assert source == before
 
 
-def test_a_config_shows_no_value() -> None:
+def test_config_repr_shows_no_values() -> None:
     config = init(stores(prod={**PROD, "metadata_backend": {**PROD["metadata_backend"], "password": "hunter2"}}))
     assert "hunter2" not in f"{config!r} {config.stores!r} {config.reading('prod')!r}"
 
@@ -176,7 +176,7 @@ def test_values_of_variables(variables: None) -> None:
     ("value", "portable"),
     [("${TOKEN}", True), ("${TOKEN:?m}", True), ("${TOKEN:-d}", False), ("x${TOKEN}", False), ("literal", False)],
 )
-def test_a_secret_is_portable_where_it_is_one_variable_alone(
+def test_secret_is_portable_only_if_it_is_a_single_variable(
     value: str, portable: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOKEN", "hunter2")
@@ -189,7 +189,7 @@ def test_a_secret_is_portable_where_it_is_one_variable_alone(
             store.preview_sql(portable=True)
 
 
-def test_a_store_pickles_as_the_names_of_its_variables(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pickled_store_contains_names_of_variables_only(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
     store = init(stores(prod=PROD)).get_store()
     pickled = pickle.dumps(store)
     assert b"hunter2" not in pickled
@@ -199,20 +199,20 @@ def test_a_store_pickles_as_the_names_of_its_variables(variables: None, monkeypa
     assert [secret.reveal() for secret in copied.secrets] == ["there"]
 
 
-def test_a_store_with_a_literal_secret_does_not_pickle(variables: None) -> None:
+def test_store_with_a_literal_secret_cannot_be_pickled(variables: None) -> None:
     literal = {**PROD, "metadata_backend": {**PROD["metadata_backend"], "password": "hunter2"}}
     with pytest.raises(TypeError, match="VARIABLE"):
         pickle.dumps(init(stores(prod=literal)).get_store())
 
 
-def test_a_secret_may_be_given_as_one_in_a_dict() -> None:
+def test_dict_may_contain_secret_objects() -> None:
     metadata = {"type": "postgres", "host": "h", "database": "d", "user": "u", "password": Secret("hunter2")}
     backend = postgres(init(stores(prod={"metadata_backend": metadata, "storage_backend": LOCAL})), "prod")
     assert backend.password == Secret("hunter2")
 
 
 @pytest.mark.parametrize(("port", "expected"), [("${PORT}", 5433), ("${UNSET:-5432}", 5432), (5434, 5434)])
-def test_text_of_the_environment_is_typed_by_its_field(
+def test_values_of_variables_are_converted_to_the_type_of_the_field(
     port: object, expected: int, variables: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PORT", "5433")
@@ -220,12 +220,12 @@ def test_text_of_the_environment_is_typed_by_its_field(
     assert postgres(init(stores(prod=prod)), "prod").port == expected
 
 
-def test_text_of_the_file_is_not_typed(variables: None) -> None:
+def test_strings_in_the_file_are_not_converted(variables: None) -> None:
     prod = {**PROD, "metadata_backend": {**PROD["metadata_backend"], "port": "5432"}}
     assert [problem.code for problem in problems_of(stores(prod=prod))] == ["LC012"]
 
 
-def test_attach_options_are_typed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_of_variables_in_attach_options_are_converted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VERSION", "7")
     options = {"snapshot_version": "${VERSION}", "read_only": "${UNSET:-true}", "meta_x": "${VERSION}"}
     store = init(stores(dev={**DEV, "attach_options": options})).get_store()
@@ -235,7 +235,7 @@ def test_attach_options_are_typed_too(monkeypatch: pytest.MonkeyPatch) -> None:
 # Overrides.
 
 
-def test_a_variable_overrides_a_key(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_override_variables_replace_keys(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKECONF_STORES__PROD__METADATA_BACKEND__HOST", "other")
     monkeypatch.setenv("LAKECONF_STORES__PROD__METADATA_BACKEND__PORT", "5433")
     monkeypatch.setenv("LAKECONF_STORES__PROD__STORAGE_BACKEND__USE_SSL", "false")
@@ -250,7 +250,7 @@ def test_a_variable_overrides_a_key(variables: None, monkeypatch: pytest.MonkeyP
     assert config.get_store().read_only is True
 
 
-def test_an_override_needs_no_variable_that_it_replaces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overridden_variables_need_not_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKECONF_STORES__PROD__METADATA_BACKEND__HOST", "h")
     monkeypatch.setenv("LAKECONF_STORES__PROD__METADATA_BACKEND__PASSWORD", "hunter2")
     password = postgres(init(stores(prod=PROD)), "prod").password
@@ -258,17 +258,17 @@ def test_an_override_needs_no_variable_that_it_replaces(monkeypatch: pytest.Monk
     assert password.variable == "LAKECONF_STORES__PROD__METADATA_BACKEND__PASSWORD"
 
 
-def test_an_override_is_taken_as_it_is(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_override_values_are_not_expanded(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKECONF_STORES__PROD__METADATA_BACKEND__USER", "${X} $$")
     assert postgres(init(stores(prod=PROD)), "prod").user == "${X} $$"
 
 
-def test_an_override_of_a_parent_reaches_its_children(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_override_of_a_parent_is_inherited(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKECONF_STORES__PROD__METADATA_BACKEND__HOST", "other")
     assert postgres(init(stores(prod=PROD, staging={"extends": "prod"})), "staging").host == "other"
 
 
-def test_an_override_finds_a_key_in_capitals(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_override_matches_an_upper_case_key(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKECONF_STORES__PROD__STORAGE_BACKEND__SECRET_PARAMETERS__KMS_KEY_ID", "b")
     parameters = {"provider": "credential_chain", "KMS_KEY_ID": "a"}
     prod = {**PROD, "storage_backend": {**PROD["storage_backend"], "secret_parameters": parameters}}
@@ -280,16 +280,16 @@ def test_the_default_store_can_be_overridden(monkeypatch: pytest.MonkeyPatch) ->
     assert init({"default_store": "a", **stores(a=DEV, b=DEV)}).get_store().name == "b"
 
 
-def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unrelated_variables_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKECONF_HOME", "x")
     monkeypatch.setenv("OTHER_STORES__DEV__ALIAS", "x")
     assert init(stores(dev=DEV)).get_store().alias == "dev"
 
 
-# Extends.
+# Inheritance.
 
 
-def test_a_key_given_replaces_that_key_alone(variables: None) -> None:
+def test_child_replaces_only_the_keys_it_sets(variables: None) -> None:
     staging = {"extends": "prod", "metadata_backend": {"metadata_schema": "s"}, "storage_backend": {"prefix": "t"}}
     config = init(stores(prod=PROD, staging=staging))
     store = config.get_store("staging")
@@ -299,7 +299,7 @@ def test_a_key_given_replaces_that_key_alone(variables: None) -> None:
     assert postgres(config, "prod").metadata_schema == "public"
 
 
-def test_parents_have_parents(variables: None) -> None:
+def test_inheritance_over_several_levels(variables: None) -> None:
     config = init(
         stores(
             a={"extends": "b", "alias": "from_a"},
@@ -312,35 +312,35 @@ def test_parents_have_parents(variables: None) -> None:
     assert postgres(config, "a").user == "lake"
 
 
-def test_a_backend_of_another_type_takes_nothing_over(variables: None) -> None:
+def test_backend_of_another_type_inherits_nothing(variables: None) -> None:
     dev = {"extends": "prod", "storage_backend": {"type": "local", "path": "/d"}}
     assert init(stores(prod=PROD, dev=dev)).get_store("dev").storage_backend is not None
 
 
-def test_the_same_type_given_again_takes_the_rest_over(variables: None) -> None:
+def test_backend_of_the_same_type_inherits_the_other_keys(variables: None) -> None:
     dev = {"extends": "prod", "storage_backend": {"type": "s3", "prefix": "d"}}
     assert s3(init(stores(prod=PROD, dev=dev)), "dev").bucket == "acme"
 
 
-def test_a_variable_that_the_child_replaces_need_not_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variable_replaced_by_the_child_need_not_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGPASSWORD", "p")
     staging = {"extends": "prod", "metadata_backend": {"secret_name": "own", "host": "h"}}
     assert postgres(init(stores(prod=PROD, staging=staging)), "staging").host == "h"
 
 
-def test_a_problem_of_a_parent_is_told_once(tmp_path: Path) -> None:
+def test_problem_of_a_parent_is_reported_once(tmp_path: Path) -> None:
     prod = {**DEV, "allias": "x"}
     assert len(validate(stores(prod=prod, staging={"extends": "prod"}))) == 1
 
 
-# Secrets that stores share.
+# Shared secrets.
 
 
-def test_stores_share_a_secret_of_the_same_fields(variables: None) -> None:
+def test_stores_with_equal_fields_can_share_a_secret(variables: None) -> None:
     assert validate(stores(prod=PROD, staging={"extends": "prod", "alias": "other"})) == []
 
 
-def test_a_shared_secret_of_other_fields_is_refused_by_both(variables: None) -> None:
+def test_shared_secret_with_different_fields_is_refused(variables: None) -> None:
     staging = {"extends": "prod", "metadata_backend": {"host": "other"}}
     source = stores(prod=PROD, staging=staging)
     for name, other in [("prod", "staging"), ("staging", "prod")]:
@@ -349,12 +349,12 @@ def test_a_shared_secret_of_other_fields_is_refused_by_both(variables: None) -> 
         assert other in problem.message
 
 
-def test_a_store_that_refers_to_a_secret_shares_it(variables: None) -> None:
+def test_store_can_refer_to_the_secret_of_another_store(variables: None) -> None:
     reader = {**PROD, "metadata_backend": {"type": "postgres", "secret_name": "prod_catalog"}}
     assert validate(stores(prod=PROD, reader=reader)) == []
 
 
-def test_generated_names_of_secrets_do_not_collide(variables: None) -> None:
+def test_generated_secret_names_are_unique(variables: None) -> None:
     metadata = {key: value for key, value in PROD["metadata_backend"].items() if key != "secret_name"}
     storage = {key: value for key, value in PROD["storage_backend"].items() if key != "secret_name"}
     table = {"metadata_backend": metadata, "storage_backend": storage}
@@ -364,10 +364,10 @@ def test_generated_names_of_secrets_do_not_collide(variables: None) -> None:
     assert len(set(made)) == len(made) == 3 * len(names)
 
 
-# Where a value came from.
+# Origins of values.
 
 
-def test_the_origin_of_each_value(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_origin_of_each_value(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKECONF_STORES__STAGING__METADATA_BACKEND__PORT", "5433")
     config = init(stores(prod=PROD, staging={"extends": "prod", "metadata_backend": {"user": "own"}}))
     origins = config.reading("staging").origins
@@ -386,12 +386,12 @@ def test_the_origin_of_each_value(variables: None, monkeypatch: pytest.MonkeyPat
     assert origins["metadata_backend", "user"].place == ("stores", "staging", "metadata_backend", "user")
 
 
-# Planted secrets.
+# Problems show no values.
 
 
 @pytest.mark.parametrize("key", ["host", "database", "user", "password", "port", "secret_name", "nonsense"])
 @pytest.mark.parametrize("value", ["hunter2", 7351947, ["hunter2"], {"a": "hunter2"}, "hunter2\0", "${hunter2", ""])
-def test_no_refusal_shows_a_value(key: str, value: object) -> None:
+def test_problems_of_metadata_show_no_values(key: str, value: object) -> None:
     metadata = {**PROD["metadata_backend"], "host": "h", "password": "hunter2", key: value}
     source = stores(prod={**PROD, "metadata_backend": metadata})
     shown = repr(problems := validate(source))
@@ -404,7 +404,7 @@ def test_no_refusal_shows_a_value(key: str, value: object) -> None:
 
 @pytest.mark.parametrize("key", ["key_id", "secret", "session_token", "bucket", "data_path", "endpoint", "nonsense"])
 @pytest.mark.parametrize("value", ["hunter2://x", 7351947, ["hunter2"], {"a": "hunter2"}, "hunter2/hunter2"])
-def test_no_refusal_of_storage_shows_a_value(key: str, value: object) -> None:
+def test_problems_of_storage_show_no_values(key: str, value: object) -> None:
     storage = {"type": "s3", "bucket": "b", "key_id": "k", "secret": "hunter2", key: value}
     source = stores(prod={"metadata_backend": SQLITE, "storage_backend": storage})
     shown = repr(problems := validate(source))

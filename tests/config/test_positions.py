@@ -1,4 +1,4 @@
-"""Every key that tomllib sees is found where it stands."""
+"""`key_positions` finds the line and column of every key that tomllib parses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DOCUMENTS = st.dictionaries(NAMES, st.recursive(SCALARS, values, max_leaves=12),
 
 
 class Writer:
-    """Writes data as TOML, in a way that is chosen anew at each turn."""
+    """Writes data as TOML in randomly drawn notations."""
 
     def __init__(self, data: st.DataObject) -> None:
         self.draw = data.draw
@@ -98,7 +98,7 @@ def keys_in(value: Any, above: Key = ()) -> list[Key]:
 
 
 @given(document=DOCUMENTS, data=st.data())
-def test_every_key_is_found_where_it_stands(document: dict[str, Any], data: st.DataObject) -> None:
+def test_every_key_is_found_at_its_position(document: dict[str, Any], data: st.DataObject) -> None:
     text = Writer(data).table(document, [])
     parsed = tomllib.loads(text)
     positions = key_positions(text)
@@ -130,6 +130,6 @@ def test_every_key_is_found_where_it_stands(document: dict[str, Any], data: st.D
         ("a = 1\r\nb = 2\r\n", ("b",), (2, 1)),
     ],
 )
-def test_the_place_of_a_key(text: str, key: Key, place: tuple[int, int]) -> None:
+def test_position_of_a_key(text: str, key: Key, place: tuple[int, int]) -> None:
     assert key in keys_in(tomllib.loads(text))
     assert key_positions(text)[key] == place

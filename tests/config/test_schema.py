@@ -1,4 +1,4 @@
-"""The JSON Schema: it takes what lakeconf takes, and refuses what an editor should mark."""
+"""The JSON Schema accepts valid configurations and refuses those that an editor should mark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakeconf.config.schema import json_schema
 
 REPOSITORY = Path(__file__).parent.parent.parent
 BROKEN = REPOSITORY / "tests" / "config" / "broken"
-# What a schema cannot see: what variables give, what keys mean together, and what is no TOML in the first place.
+# A schema cannot check values of variables, relations between keys or TOML syntax: those files are left out.
 SEEN_BY_SCHEMA = [
     path.stem
     for path in sorted(BROKEN.glob("*.txt"))
@@ -33,7 +33,7 @@ def validator() -> Any:
     return jsonschema.Draft202012Validator(schema)
 
 
-def test_its_own_examples_are_valid(validator: Any) -> None:
+def test_examples_of_the_schema_are_valid(validator: Any) -> None:
     for example in validator.schema["examples"]:
         validator.validate(example)
 
@@ -43,7 +43,7 @@ def test_the_configuration_of_the_repository_is_valid(validator: Any) -> None:
 
 
 @pytest.mark.parametrize(("metadata", "storage", "inline"), SHAPES)
-def test_every_shape_of_a_store_is_valid(metadata: str, storage: str, inline: bool, validator: Any) -> None:
+def test_every_combination_of_backends_is_valid(metadata: str, storage: str, inline: bool, validator: Any) -> None:
     validator.validate(configuration(metadata, storage, inline=inline))
 
 
@@ -61,17 +61,17 @@ def test_every_shape_of_a_store_is_valid(metadata: str, storage: str, inline: bo
         {"metadata_backend": {"type": "sqlite", "uri": "x"}, "alias": "${ALIAS}"},
     ],
 )
-def test_what_extends_and_variables_allow(store: dict[str, Any], validator: Any) -> None:
+def test_stores_with_extends_and_variables_are_valid(store: dict[str, Any], validator: Any) -> None:
     validator.validate({"stores": {"dev": store}})
 
 
 @pytest.mark.parametrize("name", SEEN_BY_SCHEMA)
-def test_it_refuses_what_validate_refuses(name: str, validator: Any) -> None:
+def test_broken_configurations_are_refused(name: str, validator: Any) -> None:
     text = (BROKEN / f"{name}.toml").read_bytes().decode("utf-8-sig")
     assert not validator.is_valid(tomllib.loads(text))
 
 
-def test_that_covers_many() -> None:
+def test_number_of_broken_configurations() -> None:
     assert len(SEEN_BY_SCHEMA) > 60
 
 
@@ -86,7 +86,7 @@ def test_everything_has_a_description() -> None:
     assert set(definitions["attach_options"]["properties"]) == set(ATTACH_OPTIONS)
 
 
-def test_every_field_has_an_example_that_is_right(validator: Any) -> None:
+def test_every_field_has_a_valid_example(validator: Any) -> None:
     definitions = validator.schema["$defs"]
     for name in [
         *map("metadata_backend.{}".format, METADATA_BACKENDS),

@@ -1,4 +1,4 @@
-"""Backends of other packages: found by entry points, strict as our own, and no way for a secret to get out."""
+"""Third-party backends are found through entry points, checked like built-in ones, and leak no secrets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ShelfMetadata(MetadataBackend):
 
 
 class LeakyStorage(StorageBackend):
-    """A folder whose author shows values in errors."""
+    """A backend that puts values into its error messages."""
 
     type: Literal["leaky"] = "leaky"
     token: Annotated[str, Field(description="A token, kept as plain text.")]
@@ -59,7 +59,7 @@ class LeakyStorage(StorageBackend):
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Makes entry points known, as though a package had them; the module `third_party` holds the two classes."""
+    """Registers entry points as an installed package would. The module `third_party` contains the two classes."""
     module = ModuleType("third_party")
     module.__dict__.update(ShelfMetadata=ShelfMetadata, LeakyStorage=LeakyStorage)
     monkeypatch.setitem(sys.modules, "third_party", module)
@@ -85,7 +85,7 @@ LOCAL = {"type": "local", "path": "/data"}
 SQLITE = {"type": "sqlite", "uri": "/c"}
 
 
-def test_a_backend_of_another_package_is_used(install: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_third_party_backend_is_used(install: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     install(shelf="third_party:ShelfMetadata")
     monkeypatch.setenv("HEIGHT", "40")
     table = {"type": "shelf", "board": "top", "height": "${HEIGHT}"}
@@ -95,7 +95,7 @@ def test_a_backend_of_another_package_is_used(install: Callable[..., None], monk
     assert "METADATA_PATH 'duckdb:top'" in "".join(store.preview_sql())
 
 
-def test_its_keys_are_strict_too(install: Callable[..., None]) -> None:
+def test_unknown_and_invalid_keys_are_refused(install: Callable[..., None]) -> None:
     install(shelf="third_party:ShelfMetadata")
     found = problems(metadata_backend={"type": "shelf", "bord": "top", "height": -1}, storage_backend=LOCAL)
     assert {(problem.code, problem.key) for problem in found} == {
@@ -104,13 +104,13 @@ def test_its_keys_are_strict_too(install: Callable[..., None]) -> None:
     }
 
 
-def test_it_is_offered_where_a_type_is_unknown(install: Callable[..., None]) -> None:
+def test_hint_for_an_unknown_type_lists_third_party_backends(install: Callable[..., None]) -> None:
     install(shelf="third_party:ShelfMetadata")
     (problem,) = problems(metadata_backend={"type": "shelff"}, storage_backend=LOCAL)
     assert problem.hint == 'did you mean "shelf"? allowed: duckdb, motherduck, postgres, shelf, sqlite'
 
 
-def test_it_is_part_of_the_schema(install: Callable[..., None]) -> None:
+def test_schema_contains_third_party_backends(install: Callable[..., None]) -> None:
     install()
     assert "metadata_backend.shelf" not in json_schema()["$defs"]
     monkeypatched = {"lakeconf.metadata_backends": (EntryPoint("shelf", "third_party:ShelfMetadata", "x"),)}
@@ -129,14 +129,14 @@ def test_it_is_part_of_the_schema(install: Callable[..., None]) -> None:
         ("third_party:LeakyStorage", "is not a MetadataBackend"),
     ],
 )
-def test_a_package_that_registers_nonsense(target: str, message: str, install: Callable[..., None]) -> None:
+def test_invalid_entry_points_are_reported(target: str, message: str, install: Callable[..., None]) -> None:
     install(shelf=target)
     (problem,) = problems(metadata_backend={"type": "shelf"}, storage_backend=LOCAL)
     assert problem.code == "LC050"
     assert message in problem.message
 
 
-def test_a_message_of_another_package_shows_no_secret(install: Callable[..., None]) -> None:
+def test_error_of_a_third_party_backend_shows_no_secret(install: Callable[..., None]) -> None:
     install(leaky="third_party:LeakyStorage")
     (problem,) = problems(metadata_backend=SQLITE, storage_backend={"type": "leaky", "token": "hunter2"})
     assert problem.message == "the token '***' is too short"

@@ -1,4 +1,4 @@
-"""TOML that lakeconf writes is read back as the same values."""
+"""TOML values that lakeconf writes parse to the same values."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ VALUES = st.recursive(
 
 
 @given(value=VALUES)
-def test_a_value_is_read_back(value: object) -> None:
+def test_written_value_is_read_back(value: object) -> None:
     assert tomllib.loads(f"key = {toml_value(value)}") == {"key": value}
 
 
 @pytest.mark.parametrize(
     "value", ["\x7f", {"\x7f": 1}, "\u2028", 'a "b" \\ c', dt.datetime(2024, 1, 2, 3, 4, 5), -math.inf]
 )
-def test_values_that_json_writes_in_another_way(value: object) -> None:
+def test_values_that_json_writes_differently(value: object) -> None:
     assert tomllib.loads(f"key = {toml_value(value)}")["key"] == value
 
 

@@ -32,20 +32,20 @@ ENVIRONMENT = {"X": "one", "EMPTY": "", "_y2": "two"}
         ("ends with $", "ends with $", "literal"),
     ],
 )
-def test_what_a_text_becomes(text: str, expected: str, kind: str) -> None:
+def test_expanded_text_and_kind(text: str, expected: str, kind: str) -> None:
     expansion = expand(text, ENVIRONMENT)
     assert (expansion.text, expansion.kind, expansion.faults) == (expected, kind, ())
 
 
 @pytest.mark.parametrize("text", ["${X}", "${X:?needed}"])
-def test_one_variable_alone_is_remembered(text: str) -> None:
+def test_single_variable_keeps_its_name(text: str) -> None:
     value = expand(text, ENVIRONMENT).text
     assert isinstance(value, FromVariable)
     assert value.variable == "X"
 
 
 @pytest.mark.parametrize("text", ["${X:-other}", "${UNSET:-other}", "${X} ", "a${X}", "${X}${X}", "plain"])
-def test_anything_else_is_not_portable(text: str) -> None:
+def test_other_texts_keep_no_variable_name(text: str) -> None:
     assert not isinstance(expand(text, ENVIRONMENT).text, FromVariable)
 
 
@@ -58,24 +58,24 @@ def test_anything_else_is_not_portable(text: str) -> None:
         ("${EMPTY:?ask us}", "the variable EMPTY is empty: ask us"),
     ],
 )
-def test_an_unset_variable(text: str, message: str) -> None:
+def test_unset_variable(text: str, message: str) -> None:
     (fault,) = expand(text, ENVIRONMENT).faults
     assert (fault.code.code, fault.message) == ("LC030", message)
 
 
 @pytest.mark.parametrize("text", ["${", "a${}", "${1X}", "${X", "${X-d}", "${X:d}", "${my-x}", "${A:-${B}}", "${é}"])
-def test_a_malformed_variable(text: str) -> None:
+def test_malformed_variable(text: str) -> None:
     (fault,) = expand(text, ENVIRONMENT).faults
     assert fault.code.code == "LC031"
     assert f"at character {text.index('$') + 1}" in fault.message
 
 
-def test_every_unset_variable_of_a_text_is_told() -> None:
+def test_every_unset_variable_is_reported() -> None:
     assert [fault.message for fault in expand("${A}-${B}", {}).faults] == [
         "the variable A is not set",
         "the variable B is not set",
     ]
 
 
-def test_its_representation_shows_no_value() -> None:
+def test_repr_shows_no_value() -> None:
     assert "one" not in repr(expand("${X}", ENVIRONMENT))

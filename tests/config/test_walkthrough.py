@@ -1,4 +1,4 @@
-"""The walk through of a TOML file with one DuckLake: init, get_store, extensions, preview; and all its variants."""
+"""From a TOML file with one lake to SQL: init, get_store, extensions and preview_sql, for many combinations."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def secret_line(lines: list[str], name: str) -> str:
     return line
 
 
-def test_walkthrough_of_seed_003(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sqlite_and_local_storage_from_file_to_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lakeconf.toml").write_text((HEAD + SQLITE + LOCAL).format(folder=tmp_path))
     monkeypatch.chdir(tmp_path)
     config = init()
@@ -124,7 +124,7 @@ def test_walkthrough_of_seed_003(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     "storage", [LOCAL, S3_REFERENCE, S3_INLINE, S3_CHAIN, S3_KMS, R2_REFERENCE, R2_INLINE, GCS_REFERENCE, GCS_INLINE]
 )
 @pytest.mark.parametrize("metadata", [SQLITE, POSTGRES, POSTGRES_PARAMETERS, POSTGRES_REFERENCE])
-def test_every_variant_of_seed_003_gives_sql_without_a_secret(metadata: str, storage: str, tmp_path: Path) -> None:
+def test_every_combination_gives_sql_without_secrets(metadata: str, storage: str, tmp_path: Path) -> None:
     lines = store_of(tmp_path, HEAD + metadata + storage).preview_sql()
     assert "changeme" not in "".join(lines)
     assert lines[-1] == 'USE "ducklake";'
@@ -135,7 +135,7 @@ def test_every_variant_of_seed_003_gives_sql_without_a_secret(metadata: str, sto
     )
 
 
-def test_the_variants_say_what_they_should(tmp_path: Path) -> None:
+def test_secrets_in_the_sql_of_some_combinations(tmp_path: Path) -> None:
     lines = store_of(tmp_path, HEAD + POSTGRES_PARAMETERS + S3_KMS).preview_sql()
     assert "SSLMODE 'require'" in secret_line(lines, "my_pg_secret")
     assert "KMS_KEY_ID 'arn:aws:kms:1'" in secret_line(lines, "my_s3_secret")
@@ -147,7 +147,7 @@ def test_the_variants_say_what_they_should(tmp_path: Path) -> None:
     assert "PROVIDER 'credential_chain'" in secret_line(store.preview_sql(), "my_s3_secret")
 
 
-def test_motherduck_managed_and_with_a_bucket_of_ones_own(tmp_path: Path) -> None:
+def test_motherduck_with_managed_storage_and_with_own_bucket(tmp_path: Path) -> None:
     managed = store_of(tmp_path, MOTHERDUCK)
     assert managed.preview_sql()[-2:] == ['CREATE DATABASE IF NOT EXISTS "my_lake" (TYPE DUCKLAKE);', 'USE "my_lake";']
     lines = store_of(tmp_path, MOTHERDUCK_BYOB).preview_sql()
