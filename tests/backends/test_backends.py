@@ -1,4 +1,4 @@
-"""Every pair of backends: its SQL in golden files, which DuckDB parses, and runs where no server is needed."""
+"""SQL of every pair of backends in golden files: DuckDB parses them, and runs those that need no server."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def golden_file(metadata: str, storage: str, *, inline: bool, rendering: str) ->
 
 @pytest.mark.parametrize("rendering", RENDERINGS)
 @pytest.mark.parametrize(("metadata", "storage", "inline"), SHAPES)
-def test_the_sql_of_a_pair(
+def test_sql_of_a_pair_matches_its_golden_file(
     metadata: str, storage: str, inline: bool, rendering: str, check_golden: Callable[[Path, str], None]
 ) -> None:
     statements = rendered(store_of(metadata, storage, inline=inline), rendering)
@@ -59,26 +59,26 @@ def test_the_sql_of_a_pair(
 
 @pytest.mark.parametrize("rendering", RENDERINGS)
 @pytest.mark.parametrize(("metadata", "storage", "inline"), SHAPES)
-def test_duckdb_parses_each_golden_file_as_the_statements_of_the_store(
+def test_duckdb_parses_a_golden_file_into_the_statements_of_the_store(
     metadata: str, storage: str, inline: bool, rendering: str
 ) -> None:
     statements = store_of(metadata, storage, inline=inline).statements
     installs = sum(isinstance(s, LoadExtension) for s in statements) if rendering == "portable" else 0
     text = golden_file(metadata, storage, inline=inline, rendering=rendering).read_text()
-    # CREATE DATABASE is known to MotherDuck's extension alone, which does not load without its server.
+    # Only MotherDuck's extension supports CREATE DATABASE, and it does not load without its server.
     text = text.replace("CREATE DATABASE IF NOT EXISTS ", "ATTACH 'md:' AS ")
     assert len(duckdb.extract_statements(text)) == len(statements) + installs
     assert "hunter2" not in text
 
 
-def test_there_is_no_golden_file_of_a_pair_that_is_gone() -> None:
+def test_every_golden_file_belongs_to_a_pair() -> None:
     wanted = {golden_file(*shape[:2], inline=shape[2], rendering=r) for shape in SHAPES for r in RENDERINGS}
     assert {path.name for path in GOLDEN.iterdir()} == {path.name for path in wanted}
 
 
 @pytest.mark.parametrize("rendering", RENDERINGS)
 @pytest.mark.parametrize(("metadata", "storage", "inline"), SERVERLESS)
-def test_a_golden_file_without_a_server_runs(
+def test_golden_file_that_needs_no_server_runs(
     metadata: str, storage: str, inline: bool, rendering: str, tmp_path: Path
 ) -> None:
     sql = golden_file(metadata, storage, inline=inline, rendering=rendering).read_text()
@@ -90,7 +90,7 @@ def test_a_golden_file_without_a_server_runs(
             if query.startswith("LOAD"):
                 load_extension(Connection(con), query.split()[1].rstrip(";"))
             elif not query.startswith("INSTALL"):
-                # getenv() is a function of the DuckDB CLI alone.
+                # Only the DuckDB CLI has the function getenv().
                 query = query.replace("getenv('BUCKET_SECRET')", "'s'").replace("getenv('BUCKET_TOKEN')", "'t'")
                 con.execute(query, ["?"] * query.count("?") or None)
         assert con.execute("SELECT current_database()").fetchall() == [("prod",)]
@@ -98,7 +98,7 @@ def test_a_golden_file_without_a_server_runs(
 
 
 @pytest.mark.parametrize(("metadata", "storage", "inline"), SERVERLESS)
-def test_the_store_itself_attaches(metadata: str, storage: str, inline: bool, tmp_path: Path) -> None:
+def test_store_that_needs_no_server_attaches(metadata: str, storage: str, inline: bool, tmp_path: Path) -> None:
     shape = configuration(metadata, storage, inline=inline)["stores"]["prod"]
     shape["metadata_backend"] = {**shape["metadata_backend"], "uri": str(tmp_path / "catalog")}
     if storage == "local":
@@ -110,7 +110,7 @@ def test_the_store_itself_attaches(metadata: str, storage: str, inline: bool, tm
 
 
 @pytest.mark.parametrize(("metadata", "storage"), REFUSED)
-def test_a_pair_that_does_not_compose_is_refused(metadata: str, storage: str) -> None:
+def test_unsupported_pair_is_rejected(metadata: str, storage: str) -> None:
     with pytest.raises(ConfigError) as raised:
         init(configuration(metadata, storage)).get_store("prod")
     (problem,) = raised.value.problems
@@ -118,13 +118,13 @@ def test_a_pair_that_does_not_compose_is_refused(metadata: str, storage: str) ->
     assert metadata in problem.message
 
 
-def test_every_pair_is_either_allowed_or_refused() -> None:
+def test_every_pair_is_either_allowed_or_rejected() -> None:
     assert set(ALLOWED) | set(REFUSED) == set(itertools.product(METADATA, STORAGE))
     assert len(ALLOWED) == 16
 
 
 @pytest.mark.parametrize(("metadata", "storage", "inline"), SHAPES)
-def test_no_secret_shows_anywhere(metadata: str, storage: str, inline: bool) -> None:
+def test_secrets_are_masked_unless_revealed(metadata: str, storage: str, inline: bool) -> None:
     store = store_of(metadata, storage, inline=inline)
     assert "hunter2" not in f"{store!r} {store.statements!r} {store.preview_sql()} {store.preview_sql(portable=True)}"
     shown = "".join(store.preview_sql(show_secrets=True))
@@ -132,7 +132,7 @@ def test_no_secret_shows_anywhere(metadata: str, storage: str, inline: bool) -> 
     assert bool(store.secrets) == inline
 
 
-def test_a_certificate_is_named_relative_to_the_file_and_set_before_the_lake_is_attached(tmp_path: Path) -> None:
+def test_ca_certificate_is_relative_to_the_file_and_set_before_attach(tmp_path: Path) -> None:
     storage = 'type = "s3"\nbucket = "b"\nsecret_name = "mine"\nca_cert_file = "ca.pem"\n'
     catalog = '[stores.dev.metadata_backend]\ntype = "sqlite"\nuri = "catalog"\n'
     (tmp_path / "lakeconf.toml").write_text(f"{catalog}[stores.dev.storage_backend]\n{storage}")

@@ -1,4 +1,4 @@
-"""No module but a backend's own file knows its name or its class: what a backend can do is asked of the contract."""
+"""Only a backend's own file knows its name or class; all other code asks the contract what a backend supports."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lakeconf.backends.registry import METADATA_BACKENDS, STORAGE_BACKENDS
 TYPES = {*METADATA_BACKENDS, *STORAGE_BACKENDS}
 OWN = ("lakeconf.backends.metadata.", "lakeconf.backends.storage.")
 REGISTRY = "lakeconf.backends.registry"
-# `lakeconf export duckdb`: the name of a tool.
+# `lakeconf export duckdb` is the name of a tool.
 OTHER_MEANINGS = {("lakeconf.integrations.exports", "duckdb")}
 
 
 def backend_classes() -> set[str]:
-    """The classes in the files of the backends, their common bases included."""
+    """The classes in the backend files, including their common base classes."""
     return {
         node.name
         for name, path in sources().items()
@@ -40,7 +40,7 @@ def names(node: ast.AST) -> set[str]:
 
 
 def questions(source: str, classes: set[str]) -> list[tuple[int, str]]:
-    """The places that ask for a backend by its name, its class or its fields, each with what is asked for."""
+    """Line and text of each place that checks for a backend by its name, class or fields."""
     found = []
     for node in ast.walk(ast.parse(source)):
         asked: set[str] = set()
@@ -60,7 +60,7 @@ def questions(source: str, classes: set[str]) -> list[tuple[int, str]]:
     return found
 
 
-def test_nobody_asks_for_a_backend_by_its_name_or_class() -> None:
+def test_no_code_checks_for_a_backend_by_name_or_class() -> None:
     classes = backend_classes()
     found = [
         f"{name}:{line} asks for {what}"
@@ -86,5 +86,5 @@ def test_nobody_asks_for_a_backend_by_its_name_or_class() -> None:
         'host = getattr(store.metadata_backend, "host", None)',
     ],
 )
-def test_the_check_sees_what_it_forbids(source: str) -> None:
+def test_the_check_finds_name_and_class_checks(source: str) -> None:
     assert questions(source, backend_classes())

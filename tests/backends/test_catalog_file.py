@@ -1,4 +1,4 @@
-"""A catalog that is a file: what lakeconf makes of a file that is something else, and of the locks on it."""
+"""Catalogs that are files: rejection of other file types, and file locks."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def make_duckdb(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_directory_is_refused(kind: str, tmp_path: Path) -> None:
+def test_directory_is_rejected(kind: str, tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="is a directory"):
         store_of(tmp_path, KINDS[kind]).connect()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_text_file_is_refused_and_stays_as_it_is(kind: str, tmp_path: Path) -> None:
+def test_text_file_is_rejected_and_unchanged(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("milk, eggs\n" * 100)
     with pytest.raises(CatalogError, match="an unknown type of file"):
@@ -56,7 +56,7 @@ def test_a_text_file_is_refused_and_stays_as_it_is(kind: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("kind", "make", "other"), [("sqlite", make_duckdb, "duckdb"), ("duckdb", make_sqlite, "sqlite")]
 )
-def test_a_database_of_the_other_kind_is_refused_with_its_type(
+def test_database_of_the_other_type_is_rejected_with_its_type(
     kind: str, make: object, other: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "catalog"
@@ -69,9 +69,7 @@ def test_a_database_of_the_other_kind_is_refused_with_its_type(
 
 
 @pytest.mark.parametrize(("kind", "make"), [("sqlite", make_sqlite), ("duckdb", make_duckdb)])
-def test_a_database_with_tables_of_somebody_else_is_refused_and_stays_as_it_is(
-    kind: str, make: object, tmp_path: Path
-) -> None:
+def test_database_with_foreign_tables_is_rejected_and_unchanged(kind: str, make: object, tmp_path: Path) -> None:
     path = tmp_path / "catalog"
     make(path)  # type: ignore[operator]
     before = path.read_bytes()
@@ -82,7 +80,7 @@ def test_a_database_with_tables_of_somebody_else_is_refused_and_stays_as_it_is(
     assert [entry.name for entry in tmp_path.iterdir()] == ["catalog"]
 
 
-def test_an_empty_file_becomes_a_catalog_of_sqlite_alone(tmp_path: Path) -> None:
+def test_empty_file_becomes_a_catalog_only_with_sqlite(tmp_path: Path) -> None:
     (tmp_path / "catalog").write_bytes(b"")
     with pytest.raises(CatalogError, match="not a valid DuckDB database file"):
         store_of(tmp_path / "catalog", DuckDBMetadata).connect()
@@ -90,12 +88,12 @@ def test_an_empty_file_becomes_a_catalog_of_sqlite_alone(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_lake_is_opened_again(kind: str, tmp_path: Path) -> None:
+def test_lake_can_be_opened_repeatedly(kind: str, tmp_path: Path) -> None:
     for _ in range(3):
         store_of(tmp_path / "catalog", KINDS[kind]).connect().close()
 
 
-def test_a_lake_of_another_process_is_known(tmp_path: Path) -> None:
+def test_lake_created_by_another_process_can_be_opened(tmp_path: Path) -> None:
     for kind, model in KINDS.items():
         code = (
             f"from pathlib import Path; from lakeconf.backends.metadata.{kind} import {model.__name__} as Model\n"
@@ -106,12 +104,12 @@ def test_a_lake_of_another_process_is_known(tmp_path: Path) -> None:
         store_of(tmp_path / kind, model).connect().close()
 
 
-def test_a_duckdb_file_may_hold_several_catalogs(tmp_path: Path) -> None:
+def test_duckdb_file_can_contain_several_catalogs(tmp_path: Path) -> None:
     store_of(tmp_path / "catalog", DuckDBMetadata, "one", metadata_schema="one").connect().close()
     store_of(tmp_path / "catalog", DuckDBMetadata, "two", metadata_schema="two").connect().close()
 
 
-def test_a_damaged_sqlite_file_is_refused(tmp_path: Path) -> None:
+def test_damaged_sqlite_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "catalog").write_bytes(b"SQLite format 3\x00" + b"\xff" * 4096)
     with pytest.raises(CatalogError, match="damaged"):
         store_of(tmp_path / "catalog", SQLiteMetadata).connect()
@@ -122,8 +120,8 @@ def opened_by_another_process(path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
-def test_a_second_opening_keeps_the_lock_of_the_first(tmp_path: Path) -> None:
-    # To look into a file and to close it again would drop DuckDB's lock on it, and let another process write too.
+def test_second_connect_keeps_the_lock_of_the_first(tmp_path: Path) -> None:
+    # Opening and closing the file here would release DuckDB's lock, and let another process write as well.
     path = tmp_path / "catalog"
     store = store_of(path, DuckDBMetadata)
     with store.connect() as con:
@@ -136,7 +134,7 @@ def test_a_second_opening_keeps_the_lock_of_the_first(tmp_path: Path) -> None:
     assert opened_by_another_process(path).returncode == 0
 
 
-def test_the_first_look_keeps_the_lock_of_somebody_else(tmp_path: Path) -> None:
+def test_first_connect_keeps_the_lock_of_another_connection(tmp_path: Path) -> None:
     path = tmp_path / "catalog"
     make_duckdb(path)
     with duckdb.connect(str(path)) as con:
@@ -146,7 +144,7 @@ def test_the_first_look_keeps_the_lock_of_somebody_else(tmp_path: Path) -> None:
         con.execute("FROM people")
 
 
-def test_a_catalog_that_another_process_has_open_is_said_to_be_so(tmp_path: Path) -> None:
+def test_catalog_that_is_open_in_another_process_raises_a_lock_error(tmp_path: Path) -> None:
     path = tmp_path / "catalog"
     store_of(path, DuckDBMetadata).connect().close()
     code = f"import duckdb, sys; con = duckdb.connect('{path}'); print('open', flush=True); sys.stdin.read()"
@@ -161,13 +159,13 @@ def test_a_catalog_that_another_process_has_open_is_said_to_be_so(tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_its_owner_reads_the_catalog_of_an_encrypted_lake(kind: str, tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_catalog_of_an_encrypted_lake(kind: str, tmp_path: Path) -> None:
     store = encrypted_store(tmp_path / "new" / "catalog", kind)
     previous = os.umask(0o022)
     try:
         with store.open() as lake:
             lake.create_table("t", {"id": "BIGINT"}).append(pa.table({"id": list(range(1000))}))
-            # The write-ahead log of DuckDB has the rights of the umask: its folder keeps others out.
+            # DuckDB creates its write-ahead log with the permissions of the umask; the folder denies access to others.
             assert rights(tmp_path / "new") == "700"
             shared = [path.name for path in (tmp_path / "new").glob("catalog*") if rights(path) != "600"]
             assert shared == [] or (kind == "duckdb" and shared == ["catalog.wal"])
@@ -180,9 +178,7 @@ def test_only_its_owner_reads_the_catalog_of_an_encrypted_lake(kind: str, tmp_pa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_folder_that_exists_and_the_catalog_of_a_lake_without_keys_have_the_usual_rights(
-    kind: str, tmp_path: Path
-) -> None:
+def test_existing_folder_and_unencrypted_catalog_have_default_permissions(kind: str, tmp_path: Path) -> None:
     previous = os.umask(0o022)
     try:
         with store_of(tmp_path / "a" / "catalog", KINDS[kind]).open():
@@ -195,7 +191,7 @@ def test_a_folder_that_exists_and_the_catalog_of_a_lake_without_keys_have_the_us
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_file_of_an_encrypted_lake_that_exists_stays(kind: str, tmp_path: Path) -> None:
+def test_existing_catalog_of_an_encrypted_lake_keeps_its_permissions(kind: str, tmp_path: Path) -> None:
     store = encrypted_store(tmp_path / "catalog", kind)
     with store.open() as lake:
         lake.create_table("t", {"id": "BIGINT"})

@@ -1,4 +1,4 @@
-"""examples/third_party: backends of another package are configured, checked and described as lakeconf's own are."""
+"""examples/third_party: backends of another package are configured, checked and described like the built-in ones."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def config(**storage: Any) -> dict[str, Any]:
     return {"stores": {"dev": {"metadata_backend": SQLITE, "storage_backend": storage}}}
 
 
-def test_lakeconf_names_none_of_them() -> None:
+def test_lakeconf_does_not_mention_the_example_backends() -> None:
     for path in (REPOSITORY / "lakeconf").rglob("*.py"):
         text = path.read_text().lower()
         assert not re.search(r"azure|postgres_service|\"share\"|lakeconf_example", text), path
 
 
-def test_the_sql_of_azure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sql_of_azure_masks_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE", "AccountName=a;AccountKey=planted")
     store = lakeconf.init(config(**AZURE)).get_store("dev")
     assert store.preview_sql()[:3] == ["LOAD ducklake;", "LOAD sqlite_scanner;", "LOAD azure;"]
@@ -45,7 +45,7 @@ def test_the_sql_of_azure(monkeypatch: pytest.MonkeyPatch) -> None:
         store.spark_conf()
 
 
-def test_a_credential_chain() -> None:
+def test_azure_without_a_key_uses_the_credential_chain() -> None:
     storage = {"type": "azure", "container": "acme-lake", "account_name": "acme"}
     text = "".join(lakeconf.init(config(**storage)).get_store("dev").preview_sql())
     assert "PROVIDER 'credential_chain', ACCOUNT_NAME 'acme'" in text
@@ -60,7 +60,7 @@ def test_a_credential_chain() -> None:
         ({"type": "share", "mount": "/mnt"}, "LC011", ".marker"),
     ],
 )
-def test_problems_have_a_place(tmp_path: Path, storage: dict[str, str], code: str, key: str) -> None:
+def test_problems_have_a_key_and_a_line(tmp_path: Path, storage: dict[str, str], code: str, key: str) -> None:
     lines = "".join(f'{name} = "{value}"\n' for name, value in storage.items())
     file = tmp_path / "lakeconf.toml"
     file.write_text(
@@ -70,7 +70,7 @@ def test_problems_have_a_place(tmp_path: Path, storage: dict[str, str], code: st
     assert (problem.code, problem.key, problem.line is None) == (code, f"stores.dev.storage_backend{key}", False)
 
 
-def test_the_schema_describes_them() -> None:
+def test_json_schema_describes_the_example_backends() -> None:
     definitions = json_schema()["$defs"]
     for section, name in (("metadata", "postgres_service"), ("storage", "azure"), ("storage", "share")):
         properties = definitions[f"{section}_backend.{name}"]["properties"]
@@ -78,7 +78,7 @@ def test_the_schema_describes_them() -> None:
         assert all("description" in text for text in texts)
 
 
-def test_two_packages_with_one_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_packages_that_register_one_type_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_metadata(tmp_path, "another-package")
     monkeypatch.syspath_prepend(str(tmp_path))
     registry._entry_points.cache_clear()
@@ -87,7 +87,7 @@ def test_two_packages_with_one_type(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "another-package, lakeconf-example-backends" in problem.message
 
 
-def test_a_share_that_is_away_is_not_written_to(tmp_path: Path) -> None:
+def test_unmounted_share_is_not_written_to(tmp_path: Path) -> None:
     shared = config(type="share", mount=str(tmp_path), marker=".mounted")
     shared["stores"]["dev"]["metadata_backend"] = {"type": "sqlite", "uri": str(tmp_path / "c")}
     store = lakeconf.init(shared).get_store("dev")
@@ -97,7 +97,7 @@ def test_a_share_that_is_away_is_not_written_to(tmp_path: Path) -> None:
     store.open().close()
 
 
-def test_init_as_the_readme_shows_it(
+def test_init_prints_what_the_readme_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (block,) = re.findall(r"```console\n(.*?)```", (FOLDER / "README.md").read_text(), re.DOTALL)
@@ -113,8 +113,8 @@ def test_init_as_the_readme_shows_it(
     )
 
 
-def test_init_writes_no_secret_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The type of the field tells that it is a secret; its name does not."""
+def test_init_writes_no_secret_of_a_third_party_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The field is recognized as a secret by its type, not by its name."""
     monkeypatch.chdir(tmp_path)
     container = ["init", "--metadata", "sqlite", "--storage", "azure", "--set", "storage_backend.container=acme"]
     assert run([*container, "--set", "storage_backend.connection_string=planted"]) == 1
@@ -123,7 +123,7 @@ def test_init_writes_no_secret_of_a_package(tmp_path: Path, monkeypatch: pytest.
     assert 'connection_string = "${AZURE_CONNECTION_STRING}"' in (tmp_path / "lakeconf.toml").read_text()
 
 
-def test_the_readme_shows_a_file_that_is_valid(
+def test_configuration_file_in_the_readme_is_valid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (toml,) = re.findall(r"```toml\n(.*?)```", (FOLDER / "README.md").read_text(), re.DOTALL)

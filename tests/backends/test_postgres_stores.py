@@ -1,4 +1,4 @@
-"""Stores on one PostgreSQL: schemas that keep them apart, secrets that exist already, passwords that stay hidden."""
+"""Stores on one PostgreSQL: separation by schema, existing secrets, masked passwords."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def config(server: PostgresServer, tmp_path: Path, **stores: dict[str, Any]) -> lakeconf.Config:
-    """Stores on one database, each with its own keys of the metadata backend."""
+    """A configuration with stores on one database, each with its own keys of the metadata backend."""
     login = on_postgres(server)
     return lakeconf.init(
         {
@@ -35,7 +35,7 @@ def config(server: PostgresServer, tmp_path: Path, **stores: dict[str, Any]) -> 
     )
 
 
-def test_two_stores_in_one_database_do_not_see_each_other(postgres_server: PostgresServer, tmp_path: Path) -> None:
+def test_two_stores_in_one_database_are_separate(postgres_server: PostgresServer, tmp_path: Path) -> None:
     both = config(postgres_server, tmp_path, shop={"metadata_schema": "shop"}, test={"metadata_schema": "test"})
     with both.get_store("shop").open() as shop, both.get_store("test").open() as test:
         shop.create_table("t", {"id": "BIGINT"}).append(pa.table({"id": [1]}))
@@ -54,7 +54,7 @@ def test_two_stores_in_one_database_do_not_see_each_other(postgres_server: Postg
     assert postgres_server.password not in str(shown)
 
 
-def test_an_existing_secret_is_used_by_its_name(postgres_server: PostgresServer, tmp_path: Path) -> None:
+def test_existing_secret_is_used_by_name(postgres_server: PostgresServer, tmp_path: Path) -> None:
     database = postgres_server.create_database()
     backends = {
         "metadata_backend": {"type": "postgres", "secret_name": "of_the_team", "metadata_schema": "lake"},
@@ -74,8 +74,8 @@ def test_an_existing_secret_is_used_by_its_name(postgres_server: PostgresServer,
     assert connection.execute("FROM dev.t").fetchall() == [(42,)]
 
 
-def test_a_view_in_place_of_a_catalog_table_runs_as_the_reader(postgres_server: PostgresServer, tmp_path: Path) -> None:
-    """What docs/security.md warns of, and lakeconf cannot prevent."""
+def test_view_in_place_of_a_catalog_table_runs_as_the_reader(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    """docs/security.md warns about this; lakeconf cannot prevent it."""
     stores = config(postgres_server, tmp_path, dev={"metadata_schema": "lake"})
     store = stores.get_store("dev")
     with store.open() as lake:

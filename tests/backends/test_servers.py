@@ -1,4 +1,4 @@
-"""The tests' own servers do what other tests believe of them: real protocols, enforced credentials, real faults."""
+"""The test servers behave as other tests assume: real protocols, enforced credentials, real faults."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def use_s3(con: duckdb.DuckDBPyConnection, server: S3Server, *, keys: S3Keys | N
 
 
 def check_lake(con: duckdb.DuckDBPyConnection, data_path: str, database: str | None = None) -> None:
-    """Make a DuckLake, write, and read back."""
+    """Creates a DuckLake, writes to it, and reads the rows back."""
     catalog, options = ("postgres:", ", META_SECRET 'pg'") if database else (":memory:", "")
     con.execute(f"ATTACH 'ducklake:{catalog}' AS lake (DATA_PATH '{data_path}', DATA_INLINING_ROW_LIMIT 0 {options})")
     con.execute("CREATE TABLE lake.t AS SELECT range AS i FROM range(100)")
@@ -85,7 +85,7 @@ def test_ducklake_on_r2_and_gcs(
     assert s3_server.objects(bucket)
 
 
-def test_postgres_refuses_a_wrong_password(con: duckdb.DuckDBPyConnection, postgres_server: PostgresServer) -> None:
+def test_postgres_rejects_a_wrong_password(con: duckdb.DuckDBPyConnection, postgres_server: PostgresServer) -> None:
     con.execute(
         f"CREATE SECRET pg (TYPE postgres, HOST '127.0.0.1', PORT {postgres_server.port}, DATABASE 'postgres', "
         f"USER '{postgres_server.user}', PASSWORD 'wrong')"
@@ -94,7 +94,7 @@ def test_postgres_refuses_a_wrong_password(con: duckdb.DuckDBPyConnection, postg
         con.execute("ATTACH '' AS pg (TYPE postgres, SECRET pg)")
 
 
-def test_postgres_roles(postgres_server: PostgresServer, con: duckdb.DuckDBPyConnection) -> None:
+def test_postgres_role_can_be_read_only(postgres_server: PostgresServer, con: duckdb.DuckDBPyConnection) -> None:
     database = postgres_server.create_database()
     postgres_server.sql("CREATE TABLE t AS SELECT 1 AS i", database)
     name, password = postgres_server.create_role(database, read_only=True)
@@ -109,14 +109,16 @@ def test_postgres_roles(postgres_server: PostgresServer, con: duckdb.DuckDBPyCon
 
 
 @pytest.mark.parametrize("mode", ["require", "verify-full"])
-def test_postgres_over_tls(con: duckdb.DuckDBPyConnection, postgres_tls_server: PostgresServer, mode: str) -> None:
+def test_postgres_accepts_tls_connections(
+    con: duckdb.DuckDBPyConnection, postgres_tls_server: PostgresServer, mode: str
+) -> None:
     options = f", SSLMODE '{mode}', SSLROOTCERT '{postgres_tls_server.ca}'"
     use_postgres(con, postgres_tls_server, "postgres", options=options)
     con.execute("ATTACH '' AS pg (TYPE postgres, SECRET pg)")
     assert con.execute("SELECT * FROM postgres_query('pg', 'SELECT 1')").fetchall() == [(1,)]
 
 
-def test_postgres_over_tls_checks_the_authority(
+def test_postgres_tls_client_checks_the_authority(
     con: duckdb.DuckDBPyConnection, postgres_tls_server: PostgresServer, tmp_path: Path
 ) -> None:
     other = make_certificate(tmp_path).ca
@@ -125,7 +127,7 @@ def test_postgres_over_tls_checks_the_authority(
         con.execute("ATTACH '' AS pg (TYPE postgres, SECRET pg)")
 
 
-def test_postgres_over_tls_takes_nothing_else(
+def test_postgres_tls_server_rejects_unencrypted_connections(
     con: duckdb.DuckDBPyConnection, postgres_tls_server: PostgresServer
 ) -> None:
     use_postgres(con, postgres_tls_server, "postgres", options=", SSLMODE 'disable'")
@@ -163,7 +165,7 @@ def test_s3_checks_signatures_and_permissions(con: duckdb.DuckDBPyConnection, s3
 
 
 def get(proxy: FaultProxy, *, method: str = "GET") -> int:
-    """The status of one request through the proxy; an OSError where there is no answer."""
+    """The status of one request through the proxy; raises an OSError if there is no response."""
     request = urllib.request.Request(f"http://127.0.0.1:{proxy.port}/", method=method)
     try:
         with urllib.request.urlopen(request, timeout=2) as answer:  # noqa: S310
@@ -173,18 +175,18 @@ def get(proxy: FaultProxy, *, method: str = "GET") -> int:
             return error.code
 
 
-def test_proxy_carries_and_logs(s3_proxy: FaultProxy) -> None:
+def test_proxy_forwards_and_logs_requests(s3_proxy: FaultProxy) -> None:
     assert get(s3_proxy) == 200
     assert [tuple(request) for request in s3_proxy.requests] == [("GET", "/", None)]
 
 
-def test_proxy_answers_for_the_server(s3_proxy: FaultProxy) -> None:
+def test_proxy_responds_in_place_of_the_server(s3_proxy: FaultProxy) -> None:
     s3_proxy.answer(503, method="GET", times=2)
     assert [get(s3_proxy, method="HEAD"), get(s3_proxy), get(s3_proxy), get(s3_proxy)] == [200, 503, 503, 200]
     assert [request.injected for request in s3_proxy.requests] == [None, 503, 503, None]
 
 
-def test_proxy_refuses_and_heals(s3_proxy: FaultProxy) -> None:
+def test_proxy_refuses_connections_until_healed(s3_proxy: FaultProxy) -> None:
     s3_proxy.refuse()
     with pytest.raises(urllib.error.URLError, match="refused"):
         get(s3_proxy)
@@ -192,7 +194,7 @@ def test_proxy_refuses_and_heals(s3_proxy: FaultProxy) -> None:
     assert get(s3_proxy) == 200
 
 
-def test_proxy_swallows_everything(s3_proxy: FaultProxy) -> None:
+def test_proxy_black_hole_never_responds(s3_proxy: FaultProxy) -> None:
     s3_proxy.black_hole()
     with pytest.raises(TimeoutError):
         get(s3_proxy)
@@ -200,14 +202,14 @@ def test_proxy_swallows_everything(s3_proxy: FaultProxy) -> None:
     assert get(s3_proxy) == 200
 
 
-def test_proxy_is_slow(s3_proxy: FaultProxy) -> None:
+def test_proxy_adds_latency(s3_proxy: FaultProxy) -> None:
     s3_proxy.latency_seconds = 0.3
     begin = time.monotonic()
     assert get(s3_proxy) == 200
     assert time.monotonic() - begin >= 0.3
 
 
-def test_proxy_resets_after_some_bytes(s3_proxy: FaultProxy, s3_server: S3Server) -> None:
+def test_proxy_resets_after_a_number_of_bytes(s3_proxy: FaultProxy, s3_server: S3Server) -> None:
     s3_proxy.reset_after(100_000)
     bucket = s3_server.create_bucket()
     url = f"http://127.0.0.1:{s3_proxy.port}/{bucket}/a"
@@ -228,7 +230,7 @@ def test_proxy_resets_existing_connections(postgres_proxy: FaultProxy) -> None:
 
 
 @pytest.mark.parametrize(("forward", "rows"), [(False, 0), (True, 1)])
-def test_proxy_loses_a_commit_or_its_answer(
+def test_proxy_loses_a_commit_or_its_reply(
     con: duckdb.DuckDBPyConnection,
     postgres_server: PostgresServer,
     postgres_proxy: FaultProxy,

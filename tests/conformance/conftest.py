@@ -1,4 +1,4 @@
-"""Every pair of a metadata backend and a storage backend that can be had, each as a fresh lake on real servers."""
+"""Every available pair of a metadata backend and a storage backend, each as a new lake on real servers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAIRS = [
 ]
 
 
-# On Spark `make test` goes through each backend once, and `make prove` through every pair.
+# On Spark, `make test` uses each backend once, and `make prove` every pair.
 ON_SPARK = ("duckdb-r2", "sqlite-local", "sqlite-gcs", "postgres-s3", "postgres_service-share")
 
 
@@ -56,7 +56,7 @@ def pair(request: pytest.FixtureRequest) -> tuple[str, str]:
 def metadata_backend(
     pair: tuple[str, str], request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, Any]:
-    """A metadata backend as a configuration has it, with nothing in it yet."""
+    """The configuration of an empty metadata backend."""
     if pair[0] in ("duckdb", "sqlite"):
         return {"type": pair[0], "uri": str(tmp_path / f"catalog.{pair[0]}")}
     server: PostgresServer = request.getfixturevalue("postgres_server")
@@ -71,7 +71,7 @@ def metadata_backend(
 
 @pytest.fixture
 def storage_backend(pair: tuple[str, str], request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
-    """A storage backend as a configuration has it, with nothing in it yet."""
+    """The configuration of an empty storage backend."""
     if pair[1] == "local":
         return {"type": "local", "path": str(tmp_path / "data")}
     if pair[1] == "share":
@@ -104,7 +104,7 @@ def store(config: dict[str, Any]) -> Store:
 
 @pytest.fixture
 def files(request: pytest.FixtureRequest, storage_backend: dict[str, Any], tmp_path: Path) -> Callable[[], set[str]]:
-    """What lies in storage now: the Parquet files, as the server or the file system lists them."""
+    """Returns the current Parquet files in storage, as listed by the server or the file system."""
 
     def stored() -> set[str]:
         if storage_backend["type"] in ("local", "share"):

@@ -1,4 +1,4 @@
-"""`lakeconf doctor` examines a store of every pair: one without a lake, and one with a lake."""
+"""`lakeconf doctor` on a store of every pair, before and after the lake is created."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lakeconf.store import Store
 
 ROWS = pa.table({"id": [1, 2]})
-# Its packages may have to be fetched first.
+# Skipped in comparisons: its packages may have to be downloaded first.
 SPARK = "spark"
 
 
@@ -24,7 +24,7 @@ def statuses(steps: list[Step]) -> dict[str, str]:
     return {step.name: step.status for step in steps if step.name != SPARK}
 
 
-def test_doctor(
+def test_doctor_before_and_after_the_lake_is_created(
     store: Store, metadata_backend: dict[str, Any], storage_backend: dict[str, Any], files: Callable[[], set[str]]
 ) -> None:
     before = diagnose(store)
@@ -45,7 +45,7 @@ def test_doctor(
     assert not any(secret in shown for secret in secrets)
 
 
-def test_a_description_names_the_place(store: Store, metadata_backend: dict[str, Any]) -> None:
+def test_description_contains_the_location_but_no_password(store: Store, metadata_backend: dict[str, Any]) -> None:
     description = store.metadata_backend.description()
     fields = [metadata_backend[name] for name in ("uri", "host", "database", "service") if name in metadata_backend]
     assert all(str(field) in description for field in fields)

@@ -1,4 +1,4 @@
-"""`lakeconf init` writes a configuration for every pair that opens a lake, and asks for what it needs."""
+"""`lakeconf init` writes a configuration that opens a lake for every pair, and prompts for the required fields."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECRETS = {"password": "LAKE_PG_PASSWORD", "secret": "BUCKET_SECRET"}
 def wanted(
     metadata_backend: dict[str, Any], storage_backend: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, str]:
-    """The fields of the pair as `--set` takes them: secrets are variables."""
+    """The fields of the pair as `--set` takes them; secrets are references to environment variables."""
     monkeypatch.setenv("LAKE_PG_SSLMODE", "prefer")
     fields = {}
     for section, table in (("metadata_backend", metadata_backend), ("storage_backend", storage_backend)):
@@ -45,7 +45,7 @@ def wanted(
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder."""
+    """The current working directory."""
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path / "project")
     return tmp_path / "project"
@@ -63,7 +63,7 @@ def required(pair: tuple[str, str]) -> list[str]:
 
 
 def check_written(folder: Path, secrets: list[str]) -> None:
-    """The file is valid, holds no secret, and its store opens a lake that can be written to and read."""
+    """Checks that the file is valid, contains no secret, and its store opens a lake for reading and writing."""
     text = (folder / "lakeconf.toml").read_text()
     assert validate(folder) == []
     assert not any(secret in text for secret in secrets)
@@ -77,7 +77,7 @@ def held(*backends: dict[str, Any]) -> list[str]:
     return [table[name] for table in backends for name in SECRETS if name in table]
 
 
-def test_what_init_writes_opens_a_lake(
+def test_configuration_written_by_init_opens_a_lake(
     pair: tuple[str, str],
     wanted: dict[str, str],
     metadata_backend: dict[str, Any],
@@ -89,7 +89,7 @@ def test_what_init_writes_opens_a_lake(
     check_written(folder, held(metadata_backend, storage_backend))
 
 
-def test_init_names_the_first_field_that_is_missing(
+def test_init_error_names_the_first_missing_field(
     pair: tuple[str, str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = required(pair)
@@ -110,7 +110,7 @@ def test_init_prompts_for_the_fields(
     storage_backend: dict[str, Any],
     folder: Path,
 ) -> None:
-    """The fields of the templates are typed in at a terminal; the others are options."""
+    """The template fields are typed at a terminal prompt; all other fields are options."""
     templates = {
         "metadata_backend": metadata_model(pair[0]).init_template(),
         "storage_backend": storage_model(pair[1]).init_template(),

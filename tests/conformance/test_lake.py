@@ -1,4 +1,4 @@
-"""The life of a table in a lake of every pair, on both engines, from the same code."""
+"""The lifecycle of a table for every pair of backends, with the same code on both engines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rows(lake: Lake) -> list[tuple[Any, ...]]:
     return sorted(zip(table["id"].to_pylist(), table["name"].to_pylist(), strict=True))
 
 
-# Another process, which opens the store from its configuration and says what it reads.
+# Runs in another process: opens the store from its configuration and prints the rows it reads.
 READER = """
 import json, sys
 import lakeconf
@@ -98,9 +98,9 @@ def test_the_life_of_a_table_in_a_lake(
         assert [tuple(row) for row in json.loads(read.stdout.splitlines()[-1])] == expected
 
 
-# One of each kind: what is refused is refused before a backend is reached.
+# One pair of each kind is enough: a rejected write never reaches a backend.
 @pytest.mark.parametrize("pair", [("sqlite", "local"), ("postgres", "s3")], ids="-".join, indirect=True)
-def test_a_refused_write_leaves_no_file(store: Store, engine: Any, files: Callable[[], set[str]]) -> None:
+def test_rejected_write_leaves_no_file(store: Store, engine: Any, files: Callable[[], set[str]]) -> None:
     with store.open(engine) as lake:
         table = lake.create_table("raw.t", like={"id": "BIGINT NOT NULL", "name": "VARCHAR"})
         table.append(ROWS)

@@ -1,4 +1,4 @@
-"""The lake of every pair has locks: maintenance waits for writers, and is told who they are."""
+"""Locks for every pair of backends: maintenance waits for writers, and its error names them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store attaches is a whole DuckLake, for plain DuckDB and for another process."""
+"""The attached database is a complete DuckLake, for plain DuckDB and for another process."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def read_elsewhere(config: dict[str, Any]) -> list[list[Any]]:
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    # DuckDB draws a progress bar for a query that takes long on a busy machine.
+    # DuckDB prints a progress bar if a query is slow on a busy machine.
     rows: list[list[Any]] = json.loads(done.stdout.splitlines()[-1])
     return rows
 
 
-def test_the_life_of_a_table(store: Store, config: dict[str, Any], files: Callable[[], set[str]]) -> None:
+def test_table_lifecycle_in_plain_duckdb(store: Store, config: dict[str, Any], files: Callable[[], set[str]]) -> None:
     with store.connect() as con:
 
         def rows(sql: str) -> list[tuple[Any, ...]]:

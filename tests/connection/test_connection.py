@@ -41,7 +41,7 @@ DUCKDB_ERRORS = [
 
 
 @pytest.mark.parametrize("error_class", DUCKDB_ERRORS, ids=lambda cls: cls.__name__)
-def test_every_error_of_duckdb_becomes_one_of_lakeconf(error_class: type[Exception]) -> None:
+def test_every_duckdb_error_becomes_a_lakeconf_error(error_class: type[Exception]) -> None:
     with pytest.raises(LakeconfError, match="something"), translated_errors():
         raise error_class("something")
 
@@ -57,7 +57,7 @@ def test_every_error_of_duckdb_becomes_one_of_lakeconf(error_class: type[Excepti
         ("ATTACH '/no/such/folder/x.db'", StorageError),
     ],
 )
-def test_an_error_says_what_kind_it_is(sql: str, expected: type[LakeconfError]) -> None:
+def test_error_class_follows_the_duckdb_error_class(sql: str, expected: type[LakeconfError]) -> None:
     with connect() as connection, pytest.raises(expected):
         connection.execute(sql)
 
@@ -76,7 +76,9 @@ def test_an_error_says_what_kind_it_is(sql: str, expected: type[LakeconfError]) 
         ('DATA_PATH parameter "a" does not match existing data path in the catalog "b"', CatalogError),
     ],
 )
-def test_the_text_of_an_error_decides_where_its_class_does_not(text: str, expected: type[LakeconfError]) -> None:
+def test_error_class_follows_the_text_if_the_duckdb_class_is_ambiguous(
+    text: str, expected: type[LakeconfError]
+) -> None:
     with pytest.raises(expected), translated_errors():
         raise duckdb.Error(text)
 
@@ -100,7 +102,7 @@ def test_the_text_of_an_error_decides_where_its_class_does_not(text: str, expect
         ("attempt to write a readonly database", CatalogError, "cannot be written"),
     ],
 )
-def test_the_hint_says_what_to_check(text: str, expected: type[LakeconfError], hint: str) -> None:
+def test_hint_says_what_to_check(text: str, expected: type[LakeconfError], hint: str) -> None:
     with pytest.raises(LakeconfError) as raised, translated_errors():
         raise duckdb.Error(text)
     assert type(raised.value) is expected
@@ -115,24 +117,24 @@ def test_the_hint_says_what_to_check(text: str, expected: type[LakeconfError], h
         ("duplicate key violates primary key constraint", False),
     ],
 )
-def test_a_commit_that_another_one_overtook_is_known(reason: str, overtaken: bool) -> None:
+def test_commit_error_says_whether_a_concurrent_commit_came_first(reason: str, overtaken: bool) -> None:
     with pytest.raises(CommitError) as raised, translated_errors():
         raise duckdb.Error(f"TransactionContext Error: Failed to commit DuckLake transaction: {reason}")
     assert raised.value.overtaken is overtaken
 
 
-def test_a_value_that_a_cast_refuses_is_an_error_of_the_schema() -> None:
+def test_rejected_cast_value_raises_a_schema_error() -> None:
     with connect() as connection, pytest.raises(SchemaError, match=r"\Athe column 'a' is too long") as raised:
         connection.rows(f"SELECT error('{REFUSED_VALUE} the column ''a'' is too long')")
     assert raised.value.hint == "change the values or the type of the column"
 
 
-def test_a_statement_that_quotes_a_refusal_is_refused_for_its_own_reason() -> None:
+def test_statement_that_quotes_the_rejection_marker_keeps_its_own_error() -> None:
     with connect() as connection, pytest.raises(UnknownNameError):
         connection.rows(f"SELECT '{REFUSED_VALUE} x' FROM nowhere")
 
 
-def test_a_secret_is_scrubbed_from_an_error_and_its_causes() -> None:
+def test_secret_is_removed_from_an_error_and_its_causes() -> None:
     with connect([Secret("hunter2")]) as connection, pytest.raises(QueryError) as raised:
         connection.execute("SELECT hunter2")
     assert "hunter2" not in f"{raised.value!r} {raised.value.__cause__!r} {raised.value.__context__!r}"
@@ -146,13 +148,13 @@ def test_a_secret_is_scrubbed_from_an_error_and_its_causes() -> None:
         "could not connect to postgres://lake:sekret@h/d",
     ],
 )
-def test_the_password_of_a_connection_string_is_scrubbed_though_nobody_declared_it(text: str) -> None:
+def test_undeclared_password_in_a_connection_string_is_masked(text: str) -> None:
     with pytest.raises(LakeconfError) as raised, translated_errors():
         raise duckdb.Error(text)
     assert "sek" not in str(raised.value)
 
 
-def test_extensions_come_from_their_wheels() -> None:
+def test_extensions_are_loaded_from_their_wheels() -> None:
     with connect() as connection:
         load_extension(connection, "ducklake")
         load_extension(connection, "ducklake")
@@ -162,7 +164,7 @@ def test_extensions_come_from_their_wheels() -> None:
     assert len(loaded) == 1
 
 
-def test_without_a_wheel_and_without_the_server_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_wheel_and_unreachable_server_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_module, "_extension_wheel", lambda _name: None)
     with connect() as connection:
         connection.execute("SET custom_extension_repository = 'http://127.0.0.1:9'")
@@ -171,8 +173,8 @@ def test_without_a_wheel_and_without_the_server_the_error_names_the_extra(monkey
             load_extension(connection, "ducklake")
 
 
-def test_an_interrupt_stays_an_interrupt() -> None:
-    """duckdb itself raises `RuntimeError`, which a caller's `except Exception` would take for a failed write."""
+def test_query_interrupt_raises_keyboard_interrupt() -> None:
+    """duckdb raises `RuntimeError`, which the caller's `except Exception` would treat as a failed write."""
     with pytest.raises(KeyboardInterrupt), translated_errors():
         raise RuntimeError("Query interrupted")
     with pytest.raises(RuntimeError, match="of another kind"), translated_errors():
@@ -200,8 +202,8 @@ def interrupted_polars(*_: object) -> Iterator[pl.DataFrame]:
     ],
     ids=["arrow", "polars"],
 )
-def test_an_interrupt_in_a_frame_stays_an_interrupt(frame: Any) -> None:
-    """The frame's own code runs in the query, so that duckdb reports the interrupt as an error of the query."""
+def test_interrupt_in_a_frame_raises_keyboard_interrupt(frame: Any) -> None:
+    """The frame's code runs inside the query, so duckdb reports the interrupt as a query error."""
     with connect() as connection:
         connection.register("frame", frame)
         with pytest.raises(KeyboardInterrupt):
@@ -229,7 +231,7 @@ def ended_polars(*_: object) -> Iterator[pl.DataFrame]:
     ],
     ids=["arrow", "polars"],
 )
-def test_an_exit_in_a_frame_stays_an_exit(frame: Any) -> None:
+def test_exit_in_a_frame_raises_system_exit(frame: Any) -> None:
     with connect() as connection:
         connection.register("frame", frame)
         with pytest.raises(SystemExit) as raised:
@@ -240,7 +242,7 @@ def test_an_exit_in_a_frame_stays_an_exit(frame: Any) -> None:
         assert connection.rows("SELECT 1") == [(1,)]
 
 
-def test_the_statement_that_postgres_refuses_is_not_in_the_error() -> None:
+def test_error_omits_the_statement_that_postgres_rejected() -> None:
     refused = (
         "Failed to commit: Failed to execute query \"INSERT INTO ducklake_data_file VALUES ('AESKEY==', 3)\": ERROR:  "
         "permission denied for table \"ducklake_data_file\"\nLINE 1: INSERT INTO x VALUES ('AESKEY=='\n        ^\n"
@@ -264,7 +266,7 @@ def test_the_statement_that_postgres_refuses_is_not_in_the_error() -> None:
         ("AESKEY== is odd", LakeconfError, "…"),
     ],
 )
-def test_the_reason_stays_without_the_statement(reason: str, kind: type[LakeconfError], shown: str) -> None:
+def test_error_keeps_the_reason_without_the_statement(reason: str, kind: type[LakeconfError], shown: str) -> None:
     text = f'Failed to execute query "INSERT INTO t VALUES (\'AESKEY==": database is locked\', 3)": {reason}'
     with pytest.raises(kind) as raised, translated_errors():
         raise duckdb.Error(text)
@@ -272,7 +274,7 @@ def test_the_reason_stays_without_the_statement(reason: str, kind: type[Lakeconf
     assert "AESKEY" not in f"{raised.value} {raised.value.__cause__}"
 
 
-def test_nothing_reaches_duckdb_around_the_connection() -> None:
+def test_all_duckdb_access_goes_through_the_connection() -> None:
     allowed = {"lakeconf.connection.connection", "lakeconf.connection.shared"}
     around = [
         f"{name}:{node.lineno}"
@@ -284,8 +286,8 @@ def test_nothing_reaches_duckdb_around_the_connection() -> None:
     assert around == []
 
 
-def test_a_slow_query_prints_no_progress_bar() -> None:
-    """DuckDB prints one to standard output, among the JSON of a command, if Python runs no file."""
+def test_slow_query_prints_no_progress_bar() -> None:
+    """DuckDB prints one to stdout, where it would mix with a command's JSON, if Python runs no script file."""
     script = """
 import duckdb
 from lakeconf.connection.connection import connect

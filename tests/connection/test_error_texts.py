@@ -1,4 +1,4 @@
-"""Errors are told apart by their types. Texts of errors are matched where another program gives nothing else."""
+"""Code distinguishes errors by type. It matches error texts only if another program provides nothing else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from source_tree import sources
 
-# Each with the program whose errors it translates.
+# The modules that translate the errors of another program, and that program.
 TRANSLATORS = {
     "lakeconf.connection.errors": "DuckDB",
     "lakeconf.config.file": "tomllib, which has no codes",
@@ -22,7 +22,7 @@ MATCHES |= {"removesuffix", "partition", "rpartition", "find", "index"}
 
 
 def errors_of(function: ast.AST) -> set[str]:
-    """The names of exceptions: those of handlers, and of parameters with the type of an exception."""
+    """Names of exceptions: those of handlers, and of parameters annotated with an exception type."""
     names = {node.name for node in ast.walk(function) if isinstance(node, ast.ExceptHandler) and node.name}
     for node in ast.walk(function):
         if isinstance(node, ast.arg) and node.annotation is not None:
@@ -46,7 +46,7 @@ def is_text(node: ast.AST, errors: set[str], texts: set[str]) -> bool:
 
 
 def matched_texts(source: str) -> Iterator[int]:
-    """The lines that match the text of an exception."""
+    """Line numbers of code that matches the text of an exception."""
     for function in ast.walk(ast.parse(source)):
         if not isinstance(function, ast.FunctionDef):
             continue
@@ -65,7 +65,7 @@ def matched_texts(source: str) -> Iterator[int]:
                 yield node.lineno
 
 
-def test_errors_are_told_apart_by_their_types() -> None:
+def test_errors_are_distinguished_by_type() -> None:
     found = {name: list(matched_texts(path.read_text())) for name, path in sources().items() if name not in TRANSLATORS}
     assert {name: lines for name, lines in found.items() if lines} == {}
 
@@ -80,11 +80,11 @@ def test_errors_are_told_apart_by_their_types() -> None:
         "return found.args[0] == '404'",
     ],
 )
-def test_the_check_sees_what_it_forbids(body: str) -> None:
+def test_the_check_finds_text_matching(body: str) -> None:
     assert list(matched_texts(f"def run(found: LakeconfError) -> bool:\n    {body}\n"))
 
 
-def test_showing_a_text_is_no_match() -> None:
+def test_the_check_permits_showing_an_error_text() -> None:
     source = (
         "def run(error: LakeconfError) -> str:\n    return f'failed: {error.message}' + str(error).splitlines()[0]\n"
     )

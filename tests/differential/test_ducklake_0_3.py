@@ -1,4 +1,4 @@
-"""A lake of DuckLake 0.3 that DuckDB 1.4 has made: refused as it is, and right at every snapshot once migrated."""
+"""A DuckLake 0.3 lake made by DuckDB 1.4: rejected without migration, and correct at every snapshot afterwards."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def version(folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    """A copy that was migrated by opening it, attached by DuckDB alone."""
+    """A copy that was migrated when it was opened, attached by DuckDB without lakeconf."""
     folder = copy_of_the_lake(tmp_path_factory.mktemp("ducklake_0_3"))
     store(folder, automatic_migration=True).open().close()
     with lake("sqlite", folder, options=", OVERRIDE_DATA_PATH true") as attached:
@@ -66,7 +66,7 @@ def rows_at(version: int) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
-def test_it_is_refused_with_the_migration_and_stays_as_it_was(
+def test_old_lake_is_rejected_with_a_hint_and_unchanged(
     engine: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     folder = copy_of_the_lake(tmp_path)
@@ -76,7 +76,7 @@ def test_it_is_refused_with_the_migration_and_stays_as_it_was(
     assert version(folder) == "0.3"
 
 
-def test_a_migration_that_would_forget_whose_rows_are_whose_is_refused(tmp_path: Path) -> None:
+def test_migration_that_would_mix_rows_of_different_snapshots_is_rejected(tmp_path: Path) -> None:
     folder = copy_of_the_lake(tmp_path, "all_snapshots.sqlite")
     with pytest.raises(CatalogError, match=r"2 snapshots between 28 and 29 would contain rows of later ones"):
         store(folder, automatic_migration=True).open()
@@ -84,7 +84,7 @@ def test_a_migration_that_would_forget_whose_rows_are_whose_is_refused(tmp_path:
 
 
 @pytest.mark.parametrize("version", [int(version) for version in CHANGES])
-def test_duckdb_reads_what_duckdb_1_4_has_read(migrated: Lake, version: int) -> None:
+def test_migrated_lake_has_the_rows_that_duckdb_1_4_read(migrated: Lake, version: int) -> None:
     expected = rows_at(version)
     assert {name for (name,) in migrated.rows(_tables(version))} == expected.keys()
     for table, rows in expected.items():
@@ -95,8 +95,8 @@ def test_duckdb_reads_what_duckdb_1_4_has_read(migrated: Lake, version: int) -> 
         assert sorted(text for (text,) in found) == rows
 
 
-def test_spark_reads_what_duckdb_reads(migrated: Lake, spark: SparkSession) -> None:
-    # A table that a snapshot has not changed is looked at in the newest one only, but for `make prove`.
+def test_spark_reads_the_migrated_lake_like_duckdb(migrated: Lake, spark: SparkSession) -> None:
+    # A table that a snapshot did not change is compared at the newest snapshot only, except in `make prove`.
     newest = max(map(int, CHANGES))
     looked_at = {(int(number), table) for number, tables in CHANGES.items() for table in tables}
     looked_at |= {(number, table) for number in (map(int, CHANGES) if PROVE else [newest]) for table in rows_at(number)}

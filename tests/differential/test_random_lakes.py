@@ -1,4 +1,4 @@
-"""Whatever DuckDB has done to a table, Spark reads the same rows as DuckDB, at every snapshot, and the same changes."""
+"""Random DuckDB operations: Spark reads the same rows and the same changes as DuckDB at every snapshot."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PROVE = bool(os.environ.get("LAKECONF_PROVE"))
-# Of the reasons for which a scan may be refused, those that these lakes can give.
+# Of the reasons to reject a scan, those that can occur in these lakes.
 REFUSALS = ("TIMETZ", "VARIANT", "a value that Spark cannot hold")
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite", "postgres"])
-def test_spark_reads_what_duckdb_reads(spark: SparkSession, request: pytest.FixtureRequest, kind: str) -> None:
+def test_spark_reads_random_lakes_like_duckdb(spark: SparkSession, request: pytest.FixtureRequest, kind: str) -> None:
     seen = Counter[str]()
     _compare_random_lakes(spark, request, kind, seen)
-    # A run that compares nothing, or refuses nearly everything, shows nothing.
+    # A run that compares nothing, or rejects almost everything, proves nothing.
     assert seen["compared"] >= 5, seen
     assert seen["refused"] <= seen["compared"], seen
 
@@ -63,7 +63,7 @@ def _compare_random_lakes(
         folder = Path(name)
         with lake(kind, folder, server=server, database=database, options=options) as source:
             script = build(source, columns, operations)
-        # Attached anew: an instance of DuckDB that failed answers no more.
+        # Attach again: a DuckDB instance cannot be used after an internal error.
         with lake(kind, folder, server=server, database=database, options=options) as source:
             for version in source.versions():
                 if exists(source, "t", version):
@@ -74,14 +74,14 @@ def _compare_random_lakes(
 
 
 def _ranges(versions: list[int], start: int) -> list[tuple[int, int]]:
-    """A range of snapshots that are all known, and so is the one before it; none where some have expired."""
+    """A range of existing snapshots whose predecessor also exists; empty if some of them have expired."""
     last = versions[-1]
     since = max(1, last - start)
     return [(since, last)] if set(range(since - 1, last + 1)) <= set(versions) else []
 
 
 def _wrong_in_range(spark: SparkSession, source: Lake, since: int, until: int) -> object:
-    """What is wrong with Spark's changes; nothing where they are refused for a reason that stands in the docs."""
+    """The differences in Spark's changes; falsy if they are rejected for a documented reason."""
     try:
         return wrong_changes(spark, source, since, until)
     except UnsupportedError as error:
@@ -89,7 +89,7 @@ def _wrong_in_range(spark: SparkSession, source: Lake, since: int, until: int) -
 
 
 def _wrong(spark: SparkSession, source: Lake, version: int, seen: Counter[str]) -> object:
-    """What is wrong with Spark's rows; nothing where the scan is refused for a reason that stands in the docs."""
+    """The differences in Spark's rows; falsy if the scan is rejected for a documented reason."""
     try:
         wrong = differences(spark, source, "t", version)
     except UnsupportedError as error:

@@ -1,4 +1,4 @@
-"""Secrets of the rest of the configuration stay hidden wherever a store is opened again or a frame is computed."""
+"""Secrets of other stores are masked too, also if a store is reopened or a frame is computed."""
 
 from __future__ import annotations
 
@@ -58,20 +58,20 @@ def read(store: Store) -> None:
 
 
 @pytest.mark.parametrize("use", [audited, audited_in_python, queried, read])
-def test_no_error_shows_a_secret_of_another_store(use: Callable[[Store], None], store: Store) -> None:
+def test_errors_mask_the_secrets_of_other_stores(use: Callable[[Store], None], store: Store) -> None:
     with pytest.raises(LakeconfError) as raised:
         use(store)
     assert PLANTED not in str(raised.value)
     assert "***" in str(raised.value)
 
 
-def test_a_store_that_is_opened_for_reading_hides_the_same() -> None:
+def test_store_opened_for_reading_masks_the_same_secrets() -> None:
     metadata, storage = SQLiteMetadata(uri="/x/c.sqlite"), LocalStorage(path="/x/data")
     store = Store("dev", metadata, storage, hidden=[Secret(PLANTED)])
     assert store.for_reading().secrets == store.secrets
 
 
-def test_the_names_of_settings_and_other_values_show_no_secret() -> None:
+def test_names_and_values_of_settings_mask_secrets() -> None:
     settings = Settings(
         {f"fs.s3a.bucket.{PLANTED}.secret.key": Secret(PLANTED), "path": f"s3a://{PLANTED}/", "r": "eu"}
     )
@@ -95,7 +95,7 @@ def test_the_names_of_settings_and_other_values_show_no_secret() -> None:
         f"[a.{PLANTED}]\n[a.{PLANTED}]",
     ],
 )
-def test_a_file_that_is_not_toml_shows_no_text(line: str, tmp_path: Path) -> None:
+def test_invalid_toml_error_shows_no_text_of_the_file(line: str, tmp_path: Path) -> None:
     (tmp_path / "lakeconf.toml").write_text(f"[stores.dev.metadata_backend]\n{line}\n")
     (problem,) = validate(tmp_path)
     assert problem.line is not None
@@ -103,7 +103,7 @@ def test_a_file_that_is_not_toml_shows_no_text(line: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("end", [b"", b"\xff"])
-def test_no_local_variable_of_a_file_that_is_not_toml_shows_its_text(end: bytes, tmp_path: Path) -> None:
+def test_local_variables_of_an_invalid_toml_traceback_contain_no_text(end: bytes, tmp_path: Path) -> None:
     text = f'[stores.dev.metadata_backend]\npassword = "{PLANTED}'
     (tmp_path / "lakeconf.toml").write_bytes(text.encode() + end)
     with pytest.raises(ConfigError) as raised:

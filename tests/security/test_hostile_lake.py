@@ -1,4 +1,4 @@
-"""What a lake can do to whoever reads it: its views and macros are of somebody who may be hostile."""
+"""Attacks of a lake on its readers: its views and macros may come from an attacker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PASSWORD = "planted-password"
 @pytest.fixture
 def thief(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PasswordThief]:
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    # DuckDB would install it by itself where it reaches its extension server.
+    # DuckDB would install it automatically if its extension server is reachable.
     monkeypatch.setattr(SQLiteMetadata, "extensions", ("sqlite_scanner", "postgres_scanner"))
     with password_thief(tmp_path) as server:
         yield server
@@ -35,7 +35,7 @@ def thief(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PasswordT
 
 @pytest.fixture
 def hostile_lake(project: Path, thief: PasswordThief) -> Path:
-    """A lake whose views and macros connect to the thief's server, in every way that one may be reached."""
+    """A lake whose views and macros connect to the attacker's server, in every known way to reach one."""
     native = lakeconf.init().get_store().connect()
     native.execute("CREATE SCHEMA raw; CREATE TABLE raw.events AS SELECT 1 AS id; CREATE TABLE pub AS SELECT 2 AS id")
     native.execute("CREATE VIEW trap AS SELECT 1 AS id; CREATE VIEW honest AS SELECT id + 1 AS id FROM raw.events")
@@ -87,7 +87,7 @@ REACHING = [
 ]
 
 
-def test_the_trap_works_where_nothing_guards_the_reader(hostile_lake: Path, thief: PasswordThief) -> None:
+def test_unprotected_reader_leaks_the_password(hostile_lake: Path, thief: PasswordThief) -> None:
     native = lakeconf.init().get_store().connect()
     with pytest.raises(Exception, match="Unable to connect to Postgres"):
         native.execute("FROM trap")
@@ -95,7 +95,7 @@ def test_the_trap_works_where_nothing_guards_the_reader(hostile_lake: Path, thie
     assert thief.seen == ["connection", f"password {PASSWORD}"]
 
 
-def test_no_query_of_the_command_line_takes_the_password(
+def test_lakeconf_sql_does_not_leak_the_password(
     hostile_lake: Path, thief: PasswordThief, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for statement in REACHING:
@@ -113,7 +113,7 @@ def append_with_audit(lake: lakeconf.Lake, check: str) -> None:
         transaction.audit("trap", check)
 
 
-def test_no_query_of_an_open_lake_takes_the_password(hostile_lake: Path, thief: PasswordThief) -> None:
+def test_lake_sql_and_audits_do_not_leak_the_password(hostile_lake: Path, thief: PasswordThief) -> None:
     with lakeconf.init().get_store().open() as lake:
         for statement in [*REACHING, "PIVOT trap ON id", "FROM trap; FROM pub", "FROM trap AT (VERSION => 3)"]:
             with pytest.raises(UnsafeQueryError, match="of the lake calls postgres_scan"):
@@ -126,14 +126,14 @@ def test_no_query_of_an_open_lake_takes_the_password(hostile_lake: Path, thief: 
     assert thief.seen == []
 
 
-def test_no_other_command_runs_a_view(hostile_lake: Path, thief: PasswordThief) -> None:
+def test_other_commands_run_no_view(hostile_lake: Path, thief: PasswordThief) -> None:
     commands = ["tables", "snapshots", "files raw.events", "doctor", "report -o report.html"]
     for command in [*commands, "diff dev dev raw.events", "diff dev dev trap"]:
         run(command.split())
         assert thief.seen == [], command
 
 
-def test_a_macro_of_the_lake_replaces_no_function_of_duckdb(project: Path, thief: PasswordThief) -> None:
+def test_macro_of_the_lake_replaces_no_duckdb_function(project: Path, thief: PasswordThief) -> None:
     store = lakeconf.init().get_store()
     native = store.connect()
     native.execute("CREATE TABLE pub AS SELECT 2 AS id; CREATE SCHEMA raw; CREATE TABLE raw.t AS SELECT 1 AS id")
@@ -158,7 +158,7 @@ def test_a_macro_of_the_lake_replaces_no_function_of_duckdb(project: Path, thief
     assert thief.seen == []
 
 
-def test_a_table_is_found_in_its_schema_alone(project: Path) -> None:
+def test_unqualified_table_name_is_resolved_in_the_main_schema_only(project: Path) -> None:
     with lakeconf.init().get_store().open() as lake:
         lake.create_table("raw.events", {"id": "INTEGER"})
         assert lake.sql("FROM raw.events").collect().to_native().num_rows == 0
@@ -177,7 +177,7 @@ EXPRESSIONS = {
 
 
 @pytest.mark.parametrize("kind", EXPRESSIONS)
-def test_no_write_evaluates_an_unsafe_expression_of_the_lake(kind: str, project: Path, thief: PasswordThief) -> None:
+def test_writes_evaluate_no_unsafe_expression_of_the_lake(kind: str, project: Path, thief: PasswordThief) -> None:
     store = lakeconf.init().get_store()
     native = store.connect()
     native.execute("CREATE TABLE pub(id INTEGER, x DOUBLE DEFAULT random()); ALTER TABLE pub SET SORTED BY (id + 1)")
@@ -209,7 +209,7 @@ VIEWS = {
 
 
 @pytest.mark.parametrize("kind", VIEWS)
-def test_a_catalog_of_duckdb_runs_no_view_of_its_own(
+def test_views_and_macros_in_a_duckdb_catalog_do_not_run(
     kind: str, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = (

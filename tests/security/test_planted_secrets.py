@@ -1,4 +1,4 @@
-"""Every secret value of a configuration is planted, and then looked for in all that a run says and leaves behind."""
+"""Plants every secret value of a configuration, and searches all output and files of a run for it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ secret = "${{PLANTED_R2}}"
 
 @dataclass
 class Heap:
-    """All that was said, by where it was said."""
+    """All collected output, by source."""
 
     said: dict[str, str] = field(default_factory=dict)
 
@@ -103,20 +103,20 @@ class Heap:
 
 
 def forms(value: str) -> set[bytes]:
-    """How a value may stand in a text: as it is, escaped, or in base64, at whatever offset it begins."""
+    """The forms in which a value may appear in a text: unchanged, escaped, or in base64 at any offset."""
     texts = {value, value.replace("'", "''"), urllib.parse.quote(value, safe=""), urllib.parse.quote_plus(value)}
     texts |= {json.dumps(value)[1:-1], html.escape(value), repr(value)[1:-1]}
     encoded = {text.encode() for text in texts}
     for offset in range(3):
         inside = base64.b64encode(b"\0" * offset + value.encode())
-        # The first and the last group depend on what stands beside the value.
+        # The first and the last group depend on the characters next to the value.
         middle = inside[4 * (offset > 0) : -4]
         encoded |= {middle, middle.translate(bytes.maketrans(b"+/", b"-_"))}
     return encoded
 
 
 def shown(planted: Mapping[str, str], texts: Mapping[str, bytes]) -> list[str]:
-    """Which planted values stand in which texts."""
+    """Which planted values appear in which texts."""
     looked_for = {name: forms(value) for name, value in planted.items()}
     return sorted(
         f"{name} in {where}"
@@ -128,7 +128,7 @@ def shown(planted: Mapping[str, str], texts: Mapping[str, bytes]) -> list[str]:
 
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A value for each secret, in the environment; with what needs escaping, where the server takes it."""
+    """A value for each secret, set in the environment; with characters that need escaping if the server allows them."""
     names = ("PLANTED_PASSWORD", "PLANTED_S3", "PLANTED_TOKEN", "PLANTED_R2", "PLANTED_HMAC", "motherduck_token")
     values = {name: f"{secrets.token_urlsafe(24)}/+={name[-2:]}" for name in names}
     values["PLANTED_PASSWORD"] = f"pass'word {values['PLANTED_PASSWORD']}"
@@ -145,7 +145,7 @@ def config(
     postgres_proxy: FaultProxy,
     s3_server: S3Server,
 ) -> Config:
-    """One file with every secret there is, on real servers; Postgres is behind a proxy."""
+    """One file with every kind of secret, on real servers; Postgres is behind a proxy."""
     database = postgres_server.create_database()
     user, _ = postgres_server.create_role(database)
     password = planted["PLANTED_PASSWORD"].replace("'", "''")
@@ -166,7 +166,7 @@ def refusal(heap: Heap, where: str) -> Iterator[None]:
 
 
 def live(heap: Heap, store: Store, engine: SparkSession | None) -> None:
-    """The whole life of a lake, and all that can be asked of it."""
+    """The whole lifecycle of a lake, and all its inspection methods."""
     where = f"{store.name} on {'DuckDB' if engine is None else 'Spark'}"
     name = f"raw.t{'' if engine is None else '_spark'}"
     with store.open(engine) as lake:
@@ -199,7 +199,7 @@ def instance(lake: Lake) -> list[object]:
 
 
 def describe(heap: Heap, config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What shows a configuration without opening anything."""
+    """Output that describes a configuration without opening a store."""
     for store in config.stores.values():
         things = (store, store.metadata_backend, store.storage_backend, store.statements, store.secrets)
         heap.add(f"{store.name}: repr", *things, store.spark_conf())
@@ -215,7 +215,7 @@ def describe(heap: Heap, config: Config, capsys: pytest.CaptureFixture[str], mon
 
 
 def fail(heap: Heap, config: Config, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What goes wrong with every secret in hand."""
+    """Errors while every secret is in use."""
     proxy.refuse()
     with refusal(heap, "server down"):
         config.get_store("dev").open()
@@ -236,7 +236,7 @@ def fail(heap: Heap, config: Config, proxy: FaultProxy, monkeypatch: pytest.Monk
 
 
 @pytest.mark.hadoop_aws
-def test_no_planted_secret_is_shown_anywhere(
+def test_no_output_or_file_contains_a_planted_secret(
     config: Config,
     planted: dict[str, str],
     spark: SparkSession,
@@ -256,7 +256,7 @@ def test_no_planted_secret_is_shown_anywhere(
         configure_session(spark, store.storage_backend.hadoop_settings())
         live(heap, store, engine)
     fail(heap, config, postgres_proxy, monkeypatch)
-    # A positive control: what an application puts into a plan can be read in the event log.
+    # Positive control: text that an application puts into a plan must be found in the event log.
     control = f"control-{secrets.token_urlsafe(24)}"
     spark.range(1).selectExpr(f"'{control}' AS text").collect()
     heap.add("Spark's settings", *spark.sparkContext.getConf().getAll(), spark.conf.getAll)
@@ -284,7 +284,7 @@ def test_no_planted_secret_is_shown_anywhere(
         "Authorization: {base64_inside_by_two}",
     ],
 )
-def test_a_planted_secret_would_be_found(text: str, planted: dict[str, str]) -> None:
+def test_the_search_finds_every_form_of_a_secret(text: str, planted: dict[str, str]) -> None:
     value = planted["PLANTED_PASSWORD"]
     written = text.format(
         value,
@@ -298,7 +298,7 @@ def test_a_planted_secret_would_be_found(text: str, planted: dict[str, str]) -> 
     assert shown(planted, {"here": written.encode(), "there": b"nothing"}) == ["PLANTED_PASSWORD in here"]
 
 
-def test_an_error_is_added_with_its_causes(planted: dict[str, str]) -> None:
+def test_the_search_includes_the_causes_of_an_error(planted: dict[str, str]) -> None:
     heap = Heap()
     outside = RuntimeError("outside")
     outside.__cause__ = ValueError(planted["PLANTED_S3"])

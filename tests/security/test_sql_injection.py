@@ -1,4 +1,4 @@
-"""Any text in any field: the same statements, and DuckDB reads the text back as it was given."""
+"""Arbitrary text in any field: the statements stay the same, and DuckDB reads the text back unchanged."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def texts(nasty: list[str]) -> st.SearchStrategy[str]:
     return st.lists(st.sampled_from(nasty) | other, min_size=1, max_size=6).map("".join)
 
 
-# Fields that are not secret take no control characters: see `test_control_characters_are_refused`.
+# Fields that are not secret accept no control characters: see `test_control_characters_are_rejected`.
 TEXT = texts(NASTY).filter(lambda text: escaped(text) == text)
 SECRET_TEXT = texts([*NASTY, "\n", "\r", "\t"])
 SECRET_FIELDS = ("key_id", "secret", "session_token", "password")
@@ -83,7 +83,7 @@ STORAGE: dict[type[StorageBackend], dict[str, Any]] = {
 
 
 def backend(model: type[Backend], values: dict[str, Any], texts: st.DataObject | None, parameter: str | None) -> Any:
-    """A backend with the usual value in each field, or with any text."""
+    """A backend with the default sample value in each field, or with arbitrary text."""
     fields: dict[str, Any] = {
         name: FromVariable(
             texts.draw(SECRET_TEXT if name in SECRET_FIELDS else TEXT, label=name) if texts else value, "X"
@@ -125,7 +125,7 @@ def kinds(store: Store, rendering: str) -> list[Any]:
 
 @pytest.mark.parametrize("metadata", METADATA)
 @given(data=st.data(), storage=st.sampled_from(list(STORAGE)), text=TEXT, alias=TEXT)
-def test_no_text_changes_the_statements(
+def test_text_in_a_field_does_not_change_the_statements(
     metadata: Any, storage: Any, data: st.DataObject, text: str, alias: str
 ) -> None:
     assume((metadata, storage) != (MotherDuckMetadata, LocalStorage))
@@ -143,7 +143,7 @@ def test_no_text_changes_the_statements(
 
 
 @pytest.mark.parametrize("model", [*METADATA, *STORAGE])
-def test_control_characters_are_refused(model: type[Backend]) -> None:
+def test_control_characters_are_rejected(model: type[Backend]) -> None:
     samples: dict[Any, dict[str, Any]] = {**METADATA, **STORAGE}
     fields = samples[model]
     model.model_validate(fields)
@@ -164,7 +164,7 @@ def connection() -> Any:
 
 
 def read_back(con: duckdb.DuckDBPyConnection, statement: CreateSecret) -> str:
-    """What DuckDB says that it has, after the statement ran as lakeconf runs it."""
+    """The secret as DuckDB stores it, after lakeconf ran the statement."""
     Connection(con).run(statement)
     query = "SELECT secret_string FROM duckdb_secrets(redact => false) WHERE name = ?"
     ((text,),) = con.execute(query, [statement.name]).fetchall()
@@ -173,7 +173,7 @@ def read_back(con: duckdb.DuckDBPyConnection, statement: CreateSecret) -> str:
 
 
 @given(data=st.data(), model=st.sampled_from([S3Storage, R2Storage, GCSStorage]))
-def test_duckdb_has_the_texts_as_they_were_given(model: Any, connection: Any, data: st.DataObject) -> None:
+def test_duckdb_stores_field_texts_unchanged(model: Any, connection: Any, data: st.DataObject) -> None:
     metadata = backend(PostgresMetadata, METADATA[PostgresMetadata], data, None)
     storage = backend(model, STORAGE[model], data, None)
     for statement in Store("prod", metadata, storage, alias="prod").statements:
@@ -199,7 +199,9 @@ FILE_NAME = TEXT.map(lambda text: text.translate({ord("/"): None, ord("\\"): Non
 @example(name="a'b; --\".db", data_name="it's", alias='x"; DROP TABLE t; --')
 @example(name="a\\b.db", data_name="*", alias="x")
 @example(name="a?mode=memory#x%20.db", data_name="%41", alias="select")
-def test_a_lake_is_where_its_paths_say(model: Any, magic: bytes, name: str, data_name: str, alias: str) -> None:
+def test_lake_is_created_at_its_configured_paths(
+    model: Any, magic: bytes, name: str, data_name: str, alias: str
+) -> None:
     assume(alias.lower() not in ("main", "memory", "system", "temp"))
     with tempfile.TemporaryDirectory() as folder:
         catalog, data_path = os.path.join(folder, "c", name), os.path.join(folder, "d", data_name)
@@ -213,6 +215,6 @@ def test_a_lake_is_where_its_paths_say(model: Any, magic: bytes, name: str, data
 
 
 @pytest.mark.parametrize("key", ["meta_x) --", "meta_x', READ_ONLY", "Meta_X", "meta_é"])
-def test_the_name_of_an_option_is_no_way_in(key: str) -> None:
+def test_option_names_cannot_inject_sql(key: str) -> None:
     with pytest.raises(LakeconfError, match="letters, digits and underscores"):
         Store("dev", SQLiteMetadata(uri="/c"), LocalStorage(path="/d"), attach_options={key: "x"})

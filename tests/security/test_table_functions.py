@@ -1,4 +1,4 @@
-"""Every function that DuckDB and its extensions have for FROM, CALL and PRAGMA, run by `lakeconf sql`."""
+"""Every function of DuckDB and its extensions for FROM, CALL and PRAGMA, run by `lakeconf sql`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-# What `lakeconf sql` runs, with arguments that make it do its work.
+# Functions that `lakeconf sql` runs, with arguments that make them do their work.
 READERS = {
     "duckdb_columns": "",
     "duckdb_constraints": "",
@@ -55,14 +55,14 @@ READERS = {
     "test_all_types": "",
     "unnest": "[1, 2]",
 }
-# What `--allow-files` permits the query itself.
+# Functions that `--allow-files` permits in the query itself.
 FILE_READERS = {
     *("glob", "parquet_bloom_probe", "parquet_file_metadata", "parquet_full_metadata", "parquet_kv_metadata"),
     *("parquet_metadata", "parquet_scan", "parquet_schema", "read_blob", "read_csv", "read_csv_auto", "read_json"),
     *("read_json_auto", "read_json_objects", "read_json_objects_auto", "read_ndjson", "read_ndjson_auto"),
     *("read_ndjson_objects", "read_parquet", "read_text", "sniff_csv"),
 }
-# A view or macro may call those of them that do not describe the process.
+# A view or macro may call those that do not describe the process.
 IN_VIEWS = {name for name in READERS if not name.startswith(("duckdb_", "pragma_"))} - {
     *("ducklake_options", "ducklake_settings")
 }
@@ -70,7 +70,7 @@ IN_VIEWS = {name for name in READERS if not name.startswith(("duckdb_", "pragma_
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a query must not change: the files of the lake, the rows of its catalog, and a server nearby."""
+    """State that a query must not change: the files of the lake, its catalog rows, and a local server."""
 
     project: Path
     server: socket.socket
@@ -97,7 +97,7 @@ class Surroundings:
 
 
 class KeptOpen(Connection):
-    """A connection that goes on to the next query: opening a lake for each of some hundred takes long."""
+    """A connection that later queries reuse: opening a lake for each of several hundred queries takes too long."""
 
     def close(self) -> None:
         self.execute("ROLLBACK")
@@ -105,7 +105,7 @@ class KeptOpen(Connection):
 
 @pytest.fixture
 def store(project: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """A lake that every function for maintenance finds work in."""
+    """A lake in which every maintenance function has work to do."""
     monkeypatch.setattr(SQLiteMetadata, "extensions", ("sqlite_scanner", "postgres_scanner", "httpfs"))
     store = lakeconf.init().get_store()
     native = store.connect()
@@ -129,7 +129,7 @@ def surroundings(store: Store, project: Path) -> Iterator[Surroundings]:
 
 @pytest.fixture
 def functions(store: Store) -> list[tuple[str, str, int]]:
-    """Kind, name and number of parameters of everything that can stand in FROM, CALL or PRAGMA."""
+    """Kind, name and number of parameters of every function for FROM, CALL or PRAGMA."""
     with store.open_connection() as connection:
         found = connection.rows(
             "SELECT DISTINCT function_type, function_name, len(parameter_types) FROM duckdb_functions() "
@@ -140,7 +140,7 @@ def functions(store: Store) -> list[tuple[str, str, int]]:
 
 
 def call(name: str, parameters: int, port: int) -> str:
-    """A call that reaches the server nearby, if the function reaches servers at all."""
+    """A call that connects to the local server if the function connects to servers at all."""
     if name.startswith(("postgres", "sqlite")):
         target = f"host=127.0.0.1 port={port} connect_timeout=2"
     elif name.startswith("ducklake"):
@@ -151,7 +151,7 @@ def call(name: str, parameters: int, port: int) -> str:
 
 
 def plant(project: Path, names: Iterable[str], calls: Mapping[str, str]) -> None:
-    """Puts a view and a macro for each call into the catalog, as whoever can write to it does."""
+    """Adds a view and a macro for each call to the catalog, as anyone with write access could."""
     native = lakeconf.init().get_store().connect()
     for name in names:
         native.execute(
@@ -169,7 +169,7 @@ def plant(project: Path, names: Iterable[str], calls: Mapping[str, str]) -> None
             )
 
 
-def test_the_surroundings_notice_a_change(surroundings: Surroundings, store: Store) -> None:
+def test_surroundings_detect_a_change(surroundings: Surroundings, store: Store) -> None:
     before = surroundings.state()
     with socket.create_connection(surroundings.server.getsockname()):
         assert surroundings.was_reached()
@@ -183,7 +183,7 @@ def test_the_surroundings_notice_a_change(surroundings: Surroundings, store: Sto
         before = surroundings.state()
 
 
-def test_a_function_only_reads_or_is_refused(
+def test_function_that_does_more_than_read_is_rejected(
     surroundings: Surroundings,
     store: Store,
     functions: list[tuple[str, str, int]],
@@ -215,7 +215,7 @@ def test_a_function_only_reads_or_is_refused(
     kept.native.close()
 
 
-def test_a_function_that_reads_runs(
+def test_function_that_only_reads_runs(
     surroundings: Surroundings, store: Store, functions: list[tuple[str, str, int]]
 ) -> None:
     assert set(READERS) <= {name for _, name, _ in functions}
