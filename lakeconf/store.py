@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from lakeconf.backends.attach_options import attach_option_problem, reads_only
+from lakeconf.backends.attach_options import attach_option_problem, attach_options_problem, is_pinned, reads_only
 from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
 from lakeconf.backends.metadata.migration import check_merged_files
 from lakeconf.backends.secrecy import guard_options
 from lakeconf.connection.connection import Connection, connect, load_extension
+from lakeconf.ducklake import metadata_database
 from lakeconf.errors import CatalogError, CatalogMissingError, CatalogVersionError, LakeconfError
 from lakeconf.secret import Secret, Settings, masked
 from lakeconf.secret import hidden as hide
@@ -70,6 +71,9 @@ class Store:
             problem = attach_option_problem(key, value)
             if problem is not None:
                 raise LakeconfError(f"stores.{name}.attach_options.{key}: {problem}")
+        problem = attach_options_problem(self.attach_options, self.alias)
+        if problem is not None:
+            raise LakeconfError(f"stores.{name}.attach_options.{problem}")
 
     def __repr__(self) -> str:
         text = (
@@ -91,6 +95,11 @@ class Store:
     def read_only(self) -> bool:
         """True if the lake is attached read-only."""
         return reads_only(self.attach_options)
+
+    @property
+    def pinned(self) -> bool:
+        """True if the lake is attached at a fixed snapshot."""
+        return is_pinned(self.attach_options)
 
     @property
     def extensions(self) -> tuple[str, ...]:
@@ -219,7 +228,7 @@ class Store:
             read_only: True to create, migrate and change nothing; the lake must exist.
 
         Returns:
-            The lake, pinned at its latest snapshot; a context manager.
+            The lake at its latest snapshot, or at that of `snapshot_version` or `snapshot_time`; a context manager.
 
         Raises:
             ConnectionFailed: The catalog cannot be reached.
@@ -279,11 +288,19 @@ class Store:
             connection.run(statement)
 
     def _check_free(self, connection: Connection) -> None:
-        databases = "SELECT 1 FROM duckdb_databases() WHERE database_name = ?"
+        databases = "SELECT 1 FROM duckdb_databases() WHERE lower(database_name) = lower(?)"
         if connection.rows(databases, [self.alias]):
             raise CatalogError(
                 f"stores.{self.name}: the connection already has a database {self.alias!r}",
                 hint=f"DETACH it, or set another alias: [stores.{self.name}] alias = …",
+            )
+        metadata = metadata_database(self.alias, self.attach_options.get("metadata_catalog"))
+        attaches = any(isinstance(statement, Attach) and statement.alias == self.alias for statement in self.statements)
+        if attaches and connection.rows(databases, [metadata]):
+            # DuckLake would replace it: another lake on this connection would then write to the catalog of this one.
+            raise CatalogError(
+                f"stores.{self.name}: the connection already has a database {metadata!r}, which ATTACH would replace",
+                hint=f"DETACH it, or choose another: [stores.{self.name}] attach_options = {{ metadata_catalog = … }}",
             )
         load_extension(connection, "ducklake")
         existing = dict(connection.rows("SELECT name, secret_string FROM duckdb_secrets()"))

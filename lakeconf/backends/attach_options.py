@@ -23,11 +23,38 @@ ATTACH_OPTIONS: Mapping[str, type] = {
     "write_deletion_vectors": bool,
 }
 
+# Databases and schemas that DuckDB has itself.
+RESERVED_NAMES = ("information_schema", "main", "memory", "pg_catalog", "system", "temp")
+_PINS = {"snapshot_version", "snapshot_time"}
+
 
 def reads_only(attach_options: Mapping[str, object]) -> bool:
     """True if these options attach a lake read-only."""
-    pinned = {"snapshot_version", "snapshot_time"} & attach_options.keys()
-    return bool(attach_options.get("read_only") or pinned)
+    return bool(attach_options.get("read_only") or is_pinned(attach_options))
+
+
+def is_pinned(attach_options: Mapping[str, object]) -> bool:
+    """True if these options attach a lake at a fixed snapshot."""
+    return not _PINS.isdisjoint(attach_options)
+
+
+def attach_options_problem(attach_options: Mapping[str, object], alias: str) -> str | None:
+    """Validates valid ATTACH options together.
+
+    Args:
+        attach_options: The options.
+        alias: The name under which the lake is attached.
+
+    Returns:
+        The name of an option and its problem in one sentence; None if there is none.
+    """
+    if "metadata_catalog" in attach_options and str(attach_options["metadata_catalog"]).lower() == alias.lower():
+        return f"metadata_catalog: {alias!r} is the alias of the lake itself"
+    if attach_options.keys() >= _PINS:
+        return "snapshot_time: the lake is already pinned by snapshot_version"
+    if is_pinned(attach_options) and attach_options.get("read_only") is False:
+        return "read_only: a lake that is pinned at a snapshot is read-only"
+    return None
 
 
 def attach_option_problem(key: str, value: object) -> str | None:
@@ -51,5 +78,11 @@ def attach_option_problem(key: str, value: object) -> str | None:
         hint = suggestion(key, ATTACH_OPTIONS, f"allowed: {', '.join(ATTACH_OPTIONS)}")
         return f"unknown attach option, {hint}"
     fits = isinstance(value, expected) and not (expected is int and isinstance(value, bool))
-    names = {bool: "true or false", int: "an integer", str: "a string"}
-    return None if fits else f"must be {names[expected]}"
+    if not fits:
+        names = {bool: "true or false", int: "an integer", str: "a string"}
+        return f"must be {names[expected]}"
+    if expected is int and int(str(value)) < 0:
+        return "must not be negative"
+    if key == "metadata_catalog" and str(value).lower() in ("", *RESERVED_NAMES):
+        return f"must name a new database, but DuckDB reserves {value!r}" if value else "must not be empty"
+    return None

@@ -260,4 +260,4 @@ class MetadataBackend(Backend):
         """Creates a missing catalog file, accessible only to its owner, because it will contain encryption keys."""
 
 
-DUCKLAKE_SECRET_OPTIONS: Sequence[str] = ("encrypted", "metadata_catalog")
+DUCKLAKE_SECRET_OPTIONS: Sequence[str] = ("encrypted",)

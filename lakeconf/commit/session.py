@@ -31,6 +31,7 @@ class Session:
         barrier: The statement that waits for commits in progress; see `recovery.AttachedCatalog`.
         base: The snapshot from which conflict checks start.
         read_only: True if the store is read-only.
+        pinned: True if the store is attached at a fixed snapshot.
         writer_lock: Held by the thread that uses the writer, or changes a setting of the DuckDB instance.
     """
 
@@ -44,6 +45,7 @@ class Session:
     barrier: str | None
     base: Base
     read_only: bool = False
+    pinned: bool = False
     writer_lock: threading.RLock = field(default_factory=threading.RLock)
     _snapshot_id: int = field(init=False)
     _snapshot_lock: threading.RLock = field(default_factory=threading.RLock)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from lakeconf.backends.attach_options import ATTACH_OPTIONS, attach_option_problem
+from lakeconf.backends.attach_options import ATTACH_OPTIONS, RESERVED_NAMES, attach_option_problem
 from lakeconf.backends.base import MetadataBackend, StorageBackend
 from lakeconf.backends.registry import metadata_backend, storage_backend
 from lakeconf.backends.secrecy import is_secret
@@ -30,7 +30,6 @@ _OPTION_HINTS = {
     object: "the documentation of the catalog's database lists the META_ options",
 }
 # Databases and schemas of every DuckDB connection.
-RESERVED_ALIASES = ("information_schema", "main", "memory", "pg_catalog", "system", "temp")
 
 
 class Reading(NamedTuple):
@@ -123,7 +122,7 @@ def _alias(draft: Draft) -> str | None:
     if not re.fullmatch(ALIAS, alias):
         hint = "use lower-case letters, digits and underscores" if unknown else f'write it as "{allowed_name(alias)}"'
         draft.report(Code.ALIAS, "invalid alias" if unknown else f"invalid alias {alias!r}", key, hint=hint)
-    elif alias in RESERVED_ALIASES:
+    elif alias in RESERVED_NAMES:
         name = "this alias" if unknown else repr(alias)
         draft.report(Code.ALIAS, f"DuckDB reserves {name}", key, hint="choose another alias")
     return str(alias)
@@ -188,7 +187,7 @@ def _composed(
             hint = f'write [stores.{draft.name}.storage_backend] and add type = "…" below it'
         draft.report(Code.PAIR, f"{metadata.type} {refusal}", (key,), hint=hint)
         return None
-    if alias is None and metadata.default_alias(draft.name, dict(metadata)) in RESERVED_ALIASES:
+    if alias is None and metadata.default_alias(draft.name, dict(metadata)) in RESERVED_NAMES:
         hint = f'set an alias: [stores.{draft.name}] alias = "lake"'
         draft.report(Code.ALIAS, f"DuckDB reserves {draft.name!r}", hint=hint)
     try:

@@ -22,7 +22,7 @@ _OPTION_DESCRIPTIONS: Mapping[str, str] = {
     "create_if_not_exists": "Create the lake if it does not exist; default true.",
     "data_inlining_row_limit": "Store inserts of at most this many rows in the catalog; default 0.",
     "encrypted": "Encrypt the Parquet files of a new lake.",
-    "metadata_catalog": "Name under which the catalog database is attached.",
+    "metadata_catalog": "Name under which the catalog database is attached; no other database may have it.",
     "override_data_path": "Use the path of the storage backend even if the lake was created with another path.",
     "read_only": "Attach read-only.",
     "snapshot_time": "Attach the lake read-only as of this time.",

@@ -60,7 +60,7 @@ class Lake:
 
     def close(self) -> None:
         """Closes the connections to the catalog. The lakes of `at` and `transaction` leave this to their own lake."""
-        if not self._scope.is_pinned:
+        if not self._scope.is_derived:
             self._session.close()
 
     @property
@@ -82,12 +82,13 @@ class Lake:
         """Moves to the latest snapshot and returns its version.
 
         Raises:
-            LakeconfError: The lake is pinned, by `at` or by an open transaction.
+            LakeconfError: The lake is pinned, by `at`, by an open transaction or by the store.
         """
         if self._scope.is_pinned:
-            raise LakeconfError(
-                f"the lake is pinned at snapshot {self.snapshot_id}", hint="refresh the lake that it was created from"
-            )
+            hint = "refresh the lake that it was created from"
+            if self._session.pinned:
+                hint = "remove snapshot_version and snapshot_time from the store's attach_options"
+            raise LakeconfError(f"the lake is pinned at snapshot {self.snapshot_id}", hint=hint)
         return self._session.advance(latest(self._session.reader).snapshot_id, refresh=True)
 
     def table(self, name: str) -> Table:

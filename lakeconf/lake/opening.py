@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.snapshot import latest
+from lakeconf.catalog.snapshot import Snapshot, by_version, latest
 from lakeconf.commit.conflicts import Base
 from lakeconf.commit.recovery import SETTINGS
 from lakeconf.commit.session import Session
@@ -49,14 +49,23 @@ def open_session(store: Store, engine: Any = None) -> Session:
             # Only one DuckDB instance can open a DuckDB file.
             reconnect=store.open_connection if store.metadata_backend.file() is None else reading.cursor,
             barrier=_barrier(store.metadata_backend, reader),
-            base=Base(latest(reader).snapshot_id),
+            base=Base(_snapshot(reader, pinned=store.pinned).snapshot_id),
             read_only=store.read_only,
+            pinned=store.pinned,
         )
     except BaseException:
         reading.close()
         raise
     _log.info("opened %s at snapshot %d with %s", store.name, session.snapshot_id, session.engine.name)
     return session
+
+
+def _snapshot(reader: CatalogReader, *, pinned: bool) -> Snapshot:
+    """The snapshot that reads see: the latest, or the one that the options of ATTACH name."""
+    if not pinned:
+        return latest(reader)
+    ((version,),) = reader.connection.rows("FROM ducklake_current_snapshot(?)", [reader.alias])
+    return by_version(reader, int(version))
 
 
 def _barrier(backend: MetadataBackend, reader: CatalogReader) -> str | None:

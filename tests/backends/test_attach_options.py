@@ -1,0 +1,151 @@
+"""Each option of ATTACH works from the store to the maintenance, or is refused before anything is attached."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from local_stores import on_postgres, on_sqlite, store_of
+
+from lakeconf.backends.attach_options import ATTACH_OPTIONS
+from lakeconf.errors import CatalogError, CatalogMissingError, LakeconfError, UnsafeQueryError, UnsupportedError
+from lakeconf.inspection.doctor import diagnose
+from lakeconf.inspection.read_only_sql import query
+from lakeconf.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakeconf import Lake
+
+WORKING: list[dict[str, Any]] = [
+    {"automatic_migration": True},
+    {"create_if_not_exists": True},
+    {"data_inlining_row_limit": 100},
+    {"encrypted": True},
+    {"metadata_catalog": "my meta"},
+    {"override_data_path": True},
+    {"read_only": False},
+    {"write_deletion_vectors": True},
+]
+ELSEWHERE = {"snapshot_version", "snapshot_time"}  # tested below
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64())})
+
+
+def ids(lake: Lake) -> list[int]:
+    return sorted(number for (number,) in lake.table("t").scan().collect("pyarrow").rows())
+
+
+def check_all(store: Store, engine: Any = None) -> None:
+    """Writes, reads, travels in time, maintains and diagnoses."""
+    with store.open(engine) as lake:
+        table = lake.create_table("t", {"id": "BIGINT"})
+        first = table.append(rows(*range(10)))
+        table.delete("id = 3")
+        table.merge(rows(1, 50), on="id")
+        found = [0, 1, 2, 4, 5, 6, 7, 8, 9, 50]
+        assert (ids(lake), ids(lake.at(version=first))) == (found, list(range(10)))
+        if store.attach_options.get("write_deletion_vectors"):
+            with pytest.raises(UnsupportedError, match="has a deletion vector"):
+                table.changes(first).collect("pyarrow")
+        else:
+            assert len(table.changes(first + 1).collect("pyarrow")) == 4  # one delete, one update, one insert
+        lake.maintenance.compact()
+        lake.maintenance.expire_snapshots(older_than=timedelta(0), force=True)
+        lake.maintenance.cleanup(older_than=timedelta(0), force=True)
+        assert ids(lake) == found
+    with store.open(engine, read_only=True) as lake:
+        assert ids(lake) == found
+    assert [step.name for step in diagnose(store) if step.status == "failed"] == []
+
+
+@pytest.mark.parametrize("options", WORKING, ids=lambda options: next(iter(options)))
+def test_an_option_works_with_each_part(tmp_path: Path, options: dict[str, Any]) -> None:
+    check_all(store_of(tmp_path, **options))
+
+
+def test_every_option_is_tested() -> None:
+    assert {name for options in WORKING for name in options} | ELSEWHERE == ATTACH_OPTIONS.keys()
+
+
+def test_names_of_the_catalog_on_postgres(tmp_path: Path, postgres_server: Any) -> None:
+    catalog = {**on_postgres(postgres_server), "metadata_schema": "my lake"}
+    check_all(store_of(tmp_path, catalog, metadata_catalog="my meta"))
+
+
+@pytest.mark.parametrize("option", ["metadata_catalog", "write_deletion_vectors"])
+def test_an_option_works_on_spark(tmp_path: Path, spark: SparkSession, option: str) -> None:
+    value = "my meta" if option == "metadata_catalog" else True
+    check_all(store_of(tmp_path, on_sqlite(tmp_path), **{option: value}), spark)
+
+
+def test_a_lake_that_must_not_be_created(tmp_path: Path) -> None:
+    with pytest.raises(CatalogMissingError, match="has no lake yet"):
+        store_of(tmp_path, create_if_not_exists=False).open()
+    store_of(tmp_path).connect().close()
+    check_all(store_of(tmp_path, create_if_not_exists=False))
+
+
+@pytest.mark.parametrize("pin", ["snapshot_version", "snapshot_time"])
+def test_a_pinned_store_reads_its_snapshot(tmp_path: Path, pin: str) -> None:
+    """Also with scans, on both engines, which name a snapshot themselves."""
+    with store_of(tmp_path).open() as lake:
+        version = lake.create_table("t", {"id": "BIGINT"}).append(rows(1))
+        snapshot = lake.snapshots()[-1]
+        lake.table("t").append(rows(2))
+    with store_of(tmp_path, **{pin: version if pin == "snapshot_version" else str(snapshot.time)}).open() as lake:
+        assert (lake.snapshot_id, ids(lake), lake.sql("FROM t").collect("pyarrow").rows()) == (version, [1], [(1,)])
+        assert (ids(lake.at(version=version + 1)), lake.table("t").explain().files) == ([1, 2], 1)
+        with pytest.raises(LakeconfError, match=f"the lake is pinned at snapshot {version}"):
+            lake.refresh()
+        with pytest.raises(LakeconfError, match="is read-only"):
+            lake.table("t").append(rows(3))
+    with pytest.raises(LakeconfError, match="No snapshot found"):
+        store_of(tmp_path, snapshot_version=99).open()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"metadata_catalog": "Memory"}, "DuckDB reserves 'Memory'"),
+        ({"metadata_catalog": ""}, "metadata_catalog: must not be empty"),
+        ({"metadata_catalog": "DEV"}, "metadata_catalog: 'dev' is the alias of the lake itself"),
+        ({"snapshot_version": 1, "snapshot_time": "2026-01-01"}, "snapshot_time: the lake is already pinned"),
+        ({"snapshot_version": 1, "read_only": False}, "read_only: a lake that is pinned at a snapshot is read-only"),
+        ({"snapshot_version": -1}, "snapshot_version: must not be negative"),
+        ({"data_inlining_row_limit": -1}, "data_inlining_row_limit: must not be negative"),
+        ({"metadata_schema": "lk"}, "metadata_schema: unknown attach option"),
+    ],
+)
+def test_an_option_that_cannot_work_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(LakeconfError, match=message):
+        store_of(tmp_path, **options)
+    plain = store_of(tmp_path)
+    with pytest.raises(LakeconfError, match=message):
+        Store("dev", plain.metadata_backend, plain.storage_backend, attach_options=options)
+
+
+@pytest.mark.parametrize("options", [{}, {"metadata_catalog": "Taken"}])
+def test_a_database_of_the_connection_is_not_replaced(tmp_path: Path, options: dict[str, Any]) -> None:
+    """DuckLake replaces a database of the same name: a lake that uses it would write to the catalog of this one."""
+    name = options.get("metadata_catalog", "__ducklake_metadata_dev").lower()
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH ':memory:' AS {name}; CREATE TABLE {name}.t AS SELECT 7 AS i")
+        with pytest.raises(CatalogError, match="which ATTACH would replace"):
+            store_of(tmp_path, **options).attach(connection)
+        assert connection.execute(f"FROM {name}.t").fetchall() == [(7,)]
+
+
+def test_queries_cannot_read_the_catalog_by_its_other_name(tmp_path: Path) -> None:
+    store = store_of(tmp_path, metadata_catalog="my meta")
+    store.connect().close()
+    with pytest.raises(UnsafeQueryError, match="of the catalog database"):
+        query(store, 'FROM "my meta".ducklake_data_file')
