@@ -1,4 +1,4 @@
-"""Columns of a model that change: one direction of `renamed`, and no column is dropped without consent."""
+"""Column changes of a model: `renamed` maps old names to new ones, and dropping a column needs consent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    """A lake whose table `marts.t` was made by a model with the columns id, n and day."""
+    """A lake with the table `marts.t`, which a model created with the columns id, n and day."""
     with store_of(tmp_path).open() as lake:
         assert error(lake, "SELECT 1 AS id, 2 AS n, DATE '2024-01-01' AS day") is None
         yield lake
@@ -36,7 +36,7 @@ def columns(lake: Lake) -> list[str]:
     return list(lake.table("marts.t").schema)
 
 
-def test_no_column_is_dropped_without_consent(lake: Lake) -> None:
+def test_dropping_a_column_needs_consent(lake: Lake) -> None:
     before = lake.refresh()
     found = error(lake, "SELECT 1 AS id")
     assert isinstance(found, DataLossError)
@@ -50,10 +50,10 @@ def test_no_column_is_dropped_without_consent(lake: Lake) -> None:
     assert columns(lake) == ["id"]
 
 
-def test_renamed_has_the_direction_of_evolve(lake: Lake) -> None:
+def test_renamed_maps_old_names_to_new_ones(lake: Lake) -> None:
     assert error(lake, "SELECT 1 AS id, 2 AS number, DATE '2024-01-01' AS day", renamed={"n": "number"}) is None
     assert columns(lake) == ["id", "number", "day"]
-    # It stays in the model, and has nothing to do any more.
+    # In later runs of the same model `renamed` has no effect.
     assert error(lake, "SELECT 2 AS id, 2 AS number, DATE '2024-01-01' AS day", renamed={"n": "number"}) is None
 
 

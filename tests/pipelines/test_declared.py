@@ -1,4 +1,4 @@
-"""Pipelines that a lakeconf.toml declares: where a problem is, and the commands that run them."""
+"""Pipelines declared in lakeconf.toml: positions of problems, and the commands that run them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def folder(project: Path) -> Path:
     return project
 
 
-def test_the_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_and_run_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     until = ("--to", "2024-01-03")
     assert run(["plan", *until]) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -97,7 +97,7 @@ def test_the_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "the audit 'positive' found 1 row" in output.err
 
 
-def test_two_stores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_promote_and_diff_with_two_stores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     until = ("--to", "2024-01-03")
     assert run(["run", *until]) == 0
     assert run(["promote", "dev", "prod", "--yes"]) == 0
@@ -118,7 +118,7 @@ def test_two_stores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "marts.by_day has no column 'id' in both stores" in capsys.readouterr().err
 
 
-def test_what_is_declared(folder: Path) -> None:
+def test_declared_models(folder: Path) -> None:
     pipeline = declared_pipeline(init())
     by_day = pipeline.by_table["marts.by_day"]
     assert isinstance(by_day.kind, Incremental)
@@ -139,7 +139,7 @@ def test_what_is_declared(folder: Path) -> None:
         ("start = 2024-01-01", 'start = "soon"', ["26: Input should be a valid date"]),
     ],
 )
-def test_problems_have_their_place(
+def test_problems_name_the_line(
     was: str, becomes: str, problems: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = folder / "lakeconf.toml"
@@ -151,7 +151,7 @@ def test_problems_have_their_place(
     assert [one.startswith(expected) for one, expected in zip(found, problems, strict=False)] == [True] * len(
         problems
     ), found
-    # CI hears of it too, before anything connects.
+    # `validate` reports it too, without connecting to a store.
     assert run(["validate"]) == 1
     shown = capsys.readouterr().out
     assert f"lakeconf.toml:{problems[0].partition(':')[0]}:" in shown
@@ -164,7 +164,7 @@ def test_problems_have_their_place(
         ("SELECT", "SELEC", "is not a single DuckDB query"),
     ],
 )
-def test_models_that_cannot_be_are_found_by_validate(
+def test_validate_finds_invalid_models(
     was: str, becomes: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for file in (folder / "lakeconf.toml", folder / "by_day.sql"):
@@ -175,7 +175,7 @@ def test_models_that_cannot_be_are_found_by_validate(
     assert message in output
 
 
-def test_an_error_in_a_model_says_its_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_in_a_python_model_names_its_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     models = (folder / "models.py").read_text()
     line = next(number for number, text in enumerate(models.splitlines(), 1) if "def dearest" in text)
     (folder / "models.py").write_text(models.replace("    return", "    1 / 0\n    return"))
@@ -188,13 +188,13 @@ def test_an_error_in_a_model_says_its_line(folder: Path, capsys: pytest.CaptureF
     assert re.search(r"error: models\.py:\d+: the input 'nothing' of the model marts", capsys.readouterr().err)
 
 
-def test_a_file_that_cannot_be_loaded(folder: Path) -> None:
+def test_python_file_that_cannot_be_loaded(folder: Path) -> None:
     (folder / "models.py").write_text("import no_such_module")
     with pytest.raises(PipelineError, match=r"models\.py cannot be loaded: ModuleNotFoundError"):
         declared_pipeline(init())
 
 
-def test_an_input_of_another_store(folder: Path) -> None:
+def test_input_of_another_store(folder: Path) -> None:
     (folder / "models.py").write_text(
         MODELS.replace("Full())", 'Full(), inputs={"prices": "dev.raw.prices"})').replace(
             "marts.dearest", "copy.dearest"
@@ -208,6 +208,6 @@ def test_an_input_of_another_store(folder: Path) -> None:
     assert run(["run", "copy.dearest", "--store", "prod", "--format", "json"]) == 0
 
 
-def test_without_a_pipeline(project: Path) -> None:
+def test_configuration_without_a_pipeline(project: Path) -> None:
     with pytest.raises(LakeconfError, match=r"has no \[pipeline\]"):
         declared_pipeline(init())

@@ -1,4 +1,4 @@
-"""Files that models load, and inputs of other stores: the same rows on both engines, whatever is in the files."""
+"""Files that models load, and inputs of other stores: both engines read the same rows from files of any schema."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from lakeconf import Lake
 
-# Each column as Spark and DuckDB both know it, or as one of them knows it otherwise.
+# SHARED: types that Spark and DuckDB read in the same way. OWN: types that Spark lacks or reads differently.
 SHARED: dict[str, pa.Array] = {
     "i": pa.array([1, None, 3], pa.int64()),
     "d": pa.array([Decimal("1.50"), None, Decimal("-2.25")], pa.decimal128(10, 2)),
@@ -48,7 +48,7 @@ OWN: dict[str, pa.Array] = {
 
 @pytest.fixture
 def config(tmp_path: Path) -> lakeconf.Config:
-    """The stores `raw`, whose schema is called so too, and `analytics`."""
+    """The stores `raw` and `analytics`. `raw` also contains a schema named `raw`."""
     return lakeconf.init(
         {
             "stores": {
@@ -81,24 +81,26 @@ def written(folder: Path, name: str, columns: dict[str, pa.Array]) -> str:
 
 
 @pytest.mark.parametrize("columns", [SHARED, SHARED | OWN], ids=["shared", "own"])
-def test_files_are_what_duckdb_reads(columns: dict[str, pa.Array], lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_loaded_rows_equal_those_that_duckdb_reads(
+    columns: dict[str, pa.Array], lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
     lake, _ = lakes
     landing = tmp_path / "landing %20"
     written(landing, "one", columns)
-    # Another order of columns, and one that lacks some.
+    # The columns in another order, and one of them missing.
     written(landing, "two", dict(reversed(list(columns.items())[1:])))
     loaded = Model("raw.files", Append(files="landing %20/*.parquet"), folder=tmp_path)
     (result,) = run(Pipeline([loaded]), lake)
     assert result.status == "done", result.error
     listed = ", ".join(f"'{path}'" for path in sorted(landing.glob("*")))
-    # As text: from Spark a UBIGINT comes as a DECIMAL, and a UUID as a text.
+    # Compared as text: Spark returns a UBIGINT as a DECIMAL and a UUID as a string.
     found, expected = "raw.raw.files", f"read_parquet([{listed}], union_by_name = true)"
     assert rows(lake, f"(SELECT COLUMNS(*)::VARCHAR FROM {found})") == rows(
         lake, f"(SELECT COLUMNS(*)::VARCHAR FROM {expected})"
     )
 
 
-def test_nanoseconds_that_spark_has_not_are_refused(
+def test_nanoseconds_that_spark_cannot_store_are_refused(
     spark: SparkSession, config: lakeconf.Config, tmp_path: Path
 ) -> None:
     written(tmp_path, "one", {"nanos": pa.array([1001], pa.timestamp("ns"))})
@@ -109,7 +111,7 @@ def test_nanoseconds_that_spark_has_not_are_refused(
         assert lake.tables() == []
 
 
-def test_executors_read_what_they_know_as_duckdb_does(spark: SparkSession, tmp_path: Path) -> None:
+def test_executors_read_only_types_that_equal_those_of_duckdb(spark: SparkSession, tmp_path: Path) -> None:
     shared, own = written(tmp_path, "shared", SHARED), written(tmp_path, "own", OWN)
 
     def types(path: str) -> dict[str, str]:
@@ -120,7 +122,7 @@ def test_executors_read_what_they_know_as_duckdb_does(spark: SparkSession, tmp_p
     assert found is not None
     assert found.count() == 3
     assert read_files(spark, [own], types(own)) is None
-    # Hadoop would take this for a pattern; and a file that Spark cannot find is left to DuckDB's message.
+    # Hadoop would read the braces as a pattern. For a missing file, DuckDB reports the error.
     assert read_files(spark, [shared.replace("shared", "{shared}")], types(shared)) is None
     assert read_files(spark, [shared + "x"], types(shared)) is None
 
@@ -134,7 +136,7 @@ def joined(users: nw.LazyFrame[Any], plans: nw.LazyFrame[Any]) -> nw.LazyFrame[A
 def test_inputs_of_two_stores_are_joined(lakes: tuple[Lake, Lake]) -> None:
     raw, analytics = lakes
     users, plans = pa.table({"id": [1, 2], "plan": ["a", "b"]}), pa.table({"plan": ["a", "b"], "price": [0, 9]})
-    # The schema and the lake have one name.
+    # The schema has the name of the lake.
     raw.create_table("raw.users", users)
     raw.table("raw.users").append(users)
     analytics.create_table("marts.plans", plans)
@@ -144,7 +146,7 @@ def test_inputs_of_two_stores_are_joined(lakes: tuple[Lake, Lake]) -> None:
     assert rows(analytics, "marts.joined") == ["(1, 'a', 0)", "(2, 'b', 9)"]
 
 
-def test_models_are_chosen_by_patterns() -> None:
+def test_models_are_selected_by_patterns() -> None:
     models = [Model(name, Append(files="*.csv")) for name in ("raw.users", "raw.events", "marts.users")]
     pipeline = Pipeline(models)
     assert [one.table for one in pipeline.chosen(["raw.*"])] == ["raw.events", "raw.users"]
@@ -155,7 +157,7 @@ def test_models_are_chosen_by_patterns() -> None:
 
 @pytest.mark.hadoop_aws
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
-def test_a_landing_zone_in_the_bucket(
+def test_landing_zone_in_the_bucket(
     engine: str, s3_server: S3Server, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     bucket = s3_server.create_bucket()

@@ -1,4 +1,4 @@
-"""What a run promises: audits, evolution, one runner at a time, and models that are declared wrongly."""
+"""Guarantees of a run: audits, schema evolution, concurrent runs, and invalid models."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def state(lake: Lake) -> tuple[Any, ...]:
     return lake.snapshot_id, lake.table("marts.t").schema, native.fetchall(), lake.runs.committed("marts.t")
 
 
-def test_a_failed_audit_leaves_table_columns_and_history_as_they_were(lake: Lake) -> None:
+def test_failed_audit_leaves_table_columns_and_history_unchanged(lake: Lake) -> None:
     run(Pipeline([totals("SELECT id, n FROM raw.events")]), lake)
     before = state(lake)
     changed = totals("SELECT id, n, n > 2 AS large FROM raw.events", audits={"few": "FROM marts.t WHERE n > 2"})
@@ -51,7 +51,7 @@ def test_a_failed_audit_leaves_table_columns_and_history_as_they_were(lake: Lake
     assert state(lake) == before
 
 
-def test_an_audit_may_be_a_function(lake: Lake) -> None:
+def test_audit_can_be_a_function(lake: Lake) -> None:
     def negative(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         return frame.filter(nw.col("n") < 2)
 
@@ -59,7 +59,7 @@ def test_an_audit_may_be_a_function(lake: Lake) -> None:
     assert isinstance(result.error, AuditError)
 
 
-def test_an_audit_that_errors_writes_nothing(lake: Lake) -> None:
+def test_audit_that_raises_an_error_writes_nothing(lake: Lake) -> None:
     with pytest.raises(PipelineError, match="no such column"):
         Pipeline([Model("marts.totals", Full(), Query("SELECT 1 AS id"), audits={"no such column": "SELEC"})])
     for audit in ("SELECT none FROM marts.totals", "FROM marts.none"):
@@ -71,7 +71,7 @@ def test_an_audit_that_errors_writes_nothing(lake: Lake) -> None:
         assert "marts.totals" not in lake.tables()
 
 
-def test_columns_are_added_renamed_widened_and_dropped_with_the_rows(lake: Lake) -> None:
+def test_columns_and_rows_change_in_one_commit(lake: Lake) -> None:
     run(Pipeline([totals("SELECT id, n, day FROM raw.events")]), lake)
     version = lake.snapshot_id
     query = "SELECT id, CAST(n AS BIGINT) AS number, 'x' AS note FROM raw.events"
@@ -83,13 +83,13 @@ def test_columns_are_added_renamed_widened_and_dropped_with_the_rows(lake: Lake)
     assert lake.at(version=version).table("marts.t").schema == {"id": "BIGINT", "n": "INTEGER", "day": "DATE"}
 
 
-def test_a_comment_changes_nothing(lake: Lake) -> None:
+def test_sql_comment_does_not_cause_a_run(lake: Lake) -> None:
     run(Pipeline([totals("SELECT id FROM raw.events")]), lake)
     (result,) = run(Pipeline([totals("-- All of them.\nselect  id from raw.events")]), lake)
     assert result.status == "skipped"
 
 
-def test_what_reads_a_model_that_failed_is_not_run(lake: Lake) -> None:
+def test_models_downstream_of_a_failed_model_do_not_run(lake: Lake) -> None:
     broken = Model("marts.a", Full(), Query("SELECT no_column FROM raw.events"))
     below = Model("marts.b", Full(), Query("SELECT * FROM marts.a"))
     beside = Model("marts.c", Full(), Query("SELECT id FROM raw.events"))
@@ -103,7 +103,7 @@ def days(frame: nw.LazyFrame[Any], start: date, end: date) -> nw.LazyFrame[Any]:
     return frame.filter(nw.col("day") >= start, nw.col("day") < end).select("day", "n")
 
 
-def test_an_interval_that_fails_in_the_middle_is_done_next_time(lake: Lake) -> None:
+def test_failed_interval_is_retried_in_the_next_run(lake: Lake) -> None:
     fails = True
 
     @model("marts.t", Incremental("day", start=date(2024, 1, 1), batch=1), inputs={"events": "raw.events"})
@@ -124,7 +124,7 @@ def test_an_interval_that_fails_in_the_middle_is_done_next_time(lake: Lake) -> N
 
 
 @pytest.mark.parametrize("day", [3, 9], ids=["a day with rows", "an empty day"])
-def test_of_two_runners_of_one_day_one_is_refused(day: int, lake: Lake, store: Store) -> None:
+def test_one_of_two_concurrent_runs_of_a_day_is_refused(day: int, lake: Lake, store: Store) -> None:
     inner: list[Any] = []
 
     @model("marts.t", Incremental("day", start=date(2024, 1, day)), inputs={"events": "raw.events"})
@@ -136,7 +136,7 @@ def test_of_two_runners_of_one_day_one_is_refused(day: int, lake: Lake, store: S
         return days(events, start, end)
 
     pipeline = Pipeline([by_day])
-    # The table is there, so that neither of them has to make it.
+    # The table exists, so neither of the two runs creates it.
     lake.create_table("marts.t", {"day": "DATE", "n": "INTEGER"})
     (outer,) = run(pipeline, lake, until=date(2024, 1, day + 1))
     assert inner[1].status == "done"
@@ -145,7 +145,7 @@ def test_of_two_runners_of_one_day_one_is_refused(day: int, lake: Lake, store: S
     assert len(state(lake)[2]) == (1 if day == 3 else 0)
 
 
-def test_a_definition_that_changes_during_a_run_is_not_committed(lake: Lake, tmp_path: Path) -> None:
+def test_definition_changed_during_a_run_is_not_committed(lake: Lake, tmp_path: Path) -> None:
     path = tmp_path / "t.sql"
     path.write_text("SELECT id FROM raw.events")
     changing = Model("marts.t", Full(), Query(path.read_text(), path), audits={"late": "SELECT 1 WHERE false"})
@@ -156,7 +156,7 @@ def test_a_definition_that_changes_during_a_run_is_not_committed(lake: Lake, tmp
     assert lake.tables() == ["raw.events"]
 
 
-def test_a_time_column_that_does_not_fit(lake: Lake) -> None:
+def test_missing_or_mistyped_time_column(lake: Lake) -> None:
     for query, message in (
         ("SELECT n FROM raw.events", "the time column 'day' of the model marts.t is not in the table"),
         (
@@ -172,7 +172,7 @@ def test_a_time_column_that_does_not_fit(lake: Lake) -> None:
     assert lake.tables() == ["raw.events"]
 
 
-def test_rows_outside_of_the_interval_are_refused(lake: Lake) -> None:
+def test_rows_outside_the_interval_are_refused(lake: Lake) -> None:
     every = Model("marts.t", Incremental("day", start=date(2024, 1, 1)), Query("SELECT day, n FROM raw.events"))
     (result,) = run(Pipeline([every]), lake, until=date(2024, 1, 2))
     assert "2 rows of the frame do not satisfy" in str(result.error)
@@ -185,7 +185,7 @@ def test_rows_outside_of_the_interval_are_refused(lake: Lake) -> None:
         (None, None, "has no start of its first interval"),
     ],
 )
-def test_intervals_that_cannot_be(since: date | None, start: date | None, message: str, lake: Lake) -> None:
+def test_invalid_intervals(since: date | None, start: date | None, message: str, lake: Lake) -> None:
     one = Model("marts.t", Incremental("day", start=start), Query("SELECT day FROM raw.events"))
     (result,) = run(Pipeline([one]), lake, since=since, until=date(2024, 1, 3))
     assert isinstance(result.error, PipelineError)
@@ -220,19 +220,19 @@ FULL = Query("SELECT 1 AS id")
         ([Model("a.t", Full(), FULL, {"x": "a.u"})], "has no input 'x'"),
     ],
 )
-def test_pipelines_that_cannot_be(models: list[Model], message: str) -> None:
+def test_invalid_pipelines(models: list[Model], message: str) -> None:
     with pytest.raises(PipelineError) as caught:
         Pipeline(models)
     assert message in str(caught.value)
 
 
-def test_a_model_that_there_is_not() -> None:
+def test_unknown_model() -> None:
     with pytest.raises(PipelineError, match=r"unknown model 'a\.tt'") as caught:
         Pipeline([Model("a.t", Full(), FULL)]).chosen(["a.tt"])
     assert caught.value.hint == 'did you mean "a.t"?'
 
 
-def test_a_seed_without_its_file(lake: Lake, tmp_path: Path) -> None:
+def test_seed_with_a_missing_file(lake: Lake, tmp_path: Path) -> None:
     (result,) = run(Pipeline([Model("raw.s", Seed("none.csv"), folder=tmp_path)]), lake)
     assert isinstance(result.error, PipelineError)
     assert "file not found" in str(result.error)

@@ -1,4 +1,4 @@
-"""SQL where a type or one query is expected runs nothing."""
+"""Models, audits and column types cannot run SQL other than a single query or a type name."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TYPES = [
 
 @pytest.mark.parametrize("text", TYPES)
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
-def test_a_type_is_a_type(text: str, ending: str, project: Path) -> None:
+def test_column_type_with_other_sql_is_refused(text: str, ending: str, project: Path) -> None:
     (project / "in.csv").write_text("id\n1\n")
     (project / "in.json").write_text('{"id": 1}\n')
     pq.write_table(pa.table({"id": [1]}), project / "in.parquet")
@@ -53,7 +53,7 @@ def test_a_type_is_a_type(text: str, ending: str, project: Path) -> None:
 
 
 @given(st.text(st.characters(codec="ascii")) | st.sampled_from(TYPES))
-def test_a_type_is_written_by_duckdb(text: str) -> None:
+def test_accepted_types_are_normalized(text: str) -> None:
     try:
         found = type_sql("c", text)
     except SchemaError:
@@ -80,7 +80,7 @@ def audited(lake: Lake, sql: str) -> None:
 
 
 @pytest.mark.parametrize("sql", AUDITS)
-def test_an_audit_is_one_query(sql: str, project: Path) -> None:
+def test_audit_must_be_a_single_query(sql: str, project: Path) -> None:
     with lakeconf.init().get_store().open() as lake:
         table = lake.create_table("raw.t", {"id": "BIGINT"})
         before = lake.snapshot_id
@@ -95,12 +95,12 @@ def test_an_audit_is_one_query(sql: str, project: Path) -> None:
 @pytest.mark.parametrize(
     "sql", [COPY, f"SELECT 1; {COPY}", "PRAGMA version", "SET x = 1", "CALL x()", "/* é */ PRAGMA version", ""]
 )
-def test_a_model_is_one_query(sql: str, project: Path) -> None:
+def test_model_must_be_a_single_query(sql: str, project: Path) -> None:
     with pytest.raises(LakeconfError, match="query"):
         Pipeline([Model("a.t", Full(), Query(sql))])
 
 
-def test_queries_are_queries() -> None:
+def test_is_query_accepts_comments_and_with() -> None:
     assert is_query("FROM range(1) -- a comment;")
     assert is_query("WITH a AS (SELECT 1) SELECT * FROM a;")
 

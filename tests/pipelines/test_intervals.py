@@ -1,4 +1,4 @@
-"""Which intervals a run does: missing ones, gaps, those that are done again, and the one that has not ended."""
+"""Intervals that a run processes: missing ones, gaps, repeated ones and the unfinished one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def day(number: int) -> datetime:
 
 
 def days(first: int, last: int) -> Range:
-    """The days from one to another, both included."""
+    """The range from the first to the last day, both included."""
     return day(first), day(last + 1)
 
 
@@ -28,15 +28,15 @@ def found(kind: Incremental, until: datetime, done: list[Range], *, late: bool =
     return [(one.start, one.end) for one in batches(kind, START, until, done, late=late)]
 
 
-def test_the_first_run_does_all_in_one() -> None:
+def test_first_run_processes_all_days_in_one_batch() -> None:
     assert found(Incremental("d"), day(11), []) == [days(1, 10)]
 
 
-def test_nothing_is_done_where_all_is_done() -> None:
+def test_no_batches_if_all_days_are_done() -> None:
     assert found(Incremental("d"), day(11), [days(1, 10)]) == []
 
 
-def test_gaps_are_filled_and_each_is_a_batch() -> None:
+def test_each_gap_is_a_batch() -> None:
     assert found(Incremental("d"), day(11), [days(1, 2), days(5, 6), days(8, 8)]) == [
         days(3, 4),
         days(7, 7),
@@ -44,20 +44,20 @@ def test_gaps_are_filled_and_each_is_a_batch() -> None:
     ]
 
 
-def test_the_days_before_a_missing_one_are_done_again() -> None:
+def test_lookback_repeats_the_days_before_a_missing_one() -> None:
     assert found(Incremental("d", lookback=2), day(11), [days(1, 9)]) == [days(8, 10)]
 
 
-def test_the_last_days_are_done_again_where_rows_came_late() -> None:
+def test_lookback_repeats_the_last_days_after_late_rows() -> None:
     assert found(Incremental("d", lookback=2), day(11), [days(1, 10)], late=True) == [days(9, 10)]
     assert found(Incremental("d"), day(11), [days(1, 10)], late=True) == []
 
 
-def test_a_batch_is_no_longer_than_asked_for() -> None:
+def test_batch_size_is_limited() -> None:
     assert found(Incremental("d", batch=4), day(11), []) == [days(1, 4), days(5, 8), days(9, 10)]
 
 
-def test_a_day_that_has_not_ended_waits_unless_partial_ones_are_wanted() -> None:
+def test_unfinished_day_is_processed_only_with_partial() -> None:
     noon = day(10) + timedelta(hours=12)
     assert found(Incremental("d"), noon, [days(1, 8)]) == [days(9, 9)]
     (batch,) = batches(Incremental("d", partial=True), START, noon, [days(1, 8)], late=False)
@@ -73,17 +73,17 @@ def test_a_day_that_has_not_ended_waits_unless_partial_ones_are_wanted() -> None
         ("year", datetime(2024, 1, 1)),
     ],
 )
-def test_an_interval_begins_where_the_calendar_says(interval: Interval, expected: datetime) -> None:
+def test_intervals_start_at_calendar_boundaries(interval: Interval, expected: datetime) -> None:
     assert floor(datetime(2024, 2, 29, 13, 45, 10, 7), interval) == expected
     assert step(step(expected, interval, 14), interval, -14) == expected
 
 
-def test_months_and_years_have_the_length_of_the_calendar() -> None:
+def test_months_and_years_have_calendar_length() -> None:
     assert step(datetime(2023, 11, 1), "month", 4) == datetime(2024, 3, 1)
     assert step(datetime(2024, 1, 1), "year") == datetime(2025, 1, 1)
 
 
-def test_times_with_a_zone_are_taken_in_utc() -> None:
+def test_times_with_a_zone_are_converted_to_utc() -> None:
     assert moment(datetime(2024, 1, 1, 1, tzinfo=timezone(timedelta(hours=2)))) == datetime(2023, 12, 31, 23)
     assert moment(date(2024, 1, 1)) == START
 
@@ -94,7 +94,7 @@ def test_times_with_a_zone_are_taken_in_utc() -> None:
     lookback=st.integers(0, 4),
     batch=st.none() | st.integers(1, 5),
 )
-def test_what_is_done_and_what_a_run_does_cover_every_day_once(
+def test_batches_cover_every_missing_day_exactly_once(
     done: list[tuple[int, int]], until: int, lookback: int, batch: int | None
 ) -> None:
     ranges = [days(first, first + length) for first, length in done]

@@ -1,4 +1,4 @@
-"""Late rows: changes of inputs in intervals that are done are reported until they are done again."""
+"""Late rows: input changes in completed intervals are reported until those intervals run again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def add(lake: Lake, day: int, n: int = 1) -> None:
 
 
 def daily(query: str = "", **given: Any) -> Pipeline:
-    """Sums by day, from a column of another name."""
+    """Daily sums. The time columns of the input and of the model have different names."""
     sql = "SELECT CAST(ts AS DATE) AS day, sum(n) AS n FROM raw.events WHERE ts >= $start AND ts < $end GROUP BY ALL"
     kind = Incremental("day", start=date(2024, 1, 1), **given)
     return Pipeline([Model("marts.daily", kind, Query(query or sql))])
@@ -58,7 +58,7 @@ def warnings(lake: Lake, pipeline: Pipeline) -> list[str]:
     return list(step.warnings)
 
 
-def test_late_rows_are_reported_until_their_days_are_done_again(lake: Lake) -> None:
+def test_late_rows_are_reported_until_their_days_run_again(lake: Lake) -> None:
     pipeline = daily()
     assert only(run(pipeline, lake, until=UNTIL)).warnings == []
     assert warnings(lake, pipeline) == []
@@ -70,7 +70,7 @@ def test_late_rows_are_reported_until_their_days_are_done_again(lake: Lake) -> N
         "--from 2024-01-03 --to 2024-01-04, or with --redo-late for all"
     )
     assert warnings(lake, pipeline) == [expected]
-    # A run of a new day does not forget them.
+    # After a run of a new day they are still reported.
     assert list(only(run(pipeline, lake, until=date(2024, 1, 6))).warnings) == [expected]
     assert warnings(lake, pipeline) == [expected]
     only(run(pipeline, lake, since=date(2024, 1, 1), until=date(2024, 1, 2)))
@@ -83,7 +83,7 @@ def test_late_rows_are_reported_until_their_days_are_done_again(lake: Lake) -> N
     assert warnings(lake, pipeline) == []
 
 
-def test_rows_that_are_deleted_or_updated_late_are_reported(lake: Lake) -> None:
+def test_late_deletes_and_updates_are_reported(lake: Lake) -> None:
     pipeline = daily()
     only(run(pipeline, lake, until=UNTIL))
     lake.table("raw.events").delete("ts < TIMESTAMP '2024-01-02 00:00:00'")
@@ -94,7 +94,7 @@ def test_rows_that_are_deleted_or_updated_late_are_reported(lake: Lake) -> None:
     assert "--from 2024-01-04 --to 2024-01-05," in found
 
 
-def test_late_rows_are_done_again_or_ignored_where_the_model_says_so(lake: Lake) -> None:
+def test_late_option_of_the_model_redoes_or_ignores_late_rows(lake: Lake) -> None:
     redo = daily(late="redo")
     only(run(redo, lake, until=UNTIL))
     add(lake, 2, 10)
@@ -106,7 +106,7 @@ def test_late_rows_are_done_again_or_ignored_where_the_model_says_so(lake: Lake)
     assert only(run(daily(late="ignore"), lake, until=UNTIL)).status == "skipped"
 
 
-def test_days_within_the_lookback_are_done_and_not_reported(lake: Lake) -> None:
+def test_days_within_the_lookback_are_redone_without_a_warning(lake: Lake) -> None:
     pipeline = daily(lookback=1)
     only(run(pipeline, lake, until=UNTIL))
     add(lake, 4, 10)
@@ -114,7 +114,7 @@ def test_days_within_the_lookback_are_done_and_not_reported(lake: Lake) -> None:
     assert sums(lake) == [1, 1, 1, 11]
 
 
-def test_late_rows_below_a_view_and_of_a_filter_on_sums_are_found(lake: Lake) -> None:
+def test_late_rows_below_a_view_are_reported(lake: Lake) -> None:
     view = Model("raw.v", View(), Query("SELECT CAST(ts AS DATE) AS day, n FROM raw.events"))
     sql = "SELECT day, sum(n) AS n FROM raw.v WHERE day >= $start AND day < $end GROUP BY day"
     pipeline = Pipeline([view, *daily(sql).models])
@@ -124,8 +124,8 @@ def test_late_rows_below_a_view_and_of_a_filter_on_sums_are_found(lake: Lake) ->
     assert "--from 2024-01-02 --to 2024-01-03" in plan(pipeline, lake, until=UNTIL)[-1].warnings[0]
 
 
-def test_a_column_of_the_same_name_tells_what_the_model_hides(lake: Lake) -> None:
-    # One late row alone is below the limit of the model; with the row before it, it is not.
+def test_late_row_that_the_model_alone_would_filter_out_is_reported(lake: Lake) -> None:
+    # The late row alone is below the limit of HAVING; with the earlier row of its day it is above.
     where = "e.ts >= $start AND e.ts < $end"
     sql = (
         f"SELECT CAST(e.ts AS DATE) AS ts, count(*) AS n FROM raw.events e WHERE {where} GROUP BY 1 HAVING count(*) > 1"
@@ -137,7 +137,7 @@ def test_a_column_of_the_same_name_tells_what_the_model_hides(lake: Lake) -> Non
     assert "--from 2024-01-02 --to 2024-01-03" in found
 
 
-def test_times_with_a_zone_belong_to_the_hour_in_utc(lake: Lake) -> None:
+def test_times_with_a_zone_are_assigned_to_hours_in_utc(lake: Lake) -> None:
     lake.create_table("raw.utc", {"ts": "TIMESTAMPTZ", "n": "INTEGER"})
 
     def late(hour: int) -> None:
@@ -156,7 +156,7 @@ def test_times_with_a_zone_belong_to_the_hour_in_utc(lake: Lake) -> None:
     assert native.fetchone() == (2,)
 
 
-def test_a_plan_says_how_columns_change_and_which_need_consent(lake: Lake) -> None:
+def test_plan_lists_column_changes(lake: Lake) -> None:
     def model(query: str, **given: Any) -> Pipeline:
         return Pipeline([Model("marts.t", Full(), Query(query), **given)])
 

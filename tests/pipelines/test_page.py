@@ -1,4 +1,4 @@
-"""The page about pipelines: its files, run by its commands, give what it shows."""
+"""docs/pipelines.md: its files and commands produce the output shown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 PAGE = "pipelines.md"
 
 
-def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     for language in ("toml", "sql", "python"):
         for name, text in named(PAGE, language).items():
@@ -36,6 +38,6 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
         assert lake.sql("FROM marts.large").to_native().fetchone()[0] == 2
 
 
-def test_every_kind_is_in_the_table() -> None:
+def test_page_lists_every_kind() -> None:
     page = (REPOSITORY / "docs" / PAGE).read_text()
     assert all(f"| `{name}` |" in page for name in KINDS)

@@ -1,4 +1,4 @@
-"""A promotion: what its plan says, what it refuses, and what the target remembers afterwards."""
+"""Promotion: its plan, what it refuses, and the run history in the target."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def done(pipeline: Pipeline, lake: Lake, **given: Any) -> None:
             raise result.error
 
 
-def test_a_table_that_the_target_lacks_is_created(lakes: tuple[Lake, Lake]) -> None:
+def test_missing_table_is_created(lakes: tuple[Lake, Lake]) -> None:
     dev, prod = lakes
     pipeline = full(f"SELECT * FROM {NUMBERS}")
     done(pipeline, dev)
@@ -81,7 +81,7 @@ def test_a_table_that_the_target_lacks_is_created(lakes: tuple[Lake, Lake]) -> N
     assert rows(prod) == rows(dev) == [(1, "a"), (2, "b")]
 
 
-def test_equal_tables_are_not_written_again(lakes: tuple[Lake, Lake]) -> None:
+def test_equal_tables_are_skipped(lakes: tuple[Lake, Lake]) -> None:
     dev, prod = lakes
     pipeline = full(f"SELECT * FROM {NUMBERS}")
     done(pipeline, dev)
@@ -93,7 +93,7 @@ def test_equal_tables_are_not_written_again(lakes: tuple[Lake, Lake]) -> None:
     assert prod.refresh() == before
 
 
-def test_rows_that_only_the_target_has_are_kept_without_consent(lakes: tuple[Lake, Lake]) -> None:
+def test_losing_rows_of_the_target_needs_consent(lakes: tuple[Lake, Lake]) -> None:
     dev, prod = lakes
     pipeline = full(f"SELECT * FROM {NUMBERS}")
     done(pipeline, dev)
@@ -108,7 +108,7 @@ def test_rows_that_only_the_target_has_are_kept_without_consent(lakes: tuple[Lak
     assert rows(prod) == [(1, "a"), (2, "b")]
 
 
-def test_one_table_that_is_refused_leaves_all_as_they_were(lakes: tuple[Lake, Lake]) -> None:
+def test_promotion_is_all_or_nothing(lakes: tuple[Lake, Lake]) -> None:
     dev, prod = lakes
     pipeline = Pipeline([Model(f"marts.{name}", Full(), Query(f"SELECT * FROM {NUMBERS}")) for name in ("a", "b")])
     done(pipeline, dev)
@@ -120,7 +120,7 @@ def test_one_table_that_is_refused_leaves_all_as_they_were(lakes: tuple[Lake, La
     assert set(promote(pipeline, dev, prod, allow_row_loss=True).values()) == {before + 1}
 
 
-def test_rows_of_one_key_are_changed_and_not_lost(lakes: tuple[Lake, Lake]) -> None:
+def test_rows_with_the_same_key_count_as_changed(lakes: tuple[Lake, Lake]) -> None:
     dev, prod = lakes
     dev.create_table("raw.e", {"id": "INTEGER", "name": "VARCHAR"}).append(dev.sql(f"SELECT * FROM {NUMBERS}"))
     pipeline = Pipeline([Model("marts.t", Merge("id"), Query("SELECT * FROM raw.e"))])
@@ -133,13 +133,13 @@ def test_rows_of_one_key_are_changed_and_not_lost(lakes: tuple[Lake, Lake]) -> N
     assert step.reason == "1 row added, 1 row changed"
     promote(pipeline, dev, prod)
     assert rows(prod) == [(1, "a"), (2, "b")]
-    # A key that is there twice identifies no row.
+    # A duplicate key does not identify a row.
     prod.table("marts.t").append(prod.sql("SELECT 2 AS id, 'b' AS name"))
     (step,) = plan_promotion(pipeline, dev, prod).steps
     assert (step.rows.added, step.rows.removed, step.rows.changed) == (0, 1, 0)
 
 
-def test_columns_of_the_target_are_renamed_added_and_not_dropped_without_consent(lakes: tuple[Lake, Lake]) -> None:
+def test_dropping_columns_of_the_target_needs_consent(lakes: tuple[Lake, Lake]) -> None:
     dev, prod = lakes
     pipeline = full("SELECT 1 AS number, 'x' AS note", renamed={"n": "number"})
     done(pipeline, dev)
@@ -165,7 +165,7 @@ def test_tables_without_a_common_column(lakes: tuple[Lake, Lake]) -> None:
     assert rows(prod) == [(1,)]
 
 
-def test_a_lake_is_not_promoted_to_itself(tmp_path: Path) -> None:
+def test_lake_is_not_promoted_to_itself(tmp_path: Path) -> None:
     store = stores(tmp_path, "dev")["dev"]
     pipeline = full("SELECT 1 AS a")
     with store.open() as one, store.open() as other:
@@ -176,7 +176,7 @@ def test_a_lake_is_not_promoted_to_itself(tmp_path: Path) -> None:
         assert one.refresh() == before
 
 
-def test_a_table_that_changed_since_the_plan_is_not_replaced(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_table_changed_since_the_plan_is_not_replaced(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
     dev, prod = lakes
     pipeline = full(f"SELECT * FROM {NUMBERS}")
     done(pipeline, dev)
@@ -191,7 +191,7 @@ def test_a_table_that_changed_since_the_plan_is_not_replaced(lakes: tuple[Lake, 
         promote(pipeline, dev, prod, planned=planned)
 
 
-def test_models_without_a_table_are_named(lakes: tuple[Lake, Lake]) -> None:
+def test_models_without_a_table_are_skipped_with_a_reason(lakes: tuple[Lake, Lake]) -> None:
     dev, prod = lakes
     pipeline = Pipeline(
         [Model("marts.v", View(), Query("SELECT 1 AS a")), Model("marts.t", Full(), Query("SELECT 2 AS b"))]
@@ -204,7 +204,7 @@ def test_models_without_a_table_are_named(lakes: tuple[Lake, Lake]) -> None:
         promote(pipeline, dev, prod, ["marts.t"])
 
 
-def test_a_day_that_a_promotion_deleted_is_missing_again(lakes: tuple[Lake, Lake]) -> None:
+def test_day_deleted_by_a_promotion_runs_again(lakes: tuple[Lake, Lake]) -> None:
     dev, prod = lakes
     days = ", ".join(f"(DATE '2024-01-0{day}')" for day in range(1, 9))
     query = f"SELECT day FROM (VALUES {days}) AS t(day) WHERE day >= $start AND day < $end"
@@ -219,7 +219,7 @@ def test_a_day_that_a_promotion_deleted_is_missing_again(lakes: tuple[Lake, Lake
     assert len(rows(prod)) == 4
 
 
-def test_files_that_a_promotion_deleted_are_loaded_again(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_files_whose_rows_a_promotion_deleted_are_loaded_again(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
     dev, prod = lakes
     (tmp_path / "1.csv").write_text("a\n1\n")
     pipeline = Pipeline([Model("raw.f", Append(files="*.csv"), folder=tmp_path)])
@@ -232,7 +232,7 @@ def test_files_that_a_promotion_deleted_are_loaded_again(lakes: tuple[Lake, Lake
     assert rows(prod, "raw.f") == [(1,), (2,)]
 
 
-def test_equal_rows_of_another_definition_are_remembered_and_not_written(lakes: tuple[Lake, Lake]) -> None:
+def test_equal_rows_of_another_definition_update_only_the_history(lakes: tuple[Lake, Lake]) -> None:
     dev, prod = lakes
     old, new = full("SELECT 1 AS a"), full("SELECT 2 - 1 AS a")
     done(new, dev)
@@ -243,7 +243,7 @@ def test_equal_rows_of_another_definition_are_remembered_and_not_written(lakes: 
     promote(new, dev, prod)
     assert prod.runs.changes_since("marts.t", before) == []
     assert [step.runs for step in plan(new, prod)] == [False]
-    # A second promotion has nothing to add.
+    # A second promotion changes nothing.
     assert promote(new, dev, prod) == {}
 
 
@@ -262,7 +262,7 @@ sql = "t.sql"
 
 @pytest.fixture
 def folder(project: Path) -> Path:
-    """A project whose dev has a table with two rows, and prod one with three."""
+    """A project with a table that has four rows in the store dev and three in prod."""
     with (project / "lakeconf.toml").open("a") as file:
         file.write(CONFIGURATION)
     sql = project / "t.sql"
@@ -278,7 +278,7 @@ def prod_rows() -> int:
         return len(rows(lake))
 
 
-def test_the_command_needs_consent(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_needs_consent(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert folder.is_dir()
     capsys.readouterr()
     assert command(["promote", "dev", "prod"]) == 2
@@ -298,7 +298,7 @@ def test_the_command_needs_consent(folder: Path, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == "skip  marts.t  equal in both\nnothing to promote\n"
 
 
-def test_the_command_loses_no_rows_without_its_flag(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_loses_rows_only_with_allow_row_loss(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert folder.is_dir()
     with lakeconf.init().get_store("prod").open() as lake:
         lake.table("marts.t").append(lake.sql("SELECT 9 AS id"))
@@ -317,7 +317,7 @@ def test_the_command_loses_no_rows_without_its_flag(folder: Path, capsys: pytest
 
 
 @pytest.mark.parametrize("names", [("prod", "prod"), ("prod", "prod_again")])
-def test_the_command_refuses_one_lake_under_two_names(
+def test_command_refuses_two_names_of_one_lake(
     names: tuple[str, str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert folder.is_dir()
@@ -325,7 +325,7 @@ def test_the_command_refuses_one_lake_under_two_names(
     assert "are the same lake" in capsys.readouterr().err
 
 
-def test_a_view_of_the_same_name_in_the_target_stays(lakes: tuple[Lake, Lake]) -> None:
+def test_view_of_the_same_name_in_the_target_is_kept(lakes: tuple[Lake, Lake]) -> None:
     dev, prod = lakes
     prod.create_view("main.w", "SELECT 9 AS id")
     other = Pipeline([Model("main.w", Full(), Query(f"SELECT * FROM {NUMBERS}"))])

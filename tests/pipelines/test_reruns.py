@@ -1,4 +1,4 @@
-"""What makes a model run again, and what a run again leaves in place."""
+"""What causes a model to run again, and which rows a repeated run keeps."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def add(lake: Lake, table: str, number: int, n: int) -> None:
     lake.table(table).append(lake.sql(f"SELECT {number} AS id, {n} AS n"))
 
 
-def test_an_append_whose_definition_changes_is_written_anew(lake: Lake) -> None:
+def test_append_with_a_changed_definition_is_rebuilt(lake: Lake) -> None:
     done(lake, Model("marts.t", Append(), Query("SELECT id, n FROM raw.a")))
     add(lake, "raw.a", 2, 20)
     changed = Model("marts.t", Append(), Query("SELECT id, n * 2 AS n FROM raw.a"))
@@ -52,7 +52,7 @@ def test_an_append_whose_definition_changes_is_written_anew(lake: Lake) -> None:
     assert rows(lake) == [(1, 20), (2, 40)]
 
 
-def test_a_new_input_counts_as_a_change(lake: Lake) -> None:
+def test_changed_input_table_causes_a_rebuild(lake: Lake) -> None:
     done(lake, Model("marts.t", Merge("id", changes_of="x"), Query("SELECT id, n FROM x"), {"x": "raw.a"}))
     moved = Model("marts.t", Merge("id", changes_of="x"), Query("SELECT id, n FROM x"), {"x": "raw.b"})
     (step,) = plan(Pipeline([moved]), lake)
@@ -63,7 +63,7 @@ def test_a_new_input_counts_as_a_change(lake: Lake) -> None:
     assert [step.runs for step in plan(Pipeline([view]), lake)] == [False]
 
 
-def test_what_a_run_would_change_first_counts_as_changed(lake: Lake) -> None:
+def test_plan_includes_models_downstream_of_a_model_that_will_run(lake: Lake) -> None:
     below = Model("marts.b", Full(), Query("SELECT * FROM marts.t"))
     first = Model("marts.t", Full(), Query("SELECT id, n FROM raw.a"))
     done(lake, first, below)
@@ -77,7 +77,7 @@ def test_what_a_run_would_change_first_counts_as_changed(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(("update", "expected"), [(True, [(1, 99), (2, 20)]), (False, [(1, 10), (2, 20)])])
-def test_a_merge_updates_rows_only_if_it_is_to(update: bool, expected: list[tuple[int, int]], lake: Lake) -> None:
+def test_merge_updates_rows_only_with_update(update: bool, expected: list[tuple[int, int]], lake: Lake) -> None:
     merge = Model("marts.t", Merge("id", update=update), Query("SELECT id, n FROM raw.a"))
     done(lake, merge)
     lake.table("raw.a").update({"n": 99}, "id = 1")
@@ -86,7 +86,7 @@ def test_a_merge_updates_rows_only_if_it_is_to(update: bool, expected: list[tupl
     assert rows(lake) == expected
 
 
-def test_a_rebuild_loads_all_files_again_and_keeps_no_row_twice(lake: Lake, tmp_path: Path) -> None:
+def test_rebuild_loads_all_files_without_duplicates(lake: Lake, tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text("id\n1\n")
     load = Model("raw.f", Append(files="*.csv"), folder=tmp_path)
     done(lake, load)
@@ -99,6 +99,6 @@ def test_a_rebuild_loads_all_files_again_and_keeps_no_row_twice(lake: Lake, tmp_
     assert rows(lake, "raw.f") == [(1,), (2,)]
 
 
-def test_an_input_may_have_the_name_of_its_table(lake: Lake) -> None:
+def test_input_can_have_the_name_of_its_table(lake: Lake) -> None:
     done(lake, Model("marts.t", Full(), Query("SELECT id, n FROM A"), {"A": "raw.a"}))
     assert rows(lake) == [(1, 10)]

@@ -1,4 +1,4 @@
-"""Runs of models, on both engines from the same code: each is one snapshot, remembered by the lake."""
+"""Runs of models, with the same code on both engines: each run is one snapshot, recorded in the lake."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def lake(store: Store, engine: Any) -> Iterator[Lake]:
 
 
 def rows(lake: Lake, table: str) -> list[tuple[Any, ...]]:
-    """What plain DuckDB reads, sorted."""
+    """The rows that DuckDB reads, sorted."""
     native: Any = lake.sql(f"FROM {table}").to_native()
     return sorted(native.fetchall(), key=repr)
 
@@ -94,7 +94,7 @@ def by_event(events: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     return kept.select("event_id", "amount", (nw.col("change_type") == "delete").alias("is_gone"))
 
 
-def test_a_full_model_is_replaced_and_skipped_where_nothing_has_changed(lake: Lake) -> None:
+def test_full_model_is_replaced_or_skipped_if_nothing_changed(lake: Lake) -> None:
     pipeline = Pipeline([totals])
     assert did(run(pipeline, lake)) == {"marts.totals": "done"}
     assert rows(lake, "marts.totals") == [(date(2024, 1, 1), 30), (date(2024, 1, 2), 30), (date(2024, 1, 3), 40)]
@@ -107,7 +107,7 @@ def test_a_full_model_is_replaced_and_skipped_where_nothing_has_changed(lake: La
     assert (date(2024, 1, 4), 7) in rows(lake, "marts.totals")
 
 
-def test_a_run_is_one_snapshot_that_says_what_it_was(lake: Lake) -> None:
+def test_run_is_one_snapshot_with_metadata(lake: Lake) -> None:
     before = lake.snapshot_id
     (result,) = run(Pipeline([totals]), lake)
     assert (result.snapshot_id, result.rows) == (before + 1, 3)
@@ -123,14 +123,14 @@ def test_a_run_is_one_snapshot_that_says_what_it_was(lake: Lake) -> None:
     assert comments.fetchall() == [("What was sold on each day.",)]
 
 
-def test_what_is_remembered_outlives_the_snapshots(lake: Lake) -> None:
+def test_run_history_survives_expiration_of_snapshots(lake: Lake) -> None:
     pipeline = Pipeline([totals, daily])
     did(run(pipeline, lake, until=UNTIL))
     lake.maintenance.expire_snapshots(older_than=timedelta(0), keep=1, force=True)
     assert did(run(pipeline, lake, until=UNTIL)) == {"marts.totals": "skipped", "marts.daily": "skipped"}
 
 
-def test_what_is_remembered_is_in_a_copy_of_the_lake(lake: Lake, store: Store, tmp_path: Path) -> None:
+def test_copy_of_the_lake_contains_the_run_history(lake: Lake, store: Store, tmp_path: Path) -> None:
     pipeline = Pipeline([totals, daily])
     assert set(did(run(pipeline, lake, until=UNTIL)).values()) == {"done"}
     lake.close()
@@ -150,7 +150,7 @@ def test_what_is_remembered_is_in_a_copy_of_the_lake(lake: Lake, store: Store, t
         assert len(rows(other, "marts.totals")) == 3
 
 
-def test_missing_days_are_done_and_the_days_before_them_again(lake: Lake) -> None:
+def test_missing_days_and_their_lookback_are_processed(lake: Lake) -> None:
     pipeline = Pipeline([daily])
     did(run(pipeline, lake, until=UNTIL))
     assert rows(lake, "marts.daily") == [(date(2024, 1, 1), 30), (date(2024, 1, 2), 30), (date(2024, 1, 3), 40)]
@@ -163,7 +163,7 @@ def test_missing_days_are_done_and_the_days_before_them_again(lake: Lake) -> Non
     assert rows(lake, "marts.daily")[2:] == [(date(2024, 1, 3), 42), (date(2024, 1, 4), 7)]
 
 
-def test_days_are_done_again_when_they_are_asked_for(lake: Lake) -> None:
+def test_days_are_processed_again_on_request(lake: Lake) -> None:
     pipeline = Pipeline([daily])
     did(run(pipeline, lake, until=UNTIL))
     late = pa.table({"event_id": [9], "day": [date(2024, 1, 1)], "amount": [100]})
@@ -174,7 +174,7 @@ def test_days_are_done_again_when_they_are_asked_for(lake: Lake) -> None:
     assert rows(lake, "marts.daily")[0] == (date(2024, 1, 1), 130)
 
 
-def test_an_append_is_given_new_rows_alone(lake: Lake) -> None:
+def test_append_receives_only_new_rows(lake: Lake) -> None:
     pipeline = Pipeline([large])
     did(run(pipeline, lake))
     lake.table("raw.events").append(LATER)
@@ -183,7 +183,7 @@ def test_an_append_is_given_new_rows_alone(lake: Lake) -> None:
     assert did(run(pipeline, lake)) == {"staging.large": "skipped"}
 
 
-def test_an_append_reads_all_where_what_is_new_is_not_known_any_more(lake: Lake) -> None:
+def test_append_reads_all_rows_if_its_snapshots_have_expired(lake: Lake) -> None:
     pipeline = Pipeline([large])
     did(run(pipeline, lake))
     lake.table("raw.events").append(LATER)
@@ -195,7 +195,7 @@ def test_an_append_reads_all_where_what_is_new_is_not_known_any_more(lake: Lake)
     assert rows(lake, "staging.large") == [(1, 10), (2, 20), (3, 30), (4, 40), (6, 7)]
 
 
-def test_a_merge_is_given_inserts_updates_and_deletes(lake: Lake) -> None:
+def test_merge_receives_inserts_updates_and_deletes(lake: Lake) -> None:
     pipeline = Pipeline([by_event])
     did(run(pipeline, lake))
     assert rows(lake, "marts.by_event") == [(1, 10), (2, 20), (3, 30), (4, 40)]
@@ -206,7 +206,7 @@ def test_a_merge_is_given_inserts_updates_and_deletes(lake: Lake) -> None:
     assert rows(lake, "marts.by_event") == [(1, 11), (3, 30), (4, 40), (5, 2), (6, 7)]
 
 
-def test_sql_gives_what_narwhals_gives(lake: Lake) -> None:
+def test_sql_and_narwhals_models_give_the_same_rows(lake: Lake) -> None:
     in_sql = Model("marts.totals_sql", Full(), Query("SELECT day, sum(amount) AS amount FROM large_days GROUP BY day"),
                    {"large_days": "staging.large_days"})  # fmt: skip
     view = Model("staging.large_days", View(), Query("SELECT * FROM raw.events e WHERE e.amount > 10"))
@@ -218,11 +218,11 @@ def test_sql_gives_what_narwhals_gives(lake: Lake) -> None:
     results = run(Pipeline([in_sql, view, in_narwhals]), lake)
     assert did(results) == {"staging.large_days": "done", "marts.totals_narwhals": "done", "marts.totals_sql": "done"}
     assert rows(lake, "marts.totals_sql") == rows(lake, "marts.totals_narwhals") != []
-    # The view is one of the lake, too.
+    # The view is stored in the lake.
     assert len(rows(lake, "staging.large_days")) == 3
 
 
-def test_a_seed_is_loaded_again_when_its_file_changes(lake: Lake, tmp_path: Path) -> None:
+def test_seed_is_reloaded_if_its_file_changes(lake: Lake, tmp_path: Path) -> None:
     path = tmp_path / "prices.csv"
     path.write_text("sku,price\n1,2.50\n")
     prices = Model("raw.prices", Seed("prices.csv", {"sku": "INTEGER", "price": "DECIMAL(8,2)"}), folder=tmp_path)
