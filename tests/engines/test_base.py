@@ -1,4 +1,4 @@
-"""The protocols of engines: both engines scan and write, and only Spark has Spark's operations."""
+"""Engine protocols: both engines scan and write, and only the Spark engine has the Spark operations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
         yield attached
 
 
-def test_only_spark_has_the_operations_of_spark(lake: Lake, spark: SparkSession) -> None:
+def test_only_the_spark_engine_has_spark_operations(lake: Lake, spark: SparkSession) -> None:
     connection = lake.reader.connection
     on_duckdb: Engine = DuckDBEngine(lake.reader, connection)
     on_spark: Engine = SparkEngine(spark, lake.reader, connection, {})

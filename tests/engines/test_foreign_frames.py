@@ -1,4 +1,4 @@
-"""Frames of another lake's connection: a query may read each of them several times."""
+"""Frames that belong to another lake's connection: one query may read a frame several times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROWS = 300_000
 
 
 @pytest.mark.parametrize("has_pyarrow", [True, False])
-def test_a_frame_of_another_lake_is_read_twice(
+def test_frame_of_another_lake_can_be_read_twice(
     has_pyarrow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     declared = {

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def usual(tmp_path: Path) -> Iterator[Lake]:
-    """An empty lake on a DuckDB file, with DuckLake's default settings."""
+    """An empty lake in a DuckDB file, with DuckLake's default settings."""
     with lake("duckdb", tmp_path) as attached:
         yield attached
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Iterator[Lake]:
-    """An empty lake on a DuckDB file, whose small inserts and deletes go to files as well."""
+    """An empty lake in a DuckDB file that writes small inserts and deletes to files as well."""
     with lake("duckdb", tmp_path, options=", DATA_INLINING_ROW_LIMIT 0") as attached:
         yield attached

@@ -1,4 +1,4 @@
-"""docs/cluster.md: its job runs by its spark-submit, on executors that are processes of their own."""
+"""Runs the job of docs/cluster.md with its spark-submit command, on executors in separate processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import lakeconf
 from lakeconf.engines.spark.java import ensure_java
 
 
-def test_the_job_runs_on_a_cluster(project: Path) -> None:
+def test_cluster_page_job_runs_on_separate_executors(project: Path) -> None:
     toml = project / "lakeconf.toml"
     toml.write_text(toml.read_text().replace("dev", "prod"))
     sales = pa.table({"day": ["monday", "monday", "tuesday"], "amount": [1, 2, 4]})
@@ -27,7 +27,7 @@ def test_the_job_runs_on_a_cluster(project: Path) -> None:
     programs = [str(Path(sys.executable).parent), str(Path(pyspark.__file__).parent / "bin"), os.environ["PATH"]]
     environment = {"PATH": os.pathsep.join(programs), "PYSPARK_PYTHON": sys.executable}
     environment["SPARK_MASTER"] = "local-cluster[2,1,1024]"
-    # For three that live half a minute the better of Java's compilers costs more than it gives.
+    # For three short-lived JVMs, Java's optimizing compiler costs more time than it saves.
     environment["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     done = subprocess.run(
         ["sh", "-ec", block("cluster.md", "sh", "export spark prod")],  # noqa: S607 - the shell of the page

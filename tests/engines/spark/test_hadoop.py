@@ -1,4 +1,4 @@
-"""Which settings of Hadoop a storage backend gives, and which packages; that they work is tested with Spark."""
+"""Hadoop settings and packages of each storage backend. test_storage.py tests with Spark that they work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HADOOP, SDK = "org.apache.hadoop.fs.s3a.", "software.amazon.awssdk.auth.credenti
 
 
 def settings(**fields: Any) -> dict[str, str | Secret]:
-    """The settings of a bucket `b` of S3, without their prefix."""
+    """The settings of the S3 bucket `b`, without their prefix."""
     given = S3Storage(bucket="b", **fields).hadoop_settings()
     assert all(key.startswith("fs.s3a.bucket.b.") for key in given)
     return {key.removeprefix("fs.s3a.bucket.b."): value for key, value in given.items()}
@@ -31,7 +31,7 @@ def chain_settings(**parameters: Any) -> dict[str, str | Secret]:
     return settings(secret_parameters={"provider": "credential_chain", **parameters})
 
 
-def test_s3_itself() -> None:
+def test_s3_with_keys() -> None:
     assert settings(region="eu-central-1", **KEYS) == {
         "endpoint.region": "eu-central-1",
         "access.key": Secret("k"),
@@ -40,14 +40,14 @@ def test_s3_itself() -> None:
     }
 
 
-def test_temporary_credentials() -> None:
+def test_s3_with_temporary_credentials() -> None:
     given = settings(session_token=Secret("t"), **KEYS)
     assert given["session.token"] == Secret("t")
     assert given["aws.credentials.provider"] == HADOOP + "TemporaryAWSCredentialsProvider"
 
 
 @pytest.mark.parametrize(("use_ssl", "scheme", "encrypted"), [(None, "https", "true"), (False, "http", "false")])
-def test_a_compatible_server(*, use_ssl: bool | None, scheme: str, encrypted: str) -> None:
+def test_s3_compatible_server(*, use_ssl: bool | None, scheme: str, encrypted: str) -> None:
     given = settings(endpoint="minio:9000", url_style="path", use_ssl=use_ssl, **KEYS)
     assert given["endpoint"] == f"{scheme}://minio:9000"
     assert given["connection.ssl.enabled"] == encrypted
@@ -55,7 +55,7 @@ def test_a_compatible_server(*, use_ssl: bool | None, scheme: str, encrypted: st
     assert given["endpoint.region"] == "us-east-1"
 
 
-def test_hadoop_reserves_the_region_auto() -> None:
+def test_region_auto_becomes_us_east_1() -> None:
     assert settings(endpoint="minio:9000", region="auto", **KEYS)["endpoint.region"] == "us-east-1"
 
 
@@ -65,7 +65,7 @@ def test_r2_has_the_endpoint_of_its_account() -> None:
     assert given["fs.s3a.bucket.b.path.style.access"] == "true"
 
 
-def test_gcs_has_its_endpoint_and_what_it_cannot_do() -> None:
+def test_gcs_has_its_endpoint_and_disables_unsupported_operations() -> None:
     given = GCSStorage(bucket="b", **KEYS).hadoop_settings()
     assert given["fs.s3a.bucket.b.endpoint"] == "https://storage.googleapis.com"
     assert given["fs.s3a.bucket.b.multiobjectdelete.enable"] == "false"
@@ -89,13 +89,13 @@ def test_gcs_has_its_endpoint_and_what_it_cannot_do() -> None:
         ),
     ],
 )
-def test_credential_chains(parameters: dict[str, str], providers: list[str]) -> None:
+def test_credential_chain_becomes_providers(parameters: dict[str, str], providers: list[str]) -> None:
     given = chain_settings(**parameters)
     assert given["aws.credentials.provider"] == ",".join(providers)
     assert given.get("auth.profile.name") == parameters.get("profile")
 
 
-def test_an_assumed_role() -> None:
+def test_assumed_role_settings() -> None:
     given = chain_settings(chain="env", assume_role_arn="arn:aws:iam::1:role/r", external_id="x")
     assert given["aws.credentials.provider"] == HADOOP + "auth.AssumedRoleCredentialProvider"
     assert given["assumed.role.credentials.provider"] == SDK + "EnvironmentVariableCredentialsProvider"
@@ -112,7 +112,7 @@ def test_encryption_and_requester_pays() -> None:
     assert given["requester.pays.enabled"] == "true"
 
 
-def test_what_only_duckdb_needs_is_left_out() -> None:
+def test_parameters_only_for_duckdb_are_omitted() -> None:
     assert chain_settings(refresh="auto") == chain_settings()
 
 
@@ -124,29 +124,29 @@ def test_what_only_duckdb_needs_is_left_out() -> None:
         ({"chain": "sso", "profile": "p"}, "a named profile together with 'sso'"),
     ],
 )
-def test_what_spark_cannot_do_is_refused(parameters: dict[str, str], match: str) -> None:
+def test_parameters_unsupported_by_spark_are_rejected(parameters: dict[str, str], match: str) -> None:
     with pytest.raises(UnsupportedError, match=match):
         chain_settings(**parameters)
 
 
-def test_local_files_need_nothing() -> None:
+def test_local_files_need_no_settings_or_packages() -> None:
     assert LocalStorage(path="/data").hadoop_settings() == {}
     assert LocalStorage(path="/data").spark_packages() == {}
 
 
-def test_the_packages_fit_the_installed_spark() -> None:
+def test_packages_match_the_installed_spark() -> None:
     found = s3a.package_settings()
     assert "org.apache.hadoop:hadoop-aws:3." in found["spark.jars.packages"]
     assert "software.amazon.awssdk:bundle" in found["spark.jars.excludes"]
 
 
-def test_an_unknown_hadoop_gets_the_whole_sdk() -> None:
+def test_unknown_hadoop_version_gets_the_whole_sdk() -> None:
     assert s3a.s3a_packages("9.9.9") == ("org.apache.hadoop:hadoop-aws:9.9.9",)
     assert s3a.s3a_excludes("9.9.9") == ()
 
 
 @pytest.mark.hadoop_aws
-def test_every_class_that_is_named_exists(pytestconfig: pytest.Config) -> None:
+def test_every_configured_class_exists(pytestconfig: pytest.Config) -> None:
     classes: set[str] = set()
     for jar in find_jars(pytestconfig):
         with zipfile.ZipFile(jar) as archive:

@@ -1,4 +1,4 @@
-"""Contracts of the private calls of Spark: each test names the call, and fails where a version of Spark changes it."""
+"""Contracts of Spark's private calls: each test is named after the call, and fails if a Spark version changes it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def written(spark: SparkSession, folder: Path) -> DataFrame:
     return spark.read.parquet(f"{folder}/1", f"{folder}/2")
 
 
-def test_hasattr_jsparksession_tells_classic_sessions_from_spark_connect(spark: SparkSession) -> None:
+def test_hasattr_jsparksession_distinguishes_classic_from_connect(spark: SparkSession) -> None:
     class Connected:
-        """As `pyspark.sql.connect.session.SparkSession`, which needs packages of its own."""
+        """Like `pyspark.sql.connect.session.SparkSession`, which needs additional packages."""
 
         def __getattr__(self, name: str) -> object:
             raise PySparkAttributeError(errorClass="JVM_ATTRIBUTE_NOT_SUPPORTED", messageParameters={"attr_name": name})
@@ -46,11 +46,11 @@ def test_hasattr_jsparksession_tells_classic_sessions_from_spark_connect(spark: 
     assert 'if name in ["_jsc", "_jconf", "_jvm", "_jsparkSession", "sparkContext"]' in refused
 
 
-def test_newsession_sessionstate_conf_unsetconf_and_setconf_make_a_session(spark: SparkSession) -> None:
+def test_newsession_sessionstate_conf_unsetconf_and_setconf(spark: SparkSession) -> None:
     key, other = "spark.sql.shuffle.partitions", "spark.sql.session.timeZone"
     made = internals.new_session(spark, {"spark.sql.ansi.enabled": "false"}, [key])
     assert (made.conf.get("spark.sql.ansi.enabled"), made.conf.get(key)) == ("false", spark.conf.get(key))
-    # The tests start the application with another zone than that of the machine.
+    # The application of the tests starts with a time zone other than the machine's.
     assert made.conf.get(other) != "America/New_York"
     assert made.sparkContext is spark.sparkContext
 
@@ -62,7 +62,7 @@ def test_clonesession_copies_settings_once(spark: SparkSession) -> None:
     assert [each.conf.get("spark.sql.shuffle.partitions") for each in (first, second)] == ["7", "8"]
 
 
-def test_conf_getall_mkstring_names_the_settings(spark: SparkSession) -> None:
+def test_conf_getall_mkstring_lists_setting_names(spark: SparkSession) -> None:
     made = internals.new_session(spark, {"spark.sql.shuffle.partitions": "7", "fs.some.key": "a -> b"}, [])
     assert {"spark.sql.shuffle.partitions", "fs.some.key"} <= internals.setting_names(made)
 
@@ -79,7 +79,7 @@ def test_activesession_is_restored_in_python_and_in_the_jvm(spark: SparkSession)
     assert after._jsparkSession.equals(before._jsparkSession)
 
 
-def test_dataset_ofrows_of_an_analysed_plan_rebinds_a_frame(spark: SparkSession) -> None:
+def test_dataset_ofrows_with_an_analysed_plan_rebinds_a_frame(spark: SparkSession) -> None:
     made = internals.new_session(spark, {}, [])
     with internals.active_session_kept(spark):
         frame = made.range(3)
@@ -88,17 +88,17 @@ def test_dataset_ofrows_of_an_analysed_plan_rebinds_a_frame(spark: SparkSession)
     assert rebound.crossJoin(spark.range(2)).count() == 6
 
 
-def test_jdf_schema_defaultsize_is_the_width_of_a_row(spark: SparkSession) -> None:
+def test_jdf_schema_defaultsize_is_the_row_width(spark: SparkSession) -> None:
     assert internals.row_width(spark.range(1).selectExpr("id", "CAST(id AS INT) AS i")) == 12
 
 
-def test_catalogstring_of_a_frame_and_of_parsedatatype_are_alike(spark: SparkSession) -> None:
+def test_catalogstring_of_a_frame_equals_that_of_parsedatatype(spark: SparkSession) -> None:
     schema = StructType([StructField("A b", LongType(), nullable=False), StructField("s", StringType())])
     frame = spark.createDataFrame([(1, "x")], schema)
     assert internals.frame_type(frame) == internals.schema_type(spark, schema) == "struct<A b:bigint,s:string>"
 
 
-def test_functions_col_and_as_with_metadata_make_columns(spark: SparkSession) -> None:
+def test_functions_col_and_as_with_metadata_create_columns(spark: SparkSession) -> None:
     frame = spark.range(1).select(F.col("id").alias("a.b", metadata={"k": "v"}))
     made = internals.Columns(spark)
     (field,) = frame.select(made.renamed(made.named("`a.b`"), "c")).schema
@@ -137,23 +137,23 @@ def test_readallfootersinparallel_reads_schema_and_writer(spark: SparkSession, t
     assert str(schema.toString()) == str(other.toString())
 
 
-def test_versioninfo_is_the_version_of_hadoop(spark: SparkSession) -> None:
+def test_versioninfo_returns_the_hadoop_version(spark: SparkSession) -> None:
     assert internals.hadoop_version(spark).split(".")[0].isdecimal()
 
 
-def test_jsc_hadoopconfiguration_is_that_of_the_application(spark: SparkSession) -> None:
+def test_jsc_hadoopconfiguration_belongs_to_the_application(spark: SparkSession) -> None:
     internals.hadoop_configuration(spark).set("lakeconf.test", "x")
     assert internals.hadoop_configuration(spark).get("lakeconf.test") == "x"
     assert internals.hadoop_configuration(spark).get("lakeconf.test.none") is None
 
 
-def test_getfilesystem_getconf_is_in_force(spark: SparkSession, tmp_path: Path) -> None:
+def test_getfilesystem_getconf_returns_the_effective_configuration(spark: SparkSession, tmp_path: Path) -> None:
     assert internals.file_system_configuration(spark, tmp_path.as_uri()).get("fs.defaultFS") == "file:///"
     with pytest.raises(Py4JJavaError):
         internals.file_system_configuration(spark, "nonsense://bucket/file")
 
 
-def test_path_of_hadoop_finds_and_removes_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_hadoop_path_finds_and_removes_files(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "folder" / "100% a.txt"
     file.parent.mkdir()
     file.write_text("x")
@@ -165,7 +165,7 @@ def test_path_of_hadoop_finds_and_removes_files(spark: SparkSession, tmp_path: P
     internals.remove_file(spark, uri)
 
 
-def test_listfiles_of_the_raw_file_system_sees_checksums(spark: SparkSession, tmp_path: Path) -> None:
+def test_listfiles_of_the_raw_file_system_includes_checksums(spark: SparkSession, tmp_path: Path) -> None:
     written(spark, tmp_path)
     assert list(tmp_path.rglob(".*.crc"))
     found = internals.parquet_files(spark, f"file://{tmp_path}")
@@ -174,7 +174,7 @@ def test_listfiles_of_the_raw_file_system_sees_checksums(spark: SparkSession, tm
     assert len(left) == 2
 
 
-def test_origin_and_java_exception_have_the_causes(spark: SparkSession) -> None:
+def test_origin_and_java_exception_contain_the_causes(spark: SparkSession) -> None:
     with pytest.raises(Exception, match="planted") as of_pyspark:
         spark.range(1).select(F.raise_error(F.lit("planted"))).collect()
     with pytest.raises(Py4JJavaError) as of_py4j:
@@ -185,7 +185,7 @@ def test_origin_and_java_exception_have_the_causes(spark: SparkSession) -> None:
 
 
 def private_names(source: str) -> list[str]:
-    """Attributes with an underscore, but for those of `self` and `cls`, and imports of private modules of pyspark."""
+    """Attributes with a leading underscore, except on `self` and `cls`, and imports of private pyspark modules."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
@@ -218,11 +218,11 @@ def test_only_internals_uses_private_names_of_pyspark() -> None:
         "from py4j.java_gateway import JavaGateway",
     ],
 )
-def test_the_check_sees_private_names(source: str) -> None:
+def test_the_check_finds_private_names(source: str) -> None:
     assert len(private_names(source)) == 1
 
 
-def test_each_function_has_a_contract() -> None:
+def test_every_function_of_internals_has_a_contract_test() -> None:
     tree = ast.parse(sources()[internals.__name__].read_text())
     public = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")}
     with open(__file__) as file:

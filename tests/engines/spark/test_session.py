@@ -1,4 +1,4 @@
-"""A scan depends on no setting of the user's session, and changes none."""
+"""A scan does not depend on the settings of the user's session, and does not change them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PROVE = bool(os.environ.get("LAKECONF_PROVE"))
-# Each could change what a Parquet file or an expression gives. What is boolean is flipped.
+# Each could change what Spark reads from a Parquet file or computes. Boolean settings are flipped.
 SETTINGS = {
     "spark.sql.ansi.enabled": "false",
     "spark.sql.ansi.doubleQuotedIdentifiers": "true",
@@ -80,7 +80,7 @@ COLUMNS = {
 
 @pytest.fixture(scope="module")
 def rich(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    """A lake with something of everything."""
+    """A lake with many types and schema changes."""
     folder: Path = tmp_path_factory.mktemp("rich")
     with lake("duckdb", folder, options=", DATA_INLINING_ROW_LIMIT 0") as source:
         source.run(f"CREATE TABLE lake.t (A INTEGER, {', '.join(f'{name} {t}' for name, (t, _) in COLUMNS.items())})")
@@ -112,7 +112,7 @@ def rows(frame: DataFrame) -> list[str]:
 
 @pytest.fixture(scope="module")
 def expected(spark: SparkSession, rich: Lake) -> list[str]:
-    """The rows with the session's own settings."""
+    """The rows with the default settings of the session."""
     found = rows(scan(spark, rich, "t"))
     assert len(found) == 86
     return found
@@ -120,7 +120,7 @@ def expected(spark: SparkSession, rich: Lake) -> list[str]:
 
 @pytest.fixture
 def settings(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session, whose settings are put back afterwards."""
+    """The session; its settings are restored after the test."""
     before = {key: spark.conf.get(key, None) for key in SETTINGS}
     yield spark
     for key, value in before.items():
@@ -129,12 +129,12 @@ def settings(spark: SparkSession) -> Iterator[SparkSession]:
             spark.conf.set(key, value)
 
 
-# Each alone, or some at once.
+# Each setting alone in `make prove`; otherwise in groups.
 CHANGED = [[name] for name in SETTINGS] if PROVE else [list(SETTINGS)[first::6] for first in range(6)]
 
 
 @pytest.mark.parametrize("changed", CHANGED, ids=" ".join)
-def test_a_setting_changed_between_the_scan_and_the_action(
+def test_setting_changed_between_scan_and_action_does_not_change_rows(
     settings: SparkSession, rich: Lake, expected: list[str], changed: list[str]
 ) -> None:
     frame = scan(settings, rich, "t")
@@ -145,13 +145,15 @@ def test_a_setting_changed_between_the_scan_and_the_action(
     assert filtered.count() == 16
 
 
-def test_settings_changed_before_the_scan(settings: SparkSession, rich: Lake, expected: list[str]) -> None:
+def test_settings_changed_before_the_scan_do_not_change_rows(
+    settings: SparkSession, rich: Lake, expected: list[str]
+) -> None:
     for key, value in SETTINGS.items():
         settings.conf.set(key, value)
     assert rows(scan(settings, rich, "t")) == expected
 
 
-def test_the_settings_of_the_session_stay_as_they_were(spark: SparkSession, rich: Lake) -> None:
+def test_scan_does_not_change_the_session_settings(spark: SparkSession, rich: Lake) -> None:
     spark.range(1).count()
     before = dict(spark.conf.getAll)
     frame = scan(spark, rich, "t")
@@ -162,7 +164,7 @@ def test_the_settings_of_the_session_stay_as_they_were(spark: SparkSession, rich
     assert frame.count() == 86
 
 
-def test_the_frame_is_one_of_the_users_session(spark: SparkSession, rich: Lake) -> None:
+def test_frame_belongs_to_the_users_session(spark: SparkSession, rich: Lake) -> None:
     frame = scan(spark, rich, "t", columns=["A", "u"])
     assert frame.sparkSession is spark
     other = spark.createDataFrame([(1, "one"), (2, "two")], "A INT, word STRING")
@@ -171,20 +173,22 @@ def test_the_frame_is_one_of_the_users_session(spark: SparkSession, rich: Lake) 
     assert spark.sql("SELECT count(*) FROM seen_by_sql JOIN seen_by_sql USING (A)").collect()[0][0] == 172
 
 
-def test_spark_connect_is_refused_by_name(rich: Lake) -> None:
+def test_spark_connect_session_is_rejected(rich: Lake) -> None:
     class Connected:
-        """As `pyspark.sql.connect.session.SparkSession`: it has no JVM of its own."""
+        """Like `pyspark.sql.connect.session.SparkSession`, which has no JVM."""
 
     with pytest.raises(SparkError, match="Spark Connect"):
         read(Connected(), plan_scan(rich.reader, "t", rich.newest), None)  # type: ignore[arg-type]
 
 
-def test_the_frame_carries_no_trace_of_how_it_was_read(spark: SparkSession, rich: Lake) -> None:
+def test_frame_columns_have_no_metadata(spark: SparkSession, rich: Lake) -> None:
     assert [field.metadata for field in scan(spark, rich, "t").schema] == [{}] * 16
 
 
-def test_settings_of_the_whole_application(spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new session begins with them, whatever the user's session says now."""
+def test_application_settings_do_not_affect_a_scan(
+    spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new session starts with these settings, whatever the user's session has now."""
     monkeypatch.setattr(bitmap, "_MOST_POSITIONS", -1)
     files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(100) r(i)", "DELETE FROM lake.t WHERE a < 10")
     given = {"spark.sql.retainGroupColumns": "false", "spark.sql.groupByOrdinal": "false"}

@@ -1,4 +1,4 @@
-"""A session that lakeconf starts: what it is given, and what others on the machine can see of it."""
+"""A session that lakeconf starts: its settings, and what other users of the machine can see of it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ print("done")
 """
 
 
-def test_a_secret_is_not_in_the_command_line_of_java() -> None:
+def test_secret_is_not_in_the_command_line_of_java() -> None:
     done = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.endswith("done\n"), done.stderr
     assert "hunter2-planted" not in done.stdout + done.stderr
@@ -68,7 +68,7 @@ def test_a_secret_is_not_in_the_command_line_of_java() -> None:
         ({}, {"PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell"}),
     ],
 )
-def test_the_address_that_a_user_chooses_stays(
+def test_address_set_by_the_user_is_kept(
     settings: dict[str, str], variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("SPARK_LOCAL_IP", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "MASTER", "PYSPARK_SUBMIT_ARGS"):

@@ -1,4 +1,4 @@
-"""Spark on object storage: the settings that a storage backend gives, through the real hadoop-aws."""
+"""Spark on object storage: settings of a storage backend, used by the real hadoop-aws."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ pytestmark = pytest.mark.hadoop_aws
 
 
 def storage(server: S3Server, kind: str = "s3", **fields: Any) -> ObjectStorage:
-    """A backend with a bucket of its own on a server."""
+    """A backend with a new bucket on a server."""
     given: dict[str, Any] = {
         "bucket": server.create_bucket(),
         "endpoint": server.endpoint,
@@ -104,16 +104,14 @@ def test_spark_writes_and_reads(spark: SparkSession, s3_server: S3Server, kind: 
     assert s3_server.objects(backend.bucket_name, "lake/a b+/t/part=1/")
 
 
-def test_spark_signs_as_the_server_demands(spark: SparkSession, s3_iam_server: S3Server) -> None:
+def test_spark_signs_requests_as_the_server_requires(spark: SparkSession, s3_iam_server: S3Server) -> None:
     backend = storage(s3_iam_server)
     configure_session(spark, backend.hadoop_settings())
     write_and_read(spark, backend)
 
 
 @pytest.mark.parametrize(("field", "error"), [("key_id", "InvalidAccessKeyId"), ("secret", "SignatureDoesNotMatch")])
-def test_spark_is_refused_with_a_wrong_key(
-    spark: SparkSession, s3_iam_server: S3Server, field: str, error: str
-) -> None:
+def test_wrong_key_is_rejected(spark: SparkSession, s3_iam_server: S3Server, field: str, error: str) -> None:
     wrong: dict[str, Any] = {"key_id": "wrong"} if field == "key_id" else {"secret": Secret("wrong")}
     backend = storage(s3_iam_server, **wrong)
     configure_session(spark, backend.hadoop_settings())
@@ -122,7 +120,7 @@ def test_spark_is_refused_with_a_wrong_key(
     assert s3_iam_server.keys.secret not in str(caught.value)
 
 
-def test_a_large_file_is_uploaded_and_renamed_in_parts(spark: SparkSession, s3_server: S3Server) -> None:
+def test_large_file_is_uploaded_and_renamed_in_parts(spark: SparkSession, s3_server: S3Server) -> None:
     backend = storage(s3_server)
     prefix = f"fs.s3a.bucket.{backend.bucket_name}.multipart."
     configure_session(spark, backend.hadoop_settings() | {f"{prefix}size": "5M", f"{prefix}threshold": "5M"})
@@ -135,7 +133,7 @@ def test_a_large_file_is_uploaded_and_renamed_in_parts(spark: SparkSession, s3_s
     assert spark.read.parquet(folder + "2").count() == 400_000
 
 
-def test_a_session_without_the_settings_is_told_which(spark: SparkSession, s3_server: S3Server) -> None:
+def test_error_names_the_missing_session_settings(spark: SparkSession, s3_server: S3Server) -> None:
     backend = storage(s3_server)
     with pytest.raises(
         SparkError, match=r"(?s)missing: .*endpoint.*access\.key.*secret\.key.*store\.configure"
@@ -144,7 +142,7 @@ def test_a_session_without_the_settings_is_told_which(spark: SparkSession, s3_se
     assert s3_server.keys.key_id not in str(caught.value)
 
 
-def test_a_different_key_is_named_and_not_shown(spark: SparkSession, s3_server: S3Server) -> None:
+def test_error_names_a_different_key_without_its_value(spark: SparkSession, s3_server: S3Server) -> None:
     backend = storage(s3_server)
     configure_session(spark, backend.hadoop_settings())
     other = backend.model_copy(update={"secret": Secret("another-secret")})
@@ -154,7 +152,7 @@ def test_a_different_key_is_named_and_not_shown(spark: SparkSession, s3_server: 
     assert s3_server.keys.secret not in str(caught.value)
 
 
-def test_global_settings_count_too(spark: SparkSession, s3_server: S3Server) -> None:
+def test_global_settings_are_accepted(spark: SparkSession, s3_server: S3Server) -> None:
     backend = storage(s3_server)
     settings = backend.hadoop_settings()
     ours = {key: value for key, value in settings.items() if not key.endswith(("connection.ssl.enabled",))}
@@ -168,7 +166,7 @@ def test_global_settings_count_too(spark: SparkSession, s3_server: S3Server) -> 
 
 
 @pytest.mark.parametrize("other_endpoint", ["127.0.0.1:1", None])
-def test_one_bucket_at_two_endpoints_is_refused(
+def test_one_bucket_at_two_endpoints_is_rejected(
     spark: SparkSession, s3_server: S3Server, other_endpoint: str | None
 ) -> None:
     backend = storage(s3_server)
@@ -179,7 +177,7 @@ def test_one_bucket_at_two_endpoints_is_refused(
         check_session(spark, other.location, other.hadoop_settings())
 
 
-def test_the_first_settings_win_and_that_is_said(spark: SparkSession, s3_server: S3Server) -> None:
+def test_error_says_that_hadoop_keeps_the_first_settings(spark: SparkSession, s3_server: S3Server) -> None:
     backend = storage(s3_server)
     configure_session(spark, backend.hadoop_settings())
     write_and_read(spark, backend)
@@ -189,8 +187,10 @@ def test_the_first_settings_win_and_that_is_said(spark: SparkSession, s3_server:
         check_session(spark, other.location, other.hadoop_settings())
 
 
-def test_a_session_that_stores_configure(tmp_path: Path, s3_server: S3Server, s3_iam_server: S3Server) -> None:
-    """In a process of its own: Spark fetches the packages, finds each kind of credentials, and shows none of them."""
+def test_session_configured_by_stores_reads_and_hides_credentials(
+    tmp_path: Path, s3_server: S3Server, s3_iam_server: S3Server
+) -> None:
+    """In a separate process: Spark downloads the packages, finds every kind of credentials, and shows none of them."""
     planted = {"key_id": "planted-key-1", "secret": "planted-secret-2", "session_token": "planted-token-3"}
     good = s3_iam_server.keys
     place = {"url_style": "path", "use_ssl": False}
@@ -231,10 +231,10 @@ def test_a_session_that_stores_configure(tmp_path: Path, s3_server: S3Server, s3
         assert secret not in done.stdout + done.stderr + events
 
 
-def test_a_lake_over_tls_with_a_private_authority(
+def test_lake_over_tls_with_a_private_certificate_authority(
     tmp_path: Path, s3_tls_server: S3Server, hadoop_aws_settings: dict[str, str]
 ) -> None:
-    """As docs/configuration.md says: DuckDB is told by `ca_cert_file`, Java by a trust store when it starts."""
+    """As docs/configuration.md describes: `ca_cert_file` for DuckDB, and a trust store at startup for Java."""
     assert s3_tls_server.ca
     place = {"bucket": s3_tls_server.create_bucket(), "endpoint": s3_tls_server.endpoint, "url_style": "path"}
     storage = {"type": "s3", "key_id": "k", "secret": "a-secret", **place, "ca_cert_file": str(s3_tls_server.ca)}
@@ -274,7 +274,7 @@ def test_local_files_need_no_settings(spark: SparkSession, tmp_path: Path) -> No
     check_session(spark, f"{tmp_path}/", {})
 
 
-def test_hadoop_has_the_version_that_the_packages_are_for(spark: SparkSession) -> None:
+def test_hadoop_version_matches_the_packages(spark: SparkSession) -> None:
     assert hadoop_version(spark) == "3.5.0"
 
 
@@ -288,13 +288,13 @@ def test_hadoop_has_the_version_that_the_packages_are_for(spark: SparkSession) -
         ("/data/lake/", "file:///data/lake/f.parquet"),
     ],
 )
-def test_paths_go_to_spark_and_back(location: str, path: str) -> None:
+def test_paths_convert_to_spark_and_back(location: str, path: str) -> None:
     uri = catalog_uri(path, location)
     assert uri.startswith(location)
     assert uri.rpartition("/")[2] == path.rpartition("/")[2]
     assert spark_uri(uri).replace("file:///", "file:/") == path.replace("file:///", "file:/")
 
 
-def test_a_file_elsewhere_is_not_one_of_the_lake() -> None:
+def test_file_outside_the_lake_is_rejected() -> None:
     with pytest.raises(SparkError, match="not below"):
         catalog_uri("s3a://other/x/f.parquet", "s3://b/x/")

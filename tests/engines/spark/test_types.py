@@ -1,4 +1,4 @@
-"""Every type of DuckLake, in files and inlined, and the table in the docs that says what it is in Spark."""
+"""Every DuckLake type, in files and inlined, and the table of Spark types in the docs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NAN = float("nan")
-# DuckDB's type: DuckLake's, Spark's, and literals with what Spark must give for them.
+# DuckDB's type: DuckLake's type, Spark's type, and literals with the values that Spark must return.
 TYPES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "BOOLEAN": ("boolean", "boolean", {"true": True, "false": False}),
     "TINYINT": ("int8", "tinyint", {"-128": -128, "127": 127}),
@@ -72,27 +72,27 @@ TYPES: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 def values(frame: DataFrame, in_spark: str) -> list[Any]:
-    """The values of the column x, in the order of i."""
+    """The values of column x, ordered by i."""
     converted = {"timestamp": "unix_micros(x)", "variant": "to_json(x)"}.get(in_spark, "x")
     found = [row[0] for row in frame.orderBy("i").selectExpr(converted).collect()]
     return [bytes(value) if isinstance(value, bytearray) else value for value in found]
 
 
 def same(found: list[Any], expected: list[Any]) -> bool:
-    """NaN is itself, and 0.0 is not -0.0."""
+    """Compares values; NaN equals NaN, and 0.0 does not equal -0.0."""
     return len(found) == len(expected) and all(
         str(a) == str(b) if isinstance(b, float) else a == b for a, b in zip(found, expected, strict=True)
     )
 
 
 @pytest.mark.parametrize("type_name", TYPES)
-def test_a_type_in_files_and_inlined(spark: SparkSession, usual: Lake, type_name: str) -> None:
+def test_type_in_files_and_inlined(spark: SparkSession, usual: Lake, type_name: str) -> None:
     in_lake, in_spark, pairs = TYPES[type_name]
     usual.run(f"CREATE TABLE lake.t (i INTEGER, x {type_name})")
     rows = ", ".join(f"({number}, {value})" for number, value in enumerate([*pairs, "NULL"]))
     usual.run(f"INSERT INTO lake.t VALUES {rows}")
     expected = [*pairs.values(), None]
-    if type_name not in ("TIMETZ", "VARIANT"):  # refused while inlined
+    if type_name not in ("TIMETZ", "VARIANT"):  # rejected while inlined
         frame = scan(spark, usual, "t")
         assert dict(frame.dtypes)["x"] == in_spark
         assert same(values(frame, in_spark), expected)
@@ -106,7 +106,7 @@ def test_a_type_in_files_and_inlined(spark: SparkSession, usual: Lake, type_name
     assert found == in_lake
 
 
-def test_the_table_in_the_docs() -> None:
+def test_types_page_lists_every_type() -> None:
     lines = (REPOSITORY / "docs" / "types.md").read_text().splitlines()
     rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
     nested = {"list": "array", "struct": "struct", "map": "map"}
@@ -120,7 +120,7 @@ def test_the_table_in_the_docs() -> None:
 
 
 @pytest.mark.parametrize("in_file", [True, False])
-def test_nanoseconds_that_spark_cannot_hold(spark: SparkSession, usual: Lake, in_file: bool) -> None:
+def test_nanoseconds_that_spark_cannot_represent_are_rejected(spark: SparkSession, usual: Lake, in_file: bool) -> None:
     usual.run("CREATE TABLE lake.t (x TIMESTAMP_NS, l TIMESTAMP_NS[])")
     usual.run("INSERT INTO lake.t VALUES ('2024-01-01 00:00:00.123456789', ['2024-01-01 00:00:00.000000001'])")
     if in_file:
@@ -130,38 +130,38 @@ def test_nanoseconds_that_spark_cannot_hold(spark: SparkSession, usual: Lake, in
             scan(spark, usual, "t", columns=[column]).collect()
 
 
-def test_integers_of_more_than_38_digits(spark: SparkSession, usual: Lake) -> None:
+def test_inlined_integers_of_more_than_38_digits_are_rejected(spark: SparkSession, usual: Lake) -> None:
     usual.run("CREATE TABLE lake.t (x HUGEINT)", "INSERT INTO lake.t VALUES (170141183460469231731687303715884105727)")
     with pytest.raises(UnsupportedError, match="an inlined row has a value that Spark cannot hold"):
         scan(spark, usual, "t")
 
 
-def test_integers_of_more_than_38_digits_in_a_file(spark: SparkSession, files: Lake) -> None:
+def test_integers_of_more_than_38_digits_in_a_file_are_rejected(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (x HUGEINT)", "INSERT INTO lake.t VALUES (150000000000000000000000000000000000000)")
     with pytest.raises(Exception, match=r"NUMERIC_VALUE_OUT_OF_RANGE|ARITHMETIC_OVERFLOW|CAST_OVERFLOW"):
         scan(spark, files, "t").collect()
 
 
-def test_inlined_offsets_of_a_time_are_refused(spark: SparkSession, usual: Lake) -> None:
+def test_inlined_timetz_is_rejected(spark: SparkSession, usual: Lake) -> None:
     usual.run("CREATE TABLE lake.t (i INTEGER, x TIMETZ)", "INSERT INTO lake.t VALUES (1, '12:00:00+02')")
     with pytest.raises(UnsupportedError, match="'x' holds TIMETZ in the catalog"):
         scan(spark, usual, "t")
     assert scan(spark, usual, "t", columns=["i"]).collect() == [(1,)]
 
 
-def test_inlined_variants_are_refused(spark: SparkSession, usual: Lake) -> None:
+def test_inlined_variant_is_rejected(spark: SparkSession, usual: Lake) -> None:
     usual.run("CREATE TABLE lake.t (i INTEGER, x VARIANT)", "INSERT INTO lake.t VALUES (1, 5::VARIANT)")
     with pytest.raises(UnsupportedError, match="VARIANT column 'x'"):
         scan(spark, usual, "t")
     assert scan(spark, usual, "t", columns=["i"]).collect() == [(1,)]
 
 
-def test_negative_intervals_are_inlined_alone(spark: SparkSession, usual: Lake) -> None:
+def test_inlined_negative_interval_is_read(spark: SparkSession, usual: Lake) -> None:
     usual.run("CREATE TABLE lake.t (x INTERVAL)", "INSERT INTO lake.t VALUES (INTERVAL '-1 month 2 days -26 hours')")
     assert scan(spark, usual, "t").collect() == [("-1 month 2 days -26:00:00",)]
 
 
-def test_every_type_within_others(spark: SparkSession, files: Lake) -> None:
+def test_every_type_nested_in_other_types(spark: SparkSession, files: Lake) -> None:
     names = [name for name in TYPES if name not in ("VARIANT", "GEOMETRY")]
     columns = [f"c{n} STRUCT(l {name}[], m MAP(INTEGER, {name}))" for n, name in enumerate(names)]
     literals = [[f"CAST({value} AS {name})" for value in [*TYPES[name][2], "NULL"]] for name in names]

@@ -1,4 +1,4 @@
-"""A session of a Spark that the tests do not run is refused before the store is looked at."""
+"""A session of an untested Spark version is rejected before the store is opened."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAME = ["4.3.0", "4.3.1", "4.3.12", "4.3.0-amzn-1", "4.3.1.dev0"]
 
 
 @pytest.mark.parametrize("version", OTHERS)
-def test_no_lake_opens_with_another_version(
+def test_untested_spark_version_opens_no_lake(
     version: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     storage = {"type": "local", "path": str(tmp_path / "data")}
@@ -38,17 +38,17 @@ def test_no_lake_opens_with_another_version(
 
 
 @pytest.mark.parametrize("version", SAME)
-def test_the_tested_version_is_accepted(version: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tested_spark_version_is_accepted(version: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkSession, "version", property(lambda _: version))
     check_version(spark)
 
 
-def test_the_session_of_the_tests_has_the_tested_version(spark: SparkSession) -> None:
+def test_test_session_has_the_tested_version(spark: SparkSession) -> None:
     check_version(spark)
     assert spark.version.startswith(f"{TESTED}.")
 
 
-def test_the_extra_installs_no_other_version() -> None:
+def test_spark_extra_installs_only_the_tested_version() -> None:
     lines = map(Requirement, project_file()["optional-dependencies"]["spark"])
     (pyspark,) = (line for line in lines if line.name == "pyspark")
     assert pyspark.marker is None

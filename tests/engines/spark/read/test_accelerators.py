@@ -1,4 +1,4 @@
-"""Engines that replace Spark's Parquet reader are refused by name; other plugins and extensions are not."""
+"""Engines that replace Spark's Parquet reader are rejected by name; other plugins and extensions are accepted."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ HARMLESS = ("io.delta.sql.DeltaSparkSessionExtension", "org.apache.sedona.sql.Se
 
 
 def with_setting(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, key: str, value: str) -> None:
-    """Give the running application a setting that it could only have been started with."""
+    """Sets a setting of the running application that can only be set at startup."""
     configuration = SparkConf(_jvm=spark._jvm).setAll(spark.sparkContext.getConf().getAll())
     monkeypatch.setattr(spark.sparkContext, "_conf", configuration.set(key, value))
 
 
 @pytest.mark.parametrize("engine", SETTINGS)
-def test_an_engine_that_replaces_the_reader(
+def test_engine_that_replaces_the_parquet_reader_is_rejected(
     spark: SparkSession, engine: str, monkeypatch: pytest.MonkeyPatch, files: Lake
 ) -> None:
     key, value = SETTINGS[engine]
@@ -46,7 +46,7 @@ def test_an_engine_that_replaces_the_reader(
     assert "read and write with DuckDB" in str(caught.value)
 
 
-def test_photon_that_is_turned_on_later(spark: SparkSession) -> None:
+def test_photon_enabled_after_startup_is_rejected(spark: SparkSession) -> None:
     spark.conf.set("spark.databricks.photon.enabled", "true")
     try:
         with pytest.raises(UnsupportedError, match="Photon"):

@@ -1,4 +1,4 @@
-"""Each table has one difficult thing alone: in richer tables a scan looks into footers, which hides mistakes."""
+"""One difficult feature per table: with several, a scan reads the footers, which hides errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def register(lake: Lake, select: str, *, table: str = "t", options: str = "", path: str = "elsewhere.parquet") -> None:
-    """Add a file that DuckLake did not write, which is read by name."""
+    """Registers a file that DuckLake did not write; such files are read by name."""
     place = lake.folder / path
     place.parent.mkdir(parents=True, exist_ok=True)
     lake.run(f"COPY ({select}) TO '{place}' (FORMAT parquet)")
@@ -33,7 +33,7 @@ def register(lake: Lake, select: str, *, table: str = "t", options: str = "", pa
 
 
 def filtered(spark: SparkSession, lake: Lake, where: str, table: str = "t") -> int:
-    """How many rows Spark finds; checks that DuckDB finds as many."""
+    """The number of rows that Spark finds; checks that DuckDB finds the same number."""
     engine = SparkEngine(spark, lake.reader, lake.reader.connection, {})
     count: int = engine.scan(table, lake.newest, None, where).to_native().count()
     ((expected,),) = lake.rows(f"SELECT count(*) FROM (SELECT * FROM lake.{table} LIMIT 100000000) WHERE {where}")
@@ -42,7 +42,7 @@ def filtered(spark: SparkSession, lake: Lake, where: str, table: str = "t") -> i
 
 
 @pytest.mark.parametrize("name", ["_metadata", "_METADATA", "__lakeconf_row", "__lakeconf_file", "__lakeconf_1_a"])
-def test_names_that_spark_or_a_scan_uses(spark: SparkSession, files: Lake, name: str) -> None:
+def test_column_names_that_spark_or_the_scan_reserves(spark: SparkSession, files: Lake, name: str) -> None:
     for table, by_name in (("written", False), ("registered", True)):
         files.run(f'CREATE TABLE lake.{table} (a INTEGER, "{name}" STRUCT(row_index BIGINT, file_path VARCHAR))')
         rows = f"""SELECT i::INTEGER AS a, {{'row_index': 99 - i, 'file_path': 'x'}} AS "{name}" FROM range(100) r(i)"""
@@ -57,7 +57,7 @@ def test_names_that_spark_or_a_scan_uses(spark: SparkSession, files: Lake, name:
 
 
 @pytest.mark.parametrize("change", ["drop all", "add to a nested struct"])
-def test_structs_of_which_a_file_lacks_every_wanted_field(spark: SparkSession, files: Lake, change: str) -> None:
+def test_structs_whose_file_has_none_of_the_selected_fields(spark: SparkSession, files: Lake, change: str) -> None:
     if change == "drop all":
         files.run("CREATE TABLE lake.t (s STRUCT(x INTEGER))")
         files.run("INSERT INTO lake.t VALUES ({'x': 1}), (NULL), ({'x': NULL})")
@@ -77,7 +77,7 @@ def test_structs_of_which_a_file_lacks_every_wanted_field(spark: SparkSession, f
         spark.conf.unset("spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing")
 
 
-def test_old_dates_and_moments_in_a_condition(spark: SparkSession, files: Lake) -> None:
+def test_dates_before_the_gregorian_calendar_in_a_condition(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.d (d DATE)", "CREATE TABLE lake.m (m TIMESTAMPTZ)")
     files.run("INSERT INTO lake.d SELECT DATE '1582-09-25' + i::INTEGER FROM range(40) r(i)")
     files.run(
@@ -91,8 +91,8 @@ def test_old_dates_and_moments_in_a_condition(spark: SparkSession, files: Lake) 
     assert filtered(spark, files, "d BETWEEN DATE '0001-01-01' AND DATE '1582-10-10'", "d") == 16
 
 
-def test_moments_in_milliseconds(spark: SparkSession, files: Lake) -> None:
-    """Spark rounds the value of a filter down to milliseconds before it looks at statistics."""
+def test_timestamps_in_milliseconds_in_a_condition(spark: SparkSession, files: Lake) -> None:
+    """Spark rounds the value of a filter down to milliseconds before it compares it with statistics."""
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MILLIS")
     try:
         moments = spark.sql("SELECT timestamp '2026-01-01 00:00:00.001Z' AS m FROM range(10)")
@@ -108,7 +108,9 @@ def test_moments_in_milliseconds(spark: SparkSession, files: Lake) -> None:
 
 @pytest.mark.parametrize("type_name", ["FLOAT", "DOUBLE"])
 @pytest.mark.parametrize("by_name", [False, True], ids=["written", "registered"])
-def test_two_zeros(spark: SparkSession, files: Lake, type_name: str, by_name: bool) -> None:
+def test_condition_treats_negative_zero_as_zero(
+    spark: SparkSession, files: Lake, type_name: str, by_name: bool
+) -> None:
     files.run(f"CREATE TABLE lake.t (f {type_name}, s STRUCT(f {type_name}))")
     rows = f"SELECT '-0.0'::{type_name} AS f, {{'f': '-0.0'::{type_name}}} AS s FROM range(500)"
     if by_name:
@@ -124,7 +126,7 @@ def test_two_zeros(spark: SparkSession, files: Lake, type_name: str, by_name: bo
     assert_alike(spark, files, "t", newest=1)
 
 
-def test_a_decimal_that_became_a_double(spark: SparkSession, files: Lake) -> None:
+def test_condition_on_a_decimal_promoted_to_double(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (d DECIMAL(38, 10))")
     files.run("INSERT INTO lake.t VALUES (1234567890123456789.5432109876), (9007199254740993.0000000001), (0.1)")
     files.run("ALTER TABLE lake.t ALTER d TYPE DOUBLE")
@@ -152,7 +154,7 @@ DEFAULTS = {
 ENDLESS = ("DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_S", "TIMESTAMP_MS")
 
 
-def test_a_default_of_each_type(spark: SparkSession, files: Lake) -> None:
+def test_initial_default_of_each_difficult_type(spark: SparkSession, files: Lake) -> None:
     cases = [*DEFAULTS.items(), *((kind, "'-infinity'") for kind in ENDLESS)]
     expected = "SELECT c::VARCHAR FROM lake.t"
     for number, (type_name, default) in enumerate(cases):
@@ -162,7 +164,7 @@ def test_a_default_of_each_type(spark: SparkSession, files: Lake) -> None:
 
 
 def texts(spark: SparkSession, lake: Lake, table: str) -> list[tuple[str | None]]:
-    """The values of the column `c` that Spark reads, as DuckDB writes them; it casts no endless TIMESTAMP_MS itself."""
+    """The values of column `c` that Spark reads, converted to text by DuckDB."""
     with lake.reader.lake_cursor() as cursor:
         cursor.native.register("by_spark", scan(spark, lake, table, columns=["c"]).toArrow())
         return sorted(cursor.rows("SELECT c::VARCHAR FROM by_spark"), key=str)
@@ -177,7 +179,7 @@ def test_infinity_in_files_and_in_the_catalog(spark: SparkSession, place: str, r
         assert texts(spark, files, type_name) == sorted(files.rows(f"SELECT c::VARCHAR FROM lake.{type_name}"), key=str)
 
 
-def test_values_in_paths(spark: SparkSession, files: Lake) -> None:
+def test_hive_partition_values_in_paths(spark: SparkSession, files: Lake) -> None:
     folders = [
         "p=NULL",
         "p=null",
@@ -199,14 +201,14 @@ def test_values_in_paths(spark: SparkSession, files: Lake) -> None:
             place.mkdir(parents=True)
             files.run(f"COPY (SELECT {number} AS a) TO '{place}/f.parquet' (FORMAT parquet)")
             added = f"'lake', '{type_name}', '{place}/f.parquet', hive_partitioning => true"
-            # Not every text is a value of the type.
+            # Not every text is a valid value of the type.
             with contextlib.suppress(QueryError):
                 files.run(f"CALL ducklake_add_data_files({added})")
         assert_alike(spark, files, type_name, newest=1)
 
 
-def test_a_file_without_field_ids(spark: SparkSession, files: Lake) -> None:
-    """As lakes before DuckLake 0.2 have; once a column was promoted, all its values were NULL."""
+def test_file_without_field_ids_is_rejected(spark: SparkSession, files: Lake) -> None:
+    """Lakes from before DuckLake 0.2 have such files. After a promotion, all values of the column were NULL."""
     files.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
     ((path,),) = files.rows("SELECT data_file FROM ducklake_list_files('lake', 't')")
     files.run(f"CREATE TEMP TABLE rows AS FROM '{path}'", f"COPY rows TO '{path}' (FORMAT parquet)")
@@ -219,7 +221,7 @@ def test_a_file_without_field_ids(spark: SparkSession, files: Lake) -> None:
         scan(spark, files, "t")
 
 
-def test_names_that_differ_in_letters_beyond_ascii(spark: SparkSession, files: Lake) -> None:
+def test_names_that_differ_only_in_the_case_of_non_ascii_letters(spark: SparkSession, files: Lake) -> None:
     files.run('CREATE TABLE lake.t ("Ä" INTEGER, "ä" INTEGER, A INTEGER)', "INSERT INTO lake.t VALUES (1, 2, 3)")
     files.run('CREATE TABLE lake."Ü" AS SELECT 1 AS a', 'CREATE TABLE lake."ü" AS SELECT 2 AS a')
     for columns, row in ((["Ä"], (1,)), (["ä"], (2,)), (["a", "ä", "Ä"], (3, 2, 1))):
@@ -245,8 +247,8 @@ def test_large_numbers_in_a_condition(spark: SparkSession, files: Lake) -> None:
         filtered(spark, files, f"h < 1{'0' * 38}")
 
 
-def test_a_column_that_hides_the_number_of_a_row(spark: SparkSession, files: Lake) -> None:
-    """DuckDB reads files with a column `_metadata`; its numbers of rows have the name of a column here."""
+def test_column_named_like_the_row_number_of_duckdb(spark: SparkSession, files: Lake) -> None:
+    """DuckDB reads files with a column `_metadata`; here a column has the name of its row numbers."""
     for table, name in (("small", "file_row_number"), ("large", "FILE_ROW_NUMBER")):
         files.run(f"CREATE TABLE lake.{table} (_metadata INTEGER, {name} INTEGER)")
         rows = f"SELECT i::INTEGER AS _metadata, (99 - i)::INTEGER AS {name} FROM range(100) r(i)"
@@ -255,7 +257,7 @@ def test_a_column_that_hides_the_number_of_a_row(spark: SparkSession, files: Lak
         assert_alike(spark, files, table, newest=1, row_ids=False)
 
 
-def test_keys_of_a_map_that_become_equal(spark: SparkSession, files: Lake) -> None:
+def test_map_keys_that_become_equal_after_a_promotion(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (m MAP(BIGINT, INTEGER))")
     files.run("INSERT INTO lake.t VALUES (MAP {9007199254740993: 1, 9007199254740992: 2}), (NULL), (MAP {})")
     files.run("ALTER TABLE lake.t ALTER m TYPE MAP(DOUBLE, INTEGER)")
@@ -266,8 +268,8 @@ def test_keys_of_a_map_that_become_equal(spark: SparkSession, files: Lake) -> No
 
 
 @pytest.mark.parametrize("detour", ["//", "/./", "/sub/../", "/link/../"])
-def test_detours_in_local_paths(spark: SparkSession, tmp_path: Path, detour: str) -> None:
-    """`link/..` is the folder above the one that the link leads to, which Hadoop would not know."""
+def test_redundant_components_in_local_paths(spark: SparkSession, tmp_path: Path, detour: str) -> None:
+    """`link/..` is the parent of the link's target, which Hadoop would resolve differently."""
     (tmp_path / "sub").mkdir()
     (tmp_path / "elsewhere" / "inner").mkdir(parents=True)
     (tmp_path / "elsewhere" / "data" / "main" / "t").mkdir(parents=True)
@@ -282,21 +284,21 @@ def test_detours_in_local_paths(spark: SparkSession, tmp_path: Path, detour: str
         assert_alike(spark, found, "t", newest=1)
 
 
-def test_rows_in_the_catalog_whose_ids_are_hidden(spark: SparkSession, usual: Lake) -> None:
+def test_inlined_rows_whose_ids_are_hidden_by_a_column(spark: SparkSession, usual: Lake) -> None:
     usual.run("CREATE TABLE lake.t (rowid INTEGER)", "INSERT INTO lake.t VALUES (7)")
     assert_alike(spark, usual, "t", newest=1, row_ids=False)
     with pytest.raises(UnsupportedError, match="hides their ids"):
         scan(spark, usual, "t", row_ids=True)
 
 
-def test_files_whose_types_do_not_go_together(spark: SparkSession, files: Lake) -> None:
+def test_files_with_incompatible_types_are_not_read_together(spark: SparkSession, files: Lake) -> None:
     paths = [str(files.folder / f"{number}.parquet") for number in range(2)]
     for path, value in zip(paths, ("1", "'x'"), strict=True):
         files.run(f"COPY (SELECT {value} AS a) TO '{path}' (FORMAT parquet)")
     assert read_files(spark, paths, {"a": "VARCHAR"}) is None
 
 
-def test_an_executor_without_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_executor_without_duckdb_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     task = executor_code.Task("a.parquet", "1", "t", (), "UTC", 1, (), None, None, None)
     with pytest.raises(RuntimeError, match=r"read a\.parquet .* no package duckdb; install it there"):

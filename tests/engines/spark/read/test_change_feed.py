@@ -1,4 +1,4 @@
-"""The change feed on Spark: what DuckDB's `table_changes` gives, and the truth where that is known to be wrong."""
+"""The change feed on Spark: equals DuckDB's `table_changes`, or the correct changes where DuckDB has known bugs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MERGE = "CALL ducklake_merge_adjacent_files('lake')"
 REWRITE = "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)"
 FLUSH = "CALL ducklake_flush_inlined_data('lake')"
 BASE = (TABLE, MANY.format(0, 50), FEW)
-# With DuckLake's default settings: what is small goes to the catalog.
+# With DuckLake's default settings, which inline small changes in the catalog.
 USUAL = {
     "inserts, small and large": [MANY.format(50, 60), FEW],
     "nothing at all": ["CREATE TABLE lake.other (a INTEGER)"],
@@ -86,7 +86,7 @@ USUAL = {
         "DELETE FROM lake.t WHERE a = 1",
     ],
 }
-# With nothing in the catalog.
+# Without inlined changes.
 FILES = {
     "delete files, several on one file": [
         "DELETE FROM lake.t WHERE a IN (3, 1000)",
@@ -113,18 +113,18 @@ FILES = {
 
 
 @pytest.mark.parametrize("case", USUAL)
-def test_changes_of_the_usual_lake(spark: SparkSession, usual: Lake, case: str) -> None:
+def test_changes_of_a_lake_with_inlining(spark: SparkSession, usual: Lake, case: str) -> None:
     usual.run(*BASE, *USUAL[case])
     assert_changes_alike(spark, usual, [(4 if case == "a name that is made anew" else 1, usual.newest)])
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_changes_of_a_lake_of_files(spark: SparkSession, files: Lake, case: str) -> None:
+def test_changes_of_a_lake_without_inlining(spark: SparkSession, files: Lake, case: str) -> None:
     files.run(*BASE, *FILES[case])
     assert_changes_alike(spark, files, [(1, files.newest)])
 
 
-def test_every_range_of_a_history(spark: SparkSession, usual: Lake) -> None:
+def test_changes_of_every_range_of_a_history(spark: SparkSession, usual: Lake) -> None:
     usual.run(*BASE, "UPDATE lake.t SET b = 'u' WHERE a IN (7, 1001)", "DELETE FROM lake.t WHERE a < 30")
     versions = range(2, usual.newest + 1)
     assert_changes_alike(spark, usual, [(since, until) for since in versions for until in versions if since <= until])
@@ -142,7 +142,7 @@ def test_changes_on_every_catalog(spark: SparkSession, source: Lake) -> None:
     assert_changes_alike(spark, source, [(1, source.newest)])
 
 
-def test_changes_of_files_that_were_added(spark: SparkSession, files: Lake) -> None:
+def test_changes_of_registered_files(spark: SparkSession, files: Lake) -> None:
     folder = files.folder / "p=7"
     folder.mkdir()
     files.run(
@@ -165,14 +165,14 @@ def test_changes_of_encrypted_files(spark: SparkSession, tmp_path: Path) -> None
             changes(spark, encrypted, encrypted.newest, encrypted.newest)
 
 
-def test_deletion_vectors_do_not_say_when(spark: SparkSession, files: Lake) -> None:
+def test_changes_from_deletion_vectors_are_rejected(spark: SparkSession, files: Lake) -> None:
     files.run(*BASE, "CALL lake.set_option('write_deletion_vectors', true)", "DELETE FROM lake.t WHERE a = 3")
     assert changes(spark, files, 1, 3).count() == 53
     with pytest.raises(UnsupportedError, match="does not record the snapshots"):
         changes(spark, files, 4, 4)
 
 
-def test_rows_of_the_catalog_from_an_expired_snapshot_are_refused(spark: SparkSession, usual: Lake) -> None:
+def test_inlined_rows_of_an_expired_snapshot_are_rejected(spark: SparkSession, usual: Lake) -> None:
     usual.run(*BASE, MANY.format(50, 90), "DELETE FROM lake.t WHERE a = 1000")
     usual.run("CALL ducklake_expire_snapshots('lake', versions => [0, 1, 2, 3])")
     assert changes(spark, usual, 4, 4).count() == 40
@@ -182,7 +182,7 @@ def test_rows_of_the_catalog_from_an_expired_snapshot_are_refused(spark: SparkSe
     assert changes(spark, usual, 4, 5).where("change_type = 'delete'").count() == 1
 
 
-def test_a_file_that_is_gone_is_named(spark: SparkSession, usual: Lake) -> None:
+def test_error_names_the_missing_file(spark: SparkSession, usual: Lake) -> None:
     usual.run(*BASE)
     (path,) = (usual.folder / "data").rglob("*.parquet")
     path.unlink()
@@ -190,14 +190,14 @@ def test_a_file_that_is_gone_is_named(spark: SparkSession, usual: Lake) -> None:
         changes(spark, usual, 1, 2)
 
 
-def test_two_delete_files_at_once_are_refused(usual: Lake) -> None:
+def test_two_simultaneous_delete_files_are_rejected(usual: Lake) -> None:
     usual.run(*BASE, "CALL lake.set_option('data_inlining_row_limit', 0)", "DELETE FROM lake.t WHERE a = 3")
     usual.metadata("INSERT INTO ducklake_delete_file SELECT * REPLACE (99 AS delete_file_id) FROM ducklake_delete_file")
     with pytest.raises(CatalogError, match="has two delete files"):
         plan_changes(usual.reader, "t", 1, usual.newest)
 
 
-def test_a_plan_leaves_out_files_that_the_range_has_not_changed(usual: Lake) -> None:
+def test_plan_omits_files_that_did_not_change_in_the_range(usual: Lake) -> None:
     usual.run(*BASE, MANY.format(50, 90), "DELETE FROM lake.t WHERE a IN (60, 1000)", MANY.format(90, 120))
     plan = plan_changes(usual.reader, "t", 5, 6)
     assert [file.begin_snapshot for file in plan.inserted.files] == [6]

@@ -1,4 +1,4 @@
-"""Columns that came, went, changed their name or their type, at every level of nesting."""
+"""Added, dropped, renamed and promoted columns, at every level of nesting."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_a_filter_on_a_name_that_meant_another_column(spark: SparkSession, files: Lake) -> None:
-    """Spark pushes filters to Parquet by name, though it reads by field id."""
+def test_filter_on_a_name_that_was_dropped_and_added_again(spark: SparkSession, files: Lake) -> None:
+    """Spark pushes filters down to Parquet by name, but reads columns by field id."""
     files.run("CREATE TABLE lake.t (a INTEGER, b VARCHAR)", "INSERT INTO lake.t SELECT i, 'old' FROM range(100) r(i)")
     files.run("ALTER TABLE lake.t DROP b", "ALTER TABLE lake.t ADD COLUMN b VARCHAR")
     files.run("INSERT INTO lake.t SELECT i, 'new' FROM range(100, 200) r(i)")
@@ -24,7 +24,7 @@ def test_a_filter_on_a_name_that_meant_another_column(spark: SparkSession, files
     assert frame.where("b = 'old'").count() == 0
 
 
-def test_a_filter_on_swapped_names(spark: SparkSession, files: Lake) -> None:
+def test_filter_on_swapped_column_names(spark: SparkSession, files: Lake) -> None:
     files.run(
         "CREATE TABLE lake.t (a INTEGER, b INTEGER)", "INSERT INTO lake.t SELECT i, i + 1000 FROM range(100) r(i)"
     )
@@ -36,7 +36,7 @@ def test_a_filter_on_swapped_names(spark: SparkSession, files: Lake) -> None:
     assert_alike(spark, files, "t")
 
 
-def test_a_filter_on_swapped_nested_names(spark: SparkSession, files: Lake) -> None:
+def test_filter_on_swapped_struct_field_names(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (s STRUCT(x INTEGER, y INTEGER))")
     files.run("INSERT INTO lake.t SELECT {'x': i, 'y': i + 1000} FROM range(100) r(i)")
     files.run(
@@ -48,7 +48,7 @@ def test_a_filter_on_swapped_nested_names(spark: SparkSession, files: Lake) -> N
     assert_alike(spark, files, "t")
 
 
-def test_filters_on_names_of_their_own_still_reach_parquet(spark: SparkSession, files: Lake) -> None:
+def test_filters_on_unchanged_names_are_pushed_down_to_parquet(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (a INTEGER, s STRUCT(x INTEGER))", "INSERT INTO lake.t VALUES (1, {'x': 2})")
     plan = scan(spark, files, "t").where("a = 1 AND s.x = 2")._jdf.queryExecution().executedPlan().toString()
     assert "EqualTo(a,1)" in plan
@@ -96,7 +96,7 @@ def test_initial_defaults_of_every_type(spark: SparkSession, files: Lake) -> Non
     assert frame.where("c3 IS NULL").count() == 1
 
 
-def test_a_default_that_was_dropped_or_changed_later(spark: SparkSession, files: Lake) -> None:
+def test_default_that_was_changed_or_dropped_later(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (i INTEGER)", "INSERT INTO lake.t VALUES (1)")
     files.run("ALTER TABLE lake.t ADD COLUMN c INTEGER DEFAULT 7", "INSERT INTO lake.t (i) VALUES (2)")
     files.run("ALTER TABLE lake.t ALTER c SET DEFAULT 8", "INSERT INTO lake.t (i) VALUES (3)")
@@ -113,7 +113,7 @@ NESTED = {
     "l": ("STRUCT(x INTEGER)[]", ["[{'x': 1}, NULL]", "NULL", "[]", "[NULL]"]),
     "m": ("MAP(VARCHAR, STRUCT(x INTEGER))", ["MAP {'k': {'x': 1}}", "NULL", "MAP {}", "MAP {'k': NULL}"]),
 }
-# For each a column of its own, which is called as it is here with the number of the change behind.
+# Each change has its own column, named as in the template plus the number of the change.
 NESTED_CHANGES = {
     "add to a struct": ["ADD COLUMN {s}.z INTEGER"],
     "add to a struct with a default": ["ADD COLUMN {s}.z INTEGER DEFAULT 5"],
@@ -132,7 +132,7 @@ NESTED_CHANGES = {
 }
 
 
-def test_nested_changes(spark: SparkSession, files: Lake) -> None:
+def test_nested_schema_changes(spark: SparkSession, files: Lake) -> None:
     changed = [next(name for name in NESTED if f"{{{name}}}" in alters[0]) for alters in NESTED_CHANGES.values()]
     columns = ", ".join(f"{name}{number} {NESTED[name][0]}" for number, name in enumerate(changed))
     rows = ", ".join("(" + ", ".join(NESTED[name][1][row] for name in changed) + ")" for row in range(4))
@@ -185,7 +185,7 @@ VALUES: dict[str, list[object]] = {
 }
 
 
-def test_promotions(spark: SparkSession, files: Lake) -> None:
+def test_type_promotions(spark: SparkSession, files: Lake) -> None:
     pairs = [(old, new) for old, news in PROMOTIONS.items() for new in news]
     columns = ", ".join(f"c{number} {old}" for number, (old, _) in enumerate(pairs))
     values = [[*map(str, VALUES[old]), *["NULL"] * 3] for old, _ in pairs]
@@ -196,7 +196,7 @@ def test_promotions(spark: SparkSession, files: Lake) -> None:
     assert_alike(spark, files, "t", newest=2)
 
 
-def test_a_promotion_to_a_zoned_timestamp_in_another_zone(spark: SparkSession, files: Lake) -> None:
+def test_promotion_to_timestamptz_in_another_time_zone(spark: SparkSession, files: Lake) -> None:
     files.run(
         "CREATE TABLE lake.t (a TIMESTAMP, b DATE)", "INSERT INTO lake.t VALUES ('2024-03-10 02:30:00', '2024-03-10')"
     )
@@ -206,7 +206,7 @@ def test_a_promotion_to_a_zoned_timestamp_in_another_zone(spark: SparkSession, f
     assert_alike(spark, files, "t", row_ids=False)
 
 
-def test_a_promotion_that_was_compacted_before_the_promotion_is_read(spark: SparkSession, files: Lake) -> None:
+def test_promotion_before_a_compaction(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)", "INSERT INTO lake.t VALUES (2)")
     files.run("ALTER TABLE lake.t ALTER a TYPE BIGINT", "INSERT INTO lake.t VALUES (3000000000)")
     files.run("DELETE FROM lake.t WHERE a = 2", "CALL ducklake_merge_adjacent_files('lake')")
@@ -217,7 +217,7 @@ def test_a_promotion_that_was_compacted_before_the_promotion_is_read(spark: Spar
 ODD_NAMES = ["a b", "a.b", "a`b", 'a"b', "a,b;c", "ü", "=", "(x)", "rowid2", "a\nb", "%", "A"]
 
 
-def test_odd_column_names(spark: SparkSession, files: Lake) -> None:
+def test_unusual_column_names(spark: SparkSession, files: Lake) -> None:
     columns = ", ".join(f"{identifier(name)} INTEGER" for name in ODD_NAMES)
     struct = ", ".join(f"{literal(name)}: {number}" for number, name in enumerate(ODD_NAMES))
     files.run(

@@ -1,4 +1,4 @@
-"""Deleted rows are left out alike, whether each row looks up its bit or is joined with the deleted ones."""
+"""Deleted rows are filtered out, with a bitmap lookup for each row or a join with the deleted rows."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ TABLE = "CREATE TABLE lake.t (a INTEGER, b VARCHAR)"
 
 @pytest.fixture(params=["bits", JOIN])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How deleted rows are found; by a join where there would be too many."""
+    """The method that filters out deleted rows; a join is used for large numbers of them."""
     if request.param == JOIN:
         monkeypatch.setattr(bitmap, "_MOST_POSITIONS", -1)
     return str(request.param)
 
 
 def fill(lake: Lake, *starts: int) -> None:
-    """A file of 100 rows for each start."""
+    """Creates a file of 100 rows for each start."""
     lake.run(TABLE)
     for start in starts:
         lake.run(f"INSERT INTO lake.t SELECT i, 'row ' || i FROM range({start}, {start + 100}) r(i)")
 
 
-def test_the_way_that_the_other_tests_mean(spark: SparkSession, files: Lake, way: str) -> None:
+def test_plan_uses_the_parametrized_delete_method(spark: SparkSession, files: Lake, way: str) -> None:
     fill(files, 0)
     files.run("DELETE FROM lake.t WHERE a < 20")
     plan = str(scan(spark, files, "t")._jdf.queryExecution().analyzed().toString())
@@ -64,7 +64,7 @@ def test_deletes_in_the_catalog_and_in_files(spark: SparkSession, usual: Lake, w
     assert_alike(spark, usual, "t")
 
 
-def test_folders_that_say_what_a_position_is(spark: SparkSession, files: Lake, way: str) -> None:
+def test_deletes_with_a_partition_column_named_pos(spark: SparkSession, files: Lake, way: str) -> None:
     assert way
     files.run("CREATE TABLE lake.t (pos INTEGER, b VARCHAR)", "ALTER TABLE lake.t SET PARTITIONED BY (pos)")
     files.run("INSERT INTO lake.t SELECT i % 3, 'row ' || i FROM range(100) r(i)")
@@ -72,7 +72,7 @@ def test_folders_that_say_what_a_position_is(spark: SparkSession, files: Lake, w
     assert_alike(spark, files, "t")
 
 
-def test_a_position_behind_the_end_of_its_file(spark: SparkSession, files: Lake, way: str) -> None:
+def test_delete_position_after_the_end_of_the_file_is_ignored(spark: SparkSession, files: Lake, way: str) -> None:
     assert way
     fill(files, 0, 1000)
     files.run("DELETE FROM lake.t WHERE a = 5", "DELETE FROM lake.t WHERE a = 1005")
@@ -87,7 +87,7 @@ def test_a_position_behind_the_end_of_its_file(spark: SparkSession, files: Lake,
 
 
 @pytest.mark.parametrize("marks", [range(28_256_584, 28_256_984), range(0, 1 << 31, 1 << 24), [7]])
-def test_each_file_has_its_place(marks: range | list[int]) -> None:
+def test_bitmap_hash_has_no_collisions(marks: range | list[int]) -> None:
     found = bitmap._places(list(marks))
     assert found is not None
     factor, shift, size = found

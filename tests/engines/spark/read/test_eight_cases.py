@@ -1,4 +1,4 @@
-"""Eight ordinary lakes, each of which another Spark or native reader gets wrong without a word."""
+"""Eight ordinary lakes, each of which another Spark or native reader silently reads incorrectly."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_spark_reads_it_as_duckdb_does(spark: SparkSession, source: Lake, case: str) -> None:
+def test_spark_reads_the_case_like_duckdb(spark: SparkSession, source: Lake, case: str) -> None:
     statements, aggregate, expected = CASES[case]
     source.run("CREATE TABLE lake.t (a INTEGER, b INTEGER)", INSERT.format(0, 100), *statements)
     assert scan(spark, source, "t").selectExpr(aggregate).collect()[0][0] == expected

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def encrypted(tmp_path: Path) -> Iterator[Lake]:
-    """An empty lake whose files are encrypted."""
+    """An empty lake with encrypted files."""
     with lake("duckdb", tmp_path, options=", ENCRYPTED true, DATA_INLINING_ROW_LIMIT 0") as source:
-        load_extension(source.connection, "httpfs")  # DuckDB writes encrypted files with its OpenSSL
+        load_extension(source.connection, "httpfs")  # DuckDB writes encrypted files with the OpenSSL of httpfs
         yield source
 
 
-def test_encrypted_files(spark: SparkSession, encrypted: Lake) -> None:
+def test_encrypted_files_are_read(spark: SparkSession, encrypted: Lake) -> None:
     encrypted.run("CREATE TABLE lake.t (a INTEGER, b VARCHAR, s STRUCT(x INTEGER), t TIME, u UUID, n TIMESTAMP_NS)")
     values = "i, 'it''s ' || i, {'x': i}, TIME '12:34:56.5', uuid(), TIMESTAMP_NS '2024-01-01 00:00:00.123456'"
     encrypted.run(*(f"INSERT INTO lake.t SELECT {values} FROM range({n}, {n + 40}) r(i)" for n in (0, 40)))
@@ -42,7 +42,7 @@ def test_encrypted_files(spark: SparkSession, encrypted: Lake) -> None:
     assert_alike(spark, encrypted, "t")
 
 
-def test_keys_show_nowhere(spark: SparkSession, encrypted: Lake) -> None:
+def test_encryption_keys_are_not_in_the_plan_or_the_settings(spark: SparkSession, encrypted: Lake) -> None:
     encrypted.run(
         "CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1), (2)", "DELETE FROM lake.t WHERE a = 1"
     )
@@ -54,7 +54,7 @@ def test_keys_show_nowhere(spark: SparkSession, encrypted: Lake) -> None:
     assert all(key and key not in shown for key in keys)
 
 
-def test_changed_fields_in_encrypted_files_are_refused(spark: SparkSession, encrypted: Lake) -> None:
+def test_renamed_fields_in_encrypted_files_are_rejected(spark: SparkSession, encrypted: Lake) -> None:
     encrypted.run("CREATE TABLE lake.t (a INTEGER, s STRUCT(x INTEGER))", "INSERT INTO lake.t VALUES (1, {'x': 2})")
     encrypted.run("ALTER TABLE lake.t RENAME COLUMN s.x TO y")
     with pytest.raises(UnsupportedError, match="fields in the column 's' were renamed"):
@@ -62,7 +62,7 @@ def test_changed_fields_in_encrypted_files_are_refused(spark: SparkSession, encr
     assert scan(spark, encrypted, "t", columns=["a"]).collect() == [(1,)]
 
 
-def test_a_promotion_that_spark_cannot_do(spark: SparkSession, files: Lake) -> None:
+def test_promotion_that_spark_does_not_support(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (a DECIMAL(5, 2), s STRUCT(l HUGEINT[], m MAP(INTEGER, INTEGER)))")
     struct = "{'l': [1, NULL, 100000000000000000000000000], 'm': MAP {1: 2}}"
     rows = f"(0.1, {struct}), (NULL, NULL), (9, {{'l': NULL, 'm': NULL}})"
@@ -73,7 +73,7 @@ def test_a_promotion_that_spark_cannot_do(spark: SparkSession, files: Lake) -> N
     assert_alike(spark, files, "t")
 
 
-def test_a_promotion_to_json(spark: SparkSession, files: Lake) -> None:
+def test_promotion_to_json(spark: SparkSession, files: Lake) -> None:
     files.run(
         "CREATE TABLE lake.t (a INTEGER, b TIMESTAMP)", "INSERT INTO lake.t VALUES (1, '2024-01-01'), (NULL, NULL)"
     )
@@ -81,7 +81,9 @@ def test_a_promotion_to_json(spark: SparkSession, files: Lake) -> None:
     assert_alike(spark, files, "t")
 
 
-def test_executors_without_duckdb_say_so(spark: SparkSession, encrypted: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_executors_without_duckdb_raise_an_error(
+    spark: SparkSession, encrypted: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     encrypted.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
     (encrypted.folder / "no" / "duckdb").mkdir(parents=True)
     (encrypted.folder / "no" / "duckdb" / "__init__.py").write_text("raise ImportError")
@@ -94,8 +96,8 @@ def test_executors_without_duckdb_say_so(spark: SparkSession, encrypted: Lake, m
 @pytest.mark.parametrize(
     "name", ["__lakeconf_position", "__LAKECONF_POSITION", "file_row_number", "position", "deleted"]
 )
-def test_columns_with_the_names_that_the_query_uses(tmp_path: Path, name: str) -> None:
-    """Deleted positions are compared with the number of the row, never with a column of the file."""
+def test_column_names_that_the_query_of_the_executor_uses(tmp_path: Path, name: str) -> None:
+    """Deleted positions are compared with the row number, never with a column of the file."""
     path = tmp_path / "data.parquet"
     duckdb.sql(f"COPY (SELECT i AS a, 99 - i AS {name} FROM range(100) r(i)) TO '{path}' (FORMAT parquet)")
     task = executor_code.Task(
@@ -125,7 +127,7 @@ def vectors(tmp_path: Path) -> Iterator[Lake]:
         yield source
 
 
-def test_deletion_vectors(spark: SparkSession, vectors: Lake) -> None:
+def test_deletion_vectors_are_applied(spark: SparkSession, vectors: Lake) -> None:
     vectors.run("CREATE TABLE lake.t (a INTEGER)")
     vectors.run(*(f"INSERT INTO lake.t SELECT i FROM range({n}, {n + 100}) r(i)" for n in (0, 100)))
     vectors.run("DELETE FROM lake.t WHERE a % 3 = 0")
@@ -139,7 +141,7 @@ def test_deletion_vectors(spark: SparkSession, vectors: Lake) -> None:
     "condition",
     ["a % 2 = 0", "a BETWEEN 1000 AND 90000", "a IN (0, 65535, 65536, 131071, 199999)", "a < 200000", "a > 70000"],
 )
-def test_deletion_vectors_of_every_kind_of_container(vectors: Lake, condition: str) -> None:
+def test_deletion_vectors_with_every_kind_of_container(vectors: Lake, condition: str) -> None:
     vectors.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t SELECT i FROM range(200000) r(i)")
     vectors.run(f"DELETE FROM lake.t WHERE {condition} AND a <> 199998")
     ((path,),) = vectors.rows("SELECT delete_file FROM ducklake_list_files('lake', 't')")
@@ -148,6 +150,6 @@ def test_deletion_vectors_of_every_kind_of_container(vectors: Lake, condition: s
 
 
 @pytest.mark.parametrize("content", [b"\0\0\0\0PAR1PAR1", b"\0\0\xff\xff\xd1\xd3\x39\x64" + b"\0" * 20])
-def test_a_damaged_deletion_vector(content: bytes) -> None:
+def test_damaged_deletion_vector_raises_an_error(content: bytes) -> None:
     with pytest.raises(RuntimeError, match="deletion vector is damaged"):
         puffin_positions(content)

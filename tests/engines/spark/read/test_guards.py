@@ -1,4 +1,4 @@
-"""A frame whose files change, or that Spark would read otherwise than planned, gives the same rows or an error."""
+"""A frame whose files change, or that Spark would read differently than planned, gives the same rows or an error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAYS = ["bits", "a join", "a join with many files", "a join by path"]
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How deleted rows are found."""
+    """The method that filters out deleted rows."""
     if request.param != "bits":
         monkeypatch.setattr(bitmap, "_MOST_POSITIONS", -1)
     if request.param == "a join with many files":
@@ -34,7 +34,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def with_deletes(lake: Lake) -> list[str]:
-    """Two files that are alike in size, with other deleted rows in each; their paths."""
+    """Creates two files of the same size with different deleted rows, and returns their paths."""
     lake.run("CREATE TABLE lake.t (a INTEGER)")
     lake.run(*(f"INSERT INTO lake.t SELECT i FROM range({start}, {start + 100}) r(i)" for start in (1000, 2000)))
     lake.run("DELETE FROM lake.t WHERE a < 1010", "DELETE FROM lake.t WHERE a >= 2050")
@@ -52,12 +52,12 @@ def refresh(spark: SparkSession, frame: DataFrame, lake: Lake) -> None:
     spark.catalog.refreshByPath(str(lake.folder / "data"))
 
 
-def test_files_whose_times_change(spark: SparkSession, files: Lake, way: str) -> None:
+def test_changed_modification_times_do_not_change_the_rows(spark: SparkSession, files: Lake, way: str) -> None:
     assert way
     paths = with_deletes(files)
     frame, with_ids = scan(spark, files, "t"), scan(spark, files, "t", row_ids=True)
     assert len({Path(path).stat().st_size for path in paths}) == 1
-    # The first gets the time that the second had, as a restored backup may give it.
+    # The first file gets the former time of the second one, as after restoring a backup.
     second = Path(paths[1]).stat().st_mtime
     os.utime(paths[1], (second + 1000, second + 1000))
     os.utime(paths[0], (second, second))
@@ -69,8 +69,8 @@ def test_files_whose_times_change(spark: SparkSession, files: Lake, way: str) ->
     assert sorted(map(tuple, scan(spark, files, "t").collect())) == expected(files)
 
 
-def test_a_file_that_is_missing_after_a_refresh(spark: SparkSession, files: Lake) -> None:
-    """Spark drops missing files from its list when it is told to refresh, and then reads fewer rows."""
+def test_file_missing_after_a_refresh_raises_an_error(spark: SparkSession, files: Lake) -> None:
+    """When Spark refreshes, it drops missing files from its list, and would then read fewer rows."""
     paths = with_deletes(files)
     frame = scan(spark, files, "t")
     os.unlink(paths[0])
@@ -79,8 +79,10 @@ def test_a_file_that_is_missing_after_a_refresh(spark: SparkSession, files: Lake
         frame.collect()
 
 
-def test_a_row_of_an_unknown_file(spark: SparkSession, files: Lake, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if Spark read a file under another name, size or time than it listed."""
+def test_row_of_an_unknown_file_raises_an_error(
+    spark: SparkSession, files: Lake, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Simulates that Spark reads a file with another name, size or time than it listed."""
     with_deletes(files)
     if way == "a join by path":
         listed = relation._by_path
@@ -106,7 +108,7 @@ def test_a_row_of_an_unknown_file(spark: SparkSession, files: Lake, way: str, mo
             action(frame)
 
 
-def test_a_delete_file_that_nobody_knows(spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_delete_file_raises_an_error(spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     with_deletes(files)
     monkeypatch.setattr(bitmap, "_MOST_POSITIONS", -1)
     opened = relation.relation
@@ -136,7 +138,7 @@ class DataFrameActions:
         return frame.where("a > 1500").select(F.max("a")).collect()
 
 
-def test_a_part_of_another_type(spark: SparkSession) -> None:
+def test_part_with_a_different_type_is_rejected(spark: SparkSession) -> None:
     planned = spark.range(1).selectExpr("id", "current_timestamp() AS moment")
     same = spark.range(1).selectExpr("CAST(NULL AS BIGINT) AS id", "current_timestamp() AS moment")
     check_types(spark, [planned, same], planned.schema)

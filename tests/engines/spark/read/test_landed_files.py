@@ -1,4 +1,4 @@
-"""What the files of a table may be like: registered ones, several snapshots in one, deleted positions, odd names."""
+"""Variants of data files: registered ones, several snapshots in one file, deleted positions, unusual names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TABLE = "CREATE TABLE lake.t (a INTEGER, b VARCHAR)"
 
 
 def fill(lake: Lake, *ranges: tuple[int, int]) -> None:
-    """A table with one file for each range."""
+    """Creates a table with one file for each range."""
     lake.run(TABLE, *(f"INSERT INTO lake.t SELECT i, 'b' || i FROM range({a}, {b}) r(i)" for a, b in ranges))
 
 
@@ -31,7 +31,7 @@ def data_files(lake: Lake, table: str = "t") -> list[str]:
 
 
 def register(lake: Lake, path: Path | str, select: str, options: str = "", call: str = "") -> None:
-    """Write a Parquet file with DuckDB and register it."""
+    """Writes a Parquet file with DuckDB and registers it."""
     lake.run(f"COPY ({select}) TO '{path}' (FORMAT parquet{options})")
     lake.run(f"CALL ducklake_add_data_files('lake', 't', '{path}'{call})")
 
@@ -45,7 +45,7 @@ def test_tables_that_share_a_folder(spark: SparkSession, files: Lake) -> None:
     assert_alike(spark, files, "t")
 
 
-def test_the_second_delete_on_a_file(spark: SparkSession, files: Lake) -> None:
+def test_second_delete_on_a_file(spark: SparkSession, files: Lake) -> None:
     fill(files, (0, 100))
     files.run(
         "DELETE FROM lake.t WHERE a IN (1, 2)", "DELETE FROM lake.t WHERE a = 7", "DELETE FROM lake.t WHERE a > 50"
@@ -62,7 +62,7 @@ def test_deletes_in_files_of_the_same_size(spark: SparkSession, files: Lake) -> 
     assert_alike(spark, files, "t", newest=5)
 
 
-def test_a_row_deleted_in_the_catalog_and_others_in_a_file(spark: SparkSession, usual: Lake) -> None:
+def test_deletes_of_one_file_in_the_catalog_and_in_a_delete_file(spark: SparkSession, usual: Lake) -> None:
     fill(usual, (0, 200))
     usual.run("DELETE FROM lake.t WHERE a < 60", "DELETE FROM lake.t WHERE a IN (99, 101)")
     usual.run("CALL ducklake_flush_inlined_data('lake')", "DELETE FROM lake.t WHERE a = 150")
@@ -86,13 +86,13 @@ def test_flushed_merged_and_rewritten_files(spark: SparkSession, usual: Lake) ->
     assert_alike(spark, usual, "t")
 
 
-def test_a_registered_file_is_read_by_name_whatever_its_field_ids_say(spark: SparkSession, files: Lake) -> None:
+def test_registered_file_is_read_by_name_and_not_by_field_id(spark: SparkSession, files: Lake) -> None:
     files.run(TABLE)
     register(files, files.folder / "x.parquet", "SELECT 1 AS a, 'b' AS b", ", FIELD_IDS {a: 2, b: 1}")
     assert_alike(spark, files, "t")
 
 
-def test_a_registered_file_with_names_in_another_case(spark: SparkSession, files: Lake) -> None:
+def test_registered_file_with_column_names_in_another_case(spark: SparkSession, files: Lake) -> None:
     files.run(TABLE)
     register(files, files.folder / "x.parquet", "SELECT 'b' AS B, 1 AS A")
     fill_more = "INSERT INTO lake.t VALUES (2, 'c')"
@@ -100,7 +100,7 @@ def test_a_registered_file_with_names_in_another_case(spark: SparkSession, files
     assert_alike(spark, files, "t")
 
 
-def test_a_registered_file_after_renames(spark: SparkSession, files: Lake) -> None:
+def test_registered_file_after_renames(spark: SparkSession, files: Lake) -> None:
     files.run(TABLE)
     register(files, files.folder / "x.parquet", "SELECT 1 AS a, 'b' AS b")
     files.run(
@@ -112,7 +112,7 @@ def test_a_registered_file_after_renames(spark: SparkSession, files: Lake) -> No
     assert scan(spark, files, "t").where("a IS NULL").count() == 0
 
 
-def test_a_registered_file_that_lacks_a_column(spark: SparkSession, files: Lake) -> None:
+def test_registered_file_without_a_column(spark: SparkSession, files: Lake) -> None:
     files.run(TABLE, "ALTER TABLE lake.t ADD COLUMN c VARCHAR DEFAULT 'dflt'")
     register(files, files.folder / "x.parquet", "SELECT 1 AS a, 'b' AS b", call=", allow_missing => true")
     register(
@@ -124,7 +124,7 @@ def test_a_registered_file_that_lacks_a_column(spark: SparkSession, files: Lake)
     assert_alike(spark, files, "t")
 
 
-def test_a_registered_file_with_nested_columns(spark: SparkSession, files: Lake) -> None:
+def test_registered_file_with_nested_columns(spark: SparkSession, files: Lake) -> None:
     files.run(
         "CREATE TABLE lake.t (s STRUCT(x INTEGER, y VARCHAR), l STRUCT(z INTEGER)[], m MAP(VARCHAR, STRUCT(w INTEGER)))"
     )
@@ -137,7 +137,7 @@ def test_a_registered_file_with_nested_columns(spark: SparkSession, files: Lake)
     assert_alike(spark, files, "t")
 
 
-def test_a_registered_file_with_narrower_types(spark: SparkSession, files: Lake) -> None:
+def test_registered_file_with_narrower_types(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (i BIGINT, d DOUBLE, n DECIMAL(18, 4), u UBIGINT)")
     register(
         files,
@@ -152,7 +152,7 @@ def test_a_registered_file_with_narrower_types(spark: SparkSession, files: Lake)
     assert_alike(spark, files, "t")
 
 
-def test_values_in_the_path(spark: SparkSession, files: Lake) -> None:
+def test_hive_partition_values_are_read_from_the_path(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (a INTEGER, p INTEGER, q VARCHAR, d DATE)")
     rows = "(1, 7, 'x', DATE '2024-01-02'), (2, NULL, 'a/b c%ü', NULL), (3, 9, NULL, DATE '1999-12-31')"
     select = f"SELECT * FROM (VALUES {rows}) v(a, p, q, d)"
@@ -164,7 +164,7 @@ def test_values_in_the_path(spark: SparkSession, files: Lake) -> None:
     assert scan(spark, files, "t", columns=["p"]).where("p = 7").count() == 1
 
 
-def test_a_value_in_the_path_wins_over_the_one_in_the_file(spark: SparkSession, files: Lake) -> None:
+def test_value_in_the_path_overrides_the_value_in_the_file(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (a INTEGER, p INTEGER)")
     (files.folder / "p=7").mkdir()
     register(files, files.folder / "p=7" / "x.parquet", "SELECT 1 AS a, 9 AS p", call=", hive_partitioning => true")
@@ -172,7 +172,7 @@ def test_a_value_in_the_path_wins_over_the_one_in_the_file(spark: SparkSession, 
     assert_alike(spark, files, "t")
 
 
-def test_partitioned_tables_hold_their_columns_themselves(spark: SparkSession, files: Lake) -> None:
+def test_partition_columns_are_read_from_the_data_files(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (a INTEGER, ts TIMESTAMP, b VARCHAR)")
     files.run("ALTER TABLE lake.t SET PARTITIONED BY (b, year(ts), month(ts), bucket(4, a))")
     files.run(
@@ -186,7 +186,7 @@ def test_partitioned_tables_hold_their_columns_themselves(spark: SparkSession, f
     "options",
     ["CODEC zstd", "CODEC gzip", "CODEC lz4_raw", "CODEC uncompressed", "PARQUET_VERSION v2", "ROW_GROUP_SIZE 2048"],
 )
-def test_parquet_options(spark: SparkSession, files: Lake, options: str) -> None:
+def test_codecs_and_other_parquet_options(spark: SparkSession, files: Lake, options: str) -> None:
     files.run(TABLE)
     register(
         files, files.folder / "x.parquet", "SELECT i::INTEGER AS a, 'b' || i AS b FROM range(5000) r(i)", f", {options}"
@@ -201,7 +201,7 @@ ODD_NAMES = [
 ]  # fmt: skip
 
 
-def test_files_and_folders_with_odd_names(spark: SparkSession, files: Lake) -> None:
+def test_files_and_folders_with_unusual_names(spark: SparkSession, files: Lake) -> None:
     files.run(TABLE)
     plain = files.folder / "plain.parquet"
     for number, name in enumerate(ODD_NAMES):
@@ -216,7 +216,7 @@ def test_files_and_folders_with_odd_names(spark: SparkSession, files: Lake) -> N
     assert_alike(spark, files, "t", newest=3)
 
 
-def test_a_filter_on_a_file_whose_statistics_leave_nan_out(spark: SparkSession, files: Lake) -> None:
+def test_filter_on_a_file_whose_statistics_omit_nan(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (f DOUBLE)")
     path = files.folder / "arrow.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"f": [1.0, float("nan"), 2.0]}), path)
@@ -226,7 +226,7 @@ def test_a_filter_on_a_file_whose_statistics_leave_nan_out(spark: SparkSession, 
     assert_alike(spark, files, "t")
 
 
-def test_a_file_that_is_gone(spark: SparkSession, files: Lake) -> None:
+def test_missing_file_raises_an_error(spark: SparkSession, files: Lake) -> None:
     fill(files, (0, 5), (5, 10))
     gone = data_files(files)[1]
     (files.folder / gone).unlink()
@@ -234,7 +234,7 @@ def test_a_file_that_is_gone(spark: SparkSession, files: Lake) -> None:
         scan(spark, files, "t")
 
 
-def test_a_file_that_goes_between_the_scan_and_the_action(spark: SparkSession, files: Lake) -> None:
+def test_file_removed_between_scan_and_action_raises_an_error(spark: SparkSession, files: Lake) -> None:
     fill(files, (0, 5), (5, 10))
     frame = scan(spark, files, "t")
     spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
@@ -247,7 +247,7 @@ def test_a_file_that_goes_between_the_scan_and_the_action(spark: SparkSession, f
         spark.conf.unset("spark.sql.files.ignoreMissingFiles")
 
 
-def test_a_file_that_was_cut_short(spark: SparkSession, files: Lake) -> None:
+def test_truncated_file_raises_an_error(spark: SparkSession, files: Lake) -> None:
     fill(files, (0, 5))
     (path,) = data_files(files)
     content = (files.folder / path).read_bytes()
@@ -256,7 +256,7 @@ def test_a_file_that_was_cut_short(spark: SparkSession, files: Lake) -> None:
         scan(spark, files, "t")
 
 
-def test_a_delete_file_that_is_gone(spark: SparkSession, files: Lake) -> None:
+def test_missing_delete_file_raises_an_error(spark: SparkSession, files: Lake) -> None:
     fill(files, (0, 50))
     files.run("DELETE FROM lake.t WHERE a < 20")
     ((path,),) = files.rows("SELECT delete_file FROM ducklake_list_files('lake', 't')")

@@ -1,4 +1,4 @@
-"""Single fields of structs, which Spark reads without the others: they are found by field id all the same."""
+"""Single fields of structs: Spark reads only these, and still resolves them by field id."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 STRUCT = "STRUCT(x INTEGER, y VARCHAR)"
 VALUE = "{'x': i, 'y': 'y' || i}"
 ROWS = f"SELECT i, {VALUE}, {VALUE}, {VALUE}, {{'below': {VALUE}}}"
-# What is selected; DuckDB and Spark write it alike.
+# Selected fields; the syntax is the same in DuckDB and Spark.
 SELECTED = [
     ("plain.x",),
     ("renamed.x",),
@@ -31,7 +31,7 @@ SELECTED = [
 
 @pytest.fixture(scope="module")
 def structs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    """Tables whose structs are as they were, were renamed, or got another field; rows are deleted from `deleted`."""
+    """Tables with unchanged structs, renamed structs and structs with an added field; `deleted` has deleted rows."""
     folder: Path = tmp_path_factory.mktemp("structs")
     with lake("duckdb", folder, options=", DATA_INLINING_ROW_LIMIT 0") as source:
         for table in ("whole", "deleted"):
@@ -50,12 +50,14 @@ def structs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 
 @pytest.mark.parametrize("selected", SELECTED, ids=" ".join)
 @pytest.mark.parametrize("table", ["whole", "deleted"])
-def test_single_fields(spark: SparkSession, structs: Lake, table: str, selected: tuple[str, ...]) -> None:
+def test_single_struct_fields_are_read(
+    spark: SparkSession, structs: Lake, table: str, selected: tuple[str, ...]
+) -> None:
     found = scan(spark, structs, table).selectExpr(*selected).collect()
     expected = structs.rows(f"SELECT {', '.join(selected)} FROM lake.{table}")
     assert sorted(map(tuple, found)) == sorted(expected)
 
 
-def test_a_whole_struct_beside_a_single_field(spark: SparkSession, structs: Lake) -> None:
+def test_whole_struct_and_a_single_field_are_read_together(spark: SparkSession, structs: Lake) -> None:
     found = scan(spark, structs, "whole").where("a = 3").selectExpr("to_json(grown)", "plain.x").collect()
     assert [tuple(row) for row in found] == [('{"x":3,"yy":"y3","z":4}', 3)]

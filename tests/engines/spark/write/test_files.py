@@ -1,4 +1,4 @@
-"""Files that Spark writes are as DuckDB would have written them: partitions, compression, statistics."""
+"""Files written by Spark match those of DuckDB: partitions, compression, statistics."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def lake(config: dict[str, Any], spark: SparkSession) -> Iterator[Lake]:
 
 
 def rows(lake: Lake, query: str) -> list[tuple[Any, ...]]:
-    """What plain DuckDB reads; NaN as text, since it is not equal to itself."""
+    """The rows that plain DuckDB reads; NaN as text, because it does not equal itself."""
     native: Any = lake.sql(query).to_native()
     found = [tuple("nan" if value != value else value for value in row) for row in native.fetchall()]
     return sorted(found, key=repr)
 
 
 def values(lake: Lake, table: str) -> list[tuple[Any, ...]]:
-    """The partition values of a table's files, which DuckLake prunes by."""
+    """The partition values of a table's files, which DuckLake uses for pruning."""
     catalog = "__ducklake_metadata_dev.ducklake"
     return rows(
         lake,
@@ -84,7 +84,7 @@ def values(lake: Lake, table: str) -> list[tuple[Any, ...]]:
         ["hour(moment)"],
     ],
 )
-def test_a_partitioned_table(lake: Lake, keys: list[str]) -> None:
+def test_partitioned_table_equals_that_of_duckdb(lake: Lake, keys: list[str]) -> None:
     for table in ("ours", "theirs"):
         lake.create_table(table, COLUMNS, partitioned_by=keys)
     lake._session.writer.execute(f"INSERT INTO theirs {ROWS}")
@@ -116,7 +116,7 @@ def test_a_partitioned_table(lake: Lake, keys: list[str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["''", "'__HIVE_DEFAULT_PARTITION__'", "repeat('long', 50)"])
-def test_a_value_that_a_path_would_change(lake: Lake, text: str, tmp_path: Path) -> None:
+def test_partition_value_that_a_path_would_change_is_kept(lake: Lake, text: str, tmp_path: Path) -> None:
     lake.create_table("t", {"id": "BIGINT", "kind": "VARCHAR"}, partitioned_by=["kind"])
     query = f"SELECT 1::BIGINT AS id, {text} AS kind UNION ALL SELECT 2, NULL UNION ALL SELECT 3, 'x'"
     lake.table("t").append(lake.sql(query).collect("pyarrow"))
@@ -125,7 +125,7 @@ def test_a_value_that_a_path_would_change(lake: Lake, text: str, tmp_path: Path)
     assert not list((tmp_path / "env=prod").rglob("lakeconf-*"))
 
 
-def test_the_folders_above_the_lake_are_no_columns(lake: Lake) -> None:
+def test_folders_above_the_lake_do_not_become_columns(lake: Lake) -> None:
     lake.create_table("t", {"env": "VARCHAR"})
     lake.table("t").append(lake.sql("SELECT 'mine' AS env").collect("pyarrow"))
     lake.create_table("p", {"env": "VARCHAR", "n": "INTEGER"}, partitioned_by=["n"])
@@ -139,7 +139,9 @@ def test_the_folders_above_the_lake_are_no_columns(lake: Lake) -> None:
     ("codec", "written"),
     [("uncompressed", "UNCOMPRESSED"), ("snappy", "SNAPPY"), ("gzip", "GZIP"), ("zstd", "ZSTD"), (None, "ZSTD")],
 )
-def test_compression_is_the_lakes(lake: Lake, tmp_path: Path, codec: str | None, written: str) -> None:
+def test_compression_follows_the_setting_of_the_lake(
+    lake: Lake, tmp_path: Path, codec: str | None, written: str
+) -> None:
     lake.create_table("s.t", {"id": "BIGINT"})
     if codec is not None:
         lake._session.writer.execute("CALL dev.set_option('parquet_compression', 'snappy')")
@@ -152,15 +154,17 @@ def test_compression_is_the_lakes(lake: Lake, tmp_path: Path, codec: str | None,
     assert len(rows(lake, "FROM s.t")) == 10
 
 
-def test_a_codec_that_spark_has_not_is_refused(lake: Lake) -> None:
+def test_codec_unsupported_by_spark_is_rejected(lake: Lake) -> None:
     lake.create_table("t", {"id": "BIGINT"})
     lake._session.writer.execute("CALL dev.set_option('parquet_compression', 'brotli')")
     with pytest.raises(UnsupportedError, match="parquet_compression is 'brotli'"):
         lake.table("t").append(lake.sql("SELECT 1::BIGINT AS id").collect("pyarrow"))
 
 
-def test_files_of_a_codec_that_spark_has_not(lake: Lake, config: dict[str, Any], spark: SparkSession) -> None:
-    """Only DuckDB writes them; verify and writes that read them say what to do."""
+def test_reading_files_with_an_unsupported_codec_raises_an_error(
+    lake: Lake, config: dict[str, Any], spark: SparkSession
+) -> None:
+    """Only DuckDB writes such files; verify and writes that read them fail with a hint."""
     lake.create_table("t", {"id": "BIGINT"})
     lake._session.writer.execute("CALL dev.set_option('parquet_compression', 'brotli')")
     lake._session.writer.execute("INSERT INTO dev.t SELECT range AS id FROM range(1000)")
@@ -173,7 +177,7 @@ def test_files_of_a_codec_that_spark_has_not(lake: Lake, config: dict[str, Any],
             now.table("copy").append(now.table("t").scan())
 
 
-def test_an_encrypted_lake_is_not_written_in_clear(config: dict[str, Any], spark: SparkSession, tmp_path: Path) -> None:
+def test_encrypted_lake_is_not_written_unencrypted(config: dict[str, Any], spark: SparkSession, tmp_path: Path) -> None:
     store = lakeconf.init({"stores": {"dev": {**config, "attach_options": {"encrypted": True}}}}).get_store("dev")
     with store.open() as lake:
         lake.create_table("t", {"id": "BIGINT"}).append(lake.sql("SELECT 1::BIGINT AS id"))
@@ -189,7 +193,7 @@ def test_an_encrypted_lake_is_not_written_in_clear(config: dict[str, Any], spark
     assert sorted(tmp_path.rglob("*.parquet")) == before
 
 
-def test_the_statistics_are_those_of_the_data(lake: Lake) -> None:
+def test_column_statistics_match_the_data(lake: Lake) -> None:
     long = "lpad('', 300, 'é')"
     query = f"""SELECT i::BIGINT AS id, CASE WHEN i = 3 THEN NULL ELSE {long} || i END AS text,
         CASE WHEN i = 2 THEN 'nan'::DOUBLE ELSE i / 3 END AS f, i::DECIMAL(10, 2) AS d, {{'a': i::INTEGER}} AS s,
@@ -211,16 +215,16 @@ def test_the_statistics_are_those_of_the_data(lake: Lake) -> None:
         assert rows(lake, f"SELECT {aggregate} FROM t") == rows(lake, f"SELECT {aggregate} FROM ({query})"), aggregate
 
 
-def test_a_required_partition_column(lake: Lake) -> None:
+def test_null_in_a_required_partition_column_is_rejected(lake: Lake) -> None:
     lake.create_table("t", {"id": "BIGINT", "kind": "VARCHAR NOT NULL"}, partitioned_by=["kind"])
     with pytest.raises(SchemaError, match="NOT NULL"):
         lake.table("t").append(lake.sql("SELECT 1::BIGINT AS id, NULL::VARCHAR AS kind").collect("pyarrow"))
 
 
 @pytest.mark.parametrize("has_rows", [False, True], ids=["empty", "with rows"])
-def test_files_are_near_the_size_that_the_lake_wants(lake: Lake, spark: SparkSession, *, has_rows: bool) -> None:
+def test_file_sizes_are_near_the_target_file_size(lake: Lake, spark: SparkSession, *, has_rows: bool) -> None:
     lake._session.writer.execute("CALL dev.set_option('target_file_size', '200KB')")
-    # Texts that compress badly, and are longer than Spark thinks.
+    # Texts that compress poorly, and are longer than Spark estimates.
     frame = spark.range(0, 8000, 1, 1).selectExpr("id", "sha2(CAST(id AS STRING), 512) AS text")
     table = lake.create_table("s.t", frame)
     if has_rows:
@@ -229,31 +233,29 @@ def test_files_are_near_the_size_that_the_lake_wants(lake: Lake, spark: SparkSes
     table.append(frame)
     files = sorted((file for file in table.files() if file.path not in before), key=lambda file: file.bytes)
     assert sum(file.rows for file in files) == 8000
-    # One task wrote them all: no row was moved to another for it.
+    # A single task wrote all of them: no rows were shuffled.
     whole = [file.bytes for file in files[1:]]
     assert whole
     assert max(whole) < (1.1 if has_rows else 4) * 200_000
     assert min(whole) > 0.5 * 200_000
 
 
-def test_the_size_of_a_file_may_be_a_fraction_of_a_unit(lake: Lake, spark: SparkSession) -> None:
+def test_target_file_size_can_be_a_fraction(lake: Lake, spark: SparkSession) -> None:
     table = lake.create_table("s.t", {"id": "BIGINT"})
     lake._session.writer.execute("CALL dev.set_option('target_file_size', '1.5GiB')")
     table.append(spark.range(0, 3, 1, 1))
     assert len(table.files()) == 1
 
 
-def test_files_of_a_task_reach_the_folder_only_when_the_job_commits(
-    lake: Lake, spark: SparkSession, tmp_path: Path
-) -> None:
-    """Whatever the session says: what a task had moved by itself would stay if the task ended meanwhile."""
+def test_task_files_reach_the_folder_only_when_the_job_commits(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+    """With any session settings: files that a task moved itself would remain if the task failed afterwards."""
     root, seen = str(tmp_path), str(tmp_path / "seen")
 
     def second(batches: Iterator[Any]) -> Iterator[Any]:
         number = TaskContext.get().partitionId()  # type: ignore[union-attr]
         yield from batches
         while number:
-            # Folders of tasks vanish meanwhile, which `walk` permits.
+            # Task folders may disappear during the search, which `walk` tolerates.
             found = [folder for folder, _, names in os.walk(root) for name in names if name.startswith("part-00000")]
             found = [folder for folder in found if "/attempt_" not in folder]
             if found:
