@@ -1,4 +1,4 @@
-"""The lock of a lake: writers share it, and what removes snapshots or files holds it alone."""
+"""The lock of a lake: writers share it, and operations that remove snapshots or files hold it exclusively."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def server_store(server: PostgresServer, folder: Path) -> Store:
 
 
 def held(path: Path) -> str:
-    """How somebody else holds a lock file."""
+    """How another holder holds a lock file: not at all, shared or alone."""
     with path.open() as file:
         for kind, name in ((fcntl.LOCK_EX, "not at all"), (fcntl.LOCK_SH, "shared")):
             try:
@@ -49,7 +49,7 @@ def held(path: Path) -> str:
 
 
 def during(lake: Lake, monkeypatch: pytest.MonkeyPatch, statement: str, look: Any) -> list[Any]:
-    """What is seen whenever the writing connection runs a statement that holds a text."""
+    """Collects the results of `look` before each statement of the writer that contains a text."""
     seen: list[Any] = []
     connection = type(lake._session.writer)
     for name in ("execute", "rows"):
@@ -64,7 +64,7 @@ def during(lake: Lake, monkeypatch: pytest.MonkeyPatch, statement: str, look: An
     return seen
 
 
-def test_what_writers_and_maintenance_hold_on_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_locks_held_by_writers_and_maintenance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables, lake_lock = (tmp_path / f"catalog.sqlite.lakeconf-{name}" for name in ("lock", "writers"))
     with file_store(tmp_path).open() as lake:
         table = lake.create_table("raw.t", ROWS)
@@ -100,7 +100,7 @@ def test_what_writers_and_maintenance_hold_on_files(tmp_path: Path, monkeypatch:
         assert look() == ("not at all", "not at all")
 
 
-def test_what_writers_and_maintenance_hold_on_postgres(
+def test_postgres_locks_held_by_writers_and_maintenance(
     postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = server_store(postgres_server, tmp_path)
@@ -127,7 +127,7 @@ def test_what_writers_and_maintenance_hold_on_postgres(
 
 
 @pytest.mark.parametrize("kind", ["files", "postgres"])
-def test_a_lock_that_is_not_free_names_its_holder(
+def test_error_for_a_held_lock_names_the_holder(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = (
@@ -155,7 +155,7 @@ def test_a_lock_that_is_not_free_names_its_holder(
         assert len(lake.maintenance.expire_snapshots(older_than=NOW, force=True)) == before + 2
 
 
-def test_a_lock_that_is_lost_before_the_commit(
+def test_lock_lost_before_the_commit_fails_the_write(
     postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = server_store(postgres_server, tmp_path)
@@ -171,7 +171,7 @@ def test_a_lock_that_is_lost_before_the_commit(
             with pytest.raises(ConnectionFailed, match="held the lock was lost, so nothing was written"):
                 table.append(ROWS)
         assert lake.refresh() == before
-        # After COMMIT was sent the loss has no effect.
+        # After COMMIT was sent, losing the lock has no effect.
         with monkeypatch.context() as patch:
             assert during(lake, patch, "COMMIT", lambda: postgres_server.sql(kill)) == []
             table.append(ROWS)
@@ -181,7 +181,7 @@ def test_a_lock_that_is_lost_before_the_commit(
 
 
 @pytest.mark.parametrize("what", ["link", "folder", "pipe"])
-def test_a_lock_file_that_somebody_has_planted(what: str, tmp_path: Path) -> None:
+def test_lock_file_that_is_not_a_regular_file_is_rejected(what: str, tmp_path: Path) -> None:
     target = tmp_path / "target"
     lock = tmp_path / "catalog.sqlite.lakeconf-writers"
     if what == "link":
@@ -198,7 +198,7 @@ def test_a_lock_file_that_somebody_has_planted(what: str, tmp_path: Path) -> Non
     assert not target.exists()
 
 
-def test_the_lock_files_have_the_permissions_of_the_catalog(tmp_path: Path) -> None:
+def test_lock_files_have_the_permissions_of_the_catalog(tmp_path: Path) -> None:
     store = file_store(tmp_path)
     store.connect().close()
     catalog = tmp_path / "catalog.sqlite"
@@ -230,10 +230,10 @@ with FileLocks(Path(sys.argv[1])).exclusive():
 
 
 @pytest.mark.parametrize("ends", ["killed", "released"])
-def test_a_process_that_is_forked_holds_no_lock(ends: str, tmp_path: Path) -> None:
+def test_forked_process_does_not_keep_the_lock(ends: str, tmp_path: Path) -> None:
     catalog = tmp_path / "catalog.sqlite"
     catalog.touch()
-    # A file takes what is printed: a pipe would be open in the child too.
+    # The output goes to a file, because the child would keep a pipe open.
     with (
         (tmp_path / "out").open("w+") as out,
         subprocess.Popen([sys.executable, "-c", FORK, str(catalog), ends], stdout=out) as process,
@@ -250,7 +250,7 @@ def test_a_process_that_is_forked_holds_no_lock(ends: str, tmp_path: Path) -> No
             os.kill(int(line), signal.SIGKILL)
 
 
-def test_a_killed_writer_holds_no_lock(tmp_path: Path) -> None:
+def test_killed_writer_releases_its_lock(tmp_path: Path) -> None:
     catalog = tmp_path / "catalog.sqlite"
     catalog.touch()
     hold = FORK.replace("child = os.fork()", "child = 1").replace("SIGKILL)", "SIGKILL)")
@@ -258,7 +258,7 @@ def test_a_killed_writer_holds_no_lock(tmp_path: Path) -> None:
     assert held(tmp_path / "catalog.sqlite.lakeconf-writers") == "not at all"
 
 
-def test_a_link_to_the_catalog_leads_to_the_same_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_symbolic_link_to_the_catalog_uses_the_same_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "WAIT_SECONDS", 0.1)
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "catalog.sqlite").symlink_to(tmp_path / "catalog.sqlite")
@@ -270,7 +270,7 @@ def test_a_link_to_the_catalog_leads_to_the_same_locks(tmp_path: Path, monkeypat
             raise AssertionError
 
 
-def test_a_lock_file_that_is_deleted_protects_no_commit(tmp_path: Path) -> None:
+def test_write_fails_if_its_lock_file_was_deleted(tmp_path: Path) -> None:
     lock = tmp_path / "catalog.sqlite.lakeconf-writers"
     with file_store(tmp_path).open() as lake, file_store(tmp_path).open() as other:
         table = lake.create_table("raw.t", ROWS)
@@ -298,7 +298,9 @@ def test_a_lock_file_that_is_deleted_protects_no_commit(tmp_path: Path) -> None:
         table.append(ROWS)
 
 
-def test_a_write_takes_no_lock_of_another_thread_again(postgres_server: PostgresServer, tmp_path: Path) -> None:
+def test_write_does_not_reacquire_a_lost_lock_of_another_thread(
+    postgres_server: PostgresServer, tmp_path: Path
+) -> None:
     store = server_store(postgres_server, tmp_path)
     database = store.metadata_backend.database  # type: ignore[attr-defined]
     with store.open() as lake:
@@ -310,10 +312,10 @@ def test_a_write_takes_no_lock_of_another_thread_again(postgres_server: Postgres
             assert postgres_server.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'", database) == "0"
 
 
-def test_a_delete_beside_a_compaction_stays(
+def test_inlined_delete_during_a_compaction_is_kept(
     postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DuckLake commits a merge of files beside a delete that the catalog holds, and the rows would be back."""
+    """DuckLake itself would commit the merge of the files concurrently, and restore the deleted rows."""
     store = server_store(postgres_server, tmp_path)
     options = {"data_inlining_row_limit": 10}
     inlining = type(store)("other", store.metadata_backend, store.storage_backend, attach_options=options)

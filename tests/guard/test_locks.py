@@ -1,4 +1,4 @@
-"""Two writers of one table at once: DuckLake alone lets two overwrites of an empty table both commit."""
+"""Concurrent writers of one table; without a lock, DuckLake commits two overwrites of an empty table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def server_metadata(server: PostgresServer) -> dict[str, Any]:
     return {**on_postgres(server), "metadata_schema": "lake"}
 
 
-def test_two_overwrites_of_an_empty_table_at_once(store: Store) -> None:
+def test_only_one_of_two_concurrent_overwrites_commits(store: Store) -> None:
     for number in range(ROUNDS):
         name = f"{TABLE}_{number}"
         with store.open() as lake:
@@ -59,7 +59,7 @@ def test_two_overwrites_of_an_empty_table_at_once(store: Store) -> None:
             assert len(lake.table(name).scan().collect()) == 1
 
 
-def test_a_lock_keeps_others_out_until_it_is_let_go(store: Store) -> None:
+def test_lock_blocks_other_holders_until_it_is_released(store: Store) -> None:
     store.connect().close()
     lock = locks_of(store.metadata_backend, store.names, store.secrets)
     assert lock is not None
@@ -80,7 +80,7 @@ def test_a_lock_keeps_others_out_until_it_is_let_go(store: Store) -> None:
     assert held == ["first", "second"]
 
 
-def test_appends_of_several_writers_are_all_kept(store: Store) -> None:
+def test_concurrent_appends_are_all_kept(store: Store) -> None:
     with store.open() as lake:
         lake.create_table(TABLE, like={"n": "BIGINT"})
 
@@ -96,7 +96,7 @@ def test_appends_of_several_writers_are_all_kept(store: Store) -> None:
     assert sorted(found) == sorted(10 * value + number for value in range(3) for number in range(5))
 
 
-def test_a_transaction_overwrites_several_tables_at_once(store: Store) -> None:
+def test_transaction_overwrites_several_tables(store: Store) -> None:
     names = ("raw.first_of_two", "raw.second_of_two")
     with store.open() as lake:
         for name in names:

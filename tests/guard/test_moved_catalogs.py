@@ -1,4 +1,4 @@
-"""A catalog that was moved goes on, but removes files only after somebody has confirmed that it is not a copy."""
+"""A moved catalog accepts writes, but cleanup needs a confirmation that it is not a copy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS = pa.table({"id": pa.array(range(10), pa.int64())})
 
 
 def declare(project: Path, stores: dict[str, tuple[dict[str, Any], dict[str, Any]]]) -> None:
-    """Writes the project's file, with the metadata and the storage backend of each store."""
+    """Writes `lakeconf.toml` with the (metadata backend, storage backend) of each store."""
     lines = []
     for name, backends in stores.items():
         for kind, backend in zip(("metadata_backend", "storage_backend"), backends, strict=True):
@@ -39,7 +39,7 @@ def opened(name: str) -> Lake:
 
 
 def cleaned(name: str) -> int:
-    """Removes the file that an overwrite has given up, and returns how many files were removed."""
+    """Overwrites the table, removes the obsolete files, and returns how many files were removed."""
     with opened(name) as lake:
         lake.table("t").overwrite(ROWS)
         lake.maintenance.expire_snapshots(older_than=dt.timedelta(0), force=True)
@@ -47,7 +47,7 @@ def cleaned(name: str) -> int:
 
 
 def check_refusal(name: str) -> None:
-    """Writes go on, cleanup refuses, and the hint names the way out."""
+    """Checks that writes succeed, that cleanup fails, and that the hint names the repair command."""
     with pytest.raises(CatalogMovedError, match="this catalog was copied or moved") as raised:
         cleaned(name)
     assert "confirm the move: lakeconf doctor STORE --repair" in str(raised.value.hint)
@@ -66,7 +66,9 @@ def check_way_out(moved: str, original: str, capsys: pytest.CaptureFixture[str])
     check_refusal(original)
 
 
-def test_a_file_at_another_place(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cleanup_of_a_copied_catalog_file_needs_a_confirmation(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data = {"type": "local", "path": "data"}
     declare(project, {name: ({"type": "sqlite", "uri": f"{name}.sqlite"}, data) for name in ("dev", "copy", "renamed")})
     with opened("dev") as lake:
@@ -77,7 +79,7 @@ def test_a_file_at_another_place(project: Path, capsys: pytest.CaptureFixture[st
     assert cleaned("renamed") > 0, "a rename is no move"
 
 
-def test_a_renamed_catalog_and_a_copy_with_its_old_name(project: Path) -> None:
+def test_renamed_catalog_with_a_copy_at_its_old_path(project: Path) -> None:
     data = {"type": "local", "path": "data"}
     declare(project, {name: ({"type": "sqlite", "uri": f"{name}.sqlite"}, data) for name in ("dev", "renamed")})
     with opened("dev") as lake:
@@ -92,7 +94,7 @@ def test_a_renamed_catalog_and_a_copy_with_its_old_name(project: Path) -> None:
         lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
 
 
-def test_a_catalog_that_was_restored_from_an_older_backup(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cleanup_of_a_restored_catalog_needs_a_confirmation(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     declare(project, {"dev": ({"type": "sqlite", "uri": "dev.sqlite"}, {"type": "local", "path": "data"})})
     with opened("dev") as lake:
         lake.create_table("t", ROWS).append(ROWS)
@@ -100,17 +102,17 @@ def test_a_catalog_that_was_restored_from_an_older_backup(project: Path, capsys:
     assert cleaned("dev") > 0
     with opened("dev") as lake:
         lake.table("t").append(ROWS)
-    # The file keeps its place, so that only the snapshots tell.
+    # The file keeps its inode, so only the snapshots show that it was restored.
     (project / "dev.sqlite").write_bytes((project / "backup.sqlite").read_bytes())
     files = sorted((project / "data").rglob("*.parquet"))
-    for _ in range(3):  # also once the catalog has a snapshot of the recorded number again
+    for _ in range(3):  # also when the catalog reaches the recorded snapshot number again
         with opened("dev") as lake:
             with pytest.raises(CatalogMovedError, match="restored from an older backup") as raised:
                 lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
             assert "lakeconf doctor STORE --repair" in str(raised.value.hint)
             lake.create_table(f"later_{lake.snapshot_id}", ROWS)
     assert sorted((project / "data").rglob("*.parquet")) == files
-    # The cleanup had removed a file that the backup needs.
+    # The earlier cleanup removed a file that the backup needs.
     assert run(["doctor", "dev", "--repair", "--yes"]) == 1
     shown = capsys.readouterr().out
     assert (f"{MARKER} names this catalog" in shown, "snapshots need 1 file" in shown) == (True, True)
@@ -118,7 +120,7 @@ def test_a_catalog_that_was_restored_from_an_older_backup(project: Path, capsys:
         assert len(lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)) > 0
 
 
-def test_no_answer_leaves_the_marker(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_declined_repair_keeps_the_marker(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = {"type": "local", "path": "data"}
     declare(project, {name: ({"type": "sqlite", "uri": f"{name}.sqlite"}, data) for name in ("dev", "copy")})
     with opened("dev") as lake:
@@ -134,7 +136,7 @@ def test_no_answer_leaves_the_marker(project: Path, monkeypatch: pytest.MonkeyPa
     assert (project / "data" / MARKER).read_text() != before
 
 
-def test_a_database_that_was_restored_elsewhere(
+def test_cleanup_of_a_copied_database_needs_a_confirmation(
     project: Path, postgres_server: PostgresServer, s3_server: S3Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = postgres_server
@@ -165,7 +167,7 @@ def test_a_database_that_was_restored_elsewhere(
         lake.create_table("t", ROWS)
     server.sql(f"CREATE DATABASE {first}_moved TEMPLATE {first}", "postgres")
     check_way_out("moved", "dev", capsys)
-    # A role that may not ask which server this is cannot tell a copy on another server from the original.
+    # A role without pg_control_system() cannot distinguish the original from a copy on another server.
     server.sql(
         f"CREATE ROLE limited_{first} LOGIN PASSWORD 'limited'; "
         f"GRANT ALL ON ALL TABLES IN SCHEMA public TO limited_{first}; "

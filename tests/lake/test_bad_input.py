@@ -1,4 +1,4 @@
-"""Frames that do not fit, on both engines: one clear error each, and nothing is written."""
+"""Invalid frames, on both engines: each raises one clear error, and nothing is written."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def files(lake: Lake) -> set[str]:
     ],
     ids=["missing", "extra", "misspelt", "of another type", "null"],
 )
-def test_a_frame_that_does_not_fit(lake: Lake, operation: str, frame: pa.Table, message: str, hint: str | None) -> None:
+def test_frame_with_a_wrong_schema_is_rejected(
+    lake: Lake, operation: str, frame: pa.Table, message: str, hint: str | None
+) -> None:
     before, there = lake.snapshot_id, files(lake)
     with pytest.raises(SchemaError, match=message) as caught:
         write(lake, operation, frame)
@@ -67,12 +69,12 @@ def test_a_frame_that_does_not_fit(lake: Lake, operation: str, frame: pa.Table, 
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_what_is_no_frame(lake: Lake, operation: str) -> None:
+def test_object_that_is_not_a_frame_is_rejected(lake: Lake, operation: str) -> None:
     with pytest.raises(SchemaError, match="dict is not a frame"):
         write(lake, operation, {"id": [1]})
 
 
-def test_an_empty_frame_makes_no_snapshot(lake: Lake) -> None:
+def test_empty_frame_creates_no_snapshot(lake: Lake) -> None:
     before, there = lake.snapshot_id, files(lake)
     assert write(lake, "append", GOOD.slice(0, 0)) == before
     assert write(lake, "merge", GOOD.slice(0, 0)) == before
@@ -81,7 +83,7 @@ def test_an_empty_frame_makes_no_snapshot(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_read_only_store(lake: Lake, operation: str) -> None:
+def test_pinned_lake_rejects_writes(lake: Lake, operation: str) -> None:
     before, there = lake.snapshot_id, files(lake)
     with pytest.raises(LakeconfError, match="nothing can be written: the lake is pinned"):
         write(lake.at(version=before), operation, GOOD)

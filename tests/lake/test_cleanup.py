@@ -1,4 +1,4 @@
-"""Cleanup removes what is provably this lake's, and nothing else."""
+"""Cleanup removes only files that provably belong to this lake."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def bucket_backend(server: S3Server, bucket: str) -> dict[str, Any]:
 
 
 def fill(store: Store, table: str = "raw.t") -> None:
-    """Makes a table with two files, of which no snapshot needs the first."""
+    """Creates a table with two files; the current snapshot needs only the second."""
     with store.open() as lake:
         lake.create_table(table, ROWS).append(ROWS)
         lake.table(table).overwrite(ROWS)
@@ -80,7 +80,7 @@ def store(tmp_path: Path) -> Store:
     return made
 
 
-def test_the_first_write_creates_the_marker(store: Store, tmp_path: Path) -> None:
+def test_first_write_creates_the_marker(store: Store, tmp_path: Path) -> None:
     marker = tmp_path / "data" / MARKER
     with store.open() as lake:
         lake_id = lake._session.reader.lake_id
@@ -97,12 +97,12 @@ def test_the_first_write_creates_the_marker(store: Store, tmp_path: Path) -> Non
         assert len(cleaned(lake)) == 1
         assert len(lake.table("raw.t").scan().collect()) == 20
         newest = lake.snapshots()[-1]
-    # A cleanup records from which snapshot on the removed files are not needed.
+    # A cleanup records the first snapshot that does not need the removed files.
     moment = round(newest.time.timestamp() * 1_000_000)
     assert json.loads(marker.read_text()) == before | {"snapshot": newest.snapshot_id, "snapshot_time": moment}
 
 
-def test_two_catalogs_on_one_data_path(store: Store, tmp_path: Path) -> None:
+def test_second_catalog_on_a_data_path_is_rejected(store: Store, tmp_path: Path) -> None:
     other = make_store(tmp_path / "other.sqlite", tmp_path / "data")
     with other.open() as lake:
 
@@ -115,7 +115,7 @@ def test_two_catalogs_on_one_data_path(store: Store, tmp_path: Path) -> None:
         assert_untouched(tmp_path / "data", refuse)
 
 
-def test_two_schemas_of_a_server_on_one_bucket(postgres_server: PostgresServer, s3_server: S3Server) -> None:
+def test_second_metadata_schema_on_a_bucket_is_rejected(postgres_server: PostgresServer, s3_server: S3Server) -> None:
     bucket = s3_server.create_bucket()
     metadata = on_postgres(postgres_server)
     storage = bucket_backend(s3_server, bucket)
@@ -138,7 +138,7 @@ def test_two_schemas_of_a_server_on_one_bucket(postgres_server: PostgresServer, 
     assert len(set(s3_server.objects(bucket))) == len(before) - 1
 
 
-def test_a_copy_of_the_catalog(store: Store, tmp_path: Path) -> None:
+def test_cleanup_rejects_a_copied_catalog(store: Store, tmp_path: Path) -> None:
     shutil.copy(tmp_path / "catalog.sqlite", tmp_path / "copy.sqlite")
     with store.open() as lake:
         lake.table("raw.t").append(ROWS)
@@ -154,7 +154,7 @@ def test_a_copy_of_the_catalog(store: Store, tmp_path: Path) -> None:
         assert len(cleaned(moved)) == 1
 
 
-def test_a_lost_catalog_that_is_made_again(store: Store, tmp_path: Path) -> None:
+def test_recreated_catalog_is_rejected(store: Store, tmp_path: Path) -> None:
     (tmp_path / "catalog.sqlite").unlink()
     with make_store(tmp_path / "new.sqlite", tmp_path / "data").open() as lake:
 
@@ -179,13 +179,13 @@ def test_a_lost_catalog_that_is_made_again(store: Store, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", "\x00\xff", '{"lake": 7}'])
-def test_a_damaged_marker(store: Store, tmp_path: Path, content: str) -> None:
+def test_cleanup_rejects_a_damaged_marker(store: Store, tmp_path: Path, content: str) -> None:
     (tmp_path / "data" / MARKER).write_text(content)
     with store.open() as lake, pytest.raises(CatalogError, match=r"is damaged|belongs to another lake"):
         cleaned(lake)
 
 
-def test_a_lake_below_the_data_path_of_another(store: Store, tmp_path: Path) -> None:
+def test_cleanup_keeps_a_lake_nested_in_the_data_path(store: Store, tmp_path: Path) -> None:
     nested = make_store(tmp_path / "nested.sqlite", tmp_path / "data" / "dev")
     fill(nested)
     before = files(tmp_path / "data" / "dev")
@@ -198,7 +198,7 @@ def test_a_lake_below_the_data_path_of_another(store: Store, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("of", ["somebody else", "a lake below", "a snapshot", "a link"])
-def test_a_catalog_that_asks_to_remove_files_of_others(store: Store, tmp_path: Path, of: str) -> None:
+def test_cleanup_rejects_scheduled_files_that_it_must_not_remove(store: Store, tmp_path: Path, of: str) -> None:
     stranger = tmp_path / "stranger" / "precious.parquet"
     stranger.parent.mkdir()
     stranger.write_text("not of this lake")
@@ -230,7 +230,7 @@ def test_a_catalog_that_asks_to_remove_files_of_others(store: Store, tmp_path: P
         assert_untouched(tmp_path, refuse)
 
 
-def test_orphans(store: Store, tmp_path: Path) -> None:
+def test_cleanup_removes_only_orphans_of_this_lake(store: Store, tmp_path: Path) -> None:
     data = tmp_path / "data"
     removable = ["raw/t/" + ORPHAN, "raw/t/k=a b/" + ORPHAN.replace("01234567", "11234567")]
     kept = [ORPHAN, "raw/" + ORPHAN, "raw/other/" + ORPHAN, "raw/t/main/u/" + ORPHAN, "raw/t/mine.parquet"]
@@ -259,7 +259,7 @@ def test_orphans(store: Store, tmp_path: Path) -> None:
         assert len(lake.table("raw.t").scan().collect()) == 10
 
 
-def test_orphans_in_a_bucket_beside_files_of_others(s3_server: S3Server, tmp_path: Path) -> None:
+def test_cleanup_removes_orphans_in_a_bucket_but_keeps_other_files(s3_server: S3Server, tmp_path: Path) -> None:
     bucket = s3_server.create_bucket()
     config = {
         "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")},
@@ -278,7 +278,7 @@ def test_orphans_in_a_bucket_beside_files_of_others(s3_server: S3Server, tmp_pat
     assert len(before - after) == 1
 
 
-def test_a_table_recorded_by_another_path_of_the_same_folder(store: Store, tmp_path: Path) -> None:
+def test_cleanup_of_a_table_recorded_through_a_symbolic_link(store: Store, tmp_path: Path) -> None:
     (tmp_path / "linked").symlink_to(tmp_path / "data")
     with store.open() as lake:
         lake._session.writer.execute(
@@ -290,7 +290,7 @@ def test_a_table_recorded_by_another_path_of_the_same_folder(store: Store, tmp_p
         assert len(lake.table("raw.t").scan().collect()) == 10
 
 
-def test_less_than_a_day_needs_force(store: Store) -> None:
+def test_age_of_less_than_a_day_needs_force(store: Store) -> None:
     with store.open() as lake:
         for age in (NOW, dt.timedelta(hours=23), dt.datetime.now(dt.UTC)):
             for dry_run in (True, False):
@@ -302,7 +302,7 @@ def test_less_than_a_day_needs_force(store: Store) -> None:
         assert lake.maintenance.cleanup(older_than=dt.timedelta(days=1)) == []
 
 
-def test_ages_decide_what_is_expired_and_removed(store: Store, tmp_path: Path) -> None:
+def test_ages_select_expired_snapshots_and_removed_files(store: Store, tmp_path: Path) -> None:
     day = dt.timedelta(days=1)
     with store.open() as lake:
         versions = [snapshot.snapshot_id for snapshot in lake.snapshots()]
@@ -333,7 +333,7 @@ def test_ages_decide_what_is_expired_and_removed(store: Store, tmp_path: Path) -
         assert len(lake.table("raw.t").scan().collect()) == 10
 
 
-def test_doctor_creates_the_marker_of_a_lake_that_has_none(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_repair_creates_a_missing_marker(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor", "dev", "--repair"]) == 1
     assert "has no lake yet" in capsys.readouterr().err
     store = lakeconf.init(project).get_store("dev")
@@ -364,8 +364,8 @@ def test_doctor_creates_the_marker_of_a_lake_that_has_none(project: Path, capsys
     assert marker.read_text() == other
 
 
-def test_an_empty_catalog_writes_nothing_beside_files_that_it_does_not_know(tmp_path: Path) -> None:
-    """A first write would make the catalog know a file, and the repair of the marker would trust it."""
+def test_empty_catalog_does_not_write_next_to_unknown_files(tmp_path: Path) -> None:
+    """After a first write the catalog would contain a file, and the repair of the marker would trust the catalog."""
     fill(make_store(tmp_path / "first.sqlite", tmp_path / "data"))
     (tmp_path / "data" / MARKER).unlink()
     with make_store(tmp_path / "second.sqlite", tmp_path / "data").open() as lake:

@@ -1,4 +1,4 @@
-"""What a lake does on both engines: every result is compared with what plain DuckDB reads from the same lake."""
+"""Lake operations on both engines; results are compared with those of plain DuckDB on the same lake."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ EVENTS = pa.table(
 )
 
 
-# The conformance tests run every metadata backend.
+# The conformance tests cover the other metadata backends.
 @pytest.fixture
 def lake(store: Store, engine: Any) -> Iterator[Lake]:
     with store.open(engine) as lake:
@@ -50,14 +50,14 @@ def lake(store: Store, engine: Any) -> Iterator[Lake]:
 
 
 def rows(frame: nw.LazyFrame[Any]) -> list[tuple[Any, ...]]:
-    """The rows of a frame, sorted, with nested values as DuckDB gives them to Python."""
+    """The sorted rows of a frame, with nested values as DuckDB converts them to Python."""
     table = frame.collect("pyarrow").to_native()
     with duckdb.connect() as con:
         return sorted(con.from_arrow(table).fetchall(), key=repr)
 
 
 def oracle(store: Store, query: str) -> list[tuple[Any, ...]]:
-    """What DuckDB reads in an instance of its own."""
+    """The result of the query in a separate DuckDB instance."""
     with store.connect() as con:
         return sorted(con.execute(query).fetchall(), key=repr)
 
@@ -67,7 +67,7 @@ def files(tmp_path: Path) -> set[str]:
     return found - {"_lakeconf.json"}
 
 
-def test_what_is_appended_is_read_back(lake: Lake, store: Store) -> None:
+def test_appended_rows_are_read_back(lake: Lake, store: Store) -> None:
     events = lake.table("raw.events")
     events.append(EVENTS)
     events.append(EVENTS.slice(0, 1))
@@ -76,7 +76,7 @@ def test_what_is_appended_is_read_back(lake: Lake, store: Store) -> None:
     assert found == oracle(store, "FROM raw.events")
 
 
-def test_each_write_is_one_snapshot(lake: Lake) -> None:
+def test_each_write_creates_one_snapshot(lake: Lake) -> None:
     before = len(lake.snapshots())
     lake.table("raw.events").append(EVENTS)
     lake.table("raw.events").overwrite(EVENTS)
@@ -84,19 +84,19 @@ def test_each_write_is_one_snapshot(lake: Lake) -> None:
     assert len(lake.snapshots()) == before + 3
 
 
-def test_a_scan_takes_columns_and_a_condition(lake: Lake, store: Store) -> None:
+def test_scan_with_columns_and_a_condition(lake: Lake, store: Store) -> None:
     lake.table("raw.events").append(EVENTS)
     scan = lake.table("raw.events").scan(columns=["kind", "id"], where="at >= TIMESTAMP '2024-01-02' AND id < 3")
     assert scan.collect_schema().names() == ["kind", "id"]
     assert rows(scan) == [("purchase", 2)]
 
 
-def test_a_condition_may_be_a_narwhals_expression(lake: Lake) -> None:
+def test_scan_condition_can_be_a_narwhals_expression(lake: Lake) -> None:
     lake.table("raw.events").append(EVENTS)
     assert rows(lake.table("raw.events").scan(columns=["id"], where=nw.col("id") > 2)) == [(3,)]
 
 
-def test_the_same_narwhals_code_runs_on_both_engines(lake: Lake) -> None:
+def test_same_narwhals_code_runs_on_both_engines(lake: Lake) -> None:
     lake.table("raw.events").append(EVENTS)
     lake.table("raw.events").append(EVENTS)
     daily = (
@@ -112,7 +112,7 @@ def test_the_same_narwhals_code_runs_on_both_engines(lake: Lake) -> None:
     assert rows(lake.table("marts.daily").scan()) == [(dt.date(2024, 1, 2), Decimal("59.98"), 1)]
 
 
-def test_overwrite_replaces_what_its_condition_says(lake: Lake, store: Store) -> None:
+def test_overwrite_replaces_rows_that_match_its_condition(lake: Lake, store: Store) -> None:
     events = lake.table("raw.events")
     events.append(EVENTS)
     events.overwrite(EVENTS.slice(1, 1), where="id >= 2")
@@ -120,7 +120,7 @@ def test_overwrite_replaces_what_its_condition_says(lake: Lake, store: Store) ->
     assert rows(events.scan()) == oracle(store, "FROM raw.events")
 
 
-def test_overwrite_refuses_rows_outside_of_its_condition(lake: Lake, tmp_path: Path) -> None:
+def test_overwrite_rejects_rows_that_do_not_match_its_condition(lake: Lake, tmp_path: Path) -> None:
     lake.table("raw.events").append(EVENTS)
     before, on_disk = lake.snapshot_id, files(tmp_path)
     with pytest.raises(PredicateError, match="2 rows of the frame do not satisfy"):
@@ -129,7 +129,7 @@ def test_overwrite_refuses_rows_outside_of_its_condition(lake: Lake, tmp_path: P
     assert files(tmp_path) == on_disk
 
 
-def test_an_empty_frame_makes_no_snapshot_unless_it_replaces_rows(lake: Lake, tmp_path: Path) -> None:
+def test_empty_frame_creates_a_snapshot_only_if_it_replaces_rows(lake: Lake, tmp_path: Path) -> None:
     before = lake.snapshot_id
     assert lake.table("raw.events").append(EVENTS.slice(0, 0)) == before
     assert lake.table("raw.events").overwrite(EVENTS.slice(0, 0)) == before
@@ -139,7 +139,7 @@ def test_an_empty_frame_makes_no_snapshot_unless_it_replaces_rows(lake: Lake, tm
     assert rows(lake.table("raw.events").scan()) == []
 
 
-def test_reads_stay_at_the_pinned_snapshot(lake: Lake, store: Store) -> None:
+def test_reads_use_the_pinned_snapshot(lake: Lake, store: Store) -> None:
     events = lake.table("raw.events")
     events.append(EVENTS)
     frame, version = events.scan(), lake.snapshot_id
@@ -164,7 +164,7 @@ def test_time_travel_by_timestamp(lake: Lake) -> None:
         lake.at()
 
 
-def test_a_transaction_over_two_tables_is_one_snapshot(lake: Lake) -> None:
+def test_transaction_on_two_tables_creates_one_snapshot(lake: Lake) -> None:
     lake.create_table("raw.copies", like=EVENTS)
     before = len(lake.snapshots())
     with lake.transaction("both", author="me", extra={"run": 7}) as tx:
@@ -180,16 +180,16 @@ def test_a_transaction_over_two_tables_is_one_snapshot(lake: Lake) -> None:
         tx.table("raw.events").append(EVENTS)
 
 
-def test_a_transaction_that_fails_leaves_nothing(lake: Lake, tmp_path: Path) -> None:
+def test_failed_transaction_leaves_no_files_and_no_snapshot(lake: Lake, tmp_path: Path) -> None:
     before, on_disk = lake.snapshot_id, files(tmp_path)
-    with pytest.raises(SchemaError), lake.transaction() as tx:  # noqa: PT012 - what is before the error must not stay
+    with pytest.raises(SchemaError), lake.transaction() as tx:  # noqa: PT012 - the write before the error must be rolled back
         tx.table("raw.events").append(EVENTS)
         tx.table("raw.events").append(EVENTS.drop_columns(["kind"]))
     assert lake.refresh() == before
     assert files(tmp_path) == on_disk
 
 
-def test_rows_that_duckdb_keeps_inlined_are_read(lake: Lake, store: Store) -> None:
+def test_inlined_rows_are_read(lake: Lake, store: Store) -> None:
     lake.sql("CALL dev.set_option('data_inlining_row_limit', 10)").collect()
     events = lake.table("raw.events")
     writer = lake._session.writer
@@ -201,7 +201,7 @@ def test_rows_that_duckdb_keeps_inlined_are_read(lake: Lake, store: Store) -> No
     assert len(rows(events.scan())) == 1003 - 10 - 2
 
 
-def test_renamed_added_and_dropped_columns(lake: Lake, store: Store) -> None:
+def test_scan_of_renamed_added_and_dropped_columns(lake: Lake, store: Store) -> None:
     events = lake.table("raw.events")
     events.append(EVENTS)
     for change in ("RENAME kind TO sort", "ADD COLUMN kind INTEGER DEFAULT 7", "DROP COLUMN tags"):
@@ -213,7 +213,7 @@ def test_renamed_added_and_dropped_columns(lake: Lake, store: Store) -> None:
 
 
 @pytest.mark.parametrize("make", [pl.from_arrow, pl.LazyFrame, lambda t: t.to_pandas(), duckdb.from_arrow])
-def test_frames_of_other_libraries_are_taken(lake: Lake, make: Any) -> None:
+def test_append_accepts_frames_of_other_libraries(lake: Lake, make: Any) -> None:
     small = EVENTS.select(["id", "kind"])
     lake.create_table("raw.small", like=small)
     frame = make(pl.from_arrow(small)) if make is pl.LazyFrame else make(small)
@@ -232,7 +232,7 @@ def test_frames_of_other_libraries_are_taken(lake: Lake, make: Any) -> None:
         ("a text", "str is not a frame"),
     ],
 )
-def test_a_frame_that_does_not_fit_is_refused(lake: Lake, frame: object, message: str | None) -> None:
+def test_append_rejects_a_frame_with_a_wrong_schema(lake: Lake, frame: object, message: str | None) -> None:
     before = lake.snapshot_id
     if message is None:
         lake.table("raw.events").append(frame)
@@ -242,7 +242,7 @@ def test_a_frame_that_does_not_fit_is_refused(lake: Lake, frame: object, message
     assert lake.refresh() == before
 
 
-def test_null_in_a_column_that_is_not_null_is_refused(lake: Lake, tmp_path: Path) -> None:
+def test_null_in_a_not_null_column_is_rejected(lake: Lake, tmp_path: Path) -> None:
     table = lake.create_table("raw.kinds", like={"kind": "VARCHAR NOT NULL"})
     before, on_disk = lake.snapshot_id, files(tmp_path)
     with pytest.raises(SchemaError, match=r"(?i)kind.*NOT NULL|NOT NULL.*kind"):
@@ -251,23 +251,23 @@ def test_null_in_a_column_that_is_not_null_is_refused(lake: Lake, tmp_path: Path
     assert files(tmp_path) == on_disk
 
 
-def test_a_type_that_does_not_exist_is_refused(lake: Lake) -> None:
+def test_unknown_column_type_is_rejected(lake: Lake) -> None:
     with pytest.raises(SchemaError, match="'n' has an invalid type 'INTEGER; DROP TABLE x'"):
         lake.create_table("raw.odd", like={"n": "INTEGER; DROP TABLE x"})
 
 
-def test_a_table_that_does_not_exist_is_named_with_the_nearest(lake: Lake) -> None:
+def test_error_for_a_missing_table_suggests_a_similar_name(lake: Lake) -> None:
     with pytest.raises(TableNotFoundError, match=r"raw\.evnts(.|\n)*raw\.events"):
         lake.table("raw.evnts").scan()
 
 
-def test_a_table_is_made_once(lake: Lake) -> None:
+def test_create_table_rejects_an_existing_table(lake: Lake) -> None:
     assert lake.tables() == ["raw.events"]
     with pytest.raises(SchemaError, match="already exists"):
         lake.create_table("raw.events", like=EVENTS)
 
 
-def test_a_partitioned_table(lake: Lake, store: Store) -> None:
+def test_partitioned_table(lake: Lake, store: Store) -> None:
     days = lake.create_table("raw.days", like={"day": "DATE", "n": "BIGINT"}, partitioned_by=["day"])
     days.append(pa.table({"n": [1, 2, 3], "day": pa.array([1, 2, None], pa.date32())}))
     assert rows(days.scan()) == oracle(store, "FROM raw.days")
@@ -276,7 +276,7 @@ def test_a_partitioned_table(lake: Lake, store: Store) -> None:
         lake.create_table("raw.more", like={"day": "DATE"}, partitioned_by=["year(dy)"])
 
 
-def test_types_that_spark_has_not_are_written_all_the_same(lake: Lake, store: Store) -> None:
+def test_types_unknown_to_spark_are_written(lake: Lake, store: Store) -> None:
     odd = {"u": "UUID", "b": "UBIGINT", "t": "TIME", "j": "JSON"}
     table = lake.create_table("raw.odd", like=odd)
     key = "00000000-0000-0000-0000-000000000001"
@@ -286,7 +286,7 @@ def test_types_that_spark_has_not_are_written_all_the_same(lake: Lake, store: St
     assert found == [(key, str(2**64 - 1), "10:11:12", '{"a": 1}')]
 
 
-def test_two_writers_that_conflict(store: Store, tmp_path: Path, engine: Any) -> None:
+def test_overwrite_conflicts_with_a_concurrent_append(store: Store, tmp_path: Path, engine: Any) -> None:
     with store.open(engine) as first, store.open(engine) as second:
         first.create_table("raw.events", like=EVENTS)
         second.refresh()
@@ -304,7 +304,7 @@ def test_two_writers_that_conflict(store: Store, tmp_path: Path, engine: Any) ->
         assert len(rows(second.table("raw.events").scan())) == 3
 
 
-def test_a_read_only_store_writes_nothing(store: Store, engine: Any) -> None:
+def test_read_only_store_rejects_writes(store: Store, engine: Any) -> None:
     with store.open(engine) as lake:
         lake.create_table("raw.events", like=EVENTS)
     reader = lakeconf.Store("dev", store.metadata_backend, store.storage_backend, attach_options={"read_only": True})
@@ -316,7 +316,7 @@ def test_a_read_only_store_writes_nothing(store: Store, engine: Any) -> None:
             lake.create_table("raw.more", like=EVENTS)
 
 
-def test_a_closed_lake_says_so(store: Store, engine: Any) -> None:
+def test_closed_lake_raises_a_clear_error(store: Store, engine: Any) -> None:
     with store.open(engine) as lake:
         lake.create_table("raw.events", like=EVENTS)
     with pytest.raises(LakeconfError, match=r"(?i)closed"):
@@ -338,7 +338,7 @@ def test_delete_and_update(lake: Lake, store: Store) -> None:
     assert len(rows(events.scan())) == 2
 
 
-def test_maintenance_keeps_the_rows_and_removes_the_files(lake: Lake, store: Store, tmp_path: Path) -> None:
+def test_maintenance_keeps_rows_and_removes_files(lake: Lake, store: Store, tmp_path: Path) -> None:
     events = lake.table("raw.events")
     for start in range(4):
         events.append(EVENTS.slice(start % 3, 1))
@@ -356,7 +356,7 @@ def test_maintenance_keeps_the_rows_and_removes_the_files(lake: Lake, store: Sto
         lake.maintenance.expire_snapshots(older_than=dt.timedelta(0), keep=0, force=True)
 
 
-def test_without_pyspark_the_error_names_the_extra(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_pyspark_names_the_extra(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'lakeconf\[spark\]'"):
         store.open(object())
@@ -366,7 +366,7 @@ def test_without_pyspark_the_error_names_the_extra(store: Store, monkeypatch: py
 
 
 @pytest.mark.parametrize("engine", ["on_spark"], indirect=True)
-def test_hostile_settings_of_the_session_change_nothing(lake: Lake, store: Store, engine: Any) -> None:
+def test_hostile_spark_settings_have_no_effect(lake: Lake, store: Store, engine: Any) -> None:
     hostile = {
         "spark.sql.parquet.writeLegacyFormat": "true",
         "spark.sql.parquet.outputTimestampType": "INT96",
@@ -393,7 +393,7 @@ def test_hostile_settings_of_the_session_change_nothing(lake: Lake, store: Store
     assert rows(events.scan()) == oracle(store, "FROM raw.events")
 
 
-def test_the_files_are_as_duckdb_would_write_them(lake: Lake, tmp_path: Path) -> None:
+def test_data_files_have_the_field_ids_of_ducklake(lake: Lake, tmp_path: Path) -> None:
     lake.table("raw.events").append(EVENTS)
     file, *_ = (tmp_path / "data").rglob("*.parquet")
     with duckdb.connect() as con:
@@ -405,12 +405,12 @@ def test_the_files_are_as_duckdb_would_write_them(lake: Lake, tmp_path: Path) ->
     assert (ids["os"], ids["cores"]) == (8, 9)
 
 
-def test_a_frame_of_another_kind_of_session_is_no_frame(lake: Lake) -> None:
+def test_append_rejects_a_list(lake: Lake) -> None:
     with pytest.raises(SchemaError, match="is not a frame"):
         lake.table("raw.events").append([1, 2, 3])
 
 
-def test_what_cannot_be_part_of_a_transaction_is_refused(lake: Lake) -> None:
+def test_maintenance_and_nested_transactions_are_rejected(lake: Lake) -> None:
     before = lake.snapshot_id
     with lake.transaction() as tx:
         for refused in (
@@ -423,7 +423,7 @@ def test_what_cannot_be_part_of_a_transaction_is_refused(lake: Lake) -> None:
     assert lake.refresh() == before
 
 
-def test_a_filter_in_the_past_is_right_after_files_were_rewritten(lake: Lake) -> None:
+def test_filter_on_a_past_version_after_files_were_rewritten(lake: Lake) -> None:
     table = lake.create_table("raw.numbers", like={"a": "BIGINT"})
     version = table.append(pa.table({"a": list(range(100))}))
     table.delete("a < 90")

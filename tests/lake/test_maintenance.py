@@ -1,4 +1,4 @@
-"""Maintenance keeps the rows and removes no file that is still needed."""
+"""Maintenance keeps all rows and removes only files that are not needed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def stored(project: Path) -> set[str]:
     return {path.name for path in (project / "data").rglob("*") if path.is_file()}
 
 
-def test_a_plan_changes_nothing(lake: Lake, project: Path) -> None:
+def test_dry_run_changes_nothing(lake: Lake, project: Path) -> None:
     lake.maintenance.compact()
     before, files = lake.snapshot_id, stored(project)
     versions = list(range(before))
@@ -60,7 +60,7 @@ def test_a_plan_changes_nothing(lake: Lake, project: Path) -> None:
     assert stored(project) == files | {"mine.parquet"}
 
 
-def test_compact_in_batches(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compact_merges_files_in_batches(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakeconf.lake.maintenance._FILES_AT_ONCE", 3)
     before = ids(lake)
     done = lake.maintenance.compact()
@@ -68,7 +68,7 @@ def test_compact_in_batches(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None
     assert ids(lake) == before
 
 
-def test_flush_and_rewrite(lake: Lake) -> None:
+def test_flush_and_rewrite_keep_the_rows(lake: Lake) -> None:
     lake.table("raw.t").delete("id IN (0, 10, 20, 30, 40, 50, 60, 70, 80, 90)")
     before, version = ids(lake), lake.snapshot_id
     assert lake.maintenance.flush().files_after == 20
@@ -77,7 +77,9 @@ def test_flush_and_rewrite(lake: Lake) -> None:
     assert ids(lake) == ids(lake, version) == before
 
 
-def test_a_running_writer_keeps_what_it_has_staged(lake: Lake, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cleanup_waits_for_running_writers_and_keeps_staged_files(
+    lake: Lake, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = project / "data" / "raw" / "t" / "lakeconf-0a1b"
     folder.mkdir()
     (folder / "part-0.parquet").write_text("rows")
@@ -97,8 +99,8 @@ def test_a_running_writer_keeps_what_it_has_staged(lake: Lake, project: Path, mo
     ]
 
 
-def test_maintenance_inside_a_transaction_is_refused_at_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would wait for the transaction's own lock."""
+def test_maintenance_in_a_transaction_is_rejected_immediately(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would otherwise wait for the lock that the transaction holds."""
     monkeypatch.setattr("lakeconf.guard.locks.WAIT_SECONDS", 5)
     for refused in (lake.maintenance.expire_snapshots, lake.maintenance.cleanup):
         with lake.transaction() as tx:
@@ -109,7 +111,7 @@ def test_maintenance_inside_a_transaction_is_refused_at_once(lake: Lake, monkeyp
         refused(older_than=NOW, force=True)
 
 
-def test_an_interrupted_removal_does_not_stop_the_next_one(lake: Lake, tmp_path: Path) -> None:
+def test_file_removal_works_after_an_interrupted_one(lake: Lake, tmp_path: Path) -> None:
     connection = lake._session.reader.connection
     connection.execute("ATTACH 'ducklake::memory:' AS __lakeconf_removal (DATA_PATH '/')")
     (unneeded := tmp_path / "unneeded.parquet").write_text("rows")
@@ -117,7 +119,7 @@ def test_an_interrupted_removal_does_not_stop_the_next_one(lake: Lake, tmp_path:
     assert not unneeded.exists()
 
 
-def test_maintain(lake: Lake, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_maintain_command(lake: Lake, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (orphan := project / "data/raw/t/ducklake-01234567-89ab-7cde-8f01-23456789abcd.parquet").write_text("rows")
     rows, files = ids(lake), stored(project)
     lake.close()
@@ -130,7 +132,7 @@ def test_maintain(lake: Lake, project: Path, capsys: pytest.CaptureFixture[str])
         "clean up  1 file would be removed, plus files that this run makes obsolete\n"
         f"          {orphan}\n"
     )
-    # The same without a terminal and without --yes: exit code 2, the plan, and what to do.
+    # Without a terminal and without --yes: exit code 2, the plan and a hint.
     assert run(command) == 2
     shown = capsys.readouterr()
     assert (shown.out, "pass --yes" in shown.err) == (plan, True)
@@ -154,7 +156,7 @@ def test_maintain(lake: Lake, project: Path, capsys: pytest.CaptureFixture[str])
     )
 
 
-def test_ages_of_less_than_a_day_need_force(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_maintain_with_an_age_of_less_than_a_day_needs_force(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     lake.close()
     for age in ("--expire-days", "--cleanup-days"):
         assert run(["maintain", "dev", age, "0.9", "--dry-run"]) == 1
@@ -162,7 +164,7 @@ def test_ages_of_less_than_a_day_need_force(lake: Lake, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("answer", ["y", "n"])
-def test_maintain_asks_on_a_terminal(
+def test_maintain_asks_for_confirmation_on_a_terminal(
     answer: str, lake: Lake, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake.close()
@@ -177,7 +179,7 @@ def test_maintain_asks_on_a_terminal(
     assert (stored(project) == files) == (answer == "n")
 
 
-def test_the_plan_of_a_compaction_is_what_it_does(lake: Lake) -> None:
+def test_compaction_plan_matches_the_compaction(lake: Lake) -> None:
     writer = lake._session.writer
     lake.create_table("raw.parts", {"id": "BIGINT", "k": "BIGINT"}, partitioned_by=["k"])
     lake.create_table("raw.held", {"id": "BIGINT"})
@@ -213,7 +215,7 @@ def test_the_plan_of_a_compaction_is_what_it_does(lake: Lake) -> None:
     assert ids(lake) == before
 
 
-def test_maintenance_of_a_pinned_lake_is_refused(lake: Lake) -> None:
+def test_maintenance_of_a_pinned_lake_is_rejected(lake: Lake) -> None:
     pinned = lake.at(version=3)
     for refused in (
         pinned.maintenance.compact,

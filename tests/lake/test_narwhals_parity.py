@@ -1,4 +1,4 @@
-"""The same narwhals code gives the same rows on both engines, but for what docs/narwhals.md lists."""
+"""The same narwhals code returns the same rows on both engines, except for the cases in docs/narwhals.md."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from lakeconf import Lake
 
-# How a library refuses a case; anything else, such as a TypeError of the case itself, is a failure of the test.
-# AttributeError: narwhals has no such method on lazy frames.
+# Exceptions that mean "not supported"; any other exception, such as a TypeError in a case, fails the test.
+# AttributeError: narwhals lacks the method on lazy frames.
 REFUSALS = (AttributeError, NotImplementedError, NarwhalsError, duckdb.Error, PySparkException, LakeconfError)
 DOCUMENT = REPOSITORY / "docs" / "narwhals.md"
 MOMENTS = [dt.datetime(2024, 1, 31, 23, 59, 58, 123456), dt.datetime(2024, 2, 29, 12), None, dt.datetime(1969, 12, 31)]
@@ -50,26 +50,26 @@ LABELS = pa.table({"kind": ["a", "c"], "label": ["first", "third"], "since": pa.
 
 @pytest.fixture(scope="module")
 def lakes(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Iterator[tuple[Lake, Lake]]:
-    """A lake opened with DuckDB and with Spark, which nobody writes to any more."""
+    """A lake opened with DuckDB and with Spark; no test writes to it."""
     folder = tmp_path_factory.mktemp("parity")
     store = store_of(folder)
     with store.open() as on_duckdb:
         on_duckdb.create_table("facts", like=FACTS).append(FACTS)
         on_duckdb.create_table("labels", like=LABELS).append(LABELS)
-        # As the machine has it otherwise; the tests' Spark session is in another zone.
+        # The default is the time zone of the machine; the Spark session of the tests uses a different one.
         on_duckdb._session.reader.connection.execute("SET TimeZone = 'UTC'")
         with store.open(spark) as on_spark:
             yield on_duckdb, on_spark
 
 
 def listed() -> dict[str, tuple[str, str]]:
-    """What the document says of each case that it names: what DuckDB gives, and what Spark gives."""
+    """The documented cases, as (result on DuckDB, result on Spark)."""
     table = re.findall(r"^\| `(.+?)` \| (.+?) \| (.+?) \|", DOCUMENT.read_text(), re.MULTILINE)
     return {name: (by_duckdb, by_spark) for name, by_duckdb, by_spark in table}
 
 
 def cases() -> dict[str, Callable[[Any, Any], Any]]:
-    """Every case by the name that the document uses."""
+    """All cases, by their name in the document."""
     by_row = {f"Expr.{name}": lambda f, _, e=expr: f.select("id", r=e) for name, expr in EXPRESSION.items()}
     of_all = {f"Expr.{name}": lambda f, _, e=expr: f.select(r=e) for name, expr in AGGREGATE.items()}
     return FRAME | by_row | of_all
@@ -80,7 +80,7 @@ def unlisted(expressions: dict[str, nw.Expr]) -> dict[str, nw.Expr]:
 
 
 def plain(value: Any) -> Any:
-    """A value as both engines may give it: a NaN is itself, the sum of integers an integer or a decimal."""
+    """Normalizes a value: NaN equals NaN, and the sum of integers may be an integer or a decimal."""
     if isinstance(value, float | int | Decimal) and not isinstance(value, bool):
         return "nan" if math.isnan(value) else round(float(value), 9)
     if isinstance(value, dict):
@@ -89,7 +89,7 @@ def plain(value: Any) -> Any:
 
 
 def outcome(lake: Lake, verb: Callable[[Any, Any], Any]) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """The columns and the rows of a case."""
+    """The column names and the sorted rows of a case."""
     frame = verb(lake.table("facts").scan(), lake.table("labels").scan())
     table = frame.collect("pyarrow").to_native()
     rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
@@ -104,16 +104,16 @@ def outcome_or_refused(lake: Lake, verb: Callable[[Any, Any], Any]) -> Any:
 
 
 @pytest.mark.parametrize("name", [name for name in FRAME if name not in listed()])
-def test_a_verb_gives_the_same_rows_on_both_engines(lakes: tuple[Lake, Lake], name: str) -> None:
+def test_frame_method_returns_the_same_rows_on_both_engines(lakes: tuple[Lake, Lake], name: str) -> None:
     on_duckdb, on_spark = (outcome(lake, FRAME[name]) for lake in lakes)
     assert on_duckdb[1]
     assert on_duckdb == on_spark
 
 
 @pytest.mark.parametrize("is_aggregate", [False, True])
-def test_expressions_give_the_same_values_on_both_engines(lakes: tuple[Lake, Lake], is_aggregate: bool) -> None:
+def test_expressions_return_the_same_values_on_both_engines(lakes: tuple[Lake, Lake], is_aggregate: bool) -> None:
     expressions = unlisted(AGGREGATE if is_aggregate else EXPRESSION)
-    verb = lambda f, _: f.select(*([] if is_aggregate else ["id"]), **expressions)  # noqa: E731 - as the others are
+    verb = lambda f, _: f.select(*([] if is_aggregate else ["id"]), **expressions)  # noqa: E731 - consistent with the other cases
     (names, on_duckdb), (_, on_spark) = (outcome(lake, verb) for lake in lakes)
     assert set(names) - {"id"} == set(expressions)
     by_duckdb, by_spark = (dict(zip(names, zip(*rows, strict=True), strict=True)) for rows in (on_duckdb, on_spark))
@@ -121,7 +121,7 @@ def test_expressions_give_the_same_values_on_both_engines(lakes: tuple[Lake, Lak
 
 
 @pytest.mark.parametrize("name", listed())
-def test_the_document_says_what_each_engine_gives(lakes: tuple[Lake, Lake], name: str) -> None:
+def test_documented_differences_between_engines_are_correct(lakes: tuple[Lake, Lake], name: str) -> None:
     on_duckdb, on_spark = (outcome_or_refused(lake, cases()[name]) for lake in lakes)
     by_duckdb = "refused" if on_duckdb == "refused" else "rows"
     by_spark = "refused" if on_spark == "refused" else "rows" if on_duckdb == "refused" else "other rows"
@@ -129,8 +129,8 @@ def test_the_document_says_what_each_engine_gives(lakes: tuple[Lake, Lake], name
     assert listed()[name] == (by_duckdb, by_spark)
 
 
-def test_every_verb_of_narwhals_is_a_case() -> None:
-    # These give no frame, or are ways to ask for what the others do.
+def test_every_lazy_frame_method_of_narwhals_has_a_case() -> None:
+    # These do not return a frame, or only execute the others.
     no_verbs = {"collect", "collect_schema", "columns", "implementation", "schema", "sink_parquet", "to_native"}
     public = {name for name in dir(nw.LazyFrame) if not name.startswith("_")}
     assert {re.split(r"\(", name)[0] for name in FRAME} == (public - no_verbs) | {"concat"}

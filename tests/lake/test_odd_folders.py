@@ -1,4 +1,4 @@
-"""A lake in a folder whose name Hadoop and DuckDB could take for a pattern."""
+"""Lakes in folders whose names Hadoop and DuckDB could interpret as glob patterns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CHANGES = pa.table({"id": pa.array([3, 100], pa.int64()), "name": ["changed", "n
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
-def test_a_lake_in_a_folder_with_an_odd_name(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_lake_in_a_folder_with_special_characters(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     backends = {
         "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")},
         "storage_backend": {"type": "local", "path": str(tmp_path / ODD / "data")},
@@ -67,12 +67,12 @@ def test_a_lake_in_a_folder_with_an_odd_name(engine: str, request: pytest.Fixtur
             for path in row
             if path is not None
         ]
-    # All that is needed is there. What nobody needs may be there as well: DuckLake would look for it by a pattern.
+    # No needed file is missing. Unneeded files may remain, because DuckLake searches for them with a glob pattern.
     there = {str(path) for path in (tmp_path / ODD / "data").rglob("*") if path.is_file()}
     assert set(listed) <= there
 
 
-def test_maintenance_spares_folders_that_the_name_is_a_pattern_for(tmp_path: Path) -> None:
+def test_cleanup_keeps_folders_that_match_the_data_path_as_a_pattern(tmp_path: Path) -> None:
     def store(name: str) -> Store:
         backends = {
             "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / f"{name}.sqlite")},

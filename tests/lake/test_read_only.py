@@ -1,4 +1,4 @@
-"""Commands that read create, migrate and change nothing, whatever the store says and wherever it points."""
+"""Read-only commands create, migrate and change nothing, whatever the configuration of the store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READING = [
     ["tables"], ["snapshots"], ["files", "raw.t"], ["report"], ["sql", "SELECT 1"], ["diff", "dev", "dev", "raw.t"],
     ["plan"], ["run", "--dry-run"], ["doctor"], ["validate"], ["stores"], ["preview-sql"],
 ]  # fmt: skip
-# What has an answer without a lake.
+# Commands that succeed without a lake.
 ANSWERED = {"plan", "run", "doctor", "validate", "stores", "preview-sql"}
 FILES = ["sqlite", "duckdb"]
 
@@ -44,7 +44,7 @@ def below(folder: Path) -> set[str]:
 
 
 def check_reads(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Runs every command that reads: each has an answer, or says that there is no lake; no file appears."""
+    """Runs every read-only command: it succeeds or reports that there is no lake, and creates no file."""
     before = below(folder)
     for arguments in READING:
         code = run(arguments)
@@ -59,7 +59,7 @@ def check_reads(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_commands_that_read_create_no_file(
+def test_read_only_commands_create_no_file(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_project(tmp_path, f'{{ type = "{kind}", uri = "lake/catalog" }}')
@@ -67,7 +67,7 @@ def test_commands_that_read_create_no_file(
     check_reads(tmp_path, capsys)
 
 
-def test_commands_that_read_create_nothing_in_a_mistyped_schema_of_postgres(
+def test_read_only_commands_create_no_postgres_schema(
     postgres_server: PostgresServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -91,7 +91,7 @@ def test_commands_that_read_create_nothing_in_a_mistyped_schema_of_postgres(
     assert postgres_server.sql(in_public, database).strip() == "0"
 
 
-def test_commands_that_read_migrate_nothing(
+def test_read_only_commands_do_not_migrate_the_catalog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_project(tmp_path, '{ type = "sqlite", uri = "catalog.sqlite" }', "automatic_migration = true")
@@ -111,7 +111,7 @@ def test_commands_that_read_migrate_nothing(
     catalog.close()
 
 
-def test_a_lake_is_opened_for_reading_only_on_demand(project: Path) -> None:
+def test_open_read_only(project: Path) -> None:
     store = lakeconf.init().get_store()
     with pytest.raises(CatalogMissingError, match=r"has no lake yet in .*catalog\.sqlite"):
         store.open(read_only=True)
@@ -126,7 +126,7 @@ def test_a_lake_is_opened_for_reading_only_on_demand(project: Path) -> None:
 
 @pytest.fixture
 def unwritable_lake() -> Iterator[Path]:
-    """A lake whose catalog has no write-ahead log, in a folder that the user `nobody` can read but not write."""
+    """A lake without a write-ahead log, in a folder that the user `nobody` can read but not write."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_project(folder, '{ type = "sqlite", uri = "catalog.sqlite" }', 'meta_journal_mode = "DELETE"')
@@ -140,11 +140,11 @@ def unwritable_lake() -> Iterator[Path]:
             path.chmod(0o755)
 
 
-def test_a_catalog_without_a_write_ahead_log_is_read_in_a_folder_that_cannot_be_written(unwritable_lake: Path) -> None:
+def test_catalog_without_wal_is_readable_in_a_read_only_folder(unwritable_lake: Path) -> None:
     code = (
         "import os, lakeconf, sqlite3\n"
         "store = lakeconf.init().get_store()\n"
-        # The libraries are loaded before: another user may not see the folder that they are in.
+        # Load the libraries first: the other user may lack access to their folder.
         "with store.open() as lake: pass\n"
         "if os.getuid() == 0: os.setuid(65534)\n"
         "assert not os.access('.', os.W_OK)\n"
@@ -159,7 +159,7 @@ def test_a_catalog_without_a_write_ahead_log_is_read_in_a_folder_that_cannot_be_
     assert below(unwritable_lake) == before
 
 
-def test_a_write_ahead_log_in_a_folder_that_cannot_be_written_is_an_error_with_a_cure(unwritable_lake: Path) -> None:
+def test_wal_in_a_read_only_folder_raises_an_error_with_a_fix(unwritable_lake: Path) -> None:
     unwritable_lake.chmod(0o755)
     (unwritable_lake / "catalog.sqlite").chmod(0o644)
     with sqlite3.connect(unwritable_lake / "catalog.sqlite") as catalog:
@@ -180,7 +180,7 @@ def test_a_write_ahead_log_in_a_folder_that_cannot_be_written_is_an_error_with_a
     assert "PRAGMA journal_mode = DELETE" in result.stderr
 
 
-def test_a_transaction_of_a_read_only_lake_creates_no_file(tmp_path: Path) -> None:
+def test_transaction_of_a_read_only_lake_creates_no_file(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     store.connect().close()
     before = below(tmp_path / "data")

@@ -1,4 +1,4 @@
-"""What a table and a lake offer beside scans: narwhals' own door, views for Spark SQL, explanations, changes."""
+"""Reads other than scans: tables as narwhals frames, views for Spark SQL, `explain` and the change feed."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def write(lake: Lake, *statements: str) -> None:
     lake.refresh()
 
 
-def test_a_table_is_a_frame_to_narwhals(lake: Lake) -> None:
+def test_table_can_be_passed_to_from_native(lake: Lake) -> None:
     table = lake.table("raw.numbers")
     table.append(NUMBERS)
-    frame = nw.from_native(table)  # type: ignore[call-overload]  # narwhals knows no Table by its type
+    frame = nw.from_native(table)  # type: ignore[call-overload]  # not in the type annotations of narwhals
     assert isinstance(frame, nw.LazyFrame)
     assert type(frame.to_native()) is type(table.scan().to_native())
     assert rows(frame.filter(nw.col("id") < 2)) == [(0, "t0"), (1, "t1")]
@@ -66,24 +66,24 @@ def first_id(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     return frame.select(nw.col("id").min())
 
 
-def test_a_table_goes_into_a_function_of_narwhals(lake: Lake) -> None:
+def test_table_can_be_passed_to_a_narwhalify_function(lake: Lake) -> None:
     lake.table("raw.numbers").append(NUMBERS)
     native: Any = first_id(lake.table("raw.numbers"))
     assert rows(nw.from_native(native)) == [(0,)]
 
 
-def test_a_table_can_be_appended_to_another(lake: Lake) -> None:
+def test_table_can_be_appended_to_another_table(lake: Lake) -> None:
     lake.table("raw.numbers").append(NUMBERS)
     lake.create_table("raw.copy", like=lake.table("raw.numbers")).append(lake.table("raw.numbers"))
     assert rows(lake.table("raw.copy").scan()) == rows(lake.table("raw.numbers").scan())
 
 
-def test_a_table_that_is_not_there_is_named_by_narwhals_too(lake: Lake) -> None:
+def test_from_native_of_a_missing_table_names_the_table(lake: Lake) -> None:
     with pytest.raises(TableNotFoundError, match=r"raw\.numbrs"):
         nw.from_native(lake.table("raw.numbrs"))  # type: ignore[call-overload]
 
 
-def test_tables_are_views_of_spark(spark_lake: Lake, spark: Any) -> None:
+def test_register_views_creates_spark_views(spark_lake: Lake, spark: Any) -> None:
     spark_lake.table("raw.numbers").append(NUMBERS)
     spark_lake.create_table('"Odd schema"."select"', like=NUMBERS).append(NUMBERS.slice(0, 3))
     spark_lake.create_table("plain", like={"n": "BIGINT"})
@@ -103,7 +103,7 @@ def test_tables_are_views_of_spark(spark_lake: Lake, spark: Any) -> None:
             spark.catalog.dropTempView(f"`{name}`")
 
 
-def test_views_go_to_the_session_that_is_given(spark_lake: Lake, spark: Any) -> None:
+def test_register_views_in_a_given_session(spark_lake: Lake, spark: Any) -> None:
     spark_lake.table("raw.numbers").append(NUMBERS)
     other = spark.newSession()
     assert spark_lake.register_views(other) == ["raw_numbers"]
@@ -113,7 +113,7 @@ def test_views_go_to_the_session_that_is_given(spark_lake: Lake, spark: Any) -> 
         spark_lake.register_views(object())
 
 
-def test_two_tables_are_not_one_view(spark_lake: Lake, spark: Any) -> None:
+def test_register_views_rejects_duplicate_view_names(spark_lake: Lake, spark: Any) -> None:
     spark_lake.create_table("raw_NUMBERS.x", like=NUMBERS)
     spark_lake.create_table("raw.numbers_x", like=NUMBERS)
     with pytest.raises(LakeconfError, match=r"raw\.numbers_x and raw_NUMBERS\.x would both have the view name"):
@@ -121,7 +121,7 @@ def test_two_tables_are_not_one_view(spark_lake: Lake, spark: Any) -> None:
     assert not spark.catalog.tableExists("raw_numbers")
 
 
-def test_a_table_that_spark_refuses_stops_all_views(spark_lake: Lake, spark: Any) -> None:
+def test_register_views_creates_none_if_spark_cannot_read_a_table(spark_lake: Lake, spark: Any) -> None:
     write(
         spark_lake,
         "CALL dev.set_option('data_inlining_row_limit', 10)",
@@ -133,12 +133,12 @@ def test_a_table_that_spark_refuses_stops_all_views(spark_lake: Lake, spark: Any
     assert not spark.catalog.tableExists("raw_numbers")
 
 
-def test_there_are_no_views_without_spark(duckdb_lake: Lake) -> None:
+def test_register_views_needs_spark(duckdb_lake: Lake) -> None:
     with pytest.raises(UnsupportedError, match=r"opened without one(.|\n)*store\.open"):
         duckdb_lake.register_views()
 
 
-def test_an_explanation_counts_what_is_read_and_what_is_skipped(lake: Lake, tmp_path: Path) -> None:
+def test_explain_counts_read_and_skipped_files(lake: Lake, tmp_path: Path) -> None:
     table = lake.table("raw.numbers")
     for start in (0, 50):
         table.append(NUMBERS.slice(start, 50))
@@ -167,7 +167,7 @@ def test_an_explanation_counts_what_is_read_and_what_is_skipped(lake: Lake, tmp_
     assert "2 rows, 1 deletes" in str(few)
 
 
-def test_an_explanation_says_why_the_engine_refuses(lake: Lake) -> None:
+def test_explain_reports_why_the_engine_cannot_read_a_table(lake: Lake) -> None:
     write(
         lake,
         "CALL dev.set_option('data_inlining_row_limit', 10)",
@@ -183,11 +183,11 @@ def test_an_explanation_says_why_the_engine_refuses(lake: Lake) -> None:
 
 
 def feed(lake: Lake, since: object, until: object) -> list[tuple[Any, ...]]:
-    """What DuckLake says."""
+    """The change feed of DuckLake."""
     return rows(lake.sql(f"FROM ducklake_table_changes('dev', 'raw', 'numbers', {since}, {until})"))
 
 
-def test_changes_are_those_of_ducklake(lake: Lake) -> None:
+def test_changes_match_the_feed_of_ducklake(lake: Lake) -> None:
     table = lake.table("raw.numbers")
     first = table.append(NUMBERS.slice(0, 2))
     second = table.update({"text": "new"}, where="id = 1")
@@ -207,7 +207,7 @@ def test_changes_are_those_of_ducklake(lake: Lake) -> None:
     assert rows(changes) == feed(lake, first, third)
 
 
-def test_a_filter_on_changes_picks_from_them(lake: Lake) -> None:
+def test_filter_on_changes(lake: Lake) -> None:
     table = lake.table("raw.numbers")
     first = table.append(NUMBERS)
     write(
@@ -226,7 +226,7 @@ def test_a_filter_on_changes_picks_from_them(lake: Lake) -> None:
     assert rows(changes.filter(nw.col("change_type") == "delete")) == [row for row in every if row[2] == "delete"]
 
 
-def test_changes_are_those_between_two_moments(lake: Lake) -> None:
+def test_changes_between_two_timestamps(lake: Lake) -> None:
     table = lake.table("raw.numbers")
     first = table.append(NUMBERS.slice(0, 2))
     second = table.append(NUMBERS.slice(2, 2))
@@ -249,19 +249,19 @@ def test_changes_are_those_between_two_moments(lake: Lake) -> None:
         table.changes(dt.datetime(2001, 1, 1, tzinfo=dt.UTC))
 
 
-def test_compaction_changes_no_row(lake: Lake) -> None:
+def test_changes_exclude_rewritten_files(lake: Lake) -> None:
     table = lake.table("raw.numbers")
     write(lake, "INSERT INTO dev.raw.numbers SELECT i, 't' || i FROM range(100) r(i)")
     first = lake.snapshot_id
     write(lake, "DELETE FROM dev.raw.numbers WHERE id < 50")
     deleted = lake.snapshot_id
     write(lake, "CALL ducklake_rewrite_data_files('dev', delete_threshold => 0.0)")
-    assert len(feed(lake, first, lake.snapshot_id)) == 100 + 50 + 50 + 50  # DuckLake calls them updated
+    assert len(feed(lake, first, lake.snapshot_id)) == 100 + 50 + 50 + 50  # DuckLake reports rewritten rows as updates
     assert rows(table.changes(first)) == feed(lake, first, deleted)
     assert rows(table.changes(lake.snapshot_id)) == []
 
 
-def test_deletes_that_duckdb_gives_wrongly_are_refused(duckdb_lake: Lake) -> None:
+def test_changes_that_duckdb_returns_wrongly_are_rejected(duckdb_lake: Lake) -> None:
     table = duckdb_lake.table("raw.numbers")
     first = table.append(NUMBERS)
     write(
@@ -278,7 +278,7 @@ def test_deletes_that_duckdb_gives_wrongly_are_refused(duckdb_lake: Lake) -> Non
     assert rows(table.changes(first + 1, first + 1)) == [(first + 1, 3, "delete", 3, "t3")]
 
 
-def test_changes_end_with_the_pinned_snapshot(lake: Lake) -> None:
+def test_changes_end_at_the_pinned_snapshot(lake: Lake) -> None:
     table = lake.table("raw.numbers")
     first = table.append(NUMBERS)
     last = table.append(NUMBERS)
@@ -292,7 +292,7 @@ def test_changes_end_with_the_pinned_snapshot(lake: Lake) -> None:
         table.changes(last, first)
 
 
-def test_changes_of_expired_snapshots_are_refused(lake: Lake) -> None:
+def test_changes_of_expired_snapshots_are_rejected(lake: Lake) -> None:
     table = lake.table("raw.numbers")
     first = table.append(NUMBERS)
     second = table.append(NUMBERS)
@@ -305,13 +305,13 @@ def test_changes_of_expired_snapshots_are_refused(lake: Lake) -> None:
     assert len(rows(table.changes(last))) == 100
 
 
-def test_a_column_that_hides_the_feeds_own_is_refused(lake: Lake) -> None:
+def test_changes_reject_a_column_that_hides_a_feed_column(lake: Lake) -> None:
     table = lake.create_table("raw.odd", like={"RowId": "BIGINT"})
     with pytest.raises(UnsupportedError, match="'RowId', which hides"):
         table.changes(0)
 
 
-def test_changes_that_spark_refuses_name_what_to_run(spark_lake: Lake) -> None:
+def test_error_for_unsupported_spark_changes_has_a_working_query(spark_lake: Lake) -> None:
     write(
         spark_lake,
         "CALL dev.set_option('data_inlining_row_limit', 10)",
@@ -325,7 +325,7 @@ def test_changes_that_spark_refuses_name_what_to_run(spark_lake: Lake) -> None:
     assert len(rows(spark_lake.sql(found[1]))) == 1
 
 
-def test_names_of_tables_are_names_for_table(duckdb_lake: Lake) -> None:
+def test_names_from_tables_are_valid_for_table(duckdb_lake: Lake) -> None:
     write(
         duckdb_lake,
         'CREATE SCHEMA dev."a.b"',

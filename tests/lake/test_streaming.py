@@ -1,4 +1,4 @@
-"""A Structured Streaming query into a lake: every batch once, whatever happens on the way."""
+"""Structured Streaming queries write each batch to a lake exactly once, also after failures."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def lake(config: dict[str, Any], spark: SparkSession) -> Iterator[Lake]:
 
 
 def land(tmp_path: Path, number: int) -> None:
-    """A file of the source; each is a batch."""
+    """Writes a source file; each file becomes one batch."""
     (tmp_path / "source").mkdir(exist_ok=True)
     pq.write_table(
         pa.table({"id": pa.array([2 * number, 2 * number + 1], pa.int64())}), tmp_path / f"source/{number}.parquet"
@@ -51,7 +51,7 @@ def land(tmp_path: Path, number: int) -> None:
 
 
 def drain(spark: SparkSession, tmp_path: Path, sink: Callable[..., None]) -> None:
-    """Runs the query until everything that has landed is through."""
+    """Runs the query until all source files are processed."""
     stream = spark.readStream.schema("id LONG").option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "source"))
     writer = stream.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "checkpoint"))
     writer.trigger(availableNow=True).start().awaitTermination()
@@ -62,7 +62,7 @@ def ids(lake: Lake) -> list[int]:
     return sorted(lake.sql("SELECT id FROM events").collect("pyarrow").to_native()["id"].to_pylist())
 
 
-def test_each_batch_is_one_snapshot(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+def test_each_batch_creates_one_snapshot(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
     before = lake.snapshot_id
     land(tmp_path, 0)
     land(tmp_path, 1)
@@ -75,7 +75,7 @@ def test_each_batch_is_one_snapshot(lake: Lake, spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.parametrize("step", ["before the append", "in the append", "after the commit"])
-def test_a_query_that_fails_goes_on_from_its_checkpoint(
+def test_failed_query_resumes_from_its_checkpoint(
     lake: Lake, spark: SparkSession, tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     land(tmp_path, 0)
@@ -109,7 +109,7 @@ def test_a_query_that_fails_goes_on_from_its_checkpoint(
 
 
 @pytest.mark.parametrize("point", ["in the statements", "resolve"] if PROVE else ["resolve"])
-def test_a_query_that_is_killed_goes_on_from_its_checkpoint(
+def test_killed_query_resumes_from_its_checkpoint(
     lake: Lake, spark: SparkSession, tmp_path: Path, config: dict[str, Any], point: str
 ) -> None:
     land(tmp_path, 0)
@@ -124,7 +124,7 @@ def test_a_query_that_is_killed_goes_on_from_its_checkpoint(
     )
     writer.communicate()
     assert writer.returncode == -9
-    # Which file is the first batch, their times decide.
+    # The modification times decide which file is the first batch.
     assert ids(lake) in ([[0, 1], [2, 3]] if point == "resolve" else [[]])
     drain(spark, tmp_path, lake.stream_sink("events"))
     assert ids(lake) == [0, 1, 2, 3]
@@ -133,8 +133,8 @@ def test_a_query_that_is_killed_goes_on_from_its_checkpoint(
     assert keys["idempotency_key"].to_pylist() == [f"stream {query} batch {number}" for number in (0, 1)]
 
 
-def test_a_named_query_with_another_checkpoint_is_refused(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
-    """Spark counts batches from 0 again: batch 0 of the new checkpoint has other rows than that of the old one."""
+def test_named_query_with_a_different_checkpoint_is_rejected(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+    """Spark restarts batch numbers at 0, so equal numbers of two checkpoints mean different rows."""
     for number in (0, 1):
         land(tmp_path, number)
         drain(spark, tmp_path, lake.stream_sink("events", query="mine"))
@@ -149,8 +149,8 @@ def test_a_named_query_with_another_checkpoint_is_refused(lake: Lake, spark: Spa
     assert ids(lake) == [0, 1, 2, 3, 4, 5]
 
 
-def test_keys_of_a_named_query_that_have_no_id(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
-    """Early versions wrote the name and the number alone."""
+def test_named_query_with_keys_of_an_early_version(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+    """Early versions wrote only the query name and the batch number, not the query id."""
     one = pa.table({"id": pa.array([100], pa.int64())})
     for number in (0, 1):
         lake.table("events").append(one, idempotency_key=f"stream mine batch {number}")
@@ -162,11 +162,11 @@ def test_keys_of_a_named_query_that_have_no_id(lake: Lake, spark: SparkSession, 
     land(tmp_path, 1)
     shutil.rmtree(tmp_path / "checkpoint")
     drain(spark, tmp_path, lake.stream_sink("events", query="old"))
-    # The batch 0 was written already; batch 1 follows it.
+    # Batch 0 was already written, so the query writes only batch 1.
     assert (len(ids(lake)), ids(lake)[2:]) == (5, [100, 100, 100])
 
 
-def test_a_batch_outside_of_a_query_needs_a_name(lake: Lake, spark: SparkSession) -> None:
+def test_batch_outside_a_query_needs_a_query_name(lake: Lake, spark: SparkSession) -> None:
     batch = spark.createDataFrame([(1,)], "id LONG")
     with pytest.raises(LakeconfError, match="does not belong to a streaming query"):
         lake.stream_sink("events")(batch, 0)

@@ -1,4 +1,4 @@
-"""Merges, updates by expressions, and whole partitions, on both engines, compared with DuckDB's own MERGE INTO."""
+"""Merges, updates with expressions and partition overwrites, on both engines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lake(store: Store, engine: Any) -> Iterator[Lake]:
 
 
 def rows(lake: Lake, query: str) -> list[tuple[Any, ...]]:
-    """What plain DuckDB reads."""
+    """The rows that plain DuckDB reads."""
     native: Any = lake.sql(query).to_native()
     return sorted(native.fetchall(), key=repr)
 
@@ -44,13 +44,13 @@ def changes(lake: Lake) -> list[tuple[Any, ...]]:
     return rows(lake, f"SELECT change_type, rowid, id FROM dev.table_changes('stock', {version}, {version})")
 
 
-def test_matched_rows_are_updated_and_new_ones_inserted(lake: Lake) -> None:
+def test_merge_updates_matched_rows_and_inserts_new_ones(lake: Lake) -> None:
     before = lake.snapshot_id
     assert lake.table("stock").merge(DELIVERY, on="id") == before + 1
     assert stock(lake) == [(1, "a", 10), (2, "B", 5), (3, None, 0), (4, None, 40), (9, "i", 90)]
 
 
-def test_an_updated_row_keeps_its_row_id_and_is_an_update_in_the_changes(lake: Lake) -> None:
+def test_merged_row_keeps_its_row_id_and_is_an_update_in_the_feed(lake: Lake) -> None:
     before = dict(rows(lake, "SELECT id, rowid FROM dev.stock"))
     lake.table("stock").merge(DELIVERY, on="id")
     assert sorted((kind, key) for kind, _, key in changes(lake)) == [
@@ -63,7 +63,7 @@ def test_an_updated_row_keeps_its_row_id_and_is_an_update_in_the_changes(lake: L
     assert {key: row for kind, row, key in changes(lake) if kind != "insert"} == {key: before[key] for key in (2, 3)}
 
 
-def test_the_first_clause_whose_condition_holds(lake: Lake) -> None:
+def test_merge_applies_the_first_clause_whose_condition_is_true(lake: Lake) -> None:
     lake.table("stock").merge(
         DELIVERY,
         on="id",
@@ -76,12 +76,12 @@ def test_the_first_clause_whose_condition_holds(lake: Lake) -> None:
     assert stock(lake) == [(1, "a", 10), (2, "topped up", 25), (4, None, 40)]
 
 
-def test_rows_that_the_frame_does_not_have_are_deleted(lake: Lake) -> None:
+def test_merge_deletes_rows_missing_from_the_frame(lake: Lake) -> None:
     lake.table("stock").merge(DELIVERY, on="id", not_matched_by_source=Delete(when=nw.col("target_amount") > 10))
     assert stock(lake) == [(1, "a", 10), (2, "B", 5), (3, None, 0), (9, "i", 90)]
 
 
-def test_a_frame_that_only_updates_may_lack_columns(lake: Lake) -> None:
+def test_merge_that_only_updates_accepts_a_subset_of_columns(lake: Lake) -> None:
     amounts = DELIVERY.select(["id", "amount"])
     lake.table("stock").merge(amounts, on="ID", not_matched=None)
     assert stock(lake) == [(1, "a", 10), (2, "b", 5), (3, "c", 0), (4, None, 40)]
@@ -89,13 +89,13 @@ def test_a_frame_that_only_updates_may_lack_columns(lake: Lake) -> None:
         lake.table("stock").merge(amounts, on="id")
 
 
-def test_null_matches_nothing_and_several_columns_match_together(lake: Lake) -> None:
+def test_merge_on_several_columns_does_not_match_null(lake: Lake) -> None:
     frame = pa.table({"id": [4, 2], "name": [None, "b"], "amount": pa.array([1, 2], pa.int64())})
     lake.table("stock").merge(frame, on=["id", "name"])
     assert stock(lake) == [(1, "a", 10), (2, "b", 2), (3, "c", 30), (4, None, 1), (4, None, 40)]
 
 
-def test_two_rows_for_one_are_refused_and_named(lake: Lake) -> None:
+def test_merge_rejects_two_source_rows_for_one_target_row(lake: Lake) -> None:
     before = lake.snapshot_id
     with pytest.raises(CommitError, match=r"2 rows of the frame match one row of main.stock \(id = 2"):
         lake.table("stock").merge(pa.concat_tables([DELIVERY, DELIVERY.slice(0, 1)]), on="id")
@@ -103,21 +103,21 @@ def test_two_rows_for_one_are_refused_and_named(lake: Lake) -> None:
     assert stock(lake) == rows(lake, f"SELECT * FROM dev.stock AT (VERSION => {before})")
 
 
-def test_a_merge_of_nothing_makes_no_snapshot(lake: Lake, tmp_path: Path) -> None:
+def test_merge_of_an_empty_frame_creates_no_snapshot(lake: Lake, tmp_path: Path) -> None:
     before, files = lake.snapshot_id, sorted(tmp_path.rglob("*.parquet"))
     assert lake.table("stock").merge(DELIVERY.slice(0, 0), on="id") == before
     assert lake.refresh() == before
     assert sorted(tmp_path.rglob("*.parquet")) == files
 
 
-def test_a_merge_leaves_no_files_of_its_own(lake: Lake, tmp_path: Path) -> None:
+def test_merge_removes_its_staged_files(lake: Lake, tmp_path: Path) -> None:
     lake.table("stock").merge(DELIVERY, on="id", not_matched_by_source=Delete())
     catalog = "SELECT path FROM __ducklake_metadata_dev.ducklake_{}_file"
     known = rows(lake, f"{catalog.format('data')} UNION ALL {catalog.format('delete')}")
     assert {path.name for path in tmp_path.rglob("*.parquet")} == {Path(path).name for (path,) in known}
 
 
-def test_a_merge_may_bring_columns(lake: Lake) -> None:
+def test_merge_with_evolve_adds_columns(lake: Lake) -> None:
     frame = DELIVERY.append_column("origin", pa.array(["north", "south", "west"]))
     before = lake.snapshot_id
     assert lake.table("stock").merge(frame, on="id", evolve=True) == before + 1
@@ -130,7 +130,7 @@ def test_a_merge_may_bring_columns(lake: Lake) -> None:
     ]
 
 
-def test_a_merge_after_other_writes_of_a_transaction(lake: Lake) -> None:
+def test_merge_after_other_writes_in_a_transaction(lake: Lake) -> None:
     before = lake.snapshot_id
     with lake.transaction("all") as tx:
         tx.create_table("seen", DELIVERY)
@@ -144,7 +144,7 @@ def test_a_merge_after_other_writes_of_a_transaction(lake: Lake) -> None:
     )
 
 
-def test_null_in_a_required_column_is_refused_before_anything_is_written(lake: Lake, tmp_path: Path) -> None:
+def test_null_in_a_not_null_column_is_rejected_before_writing(lake: Lake, tmp_path: Path) -> None:
     lake.create_table("strict", {"id": "INTEGER", "name": "VARCHAR NOT NULL"})
     lake.table("strict").append(pa.table({"id": pa.array([2], pa.int32()), "name": ["x"]}))
     before, files = lake.snapshot_id, sorted(tmp_path.rglob("*.parquet"))
@@ -156,13 +156,13 @@ def test_null_in_a_required_column_is_refused_before_anything_is_written(lake: L
     assert (lake.refresh(), sorted(tmp_path.rglob("*.parquet"))) == (before, files)
 
 
-def test_a_column_called_rowid_is_refused(lake: Lake) -> None:
+def test_merge_into_a_table_with_a_rowid_column_is_rejected(lake: Lake) -> None:
     lake.create_table("odd", {"rowid": "BIGINT", "id": "BIGINT"})
     with pytest.raises(UnsupportedError, match="named rowid"):
         lake.table("odd").merge(pa.table({"rowid": [1], "id": [1]}), on="id")
 
 
-def test_types_that_spark_has_not(lake: Lake) -> None:
+def test_merge_with_types_unknown_to_spark(lake: Lake) -> None:
     lake.sql("SELECT 1")
     types = {"id": "UUID", "note": "JSON", "size": "UBIGINT", "at": "TIMESTAMP_NS", "huge": "HUGEINT", "t": "TIME"}
     lake.create_table("odd", types)
@@ -170,7 +170,7 @@ def test_types_that_spark_has_not(lake: Lake) -> None:
     text = {"id": [new], "note": ['{"a": 1}'], "t": ["12:00:00"], "size": pa.array([2**63], pa.uint64())}
     at = pa.array([1_700_000_000_000_000], pa.timestamp("us"))
     frame = pa.table({**text, "at": at, "huge": pa.array([7], pa.int64())})
-    if lake.table("odd").explain().refusal is not None:  # pragma: no cover - no engine refuses them
+    if lake.table("odd").explain().refusal is not None:  # pragma: no cover - every engine can read them
         pytest.fail("the table cannot be read")
     lake.table("odd").append(frame)
     lake.table("odd").merge(frame.set_column(0, "id", pa.array([new])), on="id")
@@ -180,7 +180,7 @@ def test_types_that_spark_has_not(lake: Lake) -> None:
     assert rows(lake, "SELECT count(*), min(rowid) FROM dev.odd") == [(1, 0)]
 
 
-def test_update_by_an_expression(lake: Lake) -> None:
+def test_update_with_an_expression(lake: Lake) -> None:
     before = dict(rows(lake, "SELECT id, rowid FROM dev.stock"))
     lake.table("stock").update({"amount": nw.col("amount") * 2, "name": "twice"}, "id >= 3")
     assert stock(lake) == [(1, "a", 10), (2, "b", 20), (3, "twice", 60), (4, "twice", 80)]
@@ -189,7 +189,7 @@ def test_update_by_an_expression(lake: Lake) -> None:
         lake.table("stock").update({"amount": nw.col("amount") / 3}, "id = 1")
 
 
-def test_whole_partitions_are_replaced(lake: Lake) -> None:
+def test_overwrite_partitions_replaces_whole_partitions(lake: Lake) -> None:
     lake.create_table("days", {"day": "DATE", "kind": "VARCHAR", "n": "BIGINT"}, partitioned_by=["month(day)", "kind"])
     kinds = "CASE i % 3 WHEN 0 THEN 'a' WHEN 1 THEN 'b' END"
     query = f"SELECT DATE '2024-01-01' + i::INT AS day, {kinds} AS kind, i AS n FROM range(60) r(i)"

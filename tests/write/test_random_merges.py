@@ -1,4 +1,4 @@
-"""Random merges, on both engines, against DuckDB's own MERGE INTO; and what the change feed says of each."""
+"""Random merges, on both engines: the rows match DuckDB's MERGE INTO, and the change feed is correct."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VALUES = st.none() | st.integers(-3, 3)
 
 
 class Condition(NamedTuple):
-    """A condition in SQL and as an expression."""
+    """A condition in SQL and as a narwhals expression."""
 
     sql: str
     expression: nw.Expr | None
@@ -38,7 +38,7 @@ ALWAYS = Condition("", None)
 
 
 def conditions(*columns: str) -> st.SearchStrategy[Condition]:
-    """Always, or where a column is at least a number."""
+    """No condition, or a lower bound for one of the columns."""
 
     def at_least(drawn: tuple[str, int]) -> Condition:
         (side, column), limit = drawn[0].split("."), drawn[1]
@@ -48,7 +48,7 @@ def conditions(*columns: str) -> st.SearchStrategy[Condition]:
 
 
 class Merge(NamedTuple):
-    """What is merged, and how."""
+    """The rows, keys and clauses of a merge."""
 
     target: list[tuple[int | None, str | None, int | None]]
     source: list[tuple[int | None, str | None, int | None]]
@@ -68,14 +68,14 @@ def merges(draw: st.DrawFn) -> Merge:
             max_size=12,
         )
     )
-    # Most rows of the source have a key of the target: few random ones would match.
+    # Most source rows use a key of the target; few random keys would match.
     keys = st.sampled_from([row[:2] for row in target]) | st.sampled_from([row[:2] for row in target]) | KEYS
     by = {"k": lambda row: row[0], "g": lambda row: row[1]}
     source = draw(
         st.lists(
             st.tuples(keys if target else KEYS, VALUES).map(lambda row: (*row[0], row[1])),
             max_size=8,
-            # Two rows for one of the target are refused, which has a test of its own.
+            # Two source rows for one target row are rejected; a separate test covers this.
             unique_by=lambda row: tuple(by[name](row) for name in on),
         )
     )
@@ -98,11 +98,11 @@ def table(rows: list[tuple[Any, ...]]) -> pa.Table:
 
 
 def by_duckdb(merge: Merge) -> list[tuple[Any, ...]]:
-    """The rows that DuckDB's own statement leaves."""
+    """The rows after MERGE INTO in DuckDB."""
     actions = {"all": "UPDATE SET k = source.k, g = source.g, v = source.v", "delete": "DELETE"}
     actions["sum"] = "UPDATE SET v = target.v + source.v"
     always = [index for index, (_, condition) in enumerate(merge.matched) if condition.expression is None]
-    # DuckDB refuses a second clause without a condition, which nothing would reach.
+    # DuckDB rejects clauses after one without a condition, because they are unreachable.
     reached = merge.matched[: always[0] + 1] if always else merge.matched
     clauses = [f"WHEN MATCHED{condition.sql} THEN {actions[kind]}" for kind, condition in reached]
     if merge.inserted is not None:
@@ -142,7 +142,7 @@ def by_row_id(lake: Lake, name: str) -> dict[int, tuple[Any, ...]]:
 def check_feed(
     lake: Lake, name: str, before: dict[int, tuple[Any, ...]], after: dict[int, tuple[Any, ...]]
 ) -> set[str]:
-    """The feed of the last snapshot leads from the one state to the other; an updated row keeps its row id.
+    """Checks that the feed of the last snapshot leads from `before` to `after`, and that updates keep row ids.
 
     Returns:
         The kinds of changes.
@@ -172,7 +172,7 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield lake
 
 
-# One of each kind of change, however few others there are.
+# A merge with every kind of change, whatever the random merges contain.
 EACH = Merge(
     [(1, "a", 1), (2, "b", 2), (3, None, 3)],
     [(1, "a", 5), (2, "b", -2), (4, "", 4)],
@@ -183,8 +183,8 @@ EACH = Merge(
 )
 
 
-def test_a_merge_leaves_what_duckdb_leaves(lake: Lake) -> None:
-    """Several merges share a transaction, each with a table of its own: commits take most of the time."""
+def test_random_merges_match_duckdb(lake: Lake) -> None:
+    """Several merges into separate tables share a transaction, because commits take most of the time."""
     on_spark = lake._session.engine.name == "spark"
     together, rounds = (2, 2) if on_spark else (10, 3)
     seen = Counter[str]()
@@ -209,7 +209,7 @@ def test_a_merge_leaves_what_duckdb_leaves(lake: Lake) -> None:
             assert merge is not EACH or kinds == {"insert", "delete", "update_preimage", "update_postimage"}
 
     check()
-    # Merges that match nothing show nothing.
+    # The random merges must contain enough changes of each kind.
     assert seen["merges"] >= together * rounds
     if not on_spark:
         assert min(seen[kind] for kind in ("insert", "update_postimage", "delete")) >= seen["merges"] // 10, seen

@@ -1,4 +1,4 @@
-"""Tables that are made and changed, transactions with audits, and writes that are done once, on both engines."""
+"""Table creation, schema evolution, audits and idempotency keys, on both engines."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def lake(store: Store, engine: Any) -> Iterator[Lake]:
 
 
 def rows(lake: Lake, query: str) -> list[tuple[Any, ...]]:
-    """What plain DuckDB reads."""
+    """The rows that plain DuckDB reads."""
     native: Any = lake.sql(query).to_native()
     return sorted(native.fetchall(), key=repr)
 
 
 def read(lake: Lake, table: str) -> list[tuple[Any, ...]]:
-    """What the lake's engine reads."""
+    """The rows that the engine of the lake reads."""
     frame = lake.table(table).scan().collect("pyarrow")
     return sorted(frame.iter_rows(), key=repr)
 
 
-def test_a_table_with_everything(lake: Lake) -> None:
+def test_create_table_with_all_options(lake: Lake) -> None:
     before = lake.snapshot_id
     lake.create_table(
         "raw.events",
@@ -70,13 +70,13 @@ def test_a_table_with_everything(lake: Lake) -> None:
         ({"column_comments": {"knd": "?"}}, 'did you mean "kind"'),
     ],
 )
-def test_a_definition_that_names_no_column(lake: Lake, keys: dict[str, Any], message: str) -> None:
+def test_create_table_options_reject_unknown_columns(lake: Lake, keys: dict[str, Any], message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         lake.create_table("events", {"id": "BIGINT", "kind": "VARCHAR"}, **keys)
     assert lake.tables() == []
 
 
-def test_a_table_that_is_made_and_filled_in_one_snapshot(lake: Lake) -> None:
+def test_table_is_created_and_filled_in_one_snapshot(lake: Lake) -> None:
     before = lake.snapshot_id
     with lake.transaction("first load") as tx:
         tx.create_table("raw.events", {"id": "BIGINT", "kind": "VARCHAR NOT NULL", "size": "UUID"})
@@ -99,7 +99,7 @@ def test_a_table_that_is_made_and_filled_in_one_snapshot(lake: Lake) -> None:
     assert read(lake, "raw.events") == rows(lake, "SELECT * FROM dev.raw.events")
 
 
-def test_the_files_of_a_new_table_lie_in_its_folder(lake: Lake) -> None:
+def test_files_of_a_new_table_have_relative_paths(lake: Lake) -> None:
     with lake.transaction() as tx:
         tx.create_table("raw.events", ROWS)
         tx.table("raw.events").append(ROWS)
@@ -107,7 +107,7 @@ def test_the_files_of_a_new_table_lie_in_its_folder(lake: Lake) -> None:
     assert rows(lake, relative) == [(True,)]
 
 
-def test_evolve(lake: Lake) -> None:
+def test_evolve_changes_all_columns_in_one_snapshot(lake: Lake) -> None:
     types = {
         "id": "INTEGER",
         "old": "VARCHAR",
@@ -163,7 +163,7 @@ def test_evolve(lake: Lake) -> None:
         ({"rename": {"..": "x"}}, "not the name of a column"),
     ],
 )
-def test_a_change_of_columns_that_cannot_be(lake: Lake, change: dict[str, Any], message: str) -> None:
+def test_evolve_rejects_invalid_changes(lake: Lake, change: dict[str, Any], message: str) -> None:
     lake.create_table("events", {"id": "BIGINT"})
     before = lake.snapshot_id
     with pytest.raises(SchemaError, match=message):
@@ -171,7 +171,7 @@ def test_a_change_of_columns_that_cannot_be(lake: Lake, change: dict[str, Any], 
     assert lake.refresh() == before
 
 
-def test_an_append_may_bring_columns_and_wider_types(lake: Lake) -> None:
+def test_append_with_evolve_adds_columns_and_widens_types(lake: Lake) -> None:
     lake.create_table("events", {"id": "INTEGER", "kind": "VARCHAR"})
     lake.table("events").append(ROWS.cast(pa.schema({"id": pa.int32(), "kind": pa.string()})))
     with pytest.raises(SchemaError, match="'id' is BIGINT"):
@@ -185,7 +185,7 @@ def test_an_append_may_bring_columns_and_wider_types(lake: Lake) -> None:
     assert read(lake, "events") == [(2**40, "x", ["a"], 1.5)]
 
 
-def test_an_append_that_fails_changes_no_columns_either(lake: Lake) -> None:
+def test_failed_append_with_evolve_does_not_change_columns(lake: Lake) -> None:
     lake.create_table("events", {"id": "INTEGER", "kind": "VARCHAR NOT NULL"})
     with lake.transaction() as tx:
         with pytest.raises(SchemaError, match="NOT NULL"):
@@ -201,7 +201,7 @@ def append_audited(lake: Lake, name: str, check: Any) -> None:
         tx.audit(name, check, table="events")
 
 
-def test_audits_see_what_would_be_committed(lake: Lake, tmp_path: Path) -> None:
+def test_audit_checks_the_rows_that_would_be_committed(lake: Lake, tmp_path: Path) -> None:
     lake.create_table("events", ROWS)
     lake.table("events").append(ROWS)
     before, files = lake.snapshot_id, sorted(tmp_path.rglob("*.parquet"))
@@ -227,7 +227,7 @@ def test_audits_see_what_would_be_committed(lake: Lake, tmp_path: Path) -> None:
         (lambda _: True, "returned a bool"),
     ],
 )
-def test_an_audit_that_cannot_be_run(lake: Lake, check: Any, message: str) -> None:
+def test_audit_that_cannot_run_fails(lake: Lake, check: Any, message: str) -> None:
     lake.create_table("events", ROWS)
     before = lake.snapshot_id
     with pytest.raises(AuditError, match=message):
@@ -235,14 +235,14 @@ def test_an_audit_that_cannot_be_run(lake: Lake, check: Any, message: str) -> No
     assert lake.refresh() == before
 
 
-def test_an_audit_needs_a_transaction_and_a_table(lake: Lake) -> None:
+def test_audit_needs_a_transaction_and_a_table(lake: Lake) -> None:
     with pytest.raises(LakeconfError, match="needs an open transaction"):
         lake.audit("it", "SELECT 1")
     with pytest.raises(LakeconfError, match="needs a table"), lake.transaction() as tx:
         tx.audit("it", lambda events: events)
 
 
-def test_a_key_is_committed_once(lake: Lake, store: Store, engine: Any, tmp_path: Path) -> None:
+def test_append_with_a_used_key_writes_nothing(lake: Lake, store: Store, engine: Any, tmp_path: Path) -> None:
     lake.create_table("events", ROWS)
     first = lake.table("events").append(ROWS, idempotency_key="2024-01-01")
     files = sorted(tmp_path.rglob("*.parquet"))
@@ -254,7 +254,7 @@ def test_a_key_is_committed_once(lake: Lake, store: Store, engine: Any, tmp_path
     assert second == first + 1
     assert len(read(lake, "events")) == 4
     assert lake.tables() == ["main.events"]
-    # What has expired is remembered all the same.
+    # Keys of expired snapshots are still known.
     lake.maintenance.expire_snapshots(older_than=dt.timedelta(0), force=True)
     lake.maintenance.compact()
     assert lake.table("events").append(ROWS, idempotency_key="2024-01-01") == first
@@ -262,19 +262,21 @@ def test_a_key_is_committed_once(lake: Lake, store: Store, engine: Any, tmp_path
     assert len(read(lake, "events")) == 4
 
 
-def test_two_that_race_for_a_key(lake: Lake, store: Store, engine: Any, tmp_path: Path) -> None:
+def test_key_committed_by_another_writer_during_a_transaction(
+    lake: Lake, store: Store, engine: Any, tmp_path: Path
+) -> None:
     lake.create_table("events", ROWS)
     with store.open(engine) as other, lake.transaction() as tx:
         tx.table("events").append(ROWS, idempotency_key="k")
         first = other.table("events").append(ROWS, idempotency_key="k")
         files = sorted(tmp_path.rglob("*.parquet"))
-    # The one that came second finds the key inside its transaction, and drops what it has staged.
+    # The second writer finds the key inside its transaction, and removes its staged files.
     assert lake.refresh() == first
     assert len(read(lake, "events")) == 2
     assert set(tmp_path.rglob("*.parquet")) <= set(files)
 
 
-def test_the_commit_info_says_who_and_what(lake: Lake) -> None:
+def test_commit_info_contains_message_author_and_extra(lake: Lake) -> None:
     lake.create_table("events", ROWS)
     with lake.transaction("a load", author="me", extra={"run": 7}) as tx:
         tx.table("events").append(ROWS)
@@ -284,7 +286,7 @@ def test_the_commit_info_says_who_and_what(lake: Lake) -> None:
     assert {"lakeconf", "engine", "token", "seconds"} <= info.keys()
 
 
-def test_a_write_with_a_key_or_a_dependency_needs_a_lock(lake: Lake) -> None:
+def test_write_with_a_key_or_a_read_dependency_needs_a_lock(lake: Lake) -> None:
     lake.create_table("events", ROWS)
     lake._session.guard = LakeGuard(None, lake._session.guard.marker)
     lake.table("events").append(ROWS)
