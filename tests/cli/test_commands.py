@@ -1,4 +1,4 @@
-"""The command line: what each command shows, where, and how it ends."""
+"""The command line: output, streams and exit codes of the commands."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ extends = "prod"
 
 @pytest.fixture
 def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs a command in a folder with the stores dev, prod and staging; gives its exit code, stdout and stderr."""
+    """Runs a command in a folder with the stores dev, prod and staging; returns its exit code, stdout and stderr."""
     (project / "lakeconf.toml").write_text((project / "lakeconf.toml").read_text() + PROD)
 
     def call(*arguments: str) -> tuple[int, str, str]:
@@ -66,7 +66,7 @@ def test_preview_sql_of_the_default_store(run: Any, project: Path) -> None:
     assert not (project / "catalog.sqlite").exists()
 
 
-def test_preview_sql_masks_reveals_or_ports_the_secret(run: Any, prod_is_set: None) -> None:
+def test_preview_sql_masks_shows_or_references_the_secret(run: Any, prod_is_set: None) -> None:
     assert "PASSWORD '***'" in run("preview-sql", "prod")[1]
     assert "PASSWORD 'hunter2'" in run("preview-sql", "prod", "--show-secrets")[1]
     portable = run("preview-sql", "prod", "--portable")[1]
@@ -88,7 +88,7 @@ def test_show_secrets_and_portable_cannot_be_combined(run: Any) -> None:
     assert "cannot be combined" in err
 
 
-def test_a_portable_script_of_a_literal_secret_is_refused(run: Any, project: Path, prod_is_set: None) -> None:
+def test_portable_script_with_a_literal_secret_is_refused(run: Any, project: Path, prod_is_set: None) -> None:
     toml = project / "lakeconf.toml"
     toml.write_text(toml.read_text().replace("${PGPASSWORD}", "hunter3"))
     code, out, err = run("preview-sql", "prod", "--portable")
@@ -98,7 +98,7 @@ def test_a_portable_script_of_a_literal_secret_is_refused(run: Any, project: Pat
     assert "hunter3" not in err
 
 
-def test_an_error_goes_to_stderr_without_a_traceback(run: Any) -> None:
+def test_errors_go_to_stderr_without_a_traceback(run: Any) -> None:
     code, out, err = run("preview-sql", "prod")
     assert (code, out) == (1, "")
     assert err.splitlines() == [
@@ -109,7 +109,7 @@ def test_an_error_goes_to_stderr_without_a_traceback(run: Any) -> None:
     ]
 
 
-def test_an_unknown_store(run: Any) -> None:
+def test_unknown_store(run: Any) -> None:
     code, out, err = run("preview-sql", "prdo")
     assert (code, out) == (1, "")
     assert 'did you mean "prod"? known stores: dev, prod, staging' in err
@@ -127,7 +127,7 @@ def test_no_configuration(run: Any, project: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["preview-sql", "stores", "validate"])
-def test_config_names_another_file(command: str, run: Any, project: Path, tmp_path_factory: Any) -> None:
+def test_config_option_selects_the_file(command: str, run: Any, project: Path, tmp_path_factory: Any) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "lakeconf.toml").write_text((project / "lakeconf.toml").read_text().partition("\n[stores.prod")[0])
     for path in (elsewhere, elsewhere / "lakeconf.toml"):
@@ -135,11 +135,11 @@ def test_config_names_another_file(command: str, run: Any, project: Path, tmp_pa
     assert run(command, "--config", str(elsewhere / "no.toml"))[0] == 1
 
 
-def test_validate_says_that_all_is_right(run: Any, prod_is_set: None) -> None:
+def test_validate_of_a_valid_configuration(run: Any, prod_is_set: None) -> None:
     assert run("validate") == (0, "no problem found\n", "")
 
 
-def test_validate_of_one_store_looks_at_no_other(run: Any) -> None:
+def test_validate_of_one_store_ignores_the_others(run: Any) -> None:
     assert run("validate", "dev") == (0, "no problem found\n", "")
     code, out, _ = run("validate", "dev", "prod")
     assert code == 1
@@ -147,7 +147,7 @@ def test_validate_of_one_store_looks_at_no_other(run: Any) -> None:
     assert out.endswith("2 problems found\n")
 
 
-def test_validate_of_an_unknown_store_is_a_wrong_call(run: Any) -> None:
+def test_validate_of_an_unknown_store_is_a_usage_error(run: Any) -> None:
     code, out, err = run("validate", "nowhere")
     assert (code, out) == (2, "")
     assert "known stores: dev, prod, staging" in err
@@ -177,7 +177,7 @@ def test_validate_as_json(run: Any, prod_is_set: None, project: Path) -> None:
     }
 
 
-def test_stores_lists_them_without_their_variables(run: Any) -> None:
+def test_stores_needs_no_variables(run: Any) -> None:
     code, out, err = run("stores")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
@@ -198,7 +198,7 @@ def test_stores_as_json(run: Any) -> None:
     }
 
 
-def test_stores_of_a_broken_configuration(run: Any, project: Path) -> None:
+def test_stores_of_an_invalid_configuration(run: Any, project: Path) -> None:
     (project / "lakeconf.toml").write_text('[stores.a]\nextends = "b"\n\n[stores.c.metadata_backend]\nx = 1\n')
     assert run("stores") == (0, "   a  ?\n   c  ?\n", "")
 
@@ -224,7 +224,7 @@ def test_help_of_a_command(command: str, run: Any) -> None:
         assert out.startswith(f"Usage: lakeconf {command} ")
 
 
-def test_help_names_every_command_in_one_line_each(run: Any) -> None:
+def test_help_lists_every_command_in_one_line(run: Any) -> None:
     code, out, _ = run("--help")
     assert code == 0
     listed = out.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
@@ -232,7 +232,7 @@ def test_help_names_every_command_in_one_line_each(run: Any) -> None:
     assert all(line.endswith(".") and "..." not in line for line in listed)
 
 
-def test_a_misspelt_command_or_option_is_a_wrong_call(run: Any) -> None:
+def test_misspelt_command_or_option_is_a_usage_error(run: Any) -> None:
     code, out, err = run("preview_sql")
     assert (code, out) == (2, "")
     assert 'did you mean "preview-sql"?' in err
@@ -240,7 +240,7 @@ def test_a_misspelt_command_or_option_is_a_wrong_call(run: Any) -> None:
     assert run("nonsense")[0] == 2
 
 
-def test_every_command_stands_in_a_file_named_as_typed() -> None:
+def test_every_command_is_in_a_module_of_its_name() -> None:
     for name, module in COMMANDS.items():
         assert module == f"lakeconf.cli.{name.replace('-', '_')}"
         command = commands.get_command(click.Context(commands), name)
@@ -248,7 +248,7 @@ def test_every_command_stands_in_a_file_named_as_typed() -> None:
         assert command.name == name
 
 
-def test_colours_on_a_terminal_alone(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_are_used_only_on_a_terminal(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "lakeconf.toml").write_text("")
     assert "\x1b[" not in process(project, sys.executable, "-m", "lakeconf", "validate").stdout
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -258,7 +258,7 @@ def test_colours_on_a_terminal_alone(project: Path, monkeypatch: pytest.MonkeyPa
 
 
 def on_a_terminal(folder: Path, *arguments: str) -> bytes:
-    """The output of a command that believes to write to a terminal."""
+    """The output of a command whose streams are a pseudo-terminal."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "lakeconf", *arguments]
     subprocess.run(command, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, check=False)
@@ -272,32 +272,32 @@ def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_python_m_lakeconf_is_lakeconf(project: Path) -> None:
+def test_python_m_lakeconf_runs_the_command_line(project: Path) -> None:
     result = process(project, sys.executable, "-m", "lakeconf", "preview-sql")
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.endswith('USE "dev";\n')
 
 
-def test_a_failure_ends_with_its_code_and_no_traceback(project: Path) -> None:
+def test_failure_returns_an_exit_code_without_a_traceback(project: Path) -> None:
     result = process(project, sys.executable, "-m", "lakeconf", "preview-sql", "nowhere")
     assert (result.returncode, result.stdout) == (1, "")
     assert "Traceback" not in result.stderr
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(project: Path) -> None:
+def test_closed_output_pipe_is_no_error(project: Path) -> None:
     command = f"{sys.executable} -m lakeconf schema | head -n 1"
     result = process(project, "bash", "-o", "pipefail", "-c", command)
     assert (result.stdout, result.stderr) == ("{\n", "")
 
 
-def test_preview_sql_loads_nothing_that_it_does_not_need(project: Path) -> None:
+def test_preview_sql_imports_only_the_backends_it_needs(project: Path) -> None:
     code = (
         "import sys; from lakeconf.cli.commands import run; run(['preview-sql']);"
         "print(*(name for name in sys.modules if name.startswith(('lakeconf.backends', 'duckdb', 'rich'))))"
     )
     result = process(project, sys.executable, "-c", code)
     loaded = set(result.stdout.splitlines()[-1].split())
-    # Only the backends of the previewed store: secrets of other stores are found by the names of their keys.
+    # Only the backends of the previewed store are loaded: secrets of other stores are recognised by their keys.
     assert {name for name in loaded if name.count(".") == 3} == {
         "lakeconf.backends.metadata.catalog_file",
         "lakeconf.backends.metadata.migration",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """A terminal as stdin; gives the end that types."""
+    """Replaces stdin by a terminal; yields the file descriptor that sends its input."""
     master, slave = pty.openpty()
     with os.fdopen(slave, "r") as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
@@ -27,7 +27,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     os.close(master)
 
 
-def test_yes_asks_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_yes_skips_the_prompt(capsys: pytest.CaptureFixture[str]) -> None:
     confirm("Delete it?", yes=True)
     assert capsys.readouterr() == ("", "")
 
@@ -46,7 +46,7 @@ def test_without_a_terminal_the_exit_code_is_2(
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y", None), ("n", 1), ("", 1)])
-def test_a_terminal_is_asked(answer: str, code: int | None, terminal: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prompt_on_a_terminal(answer: str, code: int | None, terminal: int, capsys: pytest.CaptureFixture[str]) -> None:
     os.write(terminal, f"{answer}\n".encode())
     if code is None:
         confirm("Delete it?", yes=False)

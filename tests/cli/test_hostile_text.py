@@ -1,4 +1,4 @@
-"""Names, data and messages of others reach the terminal and the CI log, and control neither."""
+"""Untrusted names, data and messages cannot control the terminal or the CI log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOSTILE = "\x1b[2J\x9b31m\r\n::stop-commands::x\u202e##[error]\x07\x7f\u2028\ud800"
-# Control characters of either set but the line end, directions of text, halves of surrogate pairs.
+# C0 and C1 control characters except the line end, text direction marks, and surrogates.
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 COMMAND = re.compile(r"^\s*::|##\[|##vso\[|##teamcity\[", re.MULTILINE)
 
@@ -36,24 +36,24 @@ def assert_harmless(text: str, lines: int | None = None) -> None:
 
 
 @given(st.text() | st.just(HOSTILE) | st.text(alphabet=":# [\n\x1bvs0;3m"))
-def test_one_line_stays_one_harmless_line(text: str) -> None:
+def test_safe_line_is_one_harmless_line(text: str) -> None:
     assert_harmless(safe_line(text), 0)
     assert safe_line(safe_line(text)) == safe_line(text)
 
 
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters=":#")))
-def test_ordinary_text_is_printed_as_it_is(text: str) -> None:
+def test_ordinary_text_is_printed_unchanged(text: str) -> None:
     assert safe_line(text) == text
 
 
-def test_colours_are_ours_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_colours_set_by_lakeconf_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert safe_line(style("done", fg="green")) == click.style("done", fg="green")
     assert safe_line(style(click.style("done", fg="green"), bold=True)).count("\x1b") == 2
     show(f"{style('done', fg='green')} {click.style('fake', fg='green')}")
     assert capsys.readouterr().out == "done \\x1b[32mfake\\x1b[0m\n"
 
 
-def test_no_module_of_the_commands_prints_otherwise() -> None:
+def test_commands_print_only_through_the_output_module() -> None:
     for path in (PACKAGE / "cli").rglob("*.py"):
         if path.name != "output.py":
             assert re.search(r"click\.(style|echo|secho)|\bprint\(", path.read_text()) is None, path.name
@@ -66,12 +66,12 @@ def test_errors_and_tables_are_harmless(capsys: pytest.CaptureFixture[str]) -> N
     show_table([("name", HOSTILE), (HOSTILE, "x")])
     output = capsys.readouterr()
     assert_harmless(output.out, 2)
-    # The error itself has a line end, and so has what it says three lines with the hint; the problem has two.
+    # Three lines for the error, whose message contains a line end, with its hint; two for the problem.
     assert_harmless(output.err, 5)
 
 
 @given(st.text() | st.just(HOSTILE))
-def test_json_stays_json(text: str) -> None:
+def test_json_output_is_escaped_and_valid(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         said: list[str] = []
         patch.setattr(click, "echo", lambda text, **_: said.append(text))
@@ -81,7 +81,7 @@ def test_json_stays_json(text: str) -> None:
 
 
 @given(st.text() | st.just(HOSTILE))
-def test_an_annotation_is_one_command(text: str) -> None:
+def test_annotation_is_a_single_command(text: str) -> None:
     (line,) = github([Problem("LC010", text, text, text)], "error")
     assert line.startswith("::error title=LC010::")
     assert CONTROL.search(line) is None
@@ -90,7 +90,7 @@ def test_an_annotation_is_one_command(text: str) -> None:
 
 @pytest.fixture
 def hostile_lake(project: Path) -> Path:
-    """A lake whose names and rows attack the terminal, and whose text CSV programs would run."""
+    """A lake with names and rows that attack the terminal, and values that spreadsheets evaluate."""
     text = HOSTILE[:-1]
     with lakeconf.init().get_store().open() as lake:
         rows = pa.table({f"c{text}": [text], "=1+1": ["=cmd|' /C calc'!A0"], "::set-env": ["::warning::x"]})
@@ -125,14 +125,14 @@ def test_commands_on_a_hostile_lake(command: list[str], hostile_lake: Path, caps
     assert_harmless(output.err)
 
 
-def test_csv_is_exact_for_programs_and_harmless_on_a_terminal(
+def test_csv_is_exact_in_a_pipe_and_escaped_on_a_terminal(
     hostile_lake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = 'SELECT "::set-env", "=1+1", * EXCLUDE ("::set-env", "=1+1"), -1 AS n FROM raw.t LIMIT 1'
     assert run(["sql", query, "--format", "csv"]) == 0
     output = capsys.readouterr()
     assert HOSTILE[:-1] in output.out
-    # Quotes are CSV's own, and keep GitHub from reading a command.
+    # The quotes belong to CSV and prevent GitHub from reading a command.
     assert output.out.startswith('"::set-env",')
     assert "2 values that spreadsheets evaluate as formulas" in output.err
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)

@@ -1,4 +1,4 @@
-"""`lakeconf init`: what it writes can be used, by flags and by answers; and the page that begins with it."""
+"""`lakeconf init` writes a valid configuration, from flags and from answers; docs/getting-started.md."""
 
 from __future__ import annotations
 
@@ -45,18 +45,20 @@ def usable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
 
 
 @pytest.mark.parametrize(("metadata", "storage"), PAIRS)
-def test_every_pair_can_be_used(metadata: str, storage: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_pair_of_backends_is_valid(
+    metadata: str, storage: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wanted = BUCKETS if storage == "r2" else BUCKETS[:2] if storage in ("s3", "gcs") else []
     assert run(["init", "--metadata", metadata, "--storage", storage, *wanted]) == 0
     assert usable(folder, monkeypatch)
 
 
-def test_answers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_on_a_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parent, child = pty.openpty()
     command = [sys.executable, "-m", "lakeconf", "init", "--store", "prod"]
     process = subprocess.Popen(command, stdin=child, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     os.close(child)
-    # Postgres, its likely fields, S3, a bucket, the likely region.
+    # Postgres and S3; an empty line accepts the default of a field.
     os.write(parent, b"postgres\ns3\n\nwarehouse\n\nDB_PASSWORD\nacme\n\n")
     output = process.communicate()[0].decode()
     os.close(parent)
@@ -68,7 +70,7 @@ def test_answers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert usable(folder, monkeypatch)
 
 
-def test_a_file_that_is_there_stays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_file_is_kept_without_force(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "lakeconf.toml").write_text("mine")
     assert run(["init", "--yes"]) == 2
     assert "--force overwrites it" in capsys.readouterr().err
@@ -76,7 +78,7 @@ def test_a_file_that_is_there_stays(folder: Path, capsys: pytest.CaptureFixture[
     assert run(["init", "--yes", "--force"]) == 0
 
 
-def test_what_cannot_be_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_or_invalid_arguments_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["init"]) == 2
     assert "no terminal to prompt on" in capsys.readouterr().err
     assert run(["init", "--yes", "--set", "bucket"]) == 2
@@ -105,7 +107,7 @@ def test_what_cannot_be_written(folder: Path, capsys: pytest.CaptureFixture[str]
         (["--metadata", "motherduck"], "stores.dev"),
     ],
 )
-def test_what_could_not_be_used_is_not_written(
+def test_invalid_configuration_is_not_written(
     given: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["init", "--metadata", "postgres", "--storage", "local", *given]) == 1
@@ -124,7 +126,7 @@ def test_numbers_are_written_as_numbers(folder: Path, monkeypatch: pytest.Monkey
     assert usable(folder, monkeypatch)
 
 
-def test_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_getting_started_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for block in blocks("getting-started.md", "console"):
         command, _, output = block.partition("\n")
         assert run(command.removeprefix("$ lakeconf ").split()) == 0
@@ -135,7 +137,7 @@ def test_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert done.stdout == "[{'id': 1, 'kind': 'view'}, {'id': 2, 'kind': 'buy'}]\n"
 
 
-def test_git_ignores_what_a_local_lake_holds(folder: Path) -> None:
+def test_gitignore_lists_the_folder_of_the_local_lake(folder: Path) -> None:
     assert run(["init", "--yes"]) == 0
     assert not (folder / ".gitignore").exists()
     git = shutil.which("git") or "git"
@@ -150,7 +152,7 @@ def test_git_ignores_what_a_local_lake_holds(folder: Path) -> None:
     assert status.stdout.split() == ["??", ".gitignore", "??", "lakeconf.toml"]
 
 
-def test_postgres_is_written_with_tls_and_a_variable_of_its_own(folder: Path) -> None:
+def test_postgres_is_written_with_tls_and_a_password_variable(folder: Path) -> None:
     assert run(["init", "--metadata", "postgres", "--storage", "local"]) == 0
     written = (folder / "lakeconf.toml").read_text()
     assert 'password = "${LAKE_PG_PASSWORD}"' in written

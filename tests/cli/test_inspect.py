@@ -1,4 +1,4 @@
-"""The commands that look into a lake, and the page about them."""
+"""The commands that inspect a lake, and docs/inspect.md."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_files_are_those_that_ducklake_lists(lake: Path, shown: Any, capsys: pyt
     assert capsys.readouterr().err == "inlined rows in the catalog: 2\n"
 
 
-def test_history_tells_of_a_rename(lake: Path) -> None:
+def test_history_contains_a_rename(lake: Path) -> None:
     native = lakeconf.init().get_store().connect()
     native.execute("ALTER TABLE raw.events RENAME TO happenings; ALTER TABLE raw.happenings RENAME kind TO sort")
     native.close()
@@ -109,7 +109,7 @@ def test_values_of_every_kind_are_shown(lake: Path, shown: Any) -> None:
     assert shown("sql", query).splitlines()[1].split("  ")[-2:] == ["NULL", "y" * 59 + "…"]
 
 
-def test_a_long_table_says_that_there_is_more(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_truncated_output_is_reported(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sql", "FROM range(9)", "--limit", "3"]) == 0
     output = capsys.readouterr()
     assert output.out.split() == ["range", "0", "1", "2"]
@@ -130,7 +130,9 @@ def test_a_long_table_says_that_there_is_more(lake: Path, capsys: pytest.Capture
         ("PRAGMA import_database('data')", "the statement is not a single query"),
     ],
 )
-def test_nothing_but_queries(statement: str, message: str, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_statements_other_than_safe_queries_are_refused(
+    statement: str, message: str, lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["sql", statement]) == 1
     output = capsys.readouterr()
     assert (output.out, output.err.startswith("error: ")) == ("", True)
@@ -178,5 +180,5 @@ def test_no_query_removes_files(statement: str, lake: Path, capsys: pytest.Captu
         ("SELECT count(*) AS found FROM raw.events AT (VERSION => 2)", "found"),
     ],
 )
-def test_what_reads_is_a_query(statement: str, answer: str, lake: Path, shown: Any) -> None:
+def test_reading_statements_are_allowed(statement: str, answer: str, lake: Path, shown: Any) -> None:
     assert answer in shown("sql", statement)

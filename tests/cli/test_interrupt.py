@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LONG_QUERY = "SELECT count(*) FROM range(1000000) AS a, range(1000000) AS b"
 
-# The process sends the signal to itself once the function below has begun and has used some time of the processor.
+# The process sends itself the signal once the named function has started and used some CPU time.
 INTERRUPTED = """\
 import importlib, os, signal, sys, threading, time
 

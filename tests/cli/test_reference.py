@@ -25,7 +25,7 @@ def section(name: str, command: click.Command, parent: click.Context) -> str:
     return f"## `lakeconf {name}`\n\n```text\n{command.get_help(context)}\n```\n"
 
 
-def test_the_page_holds_the_help_of_every_command(check_golden: Callable[[Path, str], None]) -> None:
+def test_page_contains_the_help_of_every_command(check_golden: Callable[[Path, str], None]) -> None:
     root = click.Context(commands, info_name="lakeconf", terminal_width=100, **commands.context_settings)
     sections = [f"```text\n{commands.get_help(root)}\n```\n"]
     for name in COMMANDS:

@@ -1,4 +1,4 @@
-"""`lakeconf sql` reads a lake wherever its files are, and no file beside them."""
+"""`lakeconf sql` reads the files of a lake in any location, and no other files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check(store: Store, rows: int = 9) -> None:
 
 
 def check_neighbour(store: Store, path: str) -> None:
-    """A file that the lake does not have cannot be read, neither directly nor through a view of the lake."""
+    """A file that is not part of the lake cannot be read, neither directly nor through a view of the lake."""
     with store.connect() as writer:
         assert writer.execute(f"SELECT count(*) FROM '{path}'").fetchall() == [(10,)]
         writer.execute(f"CREATE VIEW dev.stolen AS SELECT * FROM read_parquet('{path}')")
@@ -64,7 +64,7 @@ def neighbour(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-def test_a_lake_on_this_machine(tmp_path: Path, encrypted: bool) -> None:
+def test_lake_in_a_local_folder(tmp_path: Path, encrypted: bool) -> None:
     store = make(tmp_path, local(tmp_path), encrypted=encrypted)
     check(store)
     check_neighbour(store, neighbour(tmp_path))
@@ -81,14 +81,14 @@ def test_registered_files_outside_the_data_path(tmp_path: Path) -> None:
     check_neighbour(store, neighbour(outside.parent))
 
 
-def test_a_relative_data_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_data_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     store = make(tmp_path, {"type": "local", "path": "data"})
     check(store)
     check_neighbour(store, neighbour(tmp_path))
 
 
-def test_a_data_path_that_plain_duckdb_has_stored_as_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_data_path_stored_by_plain_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     store = make(tmp_path, local(tmp_path))
     with store.connect() as writer:
@@ -100,7 +100,7 @@ def test_a_data_path_that_plain_duckdb_has_stored_as_relative(tmp_path: Path, mo
     check(lakeconf.init(found).get_store("dev"))
 
 
-def test_a_bucket(tmp_path: Path, s3_server: S3Server) -> None:
+def test_lake_in_a_bucket(tmp_path: Path, s3_server: S3Server) -> None:
     bucket = s3_server.create_bucket()
     storage = {
         "type": "s3",

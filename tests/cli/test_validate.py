@@ -1,4 +1,4 @@
-"""What `lakeconf validate` says to CI: annotations, SARIF, warnings; and the files with which CI calls it."""
+"""`lakeconf validate` in CI: annotations, SARIF, warnings, the pre-commit hook and the GitHub action."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_github(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.partition(" ")[0] for line in output.splitlines()] == ["::warning"] * 4
 
 
-def test_what_github_takes_for_an_end_is_escaped(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_delimiters_of_github_annotations_are_escaped(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     below = folder / "a,b:c%"
     below.mkdir()
     (below / "lakeconf.toml").write_text(BROKEN)
@@ -96,7 +96,7 @@ def test_sarif(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> N
         assert location["physicalLocation"]["region"]["startLine"] > 0
 
 
-def test_sarif_names_any_file_and_explains(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sarif_escapes_the_file_name_and_explains_the_rule(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     below = folder / "a b#100%"
     below.mkdir()
     (below / "lakeconf.toml").write_text(BROKEN)
@@ -109,7 +109,7 @@ def test_sarif_names_any_file_and_explains(folder: Path, capsys: pytest.CaptureF
     assert rules[result["ruleId"]]["help"]["markdown"].startswith(f"# {result['ruleId']}: ")
 
 
-def test_sarif_names_a_file_elsewhere(
+def test_sarif_file_outside_the_working_directory(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "lakeconf.toml").write_text(BROKEN)
@@ -119,7 +119,7 @@ def test_sarif_names_a_file_elsewhere(
     assert f'"uri": "{(folder / "lakeconf.toml").as_uri()}"' in capsys.readouterr().out
 
 
-def test_warnings_fail_where_they_are_asked_to(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_warnings_fail_only_with_strict(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, output = validated(folder, SUSPICIOUS, capsys)
     assert code == 0
     assert re.findall(r"^warning: lakeconf.toml:(\d+):1: (\S+):.*\[(LC\d+)\]$", output, re.MULTILINE) == [
@@ -137,7 +137,7 @@ def test_warnings_fail_where_they_are_asked_to(folder: Path, capsys: pytest.Capt
     ["${P:-planted}", "planted${P}", "${P}planted", "$$planted"],
     ids=["default", "behind", "before", "dollar"],
 )
-def test_a_secret_that_is_there_in_part(
+def test_partly_literal_secret_is_a_warning(
     secret: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = SUSPICIOUS.replace("hunter2-planted", secret)
@@ -146,7 +146,7 @@ def test_a_secret_that_is_there_in_part(
 
 
 @pytest.mark.parametrize("secret", ["${P}", "${P}${P}", "${P:-}", "${P:?say it}"])
-def test_a_secret_of_variables_alone(
+def test_secret_from_variables_is_no_warning(
     secret: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("P", "planted-outside")
@@ -167,7 +167,7 @@ def test_a_secret_of_variables_alone(
     ],
 )
 @pytest.mark.parametrize("written", ["false", '"${TLS}"'])
-def test_what_goes_to_another_machine(
+def test_storage_without_tls_on_another_host_is_a_warning(
     written: str,
     endpoint: str,
     is_told: bool,
@@ -180,7 +180,7 @@ def test_what_goes_to_another_machine(
     assert ("LC061" in validated(folder, text, capsys)[1]) is is_told
 
 
-def test_the_hook_of_pre_commit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pre_commit_hook(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (hook,) = yaml.safe_load((REPOSITORY / ".pre-commit-hooks.yaml").read_text())
     assert [bool(re.search(hook["files"], name)) for name in ("lakeconf.toml", "a/pyproject.toml", "other.toml")] == [
         True,
@@ -196,10 +196,10 @@ def test_the_hook_of_pre_commit(folder: Path, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("text", "strict", "code"), [(BROKEN, "false", 1), (SUSPICIOUS, "false", 0), (SUSPICIOUS, "true", 1)]
 )
-def test_the_action(text: str, strict: str, code: int, folder: Path) -> None:
+def test_github_action(text: str, strict: str, code: int, folder: Path) -> None:
     action = yaml.safe_load((REPOSITORY / "action.yml").read_text())
     install, check = action["runs"]["steps"]
-    # No package of an index is installed by its name: whoever has the name could run code there.
+    # No package is installed from an index by name: the owner of that name could run code in CI.
     commands = install["run"].strip().splitlines()
     assert [command.split()[-1] for command in commands] == [
         '"$GITHUB_ACTION_PATH/action-requirements.txt"',
@@ -217,7 +217,7 @@ def test_the_action(text: str, strict: str, code: int, folder: Path) -> None:
     assert done.stdout.startswith("::error file=" if text == BROKEN else "::warning file=")
 
 
-def test_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ci_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown, schema = blocks("ci.md", "console")
     assert validated(folder, BROKEN, capsys) == (1, shown.partition("\n")[2])
     assert schema.startswith("$ lakeconf schema")
@@ -242,7 +242,7 @@ def test_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("${HOST}", "", True),
     ],
 )
-def test_a_catalog_that_may_go_without_tls(
+def test_catalog_without_tls_on_another_host_is_a_warning(
     host: str,
     parameters: str,
     is_told: bool,
@@ -253,12 +253,12 @@ def test_a_catalog_that_may_go_without_tls(
     monkeypatch.setenv("HOST", "planted.example.com")
     text = SUSPICIOUS.replace('"db.example.com"', f'"{host}"\nsecret_parameters = {{ {parameters} }}')
     assert ("LC063" in validated(folder, text, capsys)[1]) is is_told
-    # The host of a stranger's file is not known.
+    # With --untrusted the value of a variable is unknown.
     untrusted = validated(folder, text, capsys, "--untrusted")[1]
     assert ("LC063" in untrusted) is (is_told and "$" not in host)
 
 
-def test_a_variable_without_braces(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_variable_without_braces_is_a_warning(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = SUSPICIOUS.replace('"acme"', '"$BUCKET"').replace('"hunter2-planted"', '"$PGPASSWORD"')
     output = validated(folder, text, capsys)[1]
     assert output.count("[LC064]") == 2
@@ -266,7 +266,7 @@ def test_a_variable_without_braces(folder: Path, capsys: pytest.CaptureFixture[s
     assert "LC064" not in validated(folder, text.replace('"$', '"$$'), capsys)[1]
 
 
-def test_the_action_pins_what_lakeconf_needs() -> None:
+def test_github_action_pins_all_requirements() -> None:
     text = (REPOSITORY / "action-requirements.txt").read_text().replace("\\\n", " ")
     pinned = [line for line in text.splitlines() if line.strip()]
     assert all(re.match(r"[a-z0-9_-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", line) for line in pinned)
@@ -280,7 +280,7 @@ def test_the_action_pins_what_lakeconf_needs() -> None:
     assert {name: version for name, version in same.items() if locked.get(name, version) != version} == {}
 
 
-def test_the_last_line_agrees_with_the_exit_code_of_strict(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_last_line_matches_the_exit_code_of_strict(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (project / "lakeconf.toml").read_text()
     second = text[text.index("[stores.dev.metadata") :].replace("stores.dev", "stores.b")
     second = second.replace("catalog.sqlite", "b.sqlite").replace('path = "data"', 'path = "b"')
@@ -291,7 +291,7 @@ def test_the_last_line_agrees_with_the_exit_code_of_strict(project: Path, capsys
     assert capsys.readouterr().out.endswith("no problem found\n")
 
 
-def test_paths_start_from_the_root_of_the_repository(
+def test_paths_are_relative_to_the_repository_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / ".git").mkdir()

@@ -35,7 +35,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("arguments", [["-v", "tables"], ["tables", "-v"], ["tables", "--verbose"]])
-def test_verbose_logs_to_stderr_wherever_it_stands(
+def test_verbose_logs_to_stderr_in_any_position(
     project: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert commands.run(arguments) == 0
@@ -44,9 +44,7 @@ def test_verbose_logs_to_stderr_wherever_it_stands(
     assert "opened dev" not in shown.out
 
 
-def test_without_the_options_nothing_is_logged_and_nothing_stays_behind(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_logging_is_restored_after_each_command(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("lakeconf")
     handlers, level = list(logger.handlers), logger.level
     for arguments in (["--debug", "tables", "-v"], ["tables"]):
@@ -71,7 +69,7 @@ def test_debug_shows_the_traceback_of_an_error(project: Path, capsys: pytest.Cap
 
 
 class Terminal(io.StringIO):
-    """A stream that says when something was drawn."""
+    """A stream that sets an event when something is drawn."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +80,7 @@ class Terminal(io.StringIO):
         self.drawn.set()
 
 
-def test_the_progress_line_shows_the_latest_record_and_is_erased() -> None:
+def test_progress_line_shows_the_latest_record_and_is_erased() -> None:
     terminal = Terminal()
     line = ProgressLine(terminal, first_seconds=0, every_seconds=60)
     log = EventLogger("commit")
@@ -98,7 +96,7 @@ def test_the_progress_line_shows_the_latest_record_and_is_erased() -> None:
     assert terminal.getvalue() == before
 
 
-def test_a_short_command_on_a_terminal_shows_no_progress(project: Path) -> None:
+def test_short_command_on_a_terminal_shows_no_progress(project: Path) -> None:
     master, replica = pty.openpty()
     command = [sys.executable, "-m", "lakeconf", "sql", "SELECT 42 AS answer"]
     done = subprocess.run(command, cwd=project, stdout=subprocess.PIPE, stderr=replica, check=True, timeout=120)
@@ -107,7 +105,7 @@ def test_a_short_command_on_a_terminal_shows_no_progress(project: Path) -> None:
     try:
         while chunk := os.read(master, 1024):
             shown += chunk
-    except OSError:  # the terminal has no writer any more
+    except OSError:  # the terminal has no more writers
         pass
     os.close(master)
     assert b"42" in done.stdout

@@ -1,4 +1,4 @@
-"""A project whose stores lie on Postgres and S3, and a home folder with DuckDB's extensions."""
+"""A project with stores on PostgreSQL and S3, and a home directory with DuckDB extensions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def server_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres_server: PostgresServer, s3_server: S3Server
 ) -> Project:
-    """The working folder: the stores `prod` and `analytics` on Postgres and S3, their credentials in variables."""
+    """The working directory, with the stores `prod` and `analytics` on PostgreSQL and S3; secrets are in variables."""
     secrets = {"LAKE_PG_PASSWORD": postgres_server.password, "LAKE_S3_SECRET": s3_server.keys.secret}
     settings = {**secrets, "LAKE_PG_HOST": postgres_server.host, "LAKE_S3_KEY_ID": s3_server.keys.key_id}
     settings |= {"SQLMESH__DISABLE_ANONYMIZED_ANALYTICS": "true", "RUNTIME__DLTHUB_TELEMETRY": "false"}
@@ -43,7 +43,7 @@ def server_project(
 
 @pytest.fixture(scope="session")
 def home_with_extensions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home folder in which DuckDB finds its extensions installed, as after the first INSTALL from its server."""
+    """A home directory in which DuckDB's extensions are installed, as after INSTALL from its server."""
     home = tmp_path_factory.mktemp("home")
     with duckdb.connect(config={"extension_directory": str(home / ".duckdb" / "extensions")}) as connection:
         for name in ("ducklake", "sqlite_scanner", "postgres_scanner", "httpfs"):

@@ -1,4 +1,4 @@
-"""docs/integrations/dagster.md: assets of Dagster as tables of a store."""
+"""docs/integrations/dagster.md: Dagster assets as tables of a store."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def materialize(
         return dg.materialize(assets, instance=instance, resources=resources, partition_key=partition, selection=only)
 
 
-def test_assets_are_tables_and_partitions_their_rows(
+def test_assets_are_stored_as_tables_and_partitions_as_rows(
     server_project: Project, capfd: pytest.CaptureFixture[str]
 ) -> None:
     found = definitions()
@@ -56,13 +56,13 @@ def test_assets_are_tables_and_partitions_their_rows(
 
 
 def failure(asset: Any, tmp_path: Path, *others: Any, partition: str | None = None) -> LakeconfError:
-    """The error that the materialization of an asset ends in."""
+    """The error that the materialization of an asset raises."""
     with pytest.raises(LakeconfError) as caught:
         materialize([asset, *others], tmp_path, {"io_manager": LakeIOManager()}, partition, [asset])
     return caught.value
 
 
-def test_a_polars_frame_goes_in_and_comes_out(project: Path, tmp_path: Path) -> None:
+def test_polars_frames_as_output_and_input(project: Path, tmp_path: Path) -> None:
     @dg.asset
     def numbers() -> pl.DataFrame:
         return pl.DataFrame({"n": [1, 2, 3]})
@@ -79,14 +79,14 @@ def test_a_polars_frame_goes_in_and_comes_out(project: Path, tmp_path: Path) -> 
     assert LakeResource(store="dev").get_store().alias == "dev"
 
 
-def test_an_input_without_a_frames_annotation_is_refused(project: Path, tmp_path: Path) -> None:
+def test_input_without_a_frame_annotation_is_refused(project: Path, tmp_path: Path) -> None:
     @dg.asset(ins={"other": dg.AssetIn("other")})
     def reader(other: list[int]) -> None: ...
 
     assert isinstance(failure(reader, tmp_path, dg.AssetSpec("other")), UnsupportedError)
 
 
-def test_a_row_of_another_partition_is_refused(project: Path, tmp_path: Path) -> None:
+def test_row_of_another_partition_is_refused(project: Path, tmp_path: Path) -> None:
     @dg.asset(partitions_def=dg.StaticPartitionsDefinition(["eu", "us"]), metadata={"partition_expr": "region"})
     def sales() -> pl.DataFrame:
         return pl.DataFrame({"region": ["eu"]})
@@ -95,7 +95,7 @@ def test_a_row_of_another_partition_is_refused(project: Path, tmp_path: Path) ->
     assert isinstance(failure(sales, tmp_path, partition="us"), PredicateError)
 
 
-def test_partitions_need_the_name_of_a_column(project: Path, tmp_path: Path) -> None:
+def test_partitions_need_a_column_name(project: Path, tmp_path: Path) -> None:
     @dg.asset(partitions_def=dg.StaticPartitionsDefinition(["eu"]))
     def sales() -> pl.DataFrame:
         return pl.DataFrame({"region": ["eu"]})
@@ -106,7 +106,9 @@ def test_partitions_need_the_name_of_a_column(project: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("zone", "hour"), [(None, "2024-01-01-05:00"), ("UTC", "2024-01-01-06:00")], ids=["naive", "aware"]
 )
-def test_an_hour_is_one_of_the_partitions_time_zone(project: Path, tmp_path: Path, zone: str | None, hour: str) -> None:
+def test_hours_are_in_the_time_zone_of_the_partitions(
+    project: Path, tmp_path: Path, zone: str | None, hour: str
+) -> None:
     hours = dg.HourlyPartitionsDefinition("2024-01-01-00:00", timezone="Europe/Berlin")
 
     @dg.asset(partitions_def=hours, metadata={"partition_expr": "at"})

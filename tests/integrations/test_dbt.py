@@ -1,4 +1,4 @@
-"""docs/integrations/dbt.md: a project of dbt whose profile names two stores."""
+"""docs/integrations/dbt.md: a dbt project with a profile for two stores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write_project(folder: Path) -> None:
         (folder / name).write_text(text)
 
 
-def test_an_incremental_model_on_two_stores(server_project: Project) -> None:
+def test_incremental_model_on_two_stores(server_project: Project) -> None:
     server_project.rows(EVENTS)
     write_project(server_project.folder)
     output = run_shell(block(PAGE, "sh", "dbt run"))
@@ -47,7 +47,7 @@ def test_an_incremental_model_on_two_stores(server_project: Project) -> None:
     server_project.assert_no_secret(text=output)
 
 
-def test_a_wrong_password_shows_nowhere(server_project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_password_is_not_shown(server_project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     write_project(server_project.folder)
     monkeypatch.setenv("LAKE_PG_PASSWORD", "planted-hunter2")
     server_project.secrets["LAKE_PG_PASSWORD"] = "planted-hunter2"
@@ -57,6 +57,6 @@ def test_a_wrong_password_shows_nowhere(server_project: Project, monkeypatch: py
 
 
 @pytest.mark.parametrize("config", [{}, {"stores": "prod"}, {"stores": []}, {"stores": ["prod"], "store": "x"}])
-def test_a_wrong_plugin_configuration_is_refused(config: dict[str, object]) -> None:
+def test_invalid_plugin_configuration_is_refused(config: dict[str, object]) -> None:
     with pytest.raises(LakeconfError, match="plugin lakeconf"):
         Plugin("lakeconf", config)

@@ -1,4 +1,4 @@
-"""docs/integrations/dlt.md: a pipeline of dlt that loads into a store, by an object and by the environment."""
+"""docs/integrations/dlt.md: a dlt pipeline that loads into a store, configured by an object or by variables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOTALS = "SELECT (SELECT count(*) FROM raw.users), count(*), sum(revenue) FROM r
 ALL = [(200, 3000, sum(range(1, 3001)) / 4)]
 
 
-def test_a_pipeline_loads_once_what_is_new_once(server_project: Project) -> None:
+def test_second_run_of_a_pipeline_loads_only_new_rows(server_project: Project) -> None:
     (server_project.folder / "load.py").write_text(named(PAGE, "python")["load.py"])
     home = server_project.folder.parent / "dlt"
     output = "".join(run_shell("python load.py", DLT_DATA_DIR=str(home)) for _ in range(2))
@@ -30,7 +30,7 @@ def test_a_pipeline_loads_once_what_is_new_once(server_project: Project) -> None
     server_project.assert_no_secret(home, text=output)
 
 
-def test_an_unchanged_script_loads_by_the_environment(project: Path) -> None:
+def test_unchanged_script_is_configured_by_the_environment(project: Path) -> None:
     script = named(PAGE, "python")["load.py"]
     for old, new in (('destination("prod")', '"ducklake"'), ("from lakeconf.integrations.dlt import destination", "")):
         assert old in script
@@ -43,14 +43,14 @@ def test_an_unchanged_script_loads_by_the_environment(project: Path) -> None:
     assert list(project.glob("*.files")) == []
 
 
-def test_secrets_show_neither_in_the_destination_nor_in_the_environment(server_project: Project) -> None:
+def test_destination_and_environment_mask_secrets(server_project: Project) -> None:
     made = destination("prod")
     shown = f"{environment('prod')!r}{made!r}{made.config_params!r}{made.config_params['credentials']!s}"
     assert "***" in shown
     server_project.assert_no_secret(text=shown)
 
 
-def test_a_store_with_secrets_of_somebody_else_is_refused() -> None:
+def test_store_that_refers_to_existing_secrets_is_refused() -> None:
     storage = {"type": "local", "path": "/lake"}
     config = lakeconf.init(
         {"stores": {"prod": {"metadata_backend": {"type": "postgres", "secret_name": "x"}, "storage_backend": storage}}}

@@ -1,4 +1,4 @@
-"""docs/integrations/duckdb.md: the portable script in DuckDB's own command line, and stores on a connection."""
+"""docs/integrations/duckdb.md: the portable script in the DuckDB CLI, and stores on a connection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def fill(project: Project) -> None:
     project.rows("CREATE SCHEMA raw; CREATE TABLE raw.events AS SELECT range AS id FROM range(3)")
 
 
-def test_the_command_line_runs_the_portable_script(server_project: Project, home_with_extensions: Path) -> None:
+def test_duckdb_cli_runs_the_portable_script(server_project: Project, home_with_extensions: Path) -> None:
     fill(server_project)
     output = run_shell(block(PAGE, "sh", "preview-sql"), HOME=str(home_with_extensions))
     assert "3" in [word.strip() for word in output.split("│")], output

@@ -1,4 +1,4 @@
-"""The files that other tools are given: they hold names alone, and the tools take them as they are."""
+"""Exported files for other tools: they contain names instead of secrets, and the tools accept them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ VARIABLES = {"PGHOST": "planted-host", "PGPASSWORD": "planted-1", "S3_KEY": "pla
 
 @pytest.fixture
 def stores(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The stores dev and prod, with the variables of prod."""
+    """The stores dev and prod; the variables of prod are set."""
     with (project / "lakeconf.toml").open("a") as file:
         file.write(PROD)
     for name, value in VARIABLES.items():
@@ -62,9 +62,9 @@ def stores(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_what_a_tool_is_given(tool: str, stores: Path, check_golden: Callable[[Path, str], None]) -> None:
+def test_exported_file_of_each_tool(tool: str, stores: Path, check_golden: Callable[[Path, str], None]) -> None:
     made = export(init(), tool, "prod")
-    # DuckDB takes no variable for a host or the id of a key.
+    # In DuckDB, a host or the id of a key cannot be a variable.
     secrets = {
         name: value for name, value in VARIABLES.items() if tool != "duckdb" or name in ("PGPASSWORD", "S3_SECRET")
     }
@@ -73,14 +73,16 @@ def test_what_a_tool_is_given(tool: str, stores: Path, check_golden: Callable[[P
 
 
 @pytest.mark.parametrize("tool", ["dagster", "dbt", "dlt", "sqlmesh"])
-def test_what_only_names_a_store_needs_no_variable(tool: str, stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_only_name_a_store_need_no_variables(
+    tool: str, stores: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     expected = export(init(), tool, "prod")
     for name in VARIABLES:
         monkeypatch.delenv(name)
     assert export(init(), tool, "prod") == expected
 
 
-def test_a_secret_in_the_file_is_refused(stores: Path) -> None:
+def test_literal_secret_is_refused(stores: Path) -> None:
     file = stores / "lakeconf.toml"
     file.write_text(file.read_text().replace('"${S3_SECRET}"', '"planted-4"'))
     for tool in ("spark", "duckdb"):
@@ -92,7 +94,7 @@ def test_a_secret_in_the_file_is_refused(stores: Path) -> None:
 SHARING = PROD.replace("stores.prod", "stores.other").replace("S3_KEY", "OTHER_KEY")
 
 
-def test_stores_that_contradict_each_other(stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stores_with_conflicting_settings_are_refused(stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTHER_KEY", VARIABLES["S3_KEY"])
     with (stores / "lakeconf.toml").open("a") as file:
         file.write(SHARING)
@@ -101,18 +103,18 @@ def test_stores_that_contradict_each_other(stores: Path, monkeypatch: pytest.Mon
         match=r"'other' and an earlier store .* different values for spark.hadoop.fs.s3a.bucket.acme.access",
     ):
         export(init(), "spark", "prod", "other")
-    # Each is written by its own variable, whatever the variables hold.
+    # Each store references its own variable, even if both have the same value.
     assert "${env.OTHER_KEY}" in export(init(), "spark", "other").text
     assert "${env.S3_KEY}" in export(init(), "spark", "prod").text
 
 
-def test_a_value_that_a_variable_has_as_well_is_no_reference(stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_literal_that_equals_a_variable_is_not_a_reference(stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGHOST", "http://127.0.0.1:9000")
     assert "http://127.0.0.1:9000" in export(init(), "spark", "prod").text
 
 
 @pytest.mark.parametrize("written", ["pre-${S3_SECRET}", "${S3_SECRET:-planted-5}"])
-def test_a_secret_that_is_there_in_part_is_refused(written: str, stores: Path) -> None:
+def test_partly_literal_secret_is_refused(written: str, stores: Path) -> None:
     file = stores / "lakeconf.toml"
     file.write_text(file.read_text().replace("${S3_SECRET}", written))
     with pytest.raises(LakeconfError, match="is not a single variable"):
@@ -121,7 +123,7 @@ def test_a_secret_that_is_there_in_part_is_refused(written: str, stores: Path) -
         export(init(), "duckdb", "prod")
 
 
-def test_a_bucket_named_like_a_secret_is_refused(stores: Path) -> None:
+def test_secret_in_a_bucket_name_is_refused(stores: Path) -> None:
     file = stores / "lakeconf.toml"
     file.write_text(file.read_text().replace('"acme"', '"x-${S3_SECRET}"'))
     with pytest.raises(LakeconfError, match="bucket name of the store 'prod' contains a secret") as refused:
@@ -129,7 +131,7 @@ def test_a_bucket_named_like_a_secret_is_refused(stores: Path) -> None:
     assert "planted" not in str(refused.value)
 
 
-def test_the_command(stores: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_command(stores: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = export(init(), "dbt", "dev", "prod")
     assert run(["export", "dbt", "dev", "prod"]) == 0
     output = capsys.readouterr()
@@ -147,7 +149,7 @@ def test_the_command(stores: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["export", "airflow"]) == 2
 
 
-def test_dbt_takes_its_file(stores: Path) -> None:
+def test_dbt_runs_with_the_exported_profile(stores: Path) -> None:
     (stores / "profiles.yml").write_text(export(init(), "dbt", "dev").text)
     (stores / "models").mkdir()
     (stores / "models" / "one.sql").write_text("{{ config(materialized='table') }} SELECT 1 AS id")
@@ -161,7 +163,7 @@ def test_dbt_takes_its_file(stores: Path) -> None:
 
 
 @pytest.mark.parametrize(("tool", "name"), [("sqlmesh", "config"), ("dagster", "definitions"), ("dlt", "pipeline")])
-def test_python_takes_its_file(tool: str, name: str, stores: Path) -> None:
+def test_exported_python_files_run(tool: str, name: str, stores: Path) -> None:
     made = export(init(), tool, "dev")
     path = stores / made.file_name
     path.write_text(made.text)
@@ -172,12 +174,12 @@ def test_python_takes_its_file(tool: str, name: str, stores: Path) -> None:
     )
 
 
-def test_duckdb_takes_its_file(stores: Path) -> None:
+def test_duckdb_runs_the_exported_script(stores: Path) -> None:
     with lakeconf.init().get_store("dev").open() as lake:
         lake.create_table("raw.t", {"id": "BIGINT"}).append(pa.table({"id": [1, 2]}))
     script = export(init(), "duckdb", "dev").text
     assert "INSTALL" in script
-    # The extensions are installed already where there is no server to install them from.
+    # The extensions come from wheels: the test does not download them.
     native = lakeconf.init().get_store("dev").connect()
     native.execute("USE memory")
     native.execute("DETACH dev")
@@ -186,7 +188,7 @@ def test_duckdb_takes_its_file(stores: Path) -> None:
     assert native.sql("SELECT count(*) FROM raw.t").fetchall() == [(2,)]
 
 
-def test_hadoop_puts_variables_in(stores: Path, spark: SparkSession) -> None:
+def test_hadoop_resolves_environment_variables(stores: Path, spark: SparkSession) -> None:
     lines = dict(
         line.split(maxsplit=1) for line in export(init(), "spark", "prod").text.splitlines() if not line.startswith("#")
     )
@@ -194,20 +196,20 @@ def test_hadoop_puts_variables_in(stores: Path, spark: SparkSession) -> None:
     assert lines.keys() == own.keys()
     jvm: Any = spark._jvm
     configuration = jvm.org.apache.hadoop.conf.Configuration()
-    # One that this process had when Spark started.
+    # A variable that was set before Spark started.
     configuration.set("one", "${env.HOME}")
     assert configuration.get("one") == os.environ["HOME"]
     assert {key for key, value in lines.items() if value.startswith("${env.")} == own.secret_keys != set()
 
 
-def test_the_page_shows_what_is_written(stores: Path) -> None:
+def test_page_shows_the_exported_files(stores: Path) -> None:
     shown = [block.partition("\n") for block in blocks("export.md", "console")]
     assert len(shown) == 2
     for command, _, output in shown:
         assert output == export(init(), *command.removeprefix("$ lakeconf export ").split()).text
 
 
-def test_there_is_a_file_for_each_tool_that_the_pages_are_about() -> None:
+def test_every_documented_tool_has_an_export() -> None:
     pages = {path.stem for path in (Path(__file__).parents[2] / "docs" / "integrations").glob("*.md")}
     assert pages - {"polars", "pytest"} == TOOLS.keys() - {"spark"}
 
@@ -217,7 +219,7 @@ TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
 
 @given(TEXT, TEXT)
 def test_properties_are_read_back(key: str, value: str) -> None:
-    """Java's own reader takes each line as one property; the rules are those of `Properties.load`."""
+    """Each line is one property by the rules of Java's `Properties.load`, which `read_properties` follows."""
     line = f"{_property(key, is_key=True)}  {_property(value)}\n"
     assert line.isascii()
     assert line.count("\n") == 1
@@ -259,7 +261,7 @@ HOSTILE = ["a\nb", "x}\n      - evil: {", "{{ env_var('S3_SECRET') }}", "a: b", 
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_an_alias_does_not_break_out(text: str, stores: Path) -> None:
+def test_alias_with_special_characters_is_refused(text: str, stores: Path) -> None:
     file = stores / "lakeconf.toml"
     file.write_text(PROD.replace('"lake"', json.dumps(text), 1))
     with pytest.raises(LakeconfError, match="cannot be written for dbt"):
@@ -271,7 +273,7 @@ def test_an_alias_does_not_break_out(text: str, stores: Path) -> None:
 
 @given(st.sampled_from(["region", "endpoint", "key_id", "bucket", "prefix"]), TEXT | st.sampled_from(HOSTILE))
 @settings(max_examples=40)
-def test_no_value_adds_a_line(key: str, text: str) -> None:
+def test_values_cannot_add_lines_or_statements(key: str, text: str) -> None:
     backend = {"type": "s3", "bucket": "acme", "key_id": "key", "secret": "${S3_SECRET}", key: text}
     data = {"stores": {"prod": {"metadata_backend": {"type": "sqlite", "uri": "c"}, "storage_backend": backend}}}
     with pytest.MonkeyPatch.context() as patch:
@@ -287,7 +289,7 @@ def test_no_value_adds_a_line(key: str, text: str) -> None:
     assert kinds == [*["LOAD"] * (len(kinds) - 4), "CREATE", "CREATE", "ATTACH", "SET"]
 
 
-def test_hadoop_puts_no_other_variable_in(stores: Path) -> None:
+def test_variables_that_only_hadoop_would_resolve_are_refused(stores: Path) -> None:
     file = stores / "lakeconf.toml"
     file.write_text(PROD.replace('"127.0.0.1:9000"', '"$${env.S3_SECRET}.example.com"'))
     with pytest.raises(LakeconfError, match="Hadoop would resolve as a variable"):

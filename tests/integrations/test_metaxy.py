@@ -1,4 +1,4 @@
-"""Stores of a metaxy.toml, in both spellings and all their pairs, become stores of lakeconf."""
+"""Stores of a metaxy.toml, in both spellings and all combinations, are converted to lakeconf stores."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def metaxy(folder: Path, metadata: str, storage: str | None, *, spelling: int, a
 
 
 def attached(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The SQL of the imported store, with its variables set."""
+    """Sets the variables of the imported store and returns its SQL."""
     for variable in re.findall(r"\$\{(\w+)\}", text):
         monkeypatch.setenv(variable, "a-value")
     (folder / "lakeconf.toml").write_text(text)
@@ -73,7 +73,7 @@ def attached(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("spelling", [0, 1], ids=["backends", "catalog and storage"])
 @pytest.mark.parametrize(("metadata", "storage"), PAIRS)
-def test_every_pair(
+def test_every_combination_of_backends(
     metadata: str, storage: str, spelling: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     imported = from_metaxy(metaxy(tmp_path, METADATA[metadata], STORAGE[storage], spelling=spelling))
@@ -98,7 +98,7 @@ def test_motherduck(shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert ("IN MOTHERDUCK" in sql) == (storage is not None)
 
 
-def test_what_is_left_out_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_omitted_settings_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = metaxy(tmp_path, METADATA["postgres"], STORAGE["local"], spelling=0)
     text = path.read_text().replace("stores.dev", "stores.My-Store")
     path.write_text(text + '\n[stores.plain]\ntype = "metaxy.Delta"\n')
@@ -115,7 +115,7 @@ def test_what_is_left_out_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
     ]
 
 
-def test_a_file_that_is_there_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_file_is_kept_without_force(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, output = metaxy(tmp_path, METADATA["sqlite"], STORAGE["local"], spelling=0), tmp_path / "lakeconf.toml"
     assert run(["import", str(path), "-o", str(output)]) == 0
     written = output.read_text()
@@ -128,7 +128,7 @@ def test_a_file_that_is_there_stays(tmp_path: Path, capsys: pytest.CaptureFixtur
     ("text", "message"),
     [(None, "cannot be read: No such file"), ("[stores", "is not valid TOML"), ("", "has no DuckLake store")],
 )
-def test_what_is_no_metaxy_toml(text: str | None, message: str, tmp_path: Path) -> None:
+def test_invalid_metaxy_toml(text: str | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / "metaxy.toml"
     if text is not None:
         path.write_text(text)
@@ -136,7 +136,7 @@ def test_what_is_no_metaxy_toml(text: str | None, message: str, tmp_path: Path) 
         from_metaxy(path)
 
 
-def test_no_secret_is_copied_in_any_shape(tmp_path: Path) -> None:
+def test_secrets_of_any_form_are_not_copied(tmp_path: Path) -> None:
     shapes = ["918273", '["planted-1"]', '"planted-${X}"', '"${X:-planted}"', '{ a = "planted-2" }', '"$planted"']
     for shape in shapes:
         metadata = f'type = "postgres"\nhost = "h"\ndatabase = "d"\nuser = "u"\npassword = {shape}'
@@ -147,7 +147,7 @@ def test_no_secret_is_copied_in_any_shape(tmp_path: Path) -> None:
         assert 'password = "${DEV_METADATA_PASSWORD}"' in text
 
 
-def test_names_that_meet_and_tables_that_are_none(tmp_path: Path) -> None:
+def test_colliding_names_and_values_that_should_be_tables(tmp_path: Path) -> None:
     path = metaxy(tmp_path, METADATA["sqlite"], STORAGE["local"], spelling=0, alias=False)
     one = path.read_text().partition(HEAD)[2]
     stores = ["my_store", "My-Store", '"my store"', """'a"b'"""]
@@ -167,17 +167,17 @@ def test_names_that_meet_and_tables_that_are_none(tmp_path: Path) -> None:
     ]
     assert 'default_store = "my_store_2"' in imported.text
     assert "stores.my_store: attach_options is not a table and was omitted" in imported.notes
-    # Whoever reads the file alone is told as well.
+    # The file repeats the notes as comments.
     assert [line.removeprefix("# ") for line in imported.text.splitlines() if line.startswith("#")] == imported.notes
 
 
-def test_a_default_that_is_no_lake_is_said(tmp_path: Path) -> None:
+def test_default_store_that_is_no_lake_is_reported(tmp_path: Path) -> None:
     path = metaxy(tmp_path, METADATA["sqlite"], STORAGE["local"], spelling=0)
     path.write_text('store = "other"\n' + path.read_text())
     assert "the default store other was not converted" in from_metaxy(path).notes
 
 
-def test_what_lakeconf_does_not_know_is_not_copied(tmp_path: Path) -> None:
+def test_unknown_settings_are_not_copied(tmp_path: Path) -> None:
     path = tmp_path / "metaxy.toml"
     path.write_text("""
 [stores.dev.config.ducklake.metadata_backend]

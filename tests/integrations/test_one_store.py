@@ -1,4 +1,4 @@
-"""One store drives every tool: dlt loads, SQLMesh and dbt transform, Polars reads, Dagster writes; the totals agree."""
+"""One store is used by all tools: dlt loads, SQLMesh and dbt transform, Polars reads, Dagster writes."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def write_with_dagster(home: Path) -> dg.ExecuteInProcessResult:
         )
 
 
-def test_one_store_drives_every_tool(server_project: Project, capfd: pytest.CaptureFixture[str]) -> None:
-    (server_project.folder / ".git").mkdir()  # up to here the tools look for lakeconf.toml from their own folders
+def test_all_tools_share_one_store(server_project: Project, capfd: pytest.CaptureFixture[str]) -> None:
+    (server_project.folder / ".git").mkdir()  # the search for lakeconf.toml from the folders of the tools ends here
     homes = {name: server_project.folder.parent / name for name in ("dlt", "dagster")}
     output = load_with_dlt(server_project, homes["dlt"])
     output += transform_with_sqlmesh(server_project)

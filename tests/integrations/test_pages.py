@@ -1,4 +1,4 @@
-"""The pages of docs/integrations/: each has a test of its own, and what they install is there."""
+"""The pages of docs/integrations/: each has a test file and installs an extra that exists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGES = sorted((REPOSITORY / "docs" / "integrations").glob("*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_has_a_test_and_installs_an_extra(page: Path) -> None:
+def test_page_has_a_test_file_and_installs_an_extra(page: Path) -> None:
     assert (Path(__file__).parent / f"test_{page.stem}.py").exists()
     (installed,) = re.findall(r"^pip install (.*)$", page.read_text(), re.MULTILINE)
     extras = re.findall(r"lakeconf\[(\w+)\]", installed)

@@ -1,4 +1,4 @@
-"""lakeconf.scan_polars: what Polars reads, what is handed on to the scan, and what is refused."""
+"""lakeconf.scan_polars: rows that Polars reads, filters that the scan receives, and refused types."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> lakeconf.Store:
 
 @st.composite
 def conditions(draw: st.DrawFn) -> pl.Expr:
-    """A filter such as people write: comparisons of a column with a value, and what joins them."""
+    """A typical filter: comparisons of columns with values, combined by Boolean operators."""
     kind = draw(st.sampled_from(["compare", "compare", "turned", "null", "in", "between", "not", "and", "or"]))
     if kind == "not":
         return ~draw(conditions())
@@ -98,14 +98,14 @@ def kinds(store: lakeconf.Store) -> tuple[pl.LazyFrame, pl.DataFrame]:
 
 
 @given(conditions(), st.sampled_from([None, ["i"], ["s", "z"]]))
-def test_filters_mean_what_polars_means(
+def test_filters_give_the_same_rows_as_in_polars(
     kinds: tuple[pl.LazyFrame, pl.DataFrame], condition: pl.Expr, columns: list[str] | None
 ) -> None:
     lazy, rows = kinds
     try:
         expected = rows.filter(condition).select(columns or rows.columns)
     except pl.exceptions.PolarsError:
-        return  # Polars has no such comparison
+        return  # Polars does not support this comparison
     assert_frame_equal(lazy.filter(condition).select(columns or rows.columns).collect(), expected)
 
 
@@ -120,12 +120,12 @@ def test_filters_mean_what_polars_means(
         pl.col("z") < dt.datetime(2024, 1, 1, tzinfo=UTC),
     ],
 )
-def test_usual_filters_are_handed_on(store: lakeconf.Store, condition: pl.Expr) -> None:
+def test_common_filters_are_pushed_down(store: lakeconf.Store, condition: pl.Expr) -> None:
     schema = lakeconf.scan_polars(store, "kinds").collect_schema()
     assert _translated(_tree(condition), schema) is not None
 
 
-def test_what_is_handed_on_skips_files(project: Path) -> None:
+def test_pushed_down_filters_skip_files(project: Path) -> None:
     store = lakeconf.init().get_store()
     with store.connect() as con:
         con.execute("CREATE TABLE t (i BIGINT, s VARCHAR); INSERT INTO t VALUES (1, 'x')")
@@ -151,13 +151,13 @@ def test_slices_and_the_order_of_filter_and_head(store: lakeconf.Store) -> None:
     assert every.select(pl.len()).collect().item() == 6
 
 
-def test_the_first_rows_by_an_order(store: lakeconf.Store) -> None:
+def test_first_rows_of_a_sorted_frame(store: lakeconf.Store) -> None:
     lazy = lakeconf.scan_polars(store, "kinds").filter(pl.col("i") > 1)
     assert lazy.sort("i").head(1).select("i").collect(engine="streaming").item() == 2
     assert lazy.top_k(1, by="i").select("i").collect().item() == 9223372036854775807
 
 
-def test_a_frame_stays_at_its_snapshot(project: Path) -> None:
+def test_frame_reads_the_snapshot_of_its_creation(project: Path) -> None:
     store = lakeconf.init().get_store()
     with store.open() as lake:
         first = lake.create_table("raw.events", like={"id": "BIGINT"}).append(pl.DataFrame({"id": [1]}))
@@ -168,7 +168,7 @@ def test_a_frame_stays_at_its_snapshot(project: Path) -> None:
     assert lakeconf.scan_polars("dev", "raw.events", version=first).collect()["id"].to_list() == [1]
 
 
-def test_errors_come_when_the_frame_is_made(store: lakeconf.Store) -> None:
+def test_errors_are_raised_when_the_frame_is_created(store: lakeconf.Store) -> None:
     with pytest.raises(TableNotFoundError):
         lakeconf.scan_polars(store, "nowhere")
     with pytest.raises(SnapshotNotFoundError):
@@ -178,7 +178,7 @@ def test_errors_come_when_the_frame_is_made(store: lakeconf.Store) -> None:
 
 
 @pytest.mark.parametrize("value", ["INTERVAL 1 MONTH", "'10:00:00+02'::TIMETZ", "[1::HUGEINT]"])
-def test_types_that_polars_has_not_are_refused(project: Path, value: str) -> None:
+def test_types_that_polars_lacks_are_refused(project: Path, value: str) -> None:
     store = lakeconf.init().get_store()
     with store.connect() as con:
         con.execute(f"CREATE TABLE t AS SELECT {value} AS odd")
@@ -186,7 +186,7 @@ def test_types_that_polars_has_not_are_refused(project: Path, value: str) -> Non
         lakeconf.scan_polars(store, "t")
 
 
-def test_sums_are_decimals_and_none_is_cut_short(project: Path) -> None:
+def test_huge_integers_are_decimals_and_overflows_are_refused(project: Path) -> None:
     store = lakeconf.init().get_store()
     with store.connect() as con:
         con.execute("CREATE TABLE t AS SELECT sum(range) AS total, 'x' AS s FROM range(10)")
@@ -196,7 +196,7 @@ def test_sums_are_decimals_and_none_is_cut_short(project: Path) -> None:
         lakeconf.scan_polars(store, "u").collect()
 
 
-def test_the_page(server_project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_example_of_the_page(server_project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     server_project.rows(
         "CREATE SCHEMA raw; CREATE TABLE raw.events AS SELECT * FROM (VALUES"
         " ('purchase', TIMESTAMP '2024-01-01 10:00:00', 1.5::DECIMAL(10,2)),"

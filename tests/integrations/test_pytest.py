@@ -1,4 +1,4 @@
-"""docs/integrations/pytest.md: the fixture `lake` in a project of its own, and what it keeps of a store."""
+"""docs/integrations/pytest.md: the fixture `lake` in a separate project, and the properties it keeps of a store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lakeconf.integrations.pytest import LocalLakes
 
 PAGE = "integrations/pytest.md"
-# Nothing of it is there, and no variable is set.
+# None of these servers exists, and no variable is set.
 STORES = """
 default_store = "prod"
 
@@ -38,7 +38,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_page_passes_its_tests(project: Path) -> None:
+def test_tests_of_the_page_pass(project: Path) -> None:
     for name, text in named(PAGE, "python").items():
         (project / name).write_text(text)
     assert "2 passed" in run_shell(block(PAGE, "sh", "-m pytest"))
@@ -46,7 +46,7 @@ def test_the_page_passes_its_tests(project: Path) -> None:
     assert list(project.glob("*.sqlite")) == []
 
 
-def test_a_lake_has_the_shape_of_its_store(project: Path, lake: LocalLakes) -> None:
+def test_lake_has_the_names_and_aliases_of_its_store(project: Path, lake: LocalLakes) -> None:
     assert lake.config.names == ("prod", "md")
     found = lakeconf.init().get_store()
     assert (found.name, found.alias, found.attach_options) == ("prod", "shop_lake", {})

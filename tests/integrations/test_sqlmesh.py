@@ -1,4 +1,4 @@
-"""docs/integrations/sqlmesh.md: a project of SQLMesh whose gateway names two stores."""
+"""docs/integrations/sqlmesh.md: a SQLMesh project with a gateway for two stores."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def test_plan_and_run_on_two_stores(server_project: Project) -> None:
     server_project.assert_no_secret(text=output)
 
 
-def test_the_connection_shows_names_only(server_project: Project) -> None:
+def test_connection_shows_no_secrets(server_project: Project) -> None:
     made = connection("prod", "analytics", config=server_project.folder)
     shown = f"{made!r}{made.json()}{made.dict()}"
     assert "prod" in shown
     server_project.assert_no_secret(text=shown)
 
 
-def test_it_is_sqlmeshs_own_connection_and_one_cursor_is_like_the_other(project: Path) -> None:
+def test_connection_is_a_duckdb_connection_of_sqlmesh(project: Path) -> None:
     made = connection("dev")
     assert isinstance(made, DuckDBConnectionConfig)
     assert made.get_catalog() == "dev"
@@ -70,12 +70,12 @@ def test_it_is_sqlmeshs_own_connection_and_one_cursor_is_like_the_other(project:
     adapter.close()
 
 
-def test_a_store_that_is_not_there_is_named(project: Path) -> None:
+def test_unknown_store_is_reported(project: Path) -> None:
     with pytest.raises(ConfigError, match="unknown store 'prd'"):
         connection("prd").create_engine_adapter()
 
 
-def test_a_wrong_password_is_no_part_of_the_error(server_project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_password_is_not_in_the_error(server_project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKE_PG_PASSWORD", "planted-hunter2")
     with pytest.raises(ConnectionFailed, match="password authentication failed") as caught:
         connection("prod").create_engine_adapter().fetchone("SELECT 1")
