@@ -1,4 +1,4 @@
-"""Lakes for the tests of `lakeconf.catalog`, and a reader of scan plans in pure DuckDB that they are checked with."""
+"""Lakes for the tests of `lakeconf.catalog`, and an independent reader of scan plans in plain DuckDB."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SNAPSHOT = "_ducklake_internal_snapshot_id"
 
 
 class Lake:
-    """A lake attached as `lake` to an instance of DuckDB of its own."""
+    """A lake attached as `lake` to its own DuckDB instance."""
 
     def __init__(self, kind: str, connection: Connection, folder: Path) -> None:
         self.kind = kind
@@ -43,7 +43,7 @@ class Lake:
         return self.connection.rows(sql)
 
     def metadata(self, sql: str) -> list[tuple[Any, ...]]:
-        """Run SQL on the metadata database."""
+        """Runs SQL on the metadata database."""
         with self.connection.cursor() as cursor:
             cursor.execute(f"USE {METADATA}")
             return cursor.rows(sql)
@@ -60,7 +60,7 @@ class Lake:
 def lake(
     kind: str, folder: Path, *, server: PostgresServer | None = None, database: str | None = None, options: str = ""
 ) -> Iterator[Lake]:
-    """Attach a lake; `kind` is the type of its metadata backend. A lake that is there already is attached again."""
+    """Attaches a new or existing lake; `kind` is the type of its metadata backend."""
     folder.mkdir(parents=True, exist_ok=True)
     with connect() as connection:
         load_extension(connection, "ducklake")
@@ -80,20 +80,20 @@ def lake(
 
 
 def planned_rows(source: Lake, plan: ScanPlan) -> list[str]:
-    """The rows that the plan says, each as text, sorted; of tables whose columns are not nested."""
+    """The rows that the plan describes, each as text, sorted; only for tables without nested columns."""
     for_files = [_file_sql(source.connection, plan, file) for file in plan.files]
     names = ", ".join(identifier(column.name) for column in plan.columns)
     with source.connection.cursor() as cursor:
         cursor.register("inlined", inlined_rows(source.reader, plan))
         sql = " UNION ALL ".join([f"SELECT {names} FROM inlined", *for_files])
-        # Filtered afterwards: a filter that DuckDB pushes into a file compares a promoted FLOAT as a FLOAT.
+        # Filter after reading: a filter that DuckDB pushes into a file compares a promoted FLOAT as a FLOAT.
         cursor.execute(f"CREATE OR REPLACE TEMP TABLE planned AS {sql}")
         matching = to_duckdb_sql(plan.predicate) if plan.predicate else "true"
         return _as_text(cursor, f"SELECT * FROM planned WHERE {matching}")
 
 
 def duckdb_rows(source: Lake, plan: ScanPlan, where: str = "true") -> list[str]:
-    """The rows of the same columns as DuckDB gives them; it filters the whole table, not through statistics."""
+    """The rows of the same columns that DuckDB returns; it filters the whole table, without statistics."""
     names = ", ".join(identifier(column.name) for column in plan.columns)
     table = f"lake.{identifier(plan.table.schema_name)}.{identifier(plan.table.name)}"
     with source.connection.cursor() as cursor:
@@ -122,7 +122,7 @@ def _file_sql(connection: Connection, plan: ScanPlan, file: DataFile) -> str:
 
 
 def _read_sql(plan: ScanPlan, file: DataFile) -> str:
-    """The columns of the file under their names in the table, by field id or by name."""
+    """The columns of the file under their names in the table, resolved by field id or by name."""
     columns = {c.field_id: (c.name, str(literal_type(c.type)), c.initial_default) for c in plan.table.columns}
     if file.mapping_id is not None:
         sources = {m.field_id: m.source_name for m in plan.name_mappings[file.mapping_id]}

@@ -1,4 +1,4 @@
-"""A certificate authority of the tests' own, and a server certificate for loopback signed by it."""
+"""A certificate authority for the tests, and a server certificate for loopback signed by it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LIFETIME = datetime.timedelta(days=2)
 
 @dataclass(frozen=True)
 class ServerCertificate:
-    """Paths of PEM files: the authority that clients have to trust, and what the server shows."""
+    """Paths of PEM files: the authority that clients must trust, and the certificate and key of the server."""
 
     ca: Path
     certificate: Path
@@ -28,7 +28,7 @@ class ServerCertificate:
 
 
 def make_certificate(folder: Path) -> ServerCertificate:
-    """Write a new authority and a certificate for `localhost` and 127.0.0.1 into a folder."""
+    """Writes a new authority and a certificate for `localhost` and 127.0.0.1 into a folder."""
     ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     ca_name = _name("lakeconf test authority")
     authority = (

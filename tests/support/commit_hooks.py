@@ -1,4 +1,4 @@
-"""Stores whose commits are disturbed, and what disturbs them at the moment at which they send COMMIT."""
+"""Hooks that run when a lake sends COMMIT, to disturb its commit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def at_commit(
     patch: pytest.MonkeyPatch, *, before: Callable[[], None] | None = None, after: Callable[[], None] | None = None
 ) -> None:
-    """Does something once, right before or right after a lake sends COMMIT."""
+    """Calls a function once, immediately before or after a lake sends COMMIT."""
     execute, fired = Connection.execute, list[str]()
 
     def executing(self: Connection, sql: str, parameters: Any = None) -> Any:

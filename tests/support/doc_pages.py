@@ -1,4 +1,4 @@
-"""The pages below docs/ as tests read them: their fenced blocks of code."""
+"""Reads the fenced code blocks of the pages below docs/."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def blocks(page: str, language: str) -> list[str]:
 
     Args:
         page: The page's path below docs/.
-        language: What stands behind the opening fence.
+        language: The language after the opening fence.
     """
     text = (REPOSITORY / "docs" / page).read_text()
     found: list[str] = re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
@@ -20,12 +20,12 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def block(page: str, language: str, marker: str) -> str:
-    """The one block of this language that holds the marker."""
+    """The only block of this language that contains the marker."""
     (found,) = [text for text in blocks(page, language) if marker in text]
     return found
 
 
 def named(page: str, language: str) -> dict[str, str]:
-    """The blocks whose first line is a comment that names a file, by that name."""
+    """The blocks whose first line is a comment with a file name, by that name."""
     found = (re.match(r"(?:#|--) (\S+\.\w+)\n", text) for text in blocks(page, language))
     return {match.group(1): match.string for match in found if match}

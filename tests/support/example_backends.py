@@ -1,4 +1,4 @@
-"""The example package of other people's backends, as though it were installed."""
+"""Makes the example package of third-party backends available as if it were installed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def entry_points() -> dict[str, dict[str, str]]:
 
 
 def write_metadata(folder: Path, package: str) -> None:
-    """What an installer leaves behind of a package: its name and its entry points."""
+    """Writes what an installer writes for a package: its name and its entry points."""
     info = folder / f"{package.replace('-', '_')}-0.1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 0.1.0\n")
@@ -43,7 +43,7 @@ def write_metadata(folder: Path, package: str) -> None:
 
 @pytest.fixture
 def example_backends(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The package is found, by this process and by those that it starts, for one test."""
+    """Makes the package available to this process and its subprocesses, for one test."""
     site = tmp_path_factory.mktemp("site-packages")
     write_metadata(site, "lakeconf-example-backends")
     monkeypatch.syspath_prepend(str(site))

@@ -1,6 +1,6 @@
-"""A TCP proxy that hurts the connections it carries, in the ways in which networks and servers do.
+"""A TCP proxy that injects the faults of networks and servers into its connections.
 
-It runs in a process of its own: duckdb holds Python's lock while some of its calls wait for a server.
+It runs in a separate process: duckdb holds Python's GIL while some of its calls wait for a server.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REPLY_SECONDS = 10.0
 
 
 class Request(NamedTuple):
-    """One HTTP request that came through, and the status where the proxy answered it itself."""
+    """An HTTP request that the proxy received, and the status if the proxy itself responded."""
 
     method: str
     path: str
@@ -40,7 +40,7 @@ class Request(NamedTuple):
 
 @dataclass
 class _Fault:
-    """Something to do to the next `times` connections that fit."""
+    """A fault for the next `times` matching connections."""
 
     times: int
     reset_after: int | None = None
@@ -53,13 +53,13 @@ class _Fault:
 
 
 class FaultProxy:
-    """Carries TCP from a port of its own to a server, undisturbed until told otherwise.
+    """Forwards TCP from its own port to a server, unchanged until a fault is set.
 
     Attributes:
-        port: Where clients connect.
-        requests: The HTTP requests seen so far (none for other protocols, or through TLS).
-        latency_seconds: How long each piece of data waits on its way to the server.
-        fired: How many faults have been met so far.
+        port: The port for clients.
+        requests: The HTTP requests seen so far (none for other protocols, or over TLS).
+        latency_seconds: The delay of each chunk of data on its way to the server.
+        fired: The number of faults that have been triggered.
     """
 
     def __init__(self, target_port: int) -> None:
@@ -77,50 +77,50 @@ class FaultProxy:
         self._listen()
 
     def refuse(self) -> None:
-        """Stop listening: clients get 'connection refused'; connections that exist are reset."""
+        """Stops listening: clients get 'connection refused', and existing connections are reset."""
         self._unlisten()
         self.drop_connections()
 
     def black_hole(self) -> None:
-        """Take connections and data from now on, and never answer."""
+        """Accepts connections and data from now on, and never responds."""
         self._hole = True
 
     def reset_after(self, sent_bytes: int, *, times: int = 1) -> None:
-        """Reset a connection once its client has sent so many bytes."""
+        """Resets a connection when its client has sent this number of bytes."""
         self._faults.append(_Fault(times, reset_after=sent_bytes))
 
     def reset_on(self, pattern: bytes, *, forward: bool = False, times: int = 1) -> None:
-        """Reset a connection on which a client sends a pattern.
+        """Resets a connection on which a client sends a pattern.
 
         Args:
-            pattern: Bytes to look for in what the client sends.
-            forward: Hand them on and wait for the server's answer, which the client never gets; else the server
-                never sees them.
-            times: How often.
+            pattern: The bytes to find in the data from the client.
+            forward: Forward them and wait for the server's reply, which the client never receives; otherwise the server
+                never receives them.
+            times: The number of connections to reset.
         """
         self._faults.append(_Fault(times, pattern=pattern, forward=forward))
 
     def hold_on(self, pattern: bytes, *, forward: bool = False) -> None:
-        """Hold the next connection on which a client sends a pattern: nothing passes until its client closes it.
+        """Holds the next connection on which a client sends a pattern: nothing passes until the client closes it.
 
         Args:
-            pattern: Bytes to look for in what the client sends.
-            forward: Hand them on and keep the server's answer; else the server never sees them.
+            pattern: The bytes to find in the data from the client.
+            forward: Forward them and hold back the server's reply; otherwise the server never receives them.
         """
         self._holding.clear()
         self._faults.append(_Fault(1, pattern=pattern, forward=forward, hold=True))
 
     def wait_until_held(self) -> bool:
-        """Wait for a connection to be held, and for the server's answer if it gets the pattern; False in vain."""
+        """Waits for a held connection, and for the server's reply if it receives the pattern; False after a timeout."""
         return self._holding.wait(_REPLY_SECONDS)
 
     def answer(self, status: int, *, method: str | None = None, times: int = 1, code: str = "") -> None:
-        """Answer HTTP requests (of one method, or any) with a status and code of S3's, instead of the server."""
+        """Responds to HTTP requests (of one method, or any) with a status and S3 error code instead of the server."""
         code = code or ("AccessDenied" if status == 403 else "SlowDown")
         self._faults.append(_Fault(times, status=status, code=code, method=method))
 
     def heal(self) -> None:
-        """Forget all faults and listen again; the log of requests begins anew."""
+        """Removes all faults, listens again, and clears the log of requests."""
         self._faults.clear()
         self.requests.clear()
         self.latency_seconds = 0.0
@@ -129,11 +129,11 @@ class FaultProxy:
             self._listen()
 
     def drop_connections(self) -> None:
-        """Reset every connection that exists now, within moments."""
+        """Resets every connection that exists now; takes effect shortly afterwards."""
         self._epoch += 1
 
     def close(self) -> None:
-        """Stop for good."""
+        """Stops permanently."""
         self._woken.set()
         self.refuse()
 
@@ -188,7 +188,7 @@ class FaultProxy:
         return None
 
     def _met(self, data: bytes, sent: int, tail: bytes, client: socket.socket, server: socket.socket) -> bool:
-        """Hand data on to the server, unless a fault says otherwise: then the connection is over."""
+        """Forwards data to the server unless a fault prevents it; True if the connection has ended."""
         self._woken.wait(self.latency_seconds)
         if (head := _HEAD.match(data)) and self._answered(head, data, client):
             return True
@@ -235,7 +235,7 @@ def _strikes(fault: _Fault, window: bytes, sent: int) -> bool:
 
 
 def _drain(data: bytes, client: socket.socket) -> None:
-    """Read the rest of a request, so that closing does not reset the connection before the answer is read."""
+    """Reads the rest of a request, so that closing does not reset the connection before the response is read."""
     head, _, body = data.partition(b"\r\n\r\n")
     length = _LENGTH.search(head)
     if b"100-continue" in head.lower():
@@ -251,7 +251,7 @@ def _end(connection: socket.socket) -> None:
 
 
 def _reset(*connections: socket.socket) -> None:
-    """End connections with RST instead of FIN."""
+    """Ends connections with RST instead of FIN."""
     for connection in connections:
         with contextlib.suppress(OSError):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -265,7 +265,7 @@ def _start(work: Callable[[], None]) -> threading.Thread:
 
 
 class _Remote:
-    """A `FaultProxy` in another process, as far as tests use it."""
+    """A `FaultProxy` in another process, with the methods that tests use."""
 
     def __init__(self, connection: Connection, number: int) -> None:
         self._connection = connection
@@ -290,7 +290,7 @@ class _Remote:
 
 
 def _serve(connection: Connection) -> None:
-    """Do what is asked of each proxy, until the process that asks is gone."""
+    """Executes requests for each proxy until the requesting process has ended."""
     proxies: dict[int, FaultProxy] = {}
     with contextlib.suppress(EOFError):
         while True:
@@ -304,7 +304,7 @@ def _serve(connection: Connection) -> None:
 
 @contextlib.contextmanager
 def fault_proxies() -> Iterator[Connection]:
-    """Start the process in which proxies run; gives the way to it."""
+    """Starts the process in which proxies run, and returns the connection to it."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs,), daemon=True)
     process.start()
@@ -316,7 +316,7 @@ def fault_proxies() -> Iterator[Connection]:
 
 @contextlib.contextmanager
 def fault_proxy(proxies: Connection, target_port: int) -> Iterator[FaultProxy]:
-    """Start a proxy to a server on loopback."""
+    """Starts a proxy to a server on loopback."""
     remote = _Remote(proxies, next(numbers))
     remote._ask("__init__", target_port)
     try:

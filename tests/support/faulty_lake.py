@@ -1,4 +1,4 @@
-"""A lake that is about to be hurt, and how to see that it is as it was."""
+"""A lake for fault injection, and checks that its state is unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "name": [f"n{number}" fo
 
 
 class State(NamedTuple):
-    """What anybody can see of a lake: its snapshots, its rows, its files."""
+    """The visible state of a lake: its snapshots, rows and files."""
 
     snapshots: list[int]
     rows: list[int]
@@ -41,7 +41,7 @@ def local_files(folder: Path) -> list[str]:
 
 
 def state(store: Store, files: Callable[[], list[str]]) -> State:
-    """The state of a lake, from a connection of its own."""
+    """The state of a lake, from a new connection."""
     with store.open() as lake:
         found = [path for path in files() if not path.endswith("_lakeconf.json")]
         return State([snapshot.snapshot_id for snapshot in lake.snapshots()], ids(lake), found)
@@ -49,7 +49,7 @@ def state(store: Store, files: Callable[[], list[str]]) -> State:
 
 @contextlib.contextmanager
 def refused(expected: type[LakeconfError], match: str, *secrets: str) -> Iterator[None]:
-    """What is done here ends in an error of lakeconf's that says what is wrong and shows no secret."""
+    """Checks that the block raises this lakeconf error, with a message that matches and contains no secret."""
     with pytest.raises(expected, match=match) as caught:
         yield
     error: BaseException | None = caught.value

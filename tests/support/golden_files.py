@@ -1,4 +1,4 @@
-"""Golden files: expected output, read in review; `pytest --update-golden` writes them anew. A plugin of pytest."""
+"""Golden files: expected output, checked in review. `pytest --update-golden` rewrites them. A pytest plugin."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def check_golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
-    """Compares a text with the file that holds what it should be."""
+    """Compares a text with the file that contains the expected text."""
 
     def check(path: Path, text: str) -> None:
         if request.config.getoption("--update-golden"):

@@ -1,8 +1,8 @@
-"""The real hadoop-aws that fits the installed Spark, for the tests marked `hadoop_aws`; a plugin of pytest.
+"""The real hadoop-aws that matches the installed Spark, for tests marked `hadoop_aws`. A pytest plugin.
 
-Maven puts the jars into its local repository once, where they are found from then on without a network. Spark gets
-them as `spark.jars`: with `spark.jars.packages` it finds the same ones there, but asks servers about each first, which
-without a network takes as long as the rest of its start.
+Maven downloads the jars into its local repository once; later runs need no network. Spark gets them as `spark.jars`:
+with `spark.jars.packages` it would find the same jars, but query servers for each of them first, which without a
+network takes as long as the rest of its startup.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what needs hadoop-aws where it can neither be found nor fetched."""
+    """Deselects tests that need hadoop-aws if it is neither installed nor downloadable."""
     needing = [item for item in items if item.get_closest_marker("hadoop_aws")]
     if not needing:
         return
@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Where tests run in several processes, one asks Maven for all: two at once get into each other's way."""
+    """With several test processes, only one calls Maven: two concurrent calls interfere with each other."""
     config: pytest.Config = node.config
     if _JARS not in config.stash:
         config.stash[_JARS] = find_jars(config)
@@ -62,13 +62,13 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.fixture(scope="session")
 def hadoop_aws_settings(pytestconfig: pytest.Config) -> dict[str, str]:
-    """What the Spark session needs besides, where a selected test needs hadoop-aws."""
+    """Additional Spark settings if a selected test needs hadoop-aws."""
     jars = pytestconfig.stash.get(_JARS, None)
     return {"spark.jars": ",".join(jars)} if jars else {}
 
 
 def find_jars(config: pytest.Config) -> list[str]:
-    """The paths of hadoop-aws and of what it needs; empty where there is no way to them."""
+    """The paths of hadoop-aws and its dependencies; empty if they are unavailable."""
     packages = package_settings()
     cache: Any = config.cache
     wanted = packages.get("spark.jars.packages", "")

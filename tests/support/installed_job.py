@@ -1,4 +1,4 @@
-"""What an installed lakeconf does on DuckDB, and on Spark where that is asked for: run in an environment of its own.
+"""Uses an installed lakeconf on DuckDB, and optionally on Spark; runs in a separate environment.
 
     python installed_job.py [spark]
 
@@ -22,7 +22,7 @@ from lakeconf.errors import AuditError, MissingDependencyError
 
 COLUMNS = {"id": "BIGINT", "name": "VARCHAR", "seen": "TIMESTAMPTZ"}
 ROWS = "SELECT {0}::BIGINT AS id, '{1}' AS name, TIMESTAMPTZ '2026-01-01 00:00:00Z' AS seen"
-# Every command, with what it is given. Those of `MISSING` need an extra.
+# Every command with its arguments. The commands in `MISSING` need an extra.
 CALLS = [
     ["validate"], ["stores"], ["preview-sql"], ["schema"], ["explain", "LC001"], ["doctor"],
     ["tables"], ["tables", "--format", "json"], ["snapshots"], ["files", "raw.events"], ["sql", "FROM raw.events"],
@@ -35,7 +35,7 @@ MODULES = {"polars": "polars", "dagster": "dagster", "dbt": "dbt", "dlt": "dlt",
 
 
 def called(arguments: list[str]) -> tuple[int, str]:
-    """The exit code of a command, and all that it prints."""
+    """The exit code of a command, and everything it prints."""
     output = StringIO()
     with redirect_stdout(output), redirect_stderr(output):
         code = run(arguments)
@@ -52,14 +52,14 @@ def message(expected: type[Exception], call: Callable[[], object]) -> str:
 
 
 def refused_append(lake: lakeconf.Lake) -> None:
-    """A transaction whose audit, a function, does not hold."""
+    """A transaction whose audit, a function, fails."""
     with lake.transaction() as transaction:
         transaction.table("raw.events").append(transaction.sql(ROWS.format(-1, "negative")))
         transaction.audit("positive ids", lambda rows: rows.filter(nw.col("id") < 0), table="raw.events")
 
 
 def writes(store: lakeconf.Store, session: object = None) -> None:
-    """Every kind of write and read; DuckDB says what the table holds in the end."""
+    """Every kind of write and read; at the end DuckDB reports the contents of the table."""
     with store.open(session) as lake, duckdb.connect() as other:
         lake.create_table("raw.events", like=COLUMNS)
         table = lake.table("raw.events")
@@ -85,7 +85,7 @@ def writes(store: lakeconf.Store, session: object = None) -> None:
 
 
 def commands() -> None:
-    """Every command line works, or names the extra that it needs."""
+    """Every command works, or its error names the extra that it needs."""
     assert {name for name, *_ in CALLS} | set(MISSING) == set(COMMANDS), set(COMMANDS)
     for arguments in CALLS:
         code, output = called(arguments)
@@ -97,7 +97,7 @@ def commands() -> None:
 
 
 def missing_extras() -> None:
-    """What needs an extra names it."""
+    """Functions that need an extra name it in their error."""
     for module, extra in MODULES.items():
         found = message(MissingDependencyError, lambda: import_module(f"lakeconf.integrations.{module}"))  # noqa: B023
         assert f"pip install 'lakeconf[{extra}]'" in found, found
@@ -106,7 +106,7 @@ def missing_extras() -> None:
 
 
 def main() -> None:
-    """Runs everything that fits the installed extras."""
+    """Runs everything that the installed extras support."""
     store = lakeconf.init().get_store()
     if "spark" in sys.argv[1:]:
         session = lakeconf.spark_session(store, settings={"spark.ui.enabled": "false", "spark.log.level": "ERROR"})

@@ -1,4 +1,4 @@
-"""Lakes for the tests of the catalog and of Spark's reader, made by DuckDB alone. A plugin of pytest."""
+"""Lakes for the tests of the catalog and of Spark's reader, created by DuckDB without lakeconf. A pytest plugin."""
 
 from __future__ import annotations
 

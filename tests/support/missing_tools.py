@@ -1,6 +1,6 @@
-"""A run that leaves tests out because a tool is missing fails; a plugin of pytest.
+"""Fails a test run that skipped tests because a tool is missing. A pytest plugin.
 
-With LAKECONF_ALLOW_MISSING=1 it passes: for a machine that has no browser or no Maven.
+With LAKECONF_ALLOW_MISSING=1 the run passes, for machines without a browser or without Maven.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What narwhals offers on a lazy frame, one case each: the same code for both engines."""
+"""One case for each narwhals operation on a lazy frame: the same code for both engines."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FRAME: dict[str, Callable[[Frame, Frame], Frame]] = {
     "lazy": lambda f, _: f.lazy().select("id"),
 }
 _IN_ORDER = {"order_by": "id"}
-# Expressions that give a value for each row.
+# Expressions that return a value for each row.
 EXPRESSION: dict[str, nw.Expr] = {
     "abs": X.abs(),
     "ceil": X.ceil(),
@@ -149,7 +149,7 @@ EXPRESSION: dict[str, nw.Expr] = {
     "list.unique": TAGS.list.unique().list.sort(),
     "struct.field": DEVICE.struct.field("os"),
 }
-# Expressions that make one value of a column.
+# Expressions that aggregate a column into one value.
 AGGREGATE: dict[str, nw.Expr] = {
     "all": (N > 0).all(),
     "any": (N > 2).any(),

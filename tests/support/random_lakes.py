@@ -1,4 +1,4 @@
-"""Random lakes: sequences of DDL and DML on one table, run by DuckDB; what it refuses is left out."""
+"""Random lakes: sequences of DDL and DML on one table, run by DuckDB; statements that it rejects are skipped."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ OPERATIONS = st.one_of(
 
 
 def build(source: Lake, columns: dict[str, str], operations: Sequence[tuple[object, ...]]) -> list[str]:
-    """Make the table `t` and do what DuckDB allows of the operations; gives the statements that it ran."""
+    """Creates the table `t` and runs the operations that DuckDB allows; returns the statements that it ran."""
     load_extension(source.connection, "httpfs")
     fields = ", ".join(f"{identifier(name)} {type_name}" for name, type_name in columns.items())
     script = [f"CREATE TABLE lake.t ({fields})"]
@@ -94,16 +94,16 @@ def build(source: Lake, columns: dict[str, str], operations: Sequence[tuple[obje
                 source.run(statement)
             except LakeconfError as error:
                 if "INTERNAL" in error.message or "invalidated" in error.message:
-                    return script  # DuckDB has failed, and this instance of it answers no more
+                    return script  # an internal error: this DuckDB instance can no longer be used
                 with contextlib.suppress(LakeconfError):
-                    source.run("ROLLBACK")  # some refusals of DuckLake leave the connection in a transaction
+                    source.run("ROLLBACK")  # some errors of DuckLake leave the connection in a transaction
                 break
             script.append(statement)
     return script
 
 
 def _statements(source: Lake, operation: tuple[object, ...]) -> list[str]:
-    """The SQL of an operation, for the columns that the table has by now."""
+    """The SQL of an operation, for the current columns of the table."""
     columns = load_table(source.reader, "t", source.newest).columns
     kind, *rest = operation
     if kind in _ON_ROWS:
@@ -139,7 +139,7 @@ def _on_field(columns: Sequence[Column], kind: str, rest: list[str]) -> list[str
         return [f"ALTER TABLE lake.t ADD COLUMN {path} INTEGER{default}"]
     if kind == "rename field":
         return [f"ALTER TABLE lake.t RENAME COLUMN {path} TO {rest[2]}"]
-    # DuckDB makes structs of NULL where every field that a file has is dropped; see DESIGN of the tests in spark/.
+    # DuckDB returns structs of NULL if every field that a file contains was dropped, so one field always remains.
     return [f"ALTER TABLE lake.t DROP COLUMN {path}"] if _has_others(column, rest[1]) else []
 
 
@@ -198,7 +198,7 @@ def _literal(type_name: str, seed: int) -> str:
 
 
 def _value(column: Column, seed: int) -> str:
-    """A literal of a column's type, whatever has become of that."""
+    """A literal of a column's current type."""
     if seed % 7 == 0:
         return "NULL"
     if column.type == "struct":

@@ -1,4 +1,4 @@
-"""A Spark job some of whose tasks fail or are slow the first time; run as a script, in a session of its own."""
+"""A Spark job in which some tasks fail or are slow at first; run as a script, with a separate session."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "OFF",
-    # Rows come to the writer in small portions, so that files have begun when a task fails.
+    # Small batches, so that the writer has started files when a task fails.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
 }
 
 
 def run(**task: Any) -> dict[str, dict[str, Any]]:
-    """Runs operations in a process of its own; gives how each ended."""
+    """Runs operations in a separate process, and returns the result of each."""
     done = subprocess.run([sys.executable, __file__, json.dumps(task)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
@@ -40,7 +40,7 @@ def run(**task: Any) -> dict[str, dict[str, Any]]:
 
 
 def failing(attempts: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows as they are, but the first attempts of a task fail behind the last of them."""
+    """Returns the rows unchanged, but the first attempts of a task fail after the last row."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -54,7 +54,7 @@ def failing(attempts: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.R
 
 
 def slow(folder: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows as they are, but the first attempt of a task ends only when a second one has begun."""
+    """Returns the rows unchanged, but the first attempt of a task ends only after a second one has started."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -86,7 +86,7 @@ def main(task: dict[str, Any]) -> None:
 
 
 def _done(lake: Lake, name: str, frame: DataFrame) -> dict[str, Any]:
-    """Does one operation, the first word of the table's name; says how it ended, and what the lake has of it."""
+    """Runs an operation, the first word of the table's name; returns its result and the state of the table."""
     table = lake.create_table(f"raw.{name}", {"id": "BIGINT", "twice": "BIGINT"})
     operation = name.partition("_")[0]
     before, error = lake.snapshot_id, None

@@ -1,4 +1,4 @@
-"""A real S3 server on a free port of loopback: moto, in a process of its own."""
+"""A real S3 server on a free port of loopback: moto, in a separate process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class S3Keys(NamedTuple):
-    """One user's access key."""
+    """The access key of a user."""
 
     key_id: str
     secret: str
@@ -41,10 +41,10 @@ class S3Server:
     """A running S3 server.
 
     Attributes:
-        port: Where it listens on loopback.
-        keys: An access key that may do everything.
-        read_only: With `iam` alone: the access key of a user that may list and get, not put or delete.
-        ca: With `tls` alone: the authority that signed its certificate.
+        port: Its port on loopback.
+        keys: An access key with all permissions.
+        read_only: Only with `iam`: the access key of a user that may list and get, but not put or delete.
+        ca: Only with `tls`: the authority that signed its certificate.
     """
 
     port: int
@@ -56,16 +56,16 @@ class S3Server:
 
     @property
     def endpoint(self) -> str:
-        """Host and port, as DuckDB's ENDPOINT takes them."""
+        """Host and port, in the form of DuckDB's ENDPOINT."""
         return f"{HOST}:{self.port}"
 
     @property
     def url(self) -> str:
-        """The endpoint with its scheme, as Hadoop's and boto3's settings take it."""
+        """The endpoint with its scheme, in the form of Hadoop's and boto3's settings."""
         return f"{'https' if self.ca else 'http'}://{self.endpoint}"
 
     def client(self, service: str = "s3", keys: S3Keys | None = None) -> Any:
-        """A boto3 client, as the user that may do everything unless told otherwise."""
+        """A boto3 client; by default for the user with all permissions."""
         keys = keys or self.keys
         return boto3.client(
             service,
@@ -78,7 +78,7 @@ class S3Server:
         )
 
     def create_bucket(self) -> str:
-        """Make an empty bucket and give its name."""
+        """Creates an empty bucket and returns its name."""
         name = f"bucket-{next(numbers)}"
         with contextlib.closing(self.client()) as client:
             client.create_bucket(Bucket=name)
@@ -93,11 +93,11 @@ class S3Server:
 
 @contextlib.contextmanager
 def s3(*, tls: bool = False, iam: bool = False) -> Iterator[S3Server]:
-    """Start an S3 server.
+    """Starts an S3 server.
 
     Args:
-        tls: Speak HTTPS, with a certificate of a private authority.
-        iam: Check every signature and every permission; else any key is taken, as moto does by default.
+        tls: Use HTTPS, with a certificate of a private authority.
+        iam: Check every signature and permission; otherwise any key is accepted, which is moto's default.
     """
     with tempfile.TemporaryDirectory(prefix="lakeconf-s3-") as name:
         folder = Path(name)
@@ -113,7 +113,7 @@ def s3(*, tls: bool = False, iam: bool = False) -> Iterator[S3Server]:
 
 
 def _enforce(server: S3Server) -> S3Server:
-    """Make two users, then have moto check each request from now on."""
+    """Creates two users, then makes moto check each request."""
     writer = _create_user(server, "writer", ["s3:*"])
     reader = _create_user(server, "reader", ["s3:Get*", "s3:List*"])
     url, headers = f"{server.url}/moto-api/reset-auth", {"Content-Type": "text/plain"}

@@ -1,4 +1,4 @@
-"""Fixtures of the real servers; one of each for the whole run, started when a test first asks for it."""
+"""Fixtures for the real servers; one of each per test run, started when a test first needs it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def postgres_tls_server() -> Iterator[PostgresServer]:
-    """One that takes encrypted connections only."""
+    """A server that accepts encrypted connections only."""
     with postgres(tls=True) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
-    """One that takes any access key."""
+    """A server that accepts any access key."""
     with s3() as server:
         yield server
 
@@ -42,7 +42,7 @@ def s3_tls_server() -> Iterator[S3Server]:
 
 @pytest.fixture(scope="session")
 def s3_iam_server() -> Iterator[S3Server]:
-    """One that checks every signature and permission."""
+    """A server that checks every signature and permission."""
     with s3(iam=True) as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""What starting any server takes: a free port, a process that ends with the test, a bounded wait until it is ready."""
+"""Common parts of all servers: a free port, a process that ends with the test, a bounded wait for readiness."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ numbers = itertools.count(1)
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on now."""
+    """A free port on loopback."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])

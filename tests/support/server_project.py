@@ -1,4 +1,4 @@
-"""A project whose stores lie on servers, and the search for their secrets in what a tool has written."""
+"""A project whose stores are on servers, and a search for their secrets in the output of a tool."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import lakeconf
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Two stores with a catalog and a folder each. The file can be committed: it holds no credential.
+# Two stores, each with its own catalog and folder. The file contains no credentials and can be committed.
 TOML = """\
 default_store = "prod"
 
@@ -44,7 +44,7 @@ storage_backend = {{ prefix = "analytics" }}
 
 @dataclass(frozen=True)
 class Project:
-    """A folder with a lakeconf.toml, whose store `prod` is the default one.
+    """A folder with a lakeconf.toml whose default store is `prod`.
 
     Attributes:
         secrets: Every secret value of its stores, by variable.
@@ -54,12 +54,12 @@ class Project:
     secrets: dict[str, str]
 
     def rows(self, query: str, store: str | None = None) -> list[tuple[object, ...]]:
-        """What lakeconf reads, on a connection of its own."""
+        """The rows that lakeconf reads, on a new connection."""
         with lakeconf.init(self.folder).get_store(store).connect() as connection:
             return connection.execute(query).fetchall()
 
     def assert_no_secret(self, *others: Path, text: str = "") -> None:
-        """Looks for every secret in every file of the project and of other folders, and in a text."""
+        """Searches for every secret in every file of the project and of other folders, and in a text."""
         written = {path: path.read_bytes() for path in self._files(*others)}
         assert written
         for variable, secret in self.secrets.items():

@@ -1,6 +1,6 @@
-"""Real servers for tests, each a context manager: ready when it returns, gone when it ends.
+"""Real servers for tests, as context managers: ready on entry, stopped on exit.
 
-Nothing has to be installed or started beforehand, and each listens on a free port of loopback alone.
+Nothing needs to be installed or started beforehand. Each server listens on a free port of loopback only.
 """
 
 from __future__ import annotations

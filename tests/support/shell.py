@@ -1,4 +1,4 @@
-"""Runs the commands of a page as a reader would: in a shell, in the working folder."""
+"""Runs the commands of a documentation page as a reader would: in a shell, in the working folder."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 
 def run_shell(commands: str, **environment: str) -> str:
-    """Runs commands, the programs of this Python's environment first on the path.
+    """Runs commands, with the programs of this Python environment first on the path.
 
     Args:
-        commands: What to run; it ends at the first command that fails.
-        **environment: Further variables.
+        commands: The commands; the shell stops at the first one that fails.
+        **environment: Additional environment variables.
 
     Returns:
-        What they printed, errors included.
+        Their output, including errors.
     """
     programs = Path(sys.executable).parent
     done = subprocess.run(

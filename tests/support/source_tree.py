@@ -1,4 +1,4 @@
-"""What the tests about the source itself share: the modules of lakeconf and what each imports."""
+"""Helpers for the tests of the source code: the modules of lakeconf and their imports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKAGE = REPOSITORY / "lakeconf"
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module, and where.
+    """An imported module, and the location of the import.
 
     Attributes:
         importer: The dotted name of the module that imports.
@@ -58,7 +58,7 @@ def all_imports() -> list[Import]:
 
 
 def imports_of(name: str, source: str, modules: set[str]) -> list[Import]:
-    """The imports in one module; `modules` tells `from package import module` from `from module import name`."""
+    """The imports in a module; `modules` distinguishes `from package import module` from `from module import name`."""
     tree = ast.parse(source)
     late = within(tree, lambda node: isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     typing = within(tree, lambda node: isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
@@ -72,7 +72,7 @@ def imports_of(name: str, source: str, modules: set[str]) -> list[Import]:
             known = modules | {"lakeconf.__version__"}
             targets = [target if target in known else str(node.module) for target in full]
         elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "import_module":
-            # A name that is computed is reported as `?`: the test lists the modules that may do this.
+            # A computed name is reported as `?`: the test lists the modules that may do this.
             named = node.args[0]
             targets = [str(named.value) if isinstance(named, ast.Constant) else "?"]
         else:

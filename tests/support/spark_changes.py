@@ -1,4 +1,4 @@
-"""Reads the changes of a table with Spark, and says where they are not those of DuckDB, or of the table's states."""
+"""Reads a table's changes with Spark, and compares them with DuckDB's, or with the states of the table."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def changes(spark: SparkSession, lake: Lake, since: int, until: int) -> DataFram
 
 
 def assert_changes_alike(spark: SparkSession, lake: Lake, ranges: Iterable[tuple[int, int]]) -> None:
-    """Compare the changes of the table `t` in some ranges of snapshots."""
+    """Compares the changes of the table `t` in some ranges of snapshots."""
     for since, until in ranges:
         differ = wrong_changes(spark, lake, since, until)
         assert not differ, f"changes from {since} to {until}: {differ}"
 
 
 def wrong_changes(spark: SparkSession, lake: Lake, since: int, until: int) -> dict[str, Any]:
-    """Changes that only one of the two gives; where DuckDB's own are refused, the table's states say what is right."""
+    """Changes that only Spark or only DuckDB returns; if DuckDB cannot compute them, uses the table states instead."""
     plan, inlined = plan_changes_with_inlined_rows(lake.reader, "t", since, until)
     frame = read_changes(spark, plan, inlined)
     try:
@@ -51,7 +51,7 @@ def wrong_changes(spark: SparkSession, lake: Lake, since: int, until: int) -> di
 
 
 def keys_by_state(lake: Lake, plan: ChangesPlan) -> Counter[Key]:
-    """What changed from each snapshot of the range to the next, found out by reading the table at every one."""
+    """The changes between consecutive snapshots of the range, computed from the rows at each snapshot."""
     changed: Counter[Key] = Counter()
     before = _state(lake, plan.since - 1)
     for version in range(plan.since, plan.until + 1):
@@ -72,4 +72,4 @@ def _state(lake: Lake, version: int) -> Counter[tuple[int, int]]:
     except QueryError as error:
         if "does not exist" not in error.message:
             raise
-        return Counter()  # the table is not there yet
+        return Counter()  # the table does not exist yet

@@ -1,4 +1,4 @@
-"""Reads a table of a lake with Spark and with DuckDB, and says where the two differ."""
+"""Reads a table of a lake with Spark and with DuckDB, and returns the differences."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def scan(
 def assert_alike(
     spark: SparkSession, lake: Lake, table: str, *, row_ids: bool = True, newest: int | None = None
 ) -> None:
-    """Compare the rows of a table, and their ids, at every snapshot at which it exists.
+    """Compares the rows of a table, and their ids, at every snapshot at which it exists.
 
     Args:
-        newest: At that many of the newest alone, outside of `make prove`; for what many snapshots lead up to.
+        newest: Only compare this many of the newest snapshots, except in `make prove`; for tests of a final state.
     """
     versions = [version for version in lake.versions() if exists(lake, table, version)]
     assert versions
@@ -73,7 +73,7 @@ def exists(lake: Lake, table: str, version: int) -> bool:
 def differences(
     spark: SparkSession, lake: Lake, table: str, version: int, *, row_ids: bool = True
 ) -> dict[str, list[tuple[str | None, ...]]]:
-    """Rows that only one of the two gives, as text; empty where they agree. Both read the whole table."""
+    """Rows that only Spark or only DuckDB returns, as text; empty if they agree. Both read the whole table."""
     plan, inlined = plan_with_inlined_rows(lake.reader, table, version)
     frame = read(spark, plan, inlined, row_ids=row_ids)
     source = f"lake.{identifier(plan.table.schema_name)}.{identifier(plan.table.name)} AT (VERSION => {version})"
@@ -83,7 +83,7 @@ def differences(
 def compared(
     lake: Lake, columns: Sequence[Column], frame: DataFrame, source: str, virtual: Mapping[str, str]
 ) -> dict[str, list[tuple[str | None, ...]]]:
-    """Rows that only Spark's frame or only DuckDB's source gives, as text; further columns are given by SQL."""
+    """Rows that only Spark's frame or only DuckDB's source has, as text; `virtual` maps SQL to further column names."""
     expected = [*(_text(column) for column in columns), *(f"CAST({sql} AS VARCHAR)" for sql in virtual)]
     given = [
         f"CAST({identifier(name)} AS VARCHAR)" for name in (*(column.name for column in columns), *virtual.values())
@@ -97,10 +97,10 @@ def compared(
 
 
 def _arrow(frame: DataFrame) -> object:
-    # Arrow has no variant; as JSON both sides can be compared.
+    # Arrow has no variant type; both sides are compared as JSON.
     variants = [field.name for field in frame.schema if field.dataType.typeName() == "variant"]
     if not variants:
-        # The session may not tell apart names that differ in case, so a selection by name would be ambiguous.
+        # The session may treat names as case-insensitive, so selecting columns by name could be ambiguous.
         return frame.toArrow()
     return frame.selectExpr(
         *(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 def spark_settings() -> dict[str, str]:
-    """What the session is made with, beside its master and its event log.
+    """The settings of the session, in addition to its master and its event log.
 
-    The time zone is deliberately not UTC, so that a value that passes through the session's zone does not come out
-    right by luck.
+    The time zone is deliberately not UTC: a value that is converted through the session's zone must not be correct by
+    chance.
     """
     return {
         "spark.ui.enabled": "false",

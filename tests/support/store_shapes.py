@@ -1,4 +1,4 @@
-"""The pairs of backends that compose, as configurations: with inline credentials, and with existing secrets."""
+"""The supported pairs of backends as configurations: with inline credentials, and with existing secrets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 Table = dict[str, Any]
 
-# Every secret value that the shapes hold, by the variable that gives it.
+# Every secret value in the configurations, by environment variable.
 SECRETS = {"PGPASSWORD": "hunter2-pg", "BUCKET_SECRET": "hunter2-bucket", "BUCKET_TOKEN": "hunter2-token"}
 
 METADATA: dict[str, Table] = {
@@ -44,7 +44,7 @@ REFUSED = [(metadata, storage) for metadata in METADATA for storage in STORAGE i
 
 
 def configuration(metadata: str, storage: str, *, inline: bool = False, store: str = "prod") -> Table:
-    """A configuration with one store of this shape."""
+    """A configuration with one store of this pair."""
     backends = {"metadata_backend": METADATA[metadata], "storage_backend": STORAGE[storage]}
     table = {}
     for section, backend in backends.items():
@@ -54,5 +54,5 @@ def configuration(metadata: str, storage: str, *, inline: bool = False, store: s
 
 
 def has_credentials(metadata: str, storage: str) -> bool:
-    """True where the shape can hold credentials of its own."""
+    """True if the configuration of this pair can contain credentials."""
     return metadata in CREDENTIALS or storage in CREDENTIALS

@@ -1,7 +1,7 @@
-"""TLS in front of a PostgreSQL that was built without it, as connection poolers do it.
+"""A TLS proxy for a PostgreSQL that was built without TLS, like those of connection poolers.
 
-The programs of the wheel know no TLS. What a client sees is the same: it asks in clear whether the server speaks TLS,
-is told that it does, checks the certificate, and everything after that is encrypted.
+The programs of the wheel do not support TLS. The protocol is the same for a client: it asks in cleartext for TLS,
+gets a positive reply, checks the certificate, and then encrypts everything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHUNK = 1 << 16
 
 @contextlib.contextmanager
 def tls_front(target_port: int, certificate: ServerCertificate) -> Iterator[int]:
-    """Take encrypted connections only, and carry them in clear to a server on loopback; gives the port."""
+    """Accepts encrypted connections only, and forwards them unencrypted to a server on loopback; returns the port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate.certificate, certificate.key)
     with socket.create_server((HOST, 0)) as listener:

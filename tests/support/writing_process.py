@@ -1,6 +1,6 @@
-"""Processes that write to a lake and kill themselves, or are killed, on their way; run as a script.
+"""Processes that write to a lake and are killed, or kill themselves, during a write; run as a script.
 
-A writer is a process of its own, or the fork of a prepared one, which has loaded its modules already.
+A writer is a new process, or a fork of a prepared process that has already loaded its modules.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 TABLE = "raw.t"
 Rows = list[tuple[int, int]]
 ROWS = 50
-# What a process does to the table, by name; `number` makes the rows of each its own.
+# Operations on the table; `number` makes the rows of each process unique.
 OPERATIONS = ("append", "keyed", "overwrite", "merge", "delete", "evolve", "two_tables")
 
-# Points inside COMMIT: the byte of the catalog's files that is never written, the very first or one of the middle.
+# Points inside COMMIT: the first byte of the catalog's files that is not written.
 FIRST_BYTES = {"at the first byte of the commit": 1, "in the middle of the commit": 700}
 
-# The point at which a writer says "committing" and waits for a line before it sends COMMIT.
+# At this point a writer prints "committing" and waits for a line before it sends COMMIT.
 WAITS = "wait before the commit"
 
 
 def start(config: dict[str, Any], spark: dict[str, str] | None, **task: Any) -> subprocess.Popen[str]:
-    """A writer that has opened the lake."""
+    """Starts a writer that has opened the lake."""
     process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -52,7 +52,7 @@ def start(config: dict[str, Any], spark: dict[str, str] | None, **task: Any) -> 
 
 
 class PreparedWriters:
-    """A process that has loaded all modules and forks a writer for each task."""
+    """A process that has loaded all modules, and forks a writer for each task."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -66,10 +66,10 @@ class PreparedWriters:
         self._process.communicate()
 
     def write(self, config: dict[str, Any], operation: str, number: int, point: str) -> tuple[Rows, str, int]:
-        """Forks a writer that dies at a point.
+        """Forks a writer that is killed at a point.
 
         Returns:
-            The rows that it has read at its start, its last word, and its exit code: negative for a signal.
+            The rows that it read at its start, the last word it printed, and its exit code (negative for a signal).
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -88,13 +88,13 @@ class PreparedWriters:
 
 
 def frame(number: int, ids: Iterable[int] | None = None) -> pa.Table:
-    """Rows that say which write they are of."""
+    """Rows that identify the write that wrote them."""
     keys = list(range(number * ROWS, (number + 1) * ROWS) if ids is None else ids)
     return pa.table({"id": pa.array(keys, pa.int64()), "write": pa.array([number] * len(keys), pa.int64())})
 
 
 def ids_of(operation: str, number: int) -> list[int]:
-    """The keys that an operation writes or deletes; the table begins with the rows of the writes 0 and 1."""
+    """The ids that an operation writes or deletes; the table initially contains the rows of writes 0 and 1."""
     if operation == "overwrite":
         return list(range(ROWS + 25, 2 * ROWS))
     if operation == "merge":
@@ -105,7 +105,7 @@ def ids_of(operation: str, number: int) -> list[int]:
 
 
 def write(lake: Lake, operation: str, number: int) -> None:
-    """Carries out one operation."""
+    """Runs one operation."""
     table = lake.table(TABLE)
     ids = ids_of(operation, number)
     rows = frame(number, ids)
@@ -131,7 +131,7 @@ def write(lake: Lake, operation: str, number: int) -> None:
 
 
 def stream(spark: Any, lake: Lake, folder: str) -> None:
-    """Runs a streaming query into the table `events` until everything that has landed is through."""
+    """Runs a streaming query into the table `events` until all available input is processed."""
     source = spark.readStream.schema("id LONG").option("maxFilesPerTrigger", 1).parquet(f"{folder}/source")
     writer = source.writeStream.foreachBatch(lake.stream_sink("events"))
     query = writer.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True).start()
@@ -139,20 +139,20 @@ def stream(spark: Any, lake: Lake, folder: str) -> None:
 
 
 def say(word: str) -> None:
-    """Tells the process that has started this one."""
+    """Sends a word to the parent process."""
     sys.stdout.write(f"{word}\n")
     sys.stdout.flush()
 
 
 def kill() -> NoReturn:
-    """Ends this process as a power cut would."""
+    """Ends this process abruptly, as a power failure would."""
     os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError  # never reached
+    raise AssertionError  # unreachable
 
 
 def die_at_byte(position: int) -> None:
-    """Arms the process: the system kills it, in the middle of a write, when a file grows beyond a position."""
-    # Python ignores the signal unless it is told otherwise.
+    """Makes the system kill this process in the middle of a write, when a file grows beyond a position."""
+    # Python ignores the signal by default.
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (position, position))
@@ -165,7 +165,7 @@ def _wait_at(point: str) -> None:
 
 
 def kill_at(point: str) -> None:
-    """Arms the process: it dies when it first comes to a point of a write."""
+    """Makes this process kill itself when it first reaches a point of a write."""
     execute, target, tidy = Connection.execute, writes.target, transaction.Transaction._tidy
 
     def executing(self: Connection, sql: str, parameters: Any = None) -> Any:
@@ -196,12 +196,12 @@ def kill_at(point: str) -> None:
 
 
 def fork_writers() -> None:
-    """Forks a writer for each line of the input, and says how it ended."""
+    """Forks a writer for each line of the input, and reports how it ended."""
     for name in ("lakeconf.lake.lake", "lakeconf.engines.duckdb", "narwhals", "pandas", "pytz", "sqlite3"):
         importlib.import_module(name)
     for line in sys.stdin:
         task = json.loads(line)
-        # Opens nothing: DuckDB starts threads, which a fork would lose.
+        # Opens nothing: DuckDB starts threads, which do not survive a fork.
         store = lakeconf.init(task["config"]).get_store("dev")
         writer = os.fork()
         if writer == 0:
@@ -215,7 +215,7 @@ def fork_writers() -> None:
 
 
 def write_and_die(store: Store, task: dict[str, Any]) -> None:
-    """A forked writer: says what the table holds, and writes."""
+    """A forked writer: prints the rows of the table, and writes."""
     with store.open() as lake:
         say(json.dumps(["rows", read(lake)]))
         kill_at(task["point"])
@@ -224,13 +224,13 @@ def write_and_die(store: Store, task: dict[str, Any]) -> None:
 
 
 def read(lake: Lake) -> Rows:
-    """What plain DuckDB reads."""
+    """The rows that plain DuckDB reads."""
     found = lake.sql(f"SELECT id, write FROM {TABLE}").collect("pyarrow")
     return sorted((int(row[0]), int(row[1])) for row in found.iter_rows())
 
 
 def main() -> None:
-    """Writes as the line of the input says, and says itself when it is ready and when it is done."""
+    """Writes as specified in the input line, and prints when it is ready and when it is done."""
     task = json.loads(sys.stdin.readline())
     spark = lakeconf.spark_session(settings=task["spark"]) if task["spark"] is not None else None
     with lakeconf.init(task["config"]).get_store("dev").open(spark) as lake:
