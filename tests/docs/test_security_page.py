@@ -1,4 +1,4 @@
-"""Each promise of the page about security names a test that exists."""
+"""docs/security.md: each claim names a test that exists."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAGE = (REPOSITORY / "docs" / "security.md").read_text()
 CLAIM = re.compile(r"<!-- (\S+)::(\S+) -->$")
 
 
-def test_each_promise_names_its_test() -> None:
+def test_each_claim_names_its_test() -> None:
     promises = PAGE.partition("## Advice")[0]
     claims = [line for line in promises.splitlines() if line.startswith("- ")]
     assert len(claims) >= 30
@@ -22,7 +22,7 @@ def test_each_promise_names_its_test() -> None:
         assert found[2] in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, claim
 
 
-def test_every_attacker_is_on_both_pages() -> None:
+def test_both_security_pages_list_every_attacker() -> None:
     short = (REPOSITORY / "SECURITY.md").read_text()
     assert re.findall(r"^## (.*)$", PAGE, re.MULTILINE) == [
         "Who can write to the lake or its catalog",

@@ -1,4 +1,4 @@
-"""The site of the documentation: every page is in it, no link leads nowhere, nothing is loaded from elsewhere."""
+"""The documentation site contains every page, has no broken links, and loads nothing from other servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakeconf.config.codes import Code
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site; what MkDocs warns of is an error."""
+    """The built site. Warnings of MkDocs are errors."""
     folder = tmp_path_factory.mktemp("site")
     mkdocs = str(Path(sys.executable).with_name("mkdocs"))
     command = [mkdocs, "build", "--strict", "--site-dir", str(folder)]
@@ -27,7 +27,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Loaded(html.parser.HTMLParser):
-    """Collects what a page loads by itself."""
+    """Collects the addresses that a page loads automatically."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Loaded(html.parser.HTMLParser):
         self.found += [value for name in ("src", "href") if is_loaded and (value := given.get(name))]
 
 
-def test_every_page_is_there(site: Path) -> None:
+def test_site_contains_every_page(site: Path) -> None:
     docs = REPOSITORY / "docs"
     pages = {path.relative_to(docs).with_suffix(".html") for path in docs.rglob("*.md")}
     pages |= {Path("backends", f"{kind}.html") for kind in (*METADATA_BACKENDS, *STORAGE_BACKENDS)}
@@ -47,10 +47,10 @@ def test_every_page_is_there(site: Path) -> None:
     assert {page for page in pages if not (site / page).is_file()} == set()
 
 
-def test_the_api_is_what_the_package_exports(site: Path) -> None:
+def test_api_page_documents_every_export(site: Path) -> None:
     text = (site / "api.html").read_text()
     assert [name for name in lakeconf.__all__ if name != "LakeconfError" and f'id="lakeconf.{name}"' not in text] == []
-    # Methods of classes are documented as well, also those of the objects that a lake gives.
+    # Methods are documented too, including those of objects that a lake returns.
     members = (
         "Lake.table",
         "Lake.transaction",
@@ -60,7 +60,7 @@ def test_the_api_is_what_the_package_exports(site: Path) -> None:
     assert [name for name in members if f'id="lakeconf.{name}"' not in text] == []
 
 
-def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+def test_pages_load_nothing_from_other_servers(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     for page in pages:
         parser = Loaded()

@@ -1,4 +1,4 @@
-"""docs/writing.md: its blocks run, one after the other, on both engines."""
+"""docs/writing.md: its blocks run in order, on both engines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("engine", ["on_duckdb", "on_spark"])
-def test_the_blocks_run(project: Path, engine: str, request: pytest.FixtureRequest) -> None:
+def test_python_blocks_run(project: Path, engine: str, request: pytest.FixtureRequest) -> None:
     spark = request.getfixturevalue("spark") if engine == "on_spark" else None
     names: dict[str, Any] = {"spark": spark}
     for text in blocks("writing.md", "python"):
@@ -29,7 +29,7 @@ def test_the_blocks_run(project: Path, engine: str, request: pytest.FixtureReque
     assert (project / "lakeconf.toml").exists()
 
 
-def test_the_commands_run(project: Path) -> None:
+def test_commands_run(project: Path) -> None:
     lakeconf.init(project).get_store("dev").open().close()
     for line in "".join(blocks("writing.md", "sh")).splitlines():
         assert run(line.split()[1:]) == 0

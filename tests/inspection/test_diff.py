@@ -1,4 +1,4 @@
-"""What two tables differ in: rows that occur several times, NULLs, keys, columns and samples."""
+"""Differences between two tables: duplicate rows, NULLs, keys, columns and samples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Store]:
-    """Two stores whose tables differ in one thing each."""
+    """Two stores with tables that each differ in one respect."""
     folder: Path = tmp_path_factory.mktemp("compared")
     declared = {
         name: {
@@ -55,13 +55,13 @@ def diff(stores: tuple[Store, Store], name: str, on: tuple[str, ...] = (), sampl
     return compare(*stores, f"t.{name}", on, samples=samples)
 
 
-def test_a_row_counts_as_often_as_it_occurs(stores: tuple[Store, Store]) -> None:
+def test_duplicate_rows_are_counted(stores: tuple[Store, Store]) -> None:
     found = diff(stores, "twice")
     assert (found.rows, found.only, found.equal, found.is_equal) == ((3, 4), (1, 2), 2, False)
     assert found.samples == ([{"a": 1}], [{"a": 2}, {"a": 2}])
 
 
-def test_a_null_is_a_key_and_a_value_like_any_other(stores: tuple[Store, Store]) -> None:
+def test_nulls_are_compared_as_keys_and_values(stores: tuple[Store, Store]) -> None:
     found = diff(stores, "keyed", ("id",))
     assert (found.only, found.equal, found.columns) == ((1, 1), 1, {"a": 2, "b": 1})
     assert [row["id"] for side in found.samples for row in side] == [3, 6]
@@ -72,7 +72,7 @@ def test_a_null_is_a_key_and_a_value_like_any_other(stores: tuple[Store, Store])
     ]
 
 
-def test_columns_of_one_store_and_other_types_are_differences(stores: tuple[Store, Store]) -> None:
+def test_missing_columns_and_other_types_are_differences(stores: tuple[Store, Store]) -> None:
     found = diff(stores, "typed")
     assert sorted(found.schema) == [
         ("a", "INTEGER", "BIGINT"), ("only_dev", "INTEGER", None), ("only_prod", None, "INTEGER")
@@ -81,13 +81,13 @@ def test_columns_of_one_store_and_other_types_are_differences(stores: tuple[Stor
 
 
 @pytest.mark.parametrize("samples", [0, 3])
-def test_no_more_rows_are_shown_than_asked_for(samples: int, stores: tuple[Store, Store]) -> None:
+def test_number_of_samples_is_limited(samples: int, stores: tuple[Store, Store]) -> None:
     found = diff(stores, "many", samples=samples)
     assert (found.only, [len(side) for side in found.samples]) == ((10, 20), [samples, samples])
     assert len(diff(stores, "keyed", ("id",), samples).sample_changes) == samples
 
 
-def test_a_table_equals_itself_under_every_key(stores: tuple[Store, Store]) -> None:
+def test_table_equals_itself_with_any_key(stores: tuple[Store, Store]) -> None:
     for on in ((), ("id",), ("id", "a", "b")):
         found = compare(stores[0], stores[0], "t.keyed", on)
         assert (found.is_equal, found.equal, found.only) == (True, 5, (0, 0))

@@ -1,4 +1,4 @@
-"""`lakeconf doctor`: what it finds in stores that work, and in stores that do not."""
+"""`lakeconf doctor`: its results for stores that work and stores that do not."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def on_servers(postgres: PostgresServer, s3: S3Server, **changed: Any) -> dict[s
     }
 
 
-def test_a_store_on_this_machine(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_local_store(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lakeconf.init(project).get_store("dev").open().close()
     before = sorted(project.rglob("*"))
     assert run(["doctor"]) == 0
@@ -63,7 +63,7 @@ def test_a_store_on_this_machine(project: Path, capsys: pytest.CaptureFixture[st
     assert sorted(project.rglob("*")) == before
 
 
-def test_a_lake_that_is_not_there_is_not_made(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_lake_is_not_created(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(project.rglob("*"))
     assert run(["doctor", "dev", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -74,7 +74,7 @@ def test_a_lake_that_is_not_there_is_not_made(project: Path, capsys: pytest.Capt
     assert sorted(project.rglob("*")) == before
 
 
-def test_a_store_on_servers(postgres_server: PostgresServer, s3_server: S3Server) -> None:
+def test_store_on_servers(postgres_server: PostgresServer, s3_server: S3Server) -> None:
     config = on_servers(postgres_server, s3_server)
     steps = diagnosed(config)
     assert statuses(steps)[:7] == ["ok", "ok", "ok", "skipped", "ok", "ok", "skipped"]
@@ -88,7 +88,7 @@ def test_a_store_on_servers(postgres_server: PostgresServer, s3_server: S3Server
     assert not any(secret in str(step) for step in steps.values() for secret in secrets)
 
 
-def test_a_wrong_password(postgres_server: PostgresServer, s3_server: S3Server) -> None:
+def test_wrong_password(postgres_server: PostgresServer, s3_server: S3Server) -> None:
     steps = diagnosed(on_servers(postgres_server, s3_server, password="planted-wrong-password"))
     assert statuses(steps)[:7] == ["ok", "ok", "failed", "skipped", "ok", "ok", "skipped"]
     assert "password authentication failed" in steps["catalog"].found
@@ -97,14 +97,14 @@ def test_a_wrong_password(postgres_server: PostgresServer, s3_server: S3Server) 
     assert "planted-wrong-password" not in str(steps)
 
 
-def test_a_bucket_that_is_not_there(postgres_server: PostgresServer, s3_server: S3Server) -> None:
+def test_missing_bucket(postgres_server: PostgresServer, s3_server: S3Server) -> None:
     steps = diagnosed(on_servers(postgres_server, s3_server, bucket="no-such-bucket"))
     assert statuses(steps)[4:6] == ["failed", "skipped"]
     assert "NoSuchBucket" in steps["data path readable"].found
     assert steps["data path readable"].hint == "create the bucket, or check `bucket`, `region` and `endpoint`"
 
 
-def test_a_user_who_may_only_read(postgres_server: PostgresServer, s3_iam_server: S3Server) -> None:
+def test_user_with_read_access_only(postgres_server: PostgresServer, s3_iam_server: S3Server) -> None:
     assert s3_iam_server.read_only
     config = on_servers(postgres_server, s3_iam_server)
     config["storage_backend"] |= {"key_id": s3_iam_server.read_only.key_id, "secret": s3_iam_server.read_only.secret}
@@ -114,14 +114,14 @@ def test_a_user_who_may_only_read(postgres_server: PostgresServer, s3_iam_server
     assert s3_iam_server.read_only.secret not in str(steps)
 
 
-def test_a_server_that_is_down(postgres_server: PostgresServer, s3_server: S3Server) -> None:
+def test_server_that_is_down(postgres_server: PostgresServer, s3_server: S3Server) -> None:
     config = on_servers(postgres_server, s3_server, port=1)
     steps = diagnosed(config)
     assert steps["catalog"].status == "failed"
     assert "check that the server is running" in str(steps["catalog"].hint)
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+def test_folder_that_is_not_writable(tmp_path: Path) -> None:
     config = local(tmp_path)
     config["storage_backend"]["path"] = "/proc/lakeconf"
     steps = diagnosed(config)
@@ -130,7 +130,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     assert steps["data path writable"].hint == "check its owner and its permissions"
 
 
-def test_a_file_that_is_no_catalog(tmp_path: Path) -> None:
+def test_file_that_is_not_a_catalog(tmp_path: Path) -> None:
     (tmp_path / "catalog.sqlite").write_text("this is no database, but a text of some length")
     steps = diagnosed(local(tmp_path))
     assert steps["catalog"].status == "failed"
@@ -138,7 +138,7 @@ def test_a_file_that_is_no_catalog(tmp_path: Path) -> None:
     assert statuses(steps)[3] == "skipped"
 
 
-def test_a_read_only_store_is_not_written_to(tmp_path: Path) -> None:
+def test_read_only_store_is_not_written_to(tmp_path: Path) -> None:
     lakeconf.init({"stores": {"dev": local(tmp_path)}}).get_store("dev").open().close()
     before = sorted((tmp_path / "data").rglob("*"))
     steps = diagnosed({**local(tmp_path), "attach_options": {"read_only": True}})
@@ -151,7 +151,7 @@ def test_a_read_only_store_is_not_written_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("hours", "status"), [(0, "ok"), (0.05, "warning"), (1, "failed")])
-def test_a_clock_that_is_wrong(
+def test_clock_difference(
     postgres_server: PostgresServer,
     s3_server: S3Server,
     monkeypatch: pytest.MonkeyPatch,
@@ -170,7 +170,7 @@ def test_a_clock_that_is_wrong(
     assert diagnosed(config)["clock"].status == status
 
 
-def test_a_probe_that_cannot_be_removed_is_named(
+def test_probe_file_that_cannot_be_removed_is_reported(
     postgres_server: PostgresServer, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = on_servers(postgres_server, s3_server)
@@ -192,7 +192,7 @@ def test_a_probe_that_cannot_be_removed_is_named(
     assert "remove it" in str(step.hint)
 
 
-def test_whatever_is_raised_is_a_failed_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_exception_is_a_failed_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> Any:
         raise ValueError("a package of somebody else")
 
@@ -200,7 +200,7 @@ def test_whatever_is_raised_is_a_failed_step(tmp_path: Path, monkeypatch: pytest
     assert diagnosed(local(tmp_path))["spark"].found == "ValueError: a package of somebody else"
 
 
-def test_the_exit_code_and_a_store_that_is_not_there(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_code_and_unknown_store(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "catalog.sqlite").write_text("this is no database, but a text of some length")
     assert run(["doctor"]) == 1
     assert "✗ catalog" in capsys.readouterr().out
@@ -208,7 +208,7 @@ def test_the_exit_code_and_a_store_that_is_not_there(project: Path, capsys: pyte
     assert "did you mean" in capsys.readouterr().err
 
 
-def test_a_server_that_ends_idle_transactions(postgres_server: PostgresServer, s3_server: S3Server) -> None:
+def test_server_that_ends_idle_transactions(postgres_server: PostgresServer, s3_server: S3Server) -> None:
     config = on_servers(postgres_server, s3_server)
     lakeconf.init({"stores": {"dev": config}}).get_store("dev").open().close()
     assert diagnosed(config)["server"].status == "ok"

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("where", ["local", "s3"])
-def test_files_that_are_missing_or_unknown(
+def test_missing_and_unknown_files(
     where: str, tmp_path: Path, s3_server: S3Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # DuckDB takes brackets in a path for a pattern.
+    # DuckDB reads brackets in a path as a glob pattern.
     config = local(tmp_path / "a[b]")
     if where == "s3":
         config["storage_backend"] = {
@@ -75,7 +75,7 @@ def test_files_that_are_missing_or_unknown(
         ("/nowhere", "PostgreSQL at /nowhere/.s.PGSQL.1 cannot be used: No such file or directory"),
     ],
 )
-def test_a_server_that_cannot_be_reached(host: str, message: str, tmp_path: Path) -> None:
+def test_unreachable_server(host: str, message: str, tmp_path: Path) -> None:
     catalog = {"type": "postgres", "host": host, "port": 1, "database": "lake", "user": "u", "password": "planted-1"}
     found = diagnosed(local(tmp_path) | {"metadata_backend": catalog})["catalog"]
     assert found.status == "failed"

@@ -1,4 +1,4 @@
-"""`lakeconf report`: what the page says is what the lake is, it loads nothing, and a browser draws it."""
+"""`lakeconf report`: the page has correct numbers, loads nothing from elsewhere, and renders in a browser."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakeconf import Lake, Store
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-# What a page that is drawn says of itself, once it is.
+# Writes the colours and the number of drawings of the rendered page to its title.
 PROBE = """
 <script>addEventListener("load", () => {
   const style = getComputedStyle(document.body), text = document.querySelector(".js-plotly-plot text");
@@ -41,7 +41,7 @@ def store(project: Path) -> Store:
 
 
 def filled(lake: Lake) -> None:
-    """Appends, deletes, an overwrite, rows in the catalog, a table that is gone and one with a wild name."""
+    """Appends to three tables, one of them with markup in its name, then deletes and overwrites rows of one."""
     rows = pa.table({"id": list(range(100)), "text": [f"value-{number}" for number in range(100)]})
     for name in ("raw.events", 'raw."<b>&wild"', "raw.gone"):
         table = lake.create_table(name, rows)
@@ -51,7 +51,7 @@ def filled(lake: Lake) -> None:
     lake.table("raw.events").overwrite(rows.slice(50), where="id >= 50")
 
 
-def test_growth_is_what_each_snapshot_has(store: Store) -> None:
+def test_growth_equals_the_sizes_of_each_snapshot(store: Store) -> None:
     with store.open() as lake:
         filled(lake)
         native = store.connect()
@@ -75,14 +75,16 @@ def test_growth_is_what_each_snapshot_has(store: Store) -> None:
         assert last.files == sum(len(table.files) for table in table_sizes(lake))
 
 
-def test_the_page_names_what_there_is(store: Store, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_is_escaped_and_has_a_content_security_policy(
+    store: Store, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with store.open() as lake:
         filled(lake)
         page = report(lake, "A <lake>")
     own = page[: page.index("<script")] + page[page.rindex("<h1>") :]
     assert "A &lt;lake&gt;" in own
     assert "<td>raw.events</td>" in own
-    # A name is no markup, neither in a table nor in a figure; and no value of a row is there.
+    # Names are escaped in tables and figures, and the page contains no values of rows.
     assert "<b>&wild" not in page.replace("\\u003c", "<").replace("\\u003e", ">")
     assert "value-" not in own
     assert re.findall(r"""(?:src|href)=["']?(?:https?:)?//""", own) == []
@@ -103,28 +105,28 @@ def test_the_page_names_what_there_is(store: Store, project: Path, capsys: pytes
     assert "cannot be written: No such file" in capsys.readouterr().err
 
 
-def test_an_empty_lake_has_a_page(store: Store) -> None:
+def test_report_of_an_empty_lake(store: Store) -> None:
     with store.open() as lake:
         page = report(lake, "empty")
     assert "<b>0</b><span>tables</span>" in page
     assert "0 files would be removed" in page
 
 
-def test_no_secret_is_in_it(postgres_server: PostgresServer, tmp_path: Path) -> None:
+def test_report_contains_no_secret(postgres_server: PostgresServer, tmp_path: Path) -> None:
     with store_of(tmp_path, on_postgres(postgres_server)).open() as lake:
         filled(lake)
         assert postgres_server.password not in report(lake, "dev")
 
 
 @pytest.mark.parametrize(("scheme", "is_dark"), [(0, True), (1, False)], ids=["dark", "light"])
-def test_a_browser_draws_it(scheme: int, is_dark: bool, store: Store, tmp_path: Path) -> None:
+def test_report_renders_in_a_browser(scheme: int, is_dark: bool, store: Store, tmp_path: Path) -> None:
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         pytest.skip("there is no Chromium on this machine; CI installs one")
     with store.open() as lake:
         filled(lake)
         page = report(lake, "lake")
-    # A script without the page's own word is not run: neither this, nor one in a name.
+    # A script without the nonce of the page does not run: neither this one, nor one in a name.
     (word,) = set(re.findall(r'<script nonce="([^"]+)"', page))
     strange = "<script>document.body.style.backgroundColor = document.body.style.color = 'red'</script>"
     probe = PROBE.replace("<script>", f'<script nonce="{word}">')

@@ -1,4 +1,4 @@
-"""`verify`: what Spark reads of a table against what DuckDB reads, type by type, and where the two must differ."""
+"""`verify` compares the rows that Spark and DuckDB read from a table, for every type and for inconsistent catalogs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lakeconf import Lake, Store
 
-# Of each type values that two engines are likely to write differently.
+# Values of each type that two engines are likely to format differently.
 VALUES = {
     "BOOLEAN": ["true", "false"],
     "TINYINT": ["-128", "127"],
@@ -79,7 +79,7 @@ def write(lake: Lake, *statements: str) -> None:
     lake.refresh()
 
 
-def test_every_type_is_compared_by_its_values(lake: Lake) -> None:
+def test_values_of_every_type_are_compared(lake: Lake) -> None:
     names = {type_name: f"c{index}" for index, type_name in enumerate(VALUES)}
     columns = ", ".join(f'"{name}" {type_name}' for type_name, name in names.items())
     write(lake, "CALL dev.set_option('data_inlining_row_limit', 0)", f"CREATE TABLE dev.raw.types ({columns})")
@@ -112,12 +112,12 @@ def test_inlined_rows_deletes_and_an_earlier_snapshot(lake: Lake) -> None:
     assert past.columns[0].spark != now.columns[0].spark
 
 
-def test_an_empty_table_is_equal(lake: Lake) -> None:
+def test_empty_table_is_equal(lake: Lake) -> None:
     found = verify(lake, "raw.numbers")
     assert (found.equal, found.spark_rows, found.columns[0].spark.hash) == (True, 0, 0)
 
 
-def test_rows_that_are_deleted_twice_are_named_and_the_command_ends_with_1(
+def test_rows_deleted_twice_are_reported_and_the_exit_code_is_1(
     project: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = project / "lakeconf.toml"
@@ -130,7 +130,7 @@ def test_rows_that_are_deleted_twice_are_named_and_the_command_ends_with_1(
             "CALL dev.set_option('data_inlining_row_limit', 0)",
             "INSERT INTO dev.raw.numbers SELECT range FROM range(100)",
         )
-        # Of two transactions that delete the same rows one writes a delete file, the other one into the catalog.
+        # Two transactions delete the same rows: one writes a delete file, the other one inlines its deletes.
         with lake._session.writer.cursor() as first, lake._session.writer.cursor() as second:
             first.execute("BEGIN; DELETE FROM dev.raw.numbers WHERE id < 20")
             second.execute("CALL dev.set_option('data_inlining_row_limit', 10)")
@@ -149,7 +149,7 @@ def test_rows_that_are_deleted_twice_are_named_and_the_command_ends_with_1(
     assert f"5 rows of {path}" in shown
 
 
-def test_deletes_that_a_rewrite_has_undone_are_reported(lake: Lake) -> None:
+def test_deletes_undone_by_a_rewrite_are_reported(lake: Lake) -> None:
     write(
         lake,
         "INSERT INTO dev.raw.numbers SELECT range, NULL FROM range(100)",
@@ -161,7 +161,7 @@ def test_deletes_that_a_rewrite_has_undone_are_reported(lake: Lake) -> None:
     )
     found = verify(lake, "raw.numbers")
     assert (found.equal, found.sound, found.lost_deletes) == (True, True, 0)
-    # The delete as it is recorded if its transaction commits after the rewrite.
+    # The catalog now records the delete as if its transaction had committed after the rewrite.
     write(lake, "UPDATE __ducklake_metadata_dev.ducklake_inlined_delete_2 SET begin_snapshot = begin_snapshot + 2")
     found = verify(lake, "raw.numbers")
     assert (found.equal, found.sound, found.lost_deletes) == (True, False, 1)
@@ -179,7 +179,7 @@ def test_deletes_that_a_rewrite_has_undone_are_reported(lake: Lake) -> None:
         ("FROM rows UNION ALL FROM rows", False),
     ],
 )
-def test_a_fingerprint_is_of_the_values_and_not_of_their_order(change: str, same: bool) -> None:
+def test_fingerprint_depends_on_values_and_not_on_their_order(change: str, same: bool) -> None:
     with duckdb.connect() as con:
         con.execute("CREATE TABLE rows AS SELECT * FROM (VALUES (1, 'ab'), (2, 'b'), (3, NULL)) AS v (c0, c1)")
         before = con.execute(fingerprint_sql(2, "rows")).fetchone()
@@ -189,14 +189,14 @@ def test_a_fingerprint_is_of_the_values_and_not_of_their_order(change: str, same
     assert (fingerprints(before) == fingerprints(after)) is same
 
 
-def test_a_table_that_is_not_there_and_a_lake_without_spark(lake: Lake, store: Store) -> None:
+def test_missing_table_and_lake_without_spark(lake: Lake, store: Store) -> None:
     with pytest.raises(TableNotFoundError, match=r"raw\.numbrs"):
         verify(lake, "raw.numbrs")
     with store.open() as duckdb_lake, pytest.raises(UnsupportedError, match=r"store\.open\(spark\)"):
         verify(duckdb_lake, "raw.numbers")
 
 
-def test_the_command_ends_with_0_where_both_read_the_same(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_code_is_0_if_both_engines_read_the_same_rows(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     write(lake, "INSERT INTO dev.raw.numbers SELECT range, 't' || range FROM range(100)")
     assert run(["verify", "raw.numbers"]) == 0
     assert "raw.numbers at snapshot 2: equal\n  rows: 100\n" in capsys.readouterr().out
@@ -208,8 +208,8 @@ def test_the_command_ends_with_0_where_both_read_the_same(lake: Lake, capsys: py
     assert run(["verify", "raw.numbers", "--engine", "polars"]) == 2
 
 
-def test_the_rows_of_each_file_are_compared_with_the_catalog(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both engines read the same rows, but not as many as the catalog says."""
+def test_row_counts_of_files_are_compared_with_the_catalog(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both engines read the same rows, but the catalog records another number of rows."""
     write(lake, "CALL dev.set_option('data_inlining_row_limit', 0)")
     write(lake, "INSERT INTO dev.raw.numbers SELECT range, 'a' FROM range(100)")
     write(lake, "INSERT INTO dev.raw.numbers SELECT range, 'b' FROM range(50)")
