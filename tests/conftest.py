@@ -1,4 +1,4 @@
-"""Fixtures for all tests: a clean environment, a project folder, one Spark session."""
+"""Fixtures for all tests: a clean environment, a project folder, a shared Spark session."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["missing_tools", "server_fixtures", "hadoop_aws", "golden_files", "example_backends", "lake_fixtures"]
 
-# Bounded and the same every time for `make test`; many more, and new ones each time, for `make prove`.
+# `make test` runs few examples, the same every time; `make prove` runs many more random ones.
 _SLOW_IS_FINE = [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture]
 hypothesis.settings.register_profile(
     "test", max_examples=50, deadline=None, derandomize=True, suppress_health_check=_SLOW_IS_FINE
@@ -36,9 +36,9 @@ _connect = duckdb.connect
 
 
 def _connect_without_checksums(*arguments: Any, config: Any = None, **settings: Any) -> duckdb.DuckDBPyConnection:
-    """What `duckdb.connect` gives, but that it does not read whole extensions to check who made them.
+    """`duckdb.connect` without verifying the signatures of extensions.
 
-    That takes 0.1 s for each, thousands of times in a run. Programs that tests start do check them.
+    Verification takes 0.1 s for each extension, thousands of times in a run. Subprocesses of tests do verify them.
     """
     unchecked: dict[str, Any] = {"allow_unsigned_extensions": "true", **(config or {})}
     return _connect(*arguments, **settings | {"config": unchecked})
@@ -61,7 +61,7 @@ path = "data"
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever runs the tests may have a lakeconf of their own: it must not reach in."""
+    """Removes the `LAKECONF_` variables of the developer who runs the tests."""
     for name in list(os.environ):
         if name.startswith("LAKECONF_"):
             monkeypatch.delenv(name)
@@ -69,7 +69,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder: empty but for a lakeconf.toml with one store, `dev`, on SQLite and local files."""
+    """The working folder; it contains only a lakeconf.toml with one store, `dev`, on SQLite and local files."""
     (tmp_path / "lakeconf.toml").write_text(PROJECT)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -83,13 +83,13 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture(params=["on_duckdb", "on_spark"])
 def engine(request: pytest.FixtureRequest) -> SparkSession | None:
-    """What to pass to `store.open`, for each engine."""
+    """The argument of `store.open` for each engine."""
     return request.getfixturevalue("spark") if request.param == "on_spark" else None
 
 
 @pytest.fixture(scope="session")
 def spark_event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder where the session writes down all it does, plans and settings included."""
+    """The folder for the event log of the session, with plans and settings."""
     return tmp_path_factory.mktemp("spark-events")
 
 
@@ -97,8 +97,8 @@ def spark_event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spark(
     hadoop_aws_settings: dict[str, str], spark_event_log: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkSession]:
-    """The one Spark session of the run: starting one takes longer than most tests."""
-    from pyspark.sql import SparkSession  # tests that need no Spark do not wait for it
+    """The only Spark session of the run, because starting one takes longer than most tests."""
+    from pyspark.sql import SparkSession  # slow; only for tests that need Spark
 
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -108,7 +108,7 @@ def spark(
         | hadoop_aws_settings
         | {
             "spark.eventLog.enabled": "true",
-            "spark.eventLog.compress": "false",  # the default of Spark 4, and no secret would be found in it
+            "spark.eventLog.compress": "false",  # compressed logs cannot be searched for secrets
             "spark.eventLog.dir": spark_event_log.as_uri(),
             "spark.sql.warehouse.dir": tmp_path_factory.mktemp("spark-warehouse").as_uri(),
         }

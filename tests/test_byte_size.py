@@ -1,4 +1,4 @@
-"""Sizes in bytes, as text for people."""
+"""Sizes in bytes as human-readable text."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from lakeconf.byte_size import byte_size
         (2**50, "1024 TiB"),
     ],
 )
-def test_sizes_have_binary_units(count: float, text: str) -> None:
+def test_byte_size_uses_binary_units(count: float, text: str) -> None:
     assert byte_size(count) == text
 
 
-def test_one_module_formats_sizes() -> None:
+def test_only_one_module_formats_sizes() -> None:
     homes = {name for name, path in sources().items() if {"B", "KiB", "kB", "MB"} & set(strings_of(path.read_text()))}
     assert homes == {"lakeconf.byte_size"}

@@ -1,4 +1,4 @@
-"""A catalog of another version of DuckLake is refused in one sentence, and migrated only where that is asked for."""
+"""A catalog of an unsupported DuckLake version is rejected with one message, and migrated only on request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAKE_STORE = Callable[..., Store]
 
 @pytest.fixture(params=["sqlite", "duckdb", "postgres"])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MAKE_STORE:
-    """Gives the store of one lake, with options of ATTACH."""
+    """Creates a store of one lake, with the given ATTACH options."""
     metadata: dict[str, Any] = {"type": request.param, "uri": str(tmp_path / "catalog")}
     if request.param == "postgres":
         metadata = on_postgres(request.getfixturevalue("postgres_server"))
@@ -47,7 +47,7 @@ def set_version(store: Store, version: str) -> None:
 
 
 def refusals(store: Store) -> set[str]:
-    """What each way to the lake says."""
+    """The error messages of `open`, `connect` and `attach`."""
     found = set()
     with duckdb.connect() as con:
         for way in (store.open, store.connect, lambda: store.attach(con)):
@@ -57,7 +57,7 @@ def refusals(store: Store) -> set[str]:
     return found
 
 
-def test_an_older_catalog_is_migrated_only_where_that_is_asked_for(make_store: MAKE_STORE) -> None:
+def test_older_catalog_is_migrated_only_on_request(make_store: MAKE_STORE) -> None:
     set_version(make_store(), "0.4")
     assert refusals(make_store()) == {OLDER}
     assert refusals(make_store(read_only=True)) == {OLDER}
@@ -68,14 +68,14 @@ def test_an_older_catalog_is_migrated_only_where_that_is_asked_for(make_store: M
         assert lake.table("t").scan().collect("pyarrow").rows() == [(42,)]
 
 
-def test_a_newer_catalog_is_refused_whatever_is_asked_for(make_store: MAKE_STORE) -> None:
+def test_newer_catalog_is_always_rejected(make_store: MAKE_STORE) -> None:
     set_version(make_store(), "1.1-dev.1")
     assert refusals(make_store()) == {NEWER}
     assert refusals(make_store(automatic_migration=True)) == {NEWER}
 
 
-def test_a_migration_that_fails_leaves_the_catalog_as_it_was(make_store: MAKE_STORE) -> None:
-    set_version(make_store(), "0.3")  # it has the tables of 1.0 already
+def test_failed_migration_does_not_change_the_catalog(make_store: MAKE_STORE) -> None:
+    set_version(make_store(), "0.3")  # the tables are already those of 1.0
     (sentence,) = refusals(make_store())
     failures = refusals(make_store(automatic_migration=True))
     assert all("Failed to migrate DuckLake from v0.3 to v0.4" in failure for failure in failures)
@@ -94,17 +94,17 @@ def test_a_migration_that_fails_leaves_the_catalog_as_it_was(make_store: MAKE_ST
         ("unknown", "check that it is the catalog of a DuckLake"),
     ],
 )
-def test_the_advice_fits_the_version(found: str, advice: str) -> None:
+def test_version_error_has_a_hint_for_the_version(found: str, advice: str) -> None:
     assert advice in version_sentence(found, "1.0", "lakeconf")
 
 
-def test_another_error_is_not_about_the_version() -> None:
+def test_other_error_is_not_a_version_error() -> None:
     assert refused_version("IO Error: Could not read catalog version") is None
 
 
 @pytest.mark.parametrize("snapshot_id", [1, 2, 3, 4])
 @pytest.mark.parametrize("row", ["", "files"])
-def test_rows_of_the_catalog_are_visible_from_their_first_snapshot_until_their_last(snapshot_id: int, row: str) -> None:
+def test_visible_at_selects_rows_by_begin_and_end_snapshot(snapshot_id: int, row: str) -> None:
     sql = f"""
         SELECT list(name ORDER BY name)
         FROM (VALUES ('kept', 2, NULL), ('removed', 2, 4), ('replaced', 1, 3))
@@ -119,6 +119,6 @@ def test_rows_of_the_catalog_are_visible_from_their_first_snapshot_until_their_l
 @pytest.mark.parametrize(
     "text", ["_ducklake_internal_", "__ducklake_metadata_", "ducklake_inlined_delete_", "end_snapshot IS NULL OR "]
 )
-def test_one_module_knows_how_ducklake_names_and_shows_rows(text: str) -> None:
+def test_only_one_module_contains_ducklake_internal_names(text: str) -> None:
     homes = {name for name, path in sources().items() if any(text in each for each in strings_of(path.read_text()))}
     assert homes <= {"lakeconf.ducklake"}

@@ -16,12 +16,12 @@ from lakeconf.errors import suggestion
         ("nothing_like_it", "there are Region, bucket"),
     ],
 )
-def test_an_unknown_name_gets_the_nearest_one_or_the_list(word: str, hint: str) -> None:
+def test_suggestion_is_a_similar_name_or_the_list(word: str, hint: str) -> None:
     assert suggestion(word, ["Region", "bucket"], "there are Region, bucket") == hint
 
 
-def test_one_function_suggests_names() -> None:
-    # A name without its schema has one meaning, which is not a guess.
+def test_only_one_function_suggests_names() -> None:
+    # It resolves a name without its schema, which is not a guess.
     others = {"lakeconf.catalog.stored_queries"}
     homes = {
         name for name, path in sources().items() if any("did you mean" in one for one in strings_of(path.read_text()))

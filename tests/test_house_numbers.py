@@ -1,4 +1,4 @@
-"""Small files, short functions, a shallow tree: what is held from the first day stays cheap to hold."""
+"""Limits for the length of files and functions, and for the depth of the package."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ast
 from source_tree import PACKAGE, sources
 
 MAX_FILE_LINES = 300
-# A facade gathers what users call; a class is not split to meet a number.
+# A facade collects the methods that users call; such a class is not split only to meet a limit.
 FACADES = {"lakeconf.lake.lake", "lakeconf.store", "lakeconf.lake.table"}
 MAX_FACADE_LINES = 350
 MAX_FUNCTION_LINES = 40
@@ -16,7 +16,7 @@ NAMES_THAT_EXPLAIN_NOTHING = {"common", "core", "helpers", "manager", "misc", "u
 
 
 def function_length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """The lines from `def` to the end, without the docstring."""
+    """The number of lines from `def` to the end, without the docstring."""
     first = node.body[0]
     docstring = 0
     if ast.get_docstring(node) is not None:
@@ -40,13 +40,13 @@ def test_functions_are_short() -> None:
     assert {name: lines for name, lines in lengths.items() if lines > MAX_FUNCTION_LINES} == {}
 
 
-def test_the_tree_is_shallow_and_its_names_say_something() -> None:
+def test_tree_is_shallow_and_its_names_are_descriptive() -> None:
     paths = [path.relative_to(PACKAGE.parent) for path in sources().values()]
     assert [str(path) for path in paths if len(path.parent.parts) > MAX_DEPTH] == []
     assert [str(path) for path in paths if NAMES_THAT_EXPLAIN_NOTHING & {*path.parent.parts, path.stem}] == []
 
 
-def test_a_docstring_does_not_count() -> None:
+def test_function_length_excludes_the_docstring() -> None:
     source = 'def f():\n    """One.\n\n    Two.\n    """\n    return 1\n'
     (node,) = ast.parse(source).body
     assert isinstance(node, ast.FunctionDef)

@@ -1,4 +1,4 @@
-"""`import lakeconf` is light: what is heavy is loaded by what needs it."""
+"""`import lakeconf` is fast: slow dependencies are loaded only when they are needed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ HEAVY |= {"dagster", "dbt", "dlt", "sqlmesh"}
 
 
 def loaded_by(statement: str) -> set[str]:
-    """The top-level names of the modules that a fresh interpreter has after this statement."""
+    """The top-level modules that a new interpreter has loaded after this statement."""
     code = f"import sys; {statement}; print(*{{name.partition('.')[0] for name in sys.modules}})"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(result.stdout.split())
 
 
-def test_import_lakeconf_loads_nothing_heavy() -> None:
+def test_import_lakeconf_loads_no_heavy_dependency() -> None:
     assert loaded_by("import lakeconf") & HEAVY == set()
 
 
-def test_the_check_sees_what_is_loaded() -> None:
+def test_loaded_by_detects_a_heavy_dependency() -> None:
     assert loaded_by("import lakeconf, narwhals") & HEAVY == {"narwhals"}

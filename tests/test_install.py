@@ -1,4 +1,4 @@
-"""The built package, installed alone or with one extra into an empty environment, does what the README says."""
+"""The built package works as the README says, installed in an empty environment with or without an extra."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_tex
 INSTALL = re.search(r"## Install\n\n```console\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
 assert INSTALL is not None
 README_LINES = [shlex.split(line, comments=True) for line in INSTALL[1].splitlines()]
-# What DuckDB and Python import by themselves.
+# Dependencies that only other libraries import.
 NOT_IMPORTED = {"pytz"}
 STORES = "\n".join(
     f"""
@@ -127,7 +127,7 @@ def installed_project(tmp_path: Path) -> Path:
 
 
 def uv(*arguments: str) -> None:
-    """Runs uv with what its cache holds; where something is missing there, with the package index."""
+    """Runs uv offline; if its cache is incomplete, runs it with the package index."""
     command = [str(Path(sys.executable).with_name("uv")), *arguments]
     for more in (["--offline"], []):
         result = subprocess.run([*command, *more], cwd=REPOSITORY, capture_output=True, text=True, check=False)
@@ -137,7 +137,7 @@ def uv(*arguments: str) -> None:
 
 
 def environment(dist: Path, folder: Path, extras: set[str]) -> Path:
-    """Installs the wheel with these extras into an empty environment, and returns its Python."""
+    """Installs the wheel with these extras in an empty environment, and returns its Python executable."""
     home = folder / ".environment"
     uv("venv", "--quiet", "--python", sys.executable, str(home))
     python = home / "bin" / "python"
@@ -161,7 +161,7 @@ def distributions(python: Path) -> set[str]:
     return set(json.loads(carried_out(python, Path.cwd(), "-c", listed)))
 
 
-# The extensions come along as packages always: whether DuckDB's server can be reached is not what is tested.
+# The DuckDB extensions are always installed as packages, so that the test needs no DuckDB server.
 @pytest.mark.parametrize(
     "extras", sorted({tuple(sorted(Requirement(line[2]).extras - {"bundled"})) for line in README_LINES})
 )
@@ -171,7 +171,7 @@ def test_each_install_line_of_the_readme_works(extras: tuple[str, ...], dist: Pa
     optional = {"pyarrow", "pandas", "polars", "rich", "numpy", "plotly", "pyspark"}
     assert ("spark" in extras) == bool(distributions(python) & optional)
     if "spark" in extras:
-        ensure_java()  # sets JAVA_HOME where Spark alone would find none
+        ensure_java()  # sets JAVA_HOME if Spark would find no Java
     job = str(REPOSITORY / "tests" / "support" / "installed_job.py")
     assert carried_out(python, installed_project, job, *(["spark"] * ("spark" in extras))).endswith("done\n")
 
@@ -182,7 +182,7 @@ def test_each_extra_works_alone(extra: str, dist: Path, installed_project: Path)
     carried_out(python, installed_project, "-c", EXTRAS[extra])
 
 
-def test_every_extra_of_the_package_is_installed_by_one_of_the_tests() -> None:
+def test_every_extra_is_installed_by_a_test() -> None:
     in_readme = {extra for line in README_LINES for extra in Requirement(line[2]).extras}
     assert set(PROJECT["optional-dependencies"]) - {"dev", "docs"} == set(EXTRAS) | in_readme
 
@@ -193,13 +193,13 @@ def test_every_dependency_is_imported() -> None:
     assert needed - NOT_IMPORTED <= imported
 
 
-def test_the_built_package_passes_the_check_of_the_index(dist: Path) -> None:
+def test_built_package_passes_twine_check(dist: Path) -> None:
     command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, dist.glob("lakeconf-*"))]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_a_frame_that_needs_pyarrow_names_the_extra(project: Path) -> None:
+def test_error_for_missing_pyarrow_names_the_extra(project: Path) -> None:
     (project / "job.py").write_text(
         "import sys\nsys.modules['pyarrow'] = None\nimport lakeconf, pandas\n"
         "with lakeconf.init().get_store().open() as lake:\n"

@@ -1,4 +1,4 @@
-"""Imports point one way: from the command line down to the errors, and never back."""
+"""Imports go in one direction: from the command line down to the errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import graphlib
 import pytest
 from source_tree import Import, all_imports, imports_of
 
-# The modules without a folder, each with the modules that it may import.
+# The top-level modules, each with the modules that it may import.
 BASE: dict[str, set[str]] = {
     "byte_size": set(),
     "errors": set(),
@@ -21,7 +21,7 @@ CATALOG = {*BASE, "connection", "catalog"}
 STORE = {*BASE, "connection", "backends", "store"}
 COMMIT = CATALOG | {"engines", "guard", "commit"}
 LAKE = COMMIT | STORE | {"write", "lake"}
-# Each folder of lakeconf (and the store), and what it may import.
+# Each folder of lakeconf (and the store), with the folders and modules that it may import.
 LAYERS: dict[str, set[str]] = BASE | {
     "connection": {*BASE},
     "catalog": CATALOG,
@@ -39,9 +39,9 @@ LAYERS: dict[str, set[str]] = BASE | {
     "cli": LAKE | {"config", "inspection", "pipelines", "integrations"},
     "__main__": {"cli"},
 }
-# The one import that points back: Store.open() makes the lake that is built on stores, and its annotation names it.
+# The only exception to the order: Store.open() returns a Lake, and lakes are built on stores.
 BACK = ("lakeconf.store", "lakeconf.lake.lake")
-# Imports in a function that follow the order: what they load is slow, or needs a package that may not be installed.
+# Function-level imports that follow the order; they load slow modules or optional dependencies.
 LAZY = {
     ("lakeconf.lake.opening", "lakeconf.engines.spark.engine"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.version"),
@@ -51,7 +51,7 @@ LAZY = {
     ("lakeconf.integrations.pytest", "lakeconf.config.model"),
     ("lakeconf.integrations.pytest", "lakeconf.backends.registry"),
 }
-# Modules that import by a table of names: of public names, of commands, and of backends.
+# Modules that import from a table of names: public names, commands and backends.
 BY_TABLE = {"lakeconf", "lakeconf.cli.commands", "lakeconf.backends.registry"}
 
 
@@ -64,7 +64,7 @@ def layer(module: str) -> str:
 
 
 def violations(imports: list[Import]) -> list[str]:
-    """The imports that point back, or stand inside a function."""
+    """The imports against the order, and those inside functions."""
     wrong = []
     for found in filter(own, imports):
         source, target = layer(found.importer), layer(found.imported)
@@ -78,11 +78,11 @@ def violations(imports: list[Import]) -> list[str]:
     return wrong
 
 
-def test_imports_point_one_way() -> None:
+def test_imports_follow_the_order_of_layers() -> None:
     assert violations(all_imports()) == []
 
 
-def test_no_two_modules_need_each_other() -> None:
+def test_modules_have_no_import_cycle() -> None:
     graph: dict[str, set[str]] = {}
     for found in filter(own, all_imports()):
         if layer(found.importer) and (found.importer, found.imported) != BACK:
@@ -90,7 +90,7 @@ def test_no_two_modules_need_each_other() -> None:
     graphlib.TopologicalSorter(graph).prepare()
 
 
-def test_the_one_circle_is_that_of_the_store_and_what_opens_it() -> None:
+def test_only_import_cycle_is_between_store_and_lake() -> None:
     needs: dict[str, set[str]] = {}
     for found in filter(own, all_imports()):
         if layer(found.importer):
@@ -107,12 +107,12 @@ def test_the_one_circle_is_that_of_the_store_and_what_opens_it() -> None:
     assert {module for module in needs if module in reached(module)} == {*BACK, "lakeconf.lake.opening"}
 
 
-def test_no_two_folders_need_each_other() -> None:
+def test_layers_have_no_cycle() -> None:
     graph = {folder: allowed - {folder} for folder, allowed in LAYERS.items()}
     graphlib.TopologicalSorter(graph).prepare()
 
 
-def test_names_of_modules_are_computed_in_three_tables_only() -> None:
+def test_dynamic_imports_only_in_known_modules() -> None:
     computed = {found.importer for found in all_imports() if found.imported == "?"}
     assert computed <= BY_TABLE | {"lakeconf.lake.opening"}
 
@@ -140,11 +140,11 @@ def test_only_the_spark_engine_imports_pyspark() -> None:
         ("lakeconf.somewhere_new", "from lakeconf.store import Store"),
     ],
 )
-def test_the_check_sees_what_it_forbids(importer: str, source: str) -> None:
+def test_violations_detects_each_forbidden_import(importer: str, source: str) -> None:
     modules = {"lakeconf.config.model", "lakeconf.engines.base", "lakeconf.lake.lake", "lakeconf.sql", "lakeconf.store"}
     assert len(violations(imports_of(importer, source, modules))) == 1
 
 
-def test_the_one_late_import_is_allowed() -> None:
+def test_violations_allows_the_import_in_store_open() -> None:
     source = "class Store:\n    def open(self):\n        from lakeconf.lake.lake import Lake"
     assert violations(imports_of("lakeconf.store", source, {"lakeconf.lake.lake"})) == []

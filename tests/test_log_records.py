@@ -1,4 +1,4 @@
-"""What the life of a lake logs: each event that changes the lake, in order, and no value of a row."""
+"""A lake logs each event that changes it, in order, and never logs row values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_a_write_and_maintenance_are_logged(project: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_writes_and_maintenance_are_logged(project: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "lakeconf")
     with lakeconf.init().get_store().open() as lake:
         table = lake.create_table("raw.events", {"id": "BIGINT", "note": "VARCHAR"})

@@ -1,4 +1,4 @@
-"""Log records: below the name `lakeconf`, escaped, silent unless the application listens."""
+"""Loggers below `lakeconf`: escaped arguments, and no output unless the application configures logging."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from source_tree import REPOSITORY, sources
 from lakeconf.logs import EventLogger, TerminalFormatter, escaped
 
 
-def test_arguments_cannot_control_a_terminal_or_begin_a_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_arguments_cannot_control_a_terminal_or_start_a_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "lakeconf")
     EventLogger("commit").info("wrote %s in %d files, %.1f s", "a\n::error::b\x1b[2J\u202e", 3, 0.25)
     (record,) = caplog.records
@@ -22,13 +22,13 @@ def test_arguments_cannot_control_a_terminal_or_begin_a_line(caplog: pytest.LogC
     assert record.getMessage() == "wrote a\\x0a::error::b\\x1b[2J\\u202e in 3 files, 0.2 s"
 
 
-def test_a_record_names_the_file_that_logged_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_record_names_the_file_that_logged_it(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "lakeconf")
     EventLogger("commit").info("here")
     assert caplog.records[0].filename == "test_logs.py"
 
 
-def test_printable_text_stays_as_it_is() -> None:
+def test_printable_text_is_not_escaped() -> None:
     assert escaped("Größe 数 'a' {b} \\n") == "Größe 数 'a' {b} \\n"
 
 
@@ -37,7 +37,7 @@ def test_every_control_character_is_escaped(code: int) -> None:
     assert escaped(f"a{chr(code)}b").isprintable()
 
 
-def test_a_traceback_keeps_its_lines_and_is_escaped() -> None:
+def test_traceback_is_escaped_line_by_line() -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(TerminalFormatter("%(message)s"))
@@ -56,13 +56,13 @@ def test_a_traceback_keeps_its_lines_and_is_escaped() -> None:
     assert lines[-1] == "ValueError: \\x1b[2J"
 
 
-def test_nothing_is_printed_where_the_application_does_not_listen() -> None:
+def test_nothing_is_printed_if_logging_is_not_configured() -> None:
     code = "from lakeconf.logs import EventLogger; EventLogger('commit').warning('unheard')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_the_page_lists_every_logger() -> None:
+def test_logging_page_lists_every_logger() -> None:
     documented = set(
         re.findall(r"^\| `lakeconf\.(\w+)` ", (REPOSITORY / "docs" / "logging.md").read_text(), re.MULTILINE)
     )

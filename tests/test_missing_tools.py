@@ -1,4 +1,4 @@
-"""A run that leaves tests out for want of a tool fails, unless that is allowed."""
+"""A test run with skipped tests (a tool is missing) fails, unless that is allowed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SKIPPED = (
 
 
 @pytest.mark.parametrize(("allowed", "code"), [("", 1), ("1", 0)])
-def test_a_skipped_test_fails_the_run(allowed: str, code: int, tmp_path: Path) -> None:
+def test_skipped_test_fails_the_run_unless_allowed(allowed: str, code: int, tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(SKIPPED)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "missing_tools", "-p", "no:cacheprovider", "test_it.py"]
     variables = os.environ | {"LAKECONF_ALLOW_MISSING": allowed, "PYTHONPATH": str(REPOSITORY / "tests" / "support")}

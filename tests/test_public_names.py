@@ -1,4 +1,4 @@
-"""The public names: sorted, all there, none more."""
+"""The public names are sorted, complete and importable."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def test_names_are_sorted() -> None:
 
 
 @pytest.mark.parametrize("name", lakeconf.__all__)
-def test_every_name_resolves(name: str) -> None:
+def test_every_public_name_resolves(name: str) -> None:
     assert getattr(lakeconf, name) is not None
 
 
-def test_completion_offers_every_name() -> None:
+def test_dir_contains_every_public_name() -> None:
     assert set(lakeconf.__all__) <= set(dir(lakeconf))
 
 
@@ -34,6 +34,6 @@ def test_type_checkers_see_the_same_names() -> None:
     assert imported == set(lakeconf.__all__) - {"__version__"}
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_unknown_name_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
-        lakeconf.no_such_name  # noqa: B018 - the access is what is tested
+        lakeconf.no_such_name  # noqa: B018 - the access is under test

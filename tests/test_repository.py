@@ -1,4 +1,4 @@
-"""What is in the repository fits every machine."""
+"""The files of the repository do not depend on one machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from source_tree import REPOSITORY
 
-# Written so that this file does not hold what it forbids.
+# Written so that this file does not match the pattern.
 FORBIDDEN = re.compile(
     r"""
       pypi[.]org | pythonhosted[.]org | npmjs[.]com | npmjs[.]org          # hosts of package registries
@@ -20,13 +20,13 @@ FORBIDDEN = re.compile(
 
 
 def files() -> list[str]:
-    """What is tracked, and what would be: neither ignored nor added yet."""
+    """Tracked files, and untracked files that are not ignored."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     return [name for name in result.stdout.split("\0") if name and (REPOSITORY / name).is_file()]
 
 
-def test_no_registry_host_and_no_folder_of_one_machine() -> None:
+def test_files_name_no_registry_host_and_no_local_folder() -> None:
     found = [
         f"{name}:{number}: {match.group()}"
         for name in files()
@@ -37,11 +37,11 @@ def test_no_registry_host_and_no_folder_of_one_machine() -> None:
 
 
 @pytest.mark.parametrize("line", ["--index-url https://pypi_org/simple", "path = '_root/.cache'", "see _work/main/x"])
-def test_the_check_sees_what_it_forbids(line: str) -> None:
+def test_forbidden_pattern_matches(line: str) -> None:
     assert FORBIDDEN.search(line.replace("pypi_", "pypi.").replace("_", "/"))
 
 
-def test_the_lock_names_every_version_and_no_place() -> None:
+def test_requirements_lock_pins_versions_without_urls() -> None:
     lines = (REPOSITORY / "requirements.lock").read_text().splitlines()
     assert all(re.fullmatch(r"[a-z0-9][a-z0-9.-]*==[^\s@/]+( ; .+)?", line) for line in lines)
     assert "duckdb==1.5.5" in lines

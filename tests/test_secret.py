@@ -23,44 +23,44 @@ from lakeconf.secret import FromVariable, Secret, Settings, scrub
 @pytest.mark.parametrize(
     "show", [str, repr, "{}".format, "{!r}".format, "%s".__mod__, lambda s: str([s]), lambda s: str({1: s})]
 )
-def test_no_way_of_printing_shows_the_value(show: Callable[[Secret], str]) -> None:
+def test_formatting_a_secret_never_shows_its_value(show: Callable[[Secret], str]) -> None:
     assert "hunter2" not in show(Secret("hunter2"))
 
 
-def test_reveal_gives_the_value() -> None:
+def test_reveal_returns_the_value() -> None:
     assert Secret("hunter2").reveal() == "hunter2"
 
 
-def test_an_empty_secret_is_refused() -> None:
+def test_empty_secret_is_rejected() -> None:
     with pytest.raises(ValueError, match="must not be empty"):
         Secret("")
 
 
-def test_equality_is_by_value() -> None:
+def test_secrets_are_compared_by_value() -> None:
     assert Secret("a", variable="A") == Secret("a")
     assert Secret("a") != Secret("b")
     assert Secret("a") != "a"
     assert len({Secret("a"), Secret("a")}) == 1
 
 
-def test_it_is_not_json() -> None:
+def test_secret_is_not_json_serializable() -> None:
     with pytest.raises(TypeError):
         json.dumps(Secret("hunter2"))
 
 
-def test_it_pickles_as_the_name_of_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_is_pickled_as_its_variable_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGPASSWORD", "there")
     pickled = pickle.dumps(Secret("hunter2", variable="PGPASSWORD"))
     assert b"hunter2" not in pickled
-    assert pickle.loads(pickled) == Secret("there")  # noqa: S301 - made in the line above
+    assert pickle.loads(pickled) == Secret("there")  # noqa: S301 - pickled two lines above
 
 
-def test_a_literal_refuses_to_be_pickled_and_says_what_to_do() -> None:
+def test_literal_secret_cannot_be_pickled() -> None:
     with pytest.raises(TypeError, match=r"\$\{VARIABLE\}"):
         pickle.dumps(Secret("hunter2"))
 
 
-def test_a_text_remembers_its_variable() -> None:
+def test_from_variable_has_its_variable_name() -> None:
     text = FromVariable("value", "X")
     assert (text, text.variable) == ("value", "X")
 
@@ -69,7 +69,7 @@ FORMS: list[Callable[[str], str]] = [
     str,
     lambda value: value.replace("'", "''"),
     lambda value: value.replace('"', '""'),
-    lambda value: value.replace("\\", "\\\\").replace("'", "\\'"),  # as libpq has it in a connection string
+    lambda value: value.replace("\\", "\\\\").replace("'", "\\'"),  # the escaping of libpq connection strings
     lambda value: json.dumps(value)[1:-1],
     lambda value: json.dumps(value, ensure_ascii=False)[1:-1],
     lambda value: json.dumps(json.dumps(value))[3:-3],
@@ -88,22 +88,24 @@ AROUND = [("'", "'"), ('"', '"'), ("password=", " dbname=x"), ("://u:", "@h"), (
 
 
 @given(VALUES, st.sampled_from(FORMS), st.sampled_from(AROUND))
-def test_scrubbing_leaves_no_form_of_a_secret(value: str, form: Callable[[str], str], around: tuple[str, str]) -> None:
+def test_scrub_masks_every_encoding_of_a_secret(
+    value: str, form: Callable[[str], str], around: tuple[str, str]
+) -> None:
     before, after = around
-    # Otherwise it is not clear where the value ends.
+    # Otherwise the end of the value is ambiguous.
     assume(not {before[-1], after[0]} & {*form(value), *value})
     assert scrub(f"{before}{form(value)}{after}", [Secret(value)]) == f"{before}***{after}"
 
 
 @given(VALUES.filter(lambda value: len(value) >= 12), st.sampled_from(FORMS))
-def test_a_long_secret_is_found_inside_of_words(value: str, form: Callable[[str], str]) -> None:
-    # Nothing around it can be a part of it, so what is left of it would be seen.
+def test_scrub_masks_a_long_secret_inside_words(value: str, form: Callable[[str], str]) -> None:
+    # The surrounding characters are not in the value, so any unmasked rest of it would be visible.
     before, after = ("\u2460", "\u2461") if not {"\u2460", "\u2461"} & set(value) else ("\u2462", "\u2463")
     assert scrub(f"{before}{form(value)}{after}", [Secret(value)]) == f"{before}***{after}"
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=12), st.binary(max_size=4), st.binary(max_size=4))
-def test_a_long_secret_is_found_in_base64(value: str, before: bytes, after: bytes) -> None:
+def test_scrub_masks_a_long_secret_in_base64(value: str, before: bytes, after: bytes) -> None:
     content = before + value.encode() + after
     for encoded in (base64.b64encode(content), base64.urlsafe_b64encode(content)):
         assert scrub(f"Authorization: Basic {encoded.decode()}!", [Secret(value)]) == "Authorization: Basic ***!"
@@ -121,24 +123,24 @@ def test_a_long_secret_is_found_in_base64(value: str, before: bytes, after: byte
         ("s3", "is s3a://bucket/ there?"),
     ],
 )
-def test_a_short_secret_does_not_change_sentences(value: str, text: str) -> None:
+def test_scrub_does_not_mask_a_short_secret_in_sentences(value: str, text: str) -> None:
     assert scrub(text, [Secret(value)]) == text
     for before, after in AROUND:
         assert scrub(f"{text} {before}{value}{after}", [Secret(value)]) == f"{text} {before}***{after}"
 
 
 @pytest.mark.parametrize("value", ["'" * 60, "\\" * 60, "\\'" * 30, "%25" * 30, "a'" * 500, " +" * 40])
-def test_scrubbing_takes_no_time_however_a_secret_repeats_itself(value: str) -> None:
+def test_scrub_is_fast_for_repetitive_secrets(value: str) -> None:
     began = time.process_time()
     scrub(f"x{value[:-1]}" * 20, [Secret(f"{value}!")])
     assert time.process_time() - began < 5
 
 
-def test_the_longer_of_two_secrets_is_scrubbed_whole() -> None:
+def test_scrub_masks_the_longer_of_two_overlapping_secrets() -> None:
     assert scrub("password=abcdef", [Secret("abc"), Secret("abcdef")]) == "password=***"
 
 
-def test_settings_hold_the_values_and_do_not_show_the_secret_ones() -> None:
+def test_settings_hide_secret_values_in_their_repr() -> None:
     settings = Settings({"key": Secret("hunter2"), "region": "eu"})
     assert dict(settings) == {"key": "hunter2", "region": "eu"}
     assert "hunter2" not in f"{settings} {settings!r}"
@@ -158,7 +160,7 @@ WITH_A_MISTAKE = ON_A_SERVER | {"port": "no number"}
 
 
 @pytest.mark.parametrize("metadata", [ON_A_SERVER, WITH_A_MISTAKE])
-def test_no_local_variable_of_a_traceback_holds_a_secret(
+def test_traceback_locals_contain_no_secret(
     metadata: Mapping[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLANTED", PLANTED)
@@ -175,7 +177,7 @@ def test_no_local_variable_of_a_traceback_holds_a_secret(
 
 
 def spelled_out(value: object) -> str:
-    """A value as a tool that reports errors shows it: it goes into mappings and sequences by itself."""
+    """A value as an error reporting tool shows it; such tools descend into mappings and sequences."""
     if isinstance(value, Mapping):
         return " ".join(f"{key}={spelled_out(item)}" for key, item in value.items() if value is not os.environ)
     if isinstance(value, list | tuple):
@@ -183,7 +185,7 @@ def spelled_out(value: object) -> str:
     return repr(value)
 
 
-def test_a_configuration_that_is_not_found_shows_no_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traceback_for_a_missing_file_contains_no_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLANTED", PLANTED)
     with pytest.raises(lakeconf.errors.ConfigError) as raised:
         lakeconf.init(tmp_path / "none.toml")
@@ -194,19 +196,19 @@ def test_a_configuration_that_is_not_found_shows_no_variable(tmp_path: Path, mon
 @pytest.mark.parametrize(
     "value", ["h0rse'\\'Stapler9", 'h0rse"\\"Stapler9', "Ab1x\\\\\\\\Zy9passw", "'\\'\\''\"correct1"]
 )
-def test_quotes_and_backslashes_side_by_side_are_found(value: str) -> None:
+def test_scrub_masks_adjacent_quotes_and_backslashes(value: str) -> None:
     sql, libpq = value.replace("'", "''"), value.replace("\\", "\\\\").replace("'", "\\'")
     for form in (value, sql, libpq, json.dumps(value)[1:-1], repr(value)[1:-1], quote(value), quote_plus(value)):
         assert "***" in scrub(f"an error: {form} is wrong", [Secret(value)])
         assert form not in scrub(f"an error: {form} is wrong", [Secret(value)])
 
 
-def test_long_runs_of_backslashes_take_no_time() -> None:
+def test_scrub_is_fast_for_many_backslashes() -> None:
     started = time.process_time()
     scrub("abc " + "\\" * 3000, [Secret("\\'abc")])
     assert time.process_time() - started < 2
 
 
-def test_a_name_that_postgresql_has_cut_off_is_found() -> None:
+def test_scrub_masks_a_name_truncated_by_postgresql() -> None:
     value = "S3cr3t" * 40
     assert value[:30] not in scrub(f'role "{value[:63]}" does not exist', [Secret(value)])

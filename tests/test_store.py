@@ -23,20 +23,20 @@ def sqlite_store(folder: Path, name: str = "dev", **options: Any) -> Store:
 
 
 @pytest.mark.parametrize(("kind", "offset", "magic"), [("sqlite", 0, b"SQLite format 3\x00"), ("duckdb", 8, b"DUCK")])
-def test_a_type_makes_a_file_of_that_type(tmp_path: Path, kind: str, offset: int, magic: bytes) -> None:
+def test_catalog_file_has_the_format_of_its_type(tmp_path: Path, kind: str, offset: int, magic: bytes) -> None:
     backend = {"sqlite": SQLiteMetadata, "duckdb": DuckDBMetadata}[kind](uri=str(tmp_path / "catalog"))
     Store("dev", backend, LocalStorage(path=str(tmp_path / "data"))).connect().close()
     assert (tmp_path / "catalog").read_bytes()[offset:].startswith(magic)
 
 
-def test_connect_gives_a_connection_that_uses_the_lake(tmp_path: Path) -> None:
+def test_connect_returns_a_connection_that_uses_the_lake(tmp_path: Path) -> None:
     with sqlite_store(tmp_path).connect() as con:
         con.execute("CREATE TABLE t AS SELECT 42 AS answer")
         assert con.execute("SELECT answer FROM dev.main.t").fetchall() == [(42,)]
     assert list((tmp_path / "dev").rglob("*.parquet"))
 
 
-def test_attach_adds_several_stores_to_a_connection_of_somebody_else(tmp_path: Path) -> None:
+def test_attach_several_stores_to_an_existing_connection(tmp_path: Path) -> None:
     with duckdb.connect() as con:
         sqlite_store(tmp_path, "raw").attach(con)
         sqlite_store(tmp_path, "marts").attach(con)
@@ -45,18 +45,18 @@ def test_attach_adds_several_stores_to_a_connection_of_somebody_else(tmp_path: P
         assert con.execute("FROM marts.t").fetchall() == [(1,)]
 
 
-def test_its_secrets_are_temporary(tmp_path: Path) -> None:
+def test_connect_creates_temporary_secrets(tmp_path: Path) -> None:
     with sqlite_store(tmp_path).connect() as con:
         assert con.execute("SELECT DISTINCT persistent FROM duckdb_secrets()").fetchall() == [(False,)]
 
 
-def test_an_alias_in_use_is_refused(tmp_path: Path) -> None:
+def test_attach_rejects_an_alias_in_use(tmp_path: Path) -> None:
     store = sqlite_store(tmp_path)
     with store.connect() as con, pytest.raises(CatalogError, match="already has a database 'dev'"):
         store.attach(con)
 
 
-def test_a_secret_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
+def test_attach_does_not_replace_a_foreign_secret(tmp_path: Path) -> None:
     storage = S3Storage(secret_name="shared", bucket="b", key_id="k", secret=Secret("hunter2"))
     store = Store("prod", SQLiteMetadata(uri=str(tmp_path / "c")), storage)
     with duckdb.connect() as con:
@@ -67,7 +67,7 @@ def test_a_secret_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
         assert "theirs" in con.execute("SELECT secret_string FROM duckdb_secrets()").fetchall()[0][0]
 
 
-def test_its_own_secrets_are_replaced(tmp_path: Path) -> None:
+def test_attach_replaces_its_own_secrets(tmp_path: Path) -> None:
     storage = S3Storage(secret_name="shared", bucket="b", key_id="k", secret=Secret("hunter2"))
     store = Store("prod", SQLiteMetadata(uri=str(tmp_path / "c")), storage)
     with duckdb.connect() as con:
@@ -76,7 +76,7 @@ def test_its_own_secrets_are_replaced(tmp_path: Path) -> None:
         store.attach(con)
 
 
-def test_read_only_neither_makes_nor_changes_a_lake(tmp_path: Path) -> None:
+def test_read_only_store_does_not_create_or_change_a_lake(tmp_path: Path) -> None:
     reader = sqlite_store(tmp_path, attach_options={"read_only": True})
     with pytest.raises(CatalogError, match="has no lake yet"):
         reader.connect()
@@ -94,18 +94,18 @@ def test_read_only_neither_makes_nor_changes_a_lake(tmp_path: Path) -> None:
         ({"snapshot_version": True}, "must be an integer"),
     ],
 )
-def test_an_attach_option_that_does_not_exist_or_fit_is_refused(tmp_path: Path, options: object, message: str) -> None:
+def test_invalid_attach_option_is_rejected(tmp_path: Path, options: object, message: str) -> None:
     with pytest.raises(LakeconfError, match=message):
         sqlite_store(tmp_path, attach_options=options)
 
 
-def test_a_secret_attach_option_is_bound_and_masked(tmp_path: Path) -> None:
+def test_secret_attach_option_is_masked(tmp_path: Path) -> None:
     store = sqlite_store(tmp_path, attach_options={"meta_password": "hunter2"})
     assert "hunter2" not in "".join(store.preview_sql()) + repr(store)
     assert "hunter2" in "".join(store.preview_sql(show_secrets=True))
 
 
-def test_a_data_path_that_differs_from_the_lakes_is_refused(tmp_path: Path) -> None:
+def test_data_path_that_differs_from_the_lake_is_rejected(tmp_path: Path) -> None:
     metadata = SQLiteMetadata(uri=str(tmp_path / "c"))
     Store("dev", metadata, LocalStorage(path=str(tmp_path / "a"))).connect().close()
     elsewhere = Store("dev", metadata, LocalStorage(path=str(tmp_path / "b")))
@@ -113,13 +113,13 @@ def test_a_data_path_that_differs_from_the_lakes_is_refused(tmp_path: Path) -> N
         elsewhere.connect()
 
 
-def test_a_file_where_the_data_path_should_be_is_refused(tmp_path: Path) -> None:
+def test_file_as_data_path_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "dev").write_text("")
     with pytest.raises(StorageError, match="is a file"):
         sqlite_store(tmp_path).connect()
 
 
-def test_the_password_reaches_neither_an_error_nor_the_connection(tmp_path: Path) -> None:
+def test_connection_error_and_repr_contain_no_password(tmp_path: Path) -> None:
     metadata = PostgresMetadata(host="127.0.0.1", port=9, database="d", user="u", password=Secret("hunter2"))
     store = Store("prod", metadata, LocalStorage(path=str(tmp_path)))
     with pytest.raises(LakeconfError) as raised:
@@ -127,7 +127,7 @@ def test_the_password_reaches_neither_an_error_nor_the_connection(tmp_path: Path
     assert "hunter2" not in f"{raised.value} {raised.value!r} {store!r} {store.statements!r}"
 
 
-def test_a_store_shows_no_secret(tmp_path: Path) -> None:
+def test_store_repr_and_sql_contain_no_secret(tmp_path: Path) -> None:
     storage = S3Storage(bucket="b", secret_parameters={"provider": "config", "extra_http_headers": {"a": "hunter2"}})
     store = Store("prod", SQLiteMetadata(uri=str(tmp_path / "c")), storage)
     assert "hunter2" not in f"{store!r} {store.preview_sql()} {store.statements!r}"

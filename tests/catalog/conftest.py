@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[Lake]:
-    """An empty lake on a DuckDB file, whose small inserts go to files as well."""
+    """An empty lake with a DuckDB catalog and without data inlining: small inserts also write files."""
     with lake("duckdb", tmp_path, options=", DATA_INLINING_ROW_LIMIT 0") as attached:
         yield attached

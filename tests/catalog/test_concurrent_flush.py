@@ -1,4 +1,4 @@
-"""A flush between the plan and the reading of its inlined rows must neither lose nor double a row."""
+"""A flush between a scan plan and the read of its inlined rows neither loses nor duplicates rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["duckdb", "sqlite", "postgres"])
 def two(request: pytest.FixtureRequest, tmp_path: Path, postgres_server: PostgresServer) -> Iterator[tuple[Lake, Lake]]:
-    """One lake, attached to two instances of DuckDB; a DuckDB catalog allows one, so there it is two connections."""
+    """One lake in two DuckDB instances; a DuckDB catalog allows only one, so it uses two connections instead."""
     kind = request.param
     database = postgres_server.create_database() if kind == "postgres" else None
     with lake(kind, tmp_path, server=postgres_server, database=database) as one, contextlib.ExitStack() as stack:
@@ -32,7 +32,7 @@ def two(request: pytest.FixtureRequest, tmp_path: Path, postgres_server: Postgre
         yield one, other
 
 
-def test_rows_that_were_flushed_since_the_plan_are_noticed_and_planned_again(two: tuple[Lake, Lake]) -> None:
+def test_flush_after_the_plan_is_detected_and_planned_again(two: tuple[Lake, Lake]) -> None:
     reader, writer = two
     writer.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1), (2)", "INSERT INTO lake.t VALUES (3)")
     plan = plan_scan(reader.reader, "t", 2)
@@ -47,7 +47,7 @@ def test_rows_that_were_flushed_since_the_plan_are_noticed_and_planned_again(two
     assert planned_rows(reader, plan) == duckdb_rows(reader, plan)
 
 
-def test_rows_that_were_inserted_or_deleted_since_the_plan_do_not_matter(two: tuple[Lake, Lake]) -> None:
+def test_inserts_and_deletes_after_the_plan_are_ignored(two: tuple[Lake, Lake]) -> None:
     reader, writer = two
     writer.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1), (2)")
     plan = plan_scan(reader.reader, "t", 2)
@@ -55,7 +55,7 @@ def test_rows_that_were_inserted_or_deleted_since_the_plan_do_not_matter(two: tu
     assert inlined_rows(reader.reader, plan)["a"].to_pylist() == [1, 2]
 
 
-def test_a_column_that_hides_filename_does_not_hide_the_flush(two: tuple[Lake, Lake]) -> None:
+def test_flush_is_detected_if_a_column_is_named_filename(two: tuple[Lake, Lake]) -> None:
     reader, writer = two
     writer.run("CREATE TABLE lake.t (filename INTEGER)", "INSERT INTO lake.t VALUES (1), (2)")
     plan = plan_scan(reader.reader, "t", 2)
@@ -64,8 +64,8 @@ def test_a_column_that_hides_filename_does_not_hide_the_flush(two: tuple[Lake, L
         inlined_rows(reader.reader, plan)
 
 
-@pytest.mark.parametrize("two", ["duckdb", "postgres"], indirect=True)  # writers of SQLite wait for each other too long
-def test_reading_while_another_writes_and_flushes_gives_the_pinned_rows_each_time(two: tuple[Lake, Lake]) -> None:
+@pytest.mark.parametrize("two", ["duckdb", "postgres"], indirect=True)  # SQLite writers block each other for too long
+def test_reads_during_concurrent_writes_and_flushes_return_pinned_rows(two: tuple[Lake, Lake]) -> None:
     reader, writer = two
     writer.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (0)")
     finished = threading.Event()
@@ -77,7 +77,7 @@ def test_reading_while_another_writes_and_flushes_gives_the_pinned_rows_each_tim
                 writer.run(f"INSERT INTO lake.t VALUES ({number})")
                 if number % 4 == 0:
                     writer.run("CALL ducklake_flush_inlined_data('lake')")
-        except BaseException as error:  # noqa: BLE001 - shown by the main thread
+        except BaseException as error:  # noqa: BLE001 - asserted in the main thread
             failures.append(error)
         finally:
             finished.set()
@@ -89,7 +89,7 @@ def test_reading_while_another_writes_and_flushes_gives_the_pinned_rows_each_tim
         version = reader.newest
         plan, rows = plan_with_inlined_rows(reader.reader, "t", version)
         in_files = [file for file in plan.files if file.snapshot_filter is None]
-        if len(in_files) == len(plan.files):  # without a filter within a file, counting needs no reading
+        if len(in_files) == len(plan.files):  # without snapshot filters, the row counts in the plan are exact
             assert sum(file.record_count for file in plan.files) + rows.num_rows == version - 1 - flushes(
                 reader, version
             )
@@ -100,7 +100,7 @@ def test_reading_while_another_writes_and_flushes_gives_the_pinned_rows_each_tim
 
 
 def flushes(source: Lake, version: int) -> int:
-    """How many snapshots up to this one inserted nothing."""
+    """The number of flushes up to this snapshot; they insert no rows."""
     counted = source.metadata(
         f"SELECT count(*) FROM ducklake_snapshot_changes WHERE snapshot_id <= {version} AND changes_made LIKE '%flush%'"
     )

@@ -1,4 +1,4 @@
-"""Deletes that a rewrite by another tool undoes are found."""
+"""Detection of deletes that a concurrent rewrite by another tool undid."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 def delete_beside_a_rewrite(store: Store, *, overlap: bool) -> None:
-    """Deletes the row 50 with plain DuckDB, and rewrites its file before or after the transaction commits."""
+    """Deletes row 50 with plain DuckDB, and rewrites its file before or after that transaction commits."""
     with store.connect() as writer, writer.cursor() as rewriter:
         writer.execute("CREATE TABLE dev.t AS SELECT range AS i FROM range(100)")
         writer.execute("DELETE FROM dev.t WHERE i < 40")
@@ -50,13 +50,13 @@ def delete_beside_a_rewrite(store: Store, *, overlap: bool) -> None:
 
 
 @pytest.mark.parametrize("overlap", [True, False])
-def test_deletes_that_a_rewrite_undoes_are_counted(
+def test_deletes_undone_by_a_rewrite_are_counted(
     store: Store, overlap: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     delete_beside_a_rewrite(store, overlap=overlap)
     with store.open() as lake:
         found = lake.sql("SELECT count(*) AS n FROM t WHERE i = 50").collect("pyarrow").to_native()["n"].to_pylist()
-        # What the function says is what DuckDB shows.
+        # The result of `lost_deletes` matches the rows that DuckDB returns.
         assert found == [int(overlap)]
         reader = lake._session.reader
         assert lost_deletes(reader) == ({("main", "t"): 1} if overlap else {})
@@ -65,7 +65,7 @@ def test_deletes_that_a_rewrite_undoes_are_counted(
     assert ("deleted rows are visible again: 1 of main.t" in capsys.readouterr().out) == overlap
 
 
-def test_a_table_that_is_dropped_with_its_deletes_has_lost_none(store: Store) -> None:
+def test_dropped_table_has_no_lost_deletes(store: Store) -> None:
     delete_beside_a_rewrite(store, overlap=False)
     with store.connect() as writer:
         writer.execute("DELETE FROM dev.t WHERE i = 60; DROP TABLE dev.t")

@@ -1,4 +1,4 @@
-"""Whatever DuckDB has done to a table, the plan says its rows at every snapshot, and skips no row that is wanted."""
+"""Scan plans after random DuckDB operations: correct rows at every snapshot, and safe pruning."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ OPERATIONS = st.one_of(
         SEEDS,
     ),
 )
-# Each makes a lake and reads all of its snapshots.
+# Each example creates a lake and reads all its snapshots.
 EXAMPLES = 200 if hypothesis.settings().max_examples > 200 else 12
 
 
@@ -65,7 +65,7 @@ def value(ducklake_type: str, seed: int) -> str:
 
 
 def values(columns: tuple[Column, ...], count: int, seed: int) -> str:
-    """As many rows, of few values each, so that the bounds of a file are narrow."""
+    """A VALUES clause with `count` rows of few distinct values, so that file bounds are narrow."""
     lines = (
         ", ".join(
             f"CAST({value(c.type, seed // 2 + n + i % 2)} AS {literal_type(c.type)})" for n, c in enumerate(columns)
@@ -76,7 +76,7 @@ def values(columns: tuple[Column, ...], count: int, seed: int) -> str:
 
 
 def statement(source: Lake, operation: tuple[str, Any, int]) -> str:
-    """The SQL of an operation, for the columns that the table has by now."""
+    """The SQL of an operation, for the current columns of the table."""
     kind, what, seed = operation
     columns = columns_of(source)
     column = columns[seed % len(columns)]
@@ -106,21 +106,21 @@ def statement(source: Lake, operation: tuple[str, Any, int]) -> str:
 
 
 def build(source: Lake, columns: dict[str, str], operations: list[tuple[str, Any, int]]) -> None:
-    """Make the table and do what DuckDB allows of the operations."""
+    """Creates the table and runs the operations, skipping those that DuckDB rejects."""
     fields = ", ".join(f"{name} {literal_type(type_name)}" for name, type_name in columns.items())
     source.run(f"CREATE TABLE lake.t ({fields})")
     for operation in operations:
         try:
             source.run(statement(source, operation))
-        except (LakeconfError, StopIteration):  # a name that is taken, a promotion that does not exist
+        except (LakeconfError, StopIteration):  # the name exists already, or no column can be promoted
             with contextlib.suppress(LakeconfError):
-                source.run("ROLLBACK")  # some refusals of DuckLake leave the connection in a transaction
+                source.run("ROLLBACK")  # some DuckLake errors leave a transaction open
 
 
 @pytest.mark.parametrize("kind", FILE_CATALOGS)
 @settings(max_examples=EXAMPLES)
 @given(columns=COLUMNS, operations=st.lists(OPERATIONS, min_size=3, max_size=14))
-def test_the_plan_has_the_rows_of_every_snapshot(
+def test_plan_returns_the_rows_of_every_snapshot(
     kind: str, columns: dict[str, str], operations: list[tuple[str, Any, int]]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, lake(kind, Path(folder)) as source:
@@ -157,7 +157,7 @@ def conditions(draw: st.DrawFn, columns: tuple[Column, ...]) -> str:
 @pytest.mark.parametrize("kind", FILE_CATALOGS)
 @settings(max_examples=EXAMPLES)
 @given(columns=COLUMNS, operations=st.lists(OPERATIONS, min_size=3, max_size=14), data=st.data())
-def test_pruning_never_drops_a_row_that_matches(
+def test_pruning_never_skips_a_matching_row(
     kind: str, columns: dict[str, str], operations: list[tuple[str, Any, int]], data: st.DataObject
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, lake(kind, Path(folder)) as source:

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("version", "advice"), [("0.3", "open a copy"), ("1.1-dev.1", "upgrade"), ("", "check that it is the catalog")]
 )
-def test_another_version_of_the_catalog_is_refused_with_advice(local: Lake, version: str, advice: str) -> None:
+def test_unsupported_catalog_version_is_rejected_with_a_hint(local: Lake, version: str, advice: str) -> None:
     local.run(f"UPDATE {METADATA}.ducklake_metadata SET value = '{version}' WHERE key = 'version'")
     with pytest.raises(CatalogError, match=rf"version {version}.*, but lakeconf supports 1\.0: {advice}"):
         latest(local.reader)
 
 
-@pytest.mark.parametrize("kind", ["duckdb", "postgres"])  # SQLite keeps writers out for so long
-def test_a_transaction_sees_one_moment_while_others_write(
+@pytest.mark.parametrize("kind", ["duckdb", "postgres"])  # SQLite blocks writers during a read transaction
+def test_reader_transaction_is_isolated_from_concurrent_writes(
     kind: str, tmp_path: Path, postgres_server: PostgresServer
 ) -> None:
     with lake(kind, tmp_path, server=postgres_server) as source:
@@ -41,7 +41,7 @@ def test_a_transaction_sees_one_moment_while_others_write(
         assert latest(source.reader).snapshot_id == before[0][0] + 1
 
 
-def test_what_is_not_committed_is_not_seen(local: Lake) -> None:
+def test_uncommitted_changes_are_not_visible(local: Lake) -> None:
     local.run("CREATE TABLE lake.t (a INTEGER)", "BEGIN", "INSERT INTO lake.t VALUES (1)")
     assert plan_scan(local.reader, "t", 1).files == ()
     local.run("COMMIT")
@@ -49,7 +49,7 @@ def test_what_is_not_committed_is_not_seen(local: Lake) -> None:
 
 
 @pytest.mark.parametrize("given", ["in ATTACH", "to the reader"])
-def test_the_metadata_may_be_in_a_schema_of_its_own(tmp_path: Path, given: str) -> None:
+def test_metadata_in_a_custom_schema(tmp_path: Path, given: str) -> None:
     with lake("duckdb", tmp_path, options=", METADATA_SCHEMA 'my \"schema'") as attached:
         attached.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
         schema = None if given == "in ATTACH" else 'my "schema'
@@ -57,7 +57,7 @@ def test_the_metadata_may_be_in_a_schema_of_its_own(tmp_path: Path, given: str) 
         assert plan_scan(reader, "t", 2).inlined_row_count == 1
 
 
-def test_a_schema_that_a_secret_gives_must_be_said(tmp_path: Path) -> None:
+def test_metadata_schema_from_a_secret_must_be_passed_explicitly(tmp_path: Path) -> None:
     with connect() as connection:
         load_extension(connection, "ducklake")
         options = f"METADATA_PATH '{tmp_path}/c.duckdb', DATA_PATH '{tmp_path}/data', METADATA_SCHEMA 'lk'"
@@ -69,19 +69,19 @@ def test_a_schema_that_a_secret_gives_must_be_said(tmp_path: Path) -> None:
             latest(CatalogReader(connection, "lake", "elsewhere"))
 
 
-def test_a_metadata_catalog_of_another_name_is_found(tmp_path: Path) -> None:
+def test_metadata_catalog_with_a_custom_name_is_found(tmp_path: Path) -> None:
     with lake("duckdb", tmp_path, options=", METADATA_CATALOG 'my meta'") as attached:
         assert latest(attached.reader).snapshot_id == 0
 
 
-def test_a_database_that_is_no_lake_is_refused() -> None:
+def test_database_that_is_not_a_lake_is_rejected() -> None:
     with connect() as connection:
         connection.execute("ATTACH ':memory:' AS lake")
         with pytest.raises(CatalogError, match="no DuckLake is attached as 'lake'"):
             latest(CatalogReader(connection, "lake"))
 
 
-def test_paths_are_absolute_and_those_of_an_overridden_data_path(
+def test_file_paths_are_absolute_and_use_an_overridden_data_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -97,7 +97,7 @@ def test_paths_are_absolute_and_those_of_an_overridden_data_path(
         assert connection.rows(f"SELECT * FROM read_parquet('{file.path}')") == [(1,)]
 
 
-def test_a_lake_says_whether_it_is_encrypted(tmp_path: Path) -> None:
+def test_reader_reports_encryption(tmp_path: Path) -> None:
     for encrypted in (False, True):
         with lake("duckdb", tmp_path / str(encrypted), options=f", ENCRYPTED {encrypted}") as attached:
             assert attached.reader.encrypted is encrypted

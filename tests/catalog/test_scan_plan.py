@@ -1,4 +1,4 @@
-"""What a plan says of files, deletes and inlined rows, trap by trap; the rows are checked against DuckDB's own."""
+"""Edge cases of files, deletes and inlined rows in scan plans; the rows are compared with those of DuckDB."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_every_version(source: Lake) -> None:
         assert planned_rows(source, plan) == duckdb_rows(source, plan), version
 
 
-def test_small_inserts_are_inlined_rows_and_no_file(source: Lake) -> None:
+def test_small_inserts_are_planned_as_inlined_rows(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER, b VARCHAR)", "INSERT INTO lake.t VALUES (1, 'x'), (2, NULL)")
     plan = plan_at(source)
     assert (plan.files, plan.inlined_row_count, plan.inlined_tables) == ((), 2, ("ducklake_inlined_data_1_1",))
@@ -47,7 +47,7 @@ def test_small_inserts_are_inlined_rows_and_no_file(source: Lake) -> None:
     ]
 
 
-def test_inlined_rows_of_each_schema_of_the_table_come_in_the_schema_of_the_snapshot(source: Lake) -> None:
+def test_inlined_rows_of_older_schemas_use_the_schema_of_the_snapshot(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
     source.run("ALTER TABLE lake.t ADD COLUMN b INTEGER DEFAULT 7", "INSERT INTO lake.t VALUES (2, 3)")
     source.run("ALTER TABLE lake.t RENAME COLUMN a TO c", "DELETE FROM lake.t WHERE c = 1")
@@ -60,7 +60,7 @@ def test_inlined_rows_of_each_schema_of_the_table_come_in_the_schema_of_the_snap
     check_every_version(source)
 
 
-def test_rows_that_are_deleted_in_the_catalog_are_positions_in_the_file_and_not_row_ids(source: Lake) -> None:
+def test_inlined_deletes_are_file_positions_not_row_ids(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (-1), (-2), (-3)")
     source.run("INSERT INTO lake.t SELECT * FROM range(100)", "DELETE FROM lake.t WHERE a = 5")
     one = source.newest
@@ -71,17 +71,17 @@ def test_rows_that_are_deleted_in_the_catalog_are_positions_in_the_file_and_not_
     check_every_version(source)
 
 
-def test_a_second_delete_keeps_the_first_ones_snapshot_apart(tmp_path: Path) -> None:
+def test_merged_delete_file_keeps_the_snapshot_of_each_delete(tmp_path: Path) -> None:
     with lake("duckdb", tmp_path, options=", DATA_INLINING_ROW_LIMIT 0") as source:
         source.run(HUNDRED, "DELETE FROM lake.t WHERE a < 3", "DELETE FROM lake.t WHERE a = 50")
         (first,), (second,) = plan_at(source, 2).files, plan_at(source, 3).files
         assert first.delete_file is not None
-        assert first.delete_file == second.delete_file  # one file for both, with the snapshot of each position
+        assert first.delete_file == second.delete_file  # one file for both deletes, with a snapshot for each position
         assert (second.delete_file.delete_count, second.delete_file.format) == (4, "parquet")
         check_every_version(source)
 
 
-def test_a_compacted_file_holds_rows_of_later_snapshots(source: Lake) -> None:
+def test_compacted_file_has_a_snapshot_filter_for_past_snapshots(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)", *["INSERT INTO lake.t SELECT * FROM range(20)"] * 3)
     third = source.newest
     source.run("CALL ducklake_merge_adjacent_files('lake')")
@@ -90,7 +90,7 @@ def test_a_compacted_file_holds_rows_of_later_snapshots(source: Lake) -> None:
     check_every_version(source)
 
 
-def test_a_flush_moves_rows_back_to_the_snapshots_that_they_are_of(source: Lake) -> None:
+def test_flushed_rows_keep_their_original_snapshots(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1), (2)", "INSERT INTO lake.t VALUES (3)")
     source.run("DELETE FROM lake.t WHERE a = 1", "CALL ducklake_flush_inlined_data('lake')")
     plan = plan_at(source, 2)
@@ -98,7 +98,7 @@ def test_a_flush_moves_rows_back_to_the_snapshots_that_they_are_of(source: Lake)
     check_every_version(source)
 
 
-def test_updates_rewrites_and_schema_changes_come_out_at_every_snapshot(source: Lake) -> None:
+def test_updates_rewrites_and_schema_changes_at_every_snapshot(source: Lake) -> None:
     source.run(
         HUNDRED,
         "UPDATE lake.t SET b = 'u' WHERE a < 20",
@@ -115,13 +115,13 @@ def test_updates_rewrites_and_schema_changes_come_out_at_every_snapshot(source: 
     check_every_version(source)
 
 
-def test_a_file_that_was_rewritten_has_its_row_ids_inside(source: Lake) -> None:
+def test_rewritten_file_contains_its_row_ids(source: Lake) -> None:
     source.run(HUNDRED, "DELETE FROM lake.t WHERE a < 50")
     source.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)")
     assert [file.row_id_start for file in plan_at(source).files] == [None]
 
 
-def test_paths_are_those_that_duckdb_shows(source: Lake) -> None:
+def test_file_paths_match_those_of_duckdb(source: Lake) -> None:
     source.run('CREATE SCHEMA lake."odd schema"', 'CREATE TABLE lake."odd schema"."tä ble" (p VARCHAR, a INTEGER)')
     source.run('ALTER TABLE lake."odd schema"."tä ble" SET PARTITIONED BY (p)')
     source.run(
@@ -138,7 +138,7 @@ def test_paths_are_those_that_duckdb_shows(source: Lake) -> None:
     }
 
 
-def test_registered_files_have_a_name_mapping_and_their_own_path(source: Lake) -> None:
+def test_registered_files_have_a_name_mapping_and_an_absolute_path(source: Lake) -> None:
     folder = source.folder / "elsewhere" / "p=07"
     folder.mkdir(parents=True)
     struct = "{'x': 1, 'y': [{'z': 2}]}"
@@ -172,7 +172,7 @@ def test_registered_files_have_a_name_mapping_and_their_own_path(source: Lake) -
     assert [child.source_name for child in by_id[ids["m"].field_id].children] == ["key", "value"]
 
 
-def test_mappings_that_no_file_of_the_plan_needs_are_not_in_it(source: Lake) -> None:
+def test_plan_contains_only_the_name_mappings_of_its_files(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t SELECT * FROM range(50)")
     source.run(f"COPY (SELECT 1000 AS a) TO '{source.folder}/f.parquet'")
     source.run(f"CALL ducklake_add_data_files('lake', 't', '{source.folder}/f.parquet')")
@@ -180,9 +180,9 @@ def test_mappings_that_no_file_of_the_plan_needs_are_not_in_it(source: Lake) -> 
     assert plan_scan(source.reader, "t", source.newest, where="a < 100").name_mappings == {}
 
 
-def test_the_keys_of_encrypted_files_are_in_the_plan_but_do_not_show(tmp_path: Path) -> None:
+def test_plan_contains_encryption_keys_but_its_repr_does_not(tmp_path: Path) -> None:
     with lake("duckdb", tmp_path, options=", ENCRYPTED true, DATA_INLINING_ROW_LIMIT 0") as source:
-        load_extension(source.connection, "httpfs")  # DuckDB encrypts with its crypto module
+        load_extension(source.connection, "httpfs")  # DuckDB uses its crypto module for encryption
         source.run(HUNDRED, "DELETE FROM lake.t WHERE a = 1")
         (file,) = plan_at(source).files
         assert file.encryption_key
@@ -193,7 +193,7 @@ def test_the_keys_of_encrypted_files_are_in_the_plan_but_do_not_show(tmp_path: P
         assert file.encryption_key not in repr(plan_at(source))
 
 
-def test_a_deletion_vector_is_named_by_its_format(tmp_path: Path) -> None:
+def test_deletion_vector_has_the_format_puffin(tmp_path: Path) -> None:
     with lake("duckdb", tmp_path, options=", DATA_INLINING_ROW_LIMIT 0") as source:
         source.run("CALL lake.set_option('write_deletion_vectors', true)", HUNDRED, "DELETE FROM lake.t WHERE a = 1")
         (file,) = plan_at(source).files
@@ -201,9 +201,7 @@ def test_a_deletion_vector_is_named_by_its_format(tmp_path: Path) -> None:
         assert file.delete_file.format == "puffin"
 
 
-def test_two_live_delete_files_for_one_data_file_are_refused_by_name(
-    postgres_server: PostgresServer, tmp_path: Path
-) -> None:
+def test_two_active_delete_files_of_one_data_file_are_rejected(postgres_server: PostgresServer, tmp_path: Path) -> None:
     with lake("postgres", tmp_path, server=postgres_server, options=", DATA_INLINING_ROW_LIMIT 0") as source:
         source.run(HUNDRED, "DELETE FROM lake.t WHERE a = 1")
         with source.connection.cursor() as one, source.connection.cursor() as other:
@@ -211,7 +209,7 @@ def test_two_live_delete_files_for_one_data_file_are_refused_by_name(
                 connection.execute("BEGIN")
                 connection.execute(f"DELETE FROM lake.t WHERE a = {row}")
             one.execute("COMMIT")
-            other.execute("COMMIT")  # DuckLake lets both through, and has then 196 rows
+            other.execute("COMMIT")  # DuckLake commits both, and then returns 196 rows
         message = (
             r"the data file 0 of main\.t has two live delete files at version(.|\n)*only versions before 2 are intact"
         )
@@ -220,7 +218,7 @@ def test_two_live_delete_files_for_one_data_file_are_refused_by_name(
         assert len(planned_rows(source, plan_at(source, 1))) == 100
 
 
-def test_files_of_unknown_formats_are_refused(tmp_path: Path) -> None:
+def test_files_with_an_unknown_format_are_rejected(tmp_path: Path) -> None:
     with lake("duckdb", tmp_path, options=", DATA_INLINING_ROW_LIMIT 0") as source:
         source.run(HUNDRED, "DELETE FROM lake.t WHERE a = 1")
         source.run(f"UPDATE {METADATA}.ducklake_delete_file SET format = 'orc'")
@@ -231,7 +229,7 @@ def test_files_of_unknown_formats_are_refused(tmp_path: Path) -> None:
             plan_at(source)
 
 
-def test_columns_come_in_the_order_wanted(source: Lake) -> None:
+def test_columns_are_returned_in_the_requested_order(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER, B INTEGER, c INTEGER)", "INSERT INTO lake.t VALUES (1, 2, 3)")
     plan, rows = plan_with_inlined_rows(source.reader, "t", source.newest, ["C", "b"])
     assert [column.name for column in plan.columns] == rows.column_names[:2] == ["c", "B"]
@@ -242,7 +240,7 @@ def test_columns_come_in_the_order_wanted(source: Lake) -> None:
 
 
 @pytest.mark.parametrize("hidden", ["filename", "FileName", "rowid", "snapshot_id"])
-def test_a_column_with_the_name_of_a_virtual_one_does_not_hide_inlined_rows(source: Lake, hidden: str) -> None:
+def test_inlined_rows_of_a_table_that_hides_a_virtual_column(source: Lake, hidden: str) -> None:
     source.run(f"CREATE TABLE lake.t (a INTEGER, {hidden} INTEGER)", "INSERT INTO lake.t VALUES (1, 2), (3, 4)")
     source.run("INSERT INTO lake.t SELECT i, i FROM range(100, 150) AS r(i)", "DELETE FROM lake.t WHERE a = 1")
     plan = plan_at(source)
@@ -250,7 +248,7 @@ def test_a_column_with_the_name_of_a_virtual_one_does_not_hide_inlined_rows(sour
     assert rows == [{"a": 3, hidden: 4}]
 
 
-def test_inlined_rows_that_cannot_be_found_by_name_are_refused_until_they_are_flushed(local: Lake) -> None:
+def test_inlined_rows_with_hidden_filename_and_rowid_must_be_flushed(local: Lake) -> None:
     local.run("CALL lake.set_option('data_inlining_row_limit', 10)")
     local.run("CREATE TABLE lake.t (filename INTEGER, rowid INTEGER)", "INSERT INTO lake.t VALUES (1, 2)")
     with pytest.raises(UnsupportedError, match="'filename' and 'rowid' hide") as raised:
@@ -260,7 +258,7 @@ def test_inlined_rows_that_cannot_be_found_by_name_are_refused_until_they_are_fl
     assert (inlined_rows(local.reader, plan).num_rows, len(plan.files)) == (0, 1)
 
 
-def test_times_are_promoted_in_the_time_zone_of_the_readers_connection(source: Lake) -> None:
+def test_promoted_timestamps_use_the_time_zone_of_the_reader(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (d TIMESTAMP)", "INSERT INTO lake.t VALUES ('2026-01-01 12:00:00')")
     source.run("ALTER TABLE lake.t ALTER COLUMN d TYPE TIMESTAMPTZ", "SET TimeZone = 'America/New_York'")
     plan, rows = plan_with_inlined_rows(source.reader, "t", source.newest)

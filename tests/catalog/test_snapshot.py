@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from catalog_lake import Lake
 
 
-def test_snapshots_say_who_changed_what_and_when(source: Lake) -> None:
+def test_snapshots_have_author_message_changes_and_time(source: Lake) -> None:
     before = datetime.now(UTC) - timedelta(seconds=5)
     source.run(
         "CREATE TABLE lake.t (a INTEGER)",
@@ -29,7 +29,7 @@ def test_snapshots_say_who_changed_what_and_when(source: Lake) -> None:
     assert loaded == latest(source.reader) == by_version(source.reader, loaded.snapshot_id)
 
 
-def test_a_time_gives_the_snapshot_that_was_newest_then_whatever_the_time_zones(source: Lake) -> None:
+def test_by_timestamp_is_independent_of_time_zones(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)", "SET TimeZone = 'Asia/Tokyo'")
     elsewhere = timezone(timedelta(hours=-11))
     for snapshot in snapshots(source.reader):
@@ -40,7 +40,7 @@ def test_a_time_gives_the_snapshot_that_was_newest_then_whatever_the_time_zones(
             assert source.rows(f"SELECT count(*) FROM {at}") == [(snapshot.snapshot_id - 1,)]
 
 
-def test_where_clocks_disagree_the_time_decides_as_in_duckdb(source: Lake) -> None:
+def test_by_timestamp_with_unordered_snapshot_times_matches_duckdb(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)", *["INSERT INTO lake.t VALUES (1)"] * 3)
     for version, day in ((0, 1), (1, 1), (2, 4), (3, 2), (4, 3)):
         new = f"SET snapshot_time = '2026-01-0{day} 00:00:00+00' WHERE snapshot_id = {version}"
@@ -52,7 +52,7 @@ def test_where_clocks_disagree_the_time_decides_as_in_duckdb(source: Lake) -> No
         assert rows == [(version - 1,)]
 
 
-def test_an_expired_version_is_called_expired_and_the_range_is_told(local: Lake) -> None:
+def test_error_for_an_expired_version_names_the_available_range(local: Lake) -> None:
     local.run("CREATE TABLE lake.t (a INTEGER)", *["INSERT INTO lake.t VALUES (1)"] * 3)
     local.run("CALL ducklake_expire_snapshots('lake', versions => [2])")
     with pytest.raises(SnapshotNotFoundError, match=r"version 2 has expired: the lake has the versions 0 .* to 4 "):
@@ -62,11 +62,11 @@ def test_an_expired_version_is_called_expired_and_the_range_is_told(local: Lake)
             by_version(local.reader, version)
 
 
-def test_a_time_before_the_first_snapshot_is_refused_with_the_range(local: Lake) -> None:
+def test_error_for_a_time_before_the_first_snapshot_names_the_range(local: Lake) -> None:
     with pytest.raises(SnapshotNotFoundError, match=r"no snapshot exists at 2001-.*: the lake has the versions 0 "):
         by_timestamp(local.reader, datetime(2001, 1, 1, tzinfo=UTC))
 
 
-def test_a_time_without_a_zone_is_refused(local: Lake) -> None:
+def test_timestamp_without_a_time_zone_is_rejected(local: Lake) -> None:
     with pytest.raises(SnapshotNotFoundError, match="has no time zone"):
         by_timestamp(local.reader, datetime(2030, 1, 1))

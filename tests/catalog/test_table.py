@@ -16,7 +16,7 @@ def column(source: Lake, name: str, version: int | None = None) -> Column:
     return next(found for found in table.columns if found.name == name)
 
 
-def test_a_table_has_its_columns_with_what_is_in_them(source: Lake) -> None:
+def test_table_has_its_columns_and_nested_fields(source: Lake) -> None:
     source.run(
         "CREATE TABLE lake.t (a INTEGER NOT NULL, b DECIMAL(10,2) DEFAULT 1.50, s STRUCT(x INTEGER, y VARCHAR[]), "
         "m MAP(VARCHAR, BIGINT))"
@@ -33,7 +33,7 @@ def test_a_table_has_its_columns_with_what_is_in_them(source: Lake) -> None:
     assert all(child.nullable for child in (*s.children, *m.children))
 
 
-def test_nested_fields_that_were_added_or_renamed_are_nullable_whatever_the_catalog_says(source: Lake) -> None:
+def test_added_and_renamed_nested_fields_are_always_nullable(source: Lake) -> None:
     source.run(
         "CREATE TABLE lake.t (s STRUCT(x INTEGER), l STRUCT(y INTEGER)[])",
         "ALTER TABLE lake.t ADD COLUMN s.z INTEGER",
@@ -45,7 +45,7 @@ def test_nested_fields_that_were_added_or_renamed_are_nullable_whatever_the_cata
     assert [(child.name, child.nullable) for child in elements.children] == [("y", True), ("r", True)]
 
 
-def test_a_name_that_was_dropped_and_added_again_is_another_column(source: Lake) -> None:
+def test_dropped_and_readded_column_is_a_new_column(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER, b INTEGER)", "INSERT INTO lake.t VALUES (1, 2)")
     old = column(source, "b")
     assert not column(source, "b").former_types
@@ -56,7 +56,7 @@ def test_a_name_that_was_dropped_and_added_again_is_another_column(source: Lake)
     assert column(source, "a").name_is_unique
 
 
-def test_files_may_be_younger_than_the_snapshot_so_later_names_and_types_count_as_well(source: Lake) -> None:
+def test_columns_include_later_names_and_types(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER, b INTEGER, c FLOAT)")
     first = source.newest
     assert all(column(source, name, first).name_is_unique for name in "abc")
@@ -70,13 +70,13 @@ def test_files_may_be_younger_than_the_snapshot_so_later_names_and_types_count_a
     assert column(source, "c").former_types == ("float32",)
 
 
-def test_a_field_of_a_column_that_was_renamed_has_no_unique_name(source: Lake) -> None:
+def test_field_of_a_renamed_column_has_no_unique_name(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (s STRUCT(x INTEGER), u STRUCT(x INTEGER))", "ALTER TABLE lake.t RENAME s TO r")
     assert not column(source, "r").children[0].name_is_unique
     assert column(source, "u").children[0].name_is_unique
 
 
-def test_a_table_that_was_renamed_is_found_by_the_name_of_its_time(source: Lake) -> None:
+def test_renamed_table_is_found_by_its_name_at_the_snapshot(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)")
     first = source.newest
     source.run("ALTER TABLE lake.t RENAME TO t9", "CREATE TABLE lake.t (b INTEGER)")
@@ -85,12 +85,12 @@ def test_a_table_that_was_renamed_is_found_by_the_name_of_its_time(source: Lake)
         for name, version in (("t", first), ("t9", source.newest), ("t", source.newest))
     )
     assert old.table_id == new.table_id != other.table_id
-    assert old.path == new.path == other.path  # they share a folder, so that listing it is no way to find files
+    assert old.path == new.path == other.path  # they share a folder, so listing it cannot identify the files of a table
     with pytest.raises(TableNotFoundError):
         load_table(source.reader, "t9", first)
 
 
-def test_partitioning_is_that_of_the_snapshot(source: Lake) -> None:
+def test_partitioning_at_each_snapshot(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER, d TIMESTAMP)")
     plain = source.newest
     source.run("ALTER TABLE lake.t SET PARTITIONED BY (a, year(d), bucket(4, a))")
@@ -105,7 +105,7 @@ def test_partitioning_is_that_of_the_snapshot(source: Lake) -> None:
     )
 
 
-def test_names_may_be_qualified_quoted_and_of_another_case(source: Lake) -> None:
+def test_names_can_be_qualified_quoted_and_in_any_case(source: Lake) -> None:
     source.run('CREATE SCHEMA lake."my.schema"', 'CREATE TABLE lake."my.schema"."a ""b""" (a INTEGER)')
     source.run('CREATE TABLE lake."T" (a INTEGER)')
     found = load_table(source.reader, '"MY.schema"."a ""b"""', source.newest)
@@ -118,7 +118,7 @@ def test_names_may_be_qualified_quoted_and_of_another_case(source: Lake) -> None
     assert tables(source.reader, 0) == ()
 
 
-def test_an_unknown_table_is_refused_with_the_nearest(local: Lake) -> None:
+def test_error_for_an_unknown_table_suggests_a_similar_name(local: Lake) -> None:
     local.run("CREATE SCHEMA lake.raw", "CREATE TABLE lake.raw.events (a INTEGER)")
     with pytest.raises(TableNotFoundError, match=r"no table 'raw.event' at version 2(.|\n)*\"raw.events\""):
         load_table(local.reader, "raw.event", 2)
@@ -131,7 +131,7 @@ def test_an_unknown_table_is_refused_with_the_nearest(local: Lake) -> None:
         load_table(local.reader, "raw.events", 99)
 
 
-def test_a_view_is_refused_with_the_statement_that_duckdb_runs(local: Lake) -> None:
+def test_view_is_rejected_with_a_query_for_duckdb(local: Lake) -> None:
     local.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (7)")
     local.run('CREATE VIEW lake."my view" AS SELECT a + 1 AS b FROM lake.t')
     with pytest.raises(UnsupportedError, match=r"main\.my view is a view") as raised:
@@ -142,7 +142,7 @@ def test_a_view_is_refused_with_the_statement_that_duckdb_runs(local: Lake) -> N
         load_table(local.reader, '"my view"', local.newest - 1)
 
 
-def test_a_macro_is_refused(local: Lake) -> None:
+def test_macro_is_rejected(local: Lake) -> None:
     local.run("CREATE MACRO lake.twice(x) AS TABLE SELECT 2 * x AS y")
     with pytest.raises(UnsupportedError, match=r"main\.twice is a macro(.|\n)*FROM \"lake\"\.\"main\"\.\"twice\""):
         load_table(local.reader, "twice", local.newest)

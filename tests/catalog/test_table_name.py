@@ -1,4 +1,4 @@
-"""Names of tables, and tables whose names contain dots and quotes."""
+"""Table names, including names that contain dots and quotes."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("name", "parts", "full"), NAMES)
-def test_a_name_has_a_schema_and_a_table(name: str, parts: tuple[str, str], full: str) -> None:
+def test_name_is_split_into_schema_and_table(name: str, parts: tuple[str, str], full: str) -> None:
     assert split_name(name) == parts
     assert full_name(name) == joined_name(*parts) == full
     assert split_name(full) == parts
 
 
 @pytest.mark.parametrize("name", ["", ".", "a.", ".a", "a.b.c", '"a', 'a"."b"'])
-def test_other_names_are_refused(name: str) -> None:
+def test_invalid_names_are_rejected(name: str) -> None:
     with pytest.raises(TableNotFoundError, match="is not a valid table name"):
         split_name(name)
 
 
-def test_tables_whose_names_differ_in_the_quotes_are_different_tables(store: Store) -> None:
+def test_names_that_differ_only_in_quotes_are_different_tables(store: Store) -> None:
     with store.open() as lake:
         for number, name in enumerate(TABLES):
             frame = lake.sql(f"SELECT {number} AS id")
@@ -54,7 +54,7 @@ def test_tables_whose_names_differ_in_the_quotes_are_different_tables(store: Sto
         lake.maintenance.compact()
 
 
-def test_tables_with_a_dot_are_compared(store: Store) -> None:
+def test_compare_tables_with_a_dot_in_the_name(store: Store) -> None:
     with store.open() as lake:
         for name in TABLES:
             frame = lake.sql("SELECT 1 AS id")
@@ -64,7 +64,7 @@ def test_tables_with_a_dot_are_compared(store: Store) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["raw.a.b", '"raw.a.b"'])
-def test_an_unknown_table_is_not_a_table_with_similar_dots(store: Store, wanted: str) -> None:
+def test_lookup_does_not_match_a_name_with_different_quotes(store: Store, wanted: str) -> None:
     with store.open() as lake:
         lake.create_table(TABLES[0], lake.sql("SELECT 1 AS id"))
         with pytest.raises(TableNotFoundError):

@@ -1,4 +1,4 @@
-"""The catalog's server goes away at each point where it can: the lake is as it was, or has one snapshot more."""
+"""The catalog server fails at each possible point: the lake is unchanged, or has exactly one more snapshot."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MORE = pa.table({"name": ["ten"], "id": pa.array([10], pa.int64())})
 
 @pytest.fixture
 def make(postgres_server: PostgresServer, tmp_path: Path) -> Callable[[int], Store]:
-    """A store on one catalog, by the port through which it goes; the lake has a table of ten rows."""
+    """Creates a store that connects to the catalog through a given port; the lake has a table of ten rows."""
     database = postgres_server.create_database()
 
     def made(port: int) -> Store:
@@ -55,7 +55,9 @@ def files(tmp_path: Path) -> Callable[[], list[str]]:
     return lambda: local_files(tmp_path)
 
 
-def test_the_server_is_down_at_open(hurt: Store, postgres_proxy: FaultProxy, postgres_server: PostgresServer) -> None:
+def test_open_while_the_server_is_down(
+    hurt: Store, postgres_proxy: FaultProxy, postgres_server: PostgresServer
+) -> None:
     postgres_proxy.refuse()
     with refused(ConnectionFailed, REFUSED, postgres_server.password):
         hurt.open()
@@ -69,7 +71,7 @@ def test_the_server_is_down_at_open(hurt: Store, postgres_proxy: FaultProxy, pos
         ({"database": "not_there"}, r"(?s)\"not_there\" does not exist.*create the database"),
     ],
 )
-def test_what_the_server_refuses_is_said(
+def test_error_reports_wrong_credentials_or_a_missing_database(
     postgres_server: PostgresServer, tmp_path: Path, wrong: dict[str, str], message: str
 ) -> None:
     right = {"database": "postgres", "user": postgres_server.user, "password": postgres_server.password}
@@ -79,7 +81,7 @@ def test_what_the_server_refuses_is_said(
         store.open()
 
 
-def test_the_server_is_down_at_read_and_at_commit(
+def test_read_and_write_while_the_server_is_down(
     direct: Store,
     hurt: Store,
     postgres_proxy: FaultProxy,
@@ -101,7 +103,7 @@ def test_the_server_is_down_at_read_and_at_commit(
         assert ids(lake) == list(range(11)), "the same lake goes on when the server is back"
 
 
-def test_the_server_goes_down_before_the_commit(
+def test_server_goes_down_before_the_commit(
     direct: Store,
     hurt: Store,
     postgres_proxy: FaultProxy,
@@ -117,7 +119,7 @@ def test_the_server_goes_down_before_the_commit(
         assert state(direct, files) == before
 
 
-def test_a_reset_before_the_commit_is_applied_leaves_nothing(
+def test_reset_before_the_commit_is_applied_writes_nothing(
     direct: Store,
     hurt: Store,
     postgres_proxy: FaultProxy,
@@ -138,7 +140,7 @@ def test_a_reset_before_the_commit_is_applied_leaves_nothing(
         assert ids(lake) == list(range(11))
 
 
-def test_a_commit_without_files_whose_reply_is_lost_is_found(
+def test_commit_without_files_and_with_a_lost_reply_is_found(
     direct: Store, hurt: Store, postgres_proxy: FaultProxy, files: Callable[[], list[str]]
 ) -> None:
     before = state(direct, files)
@@ -152,7 +154,7 @@ def test_a_commit_without_files_whose_reply_is_lost_is_found(
     assert state(direct, files) == before._replace(snapshots=[*before.snapshots, lake.snapshot_id])
 
 
-def test_a_commit_from_spark_whose_reply_is_lost_is_found(
+def test_commit_from_spark_with_a_lost_reply_is_found(
     direct: Store, hurt: Store, postgres_proxy: FaultProxy, files: Callable[[], list[str]], spark: SparkSession
 ) -> None:
     before = state(direct, files)
@@ -167,7 +169,7 @@ def test_a_commit_from_spark_whose_reply_is_lost_is_found(
     assert len(after.files) == len(before.files) + 1
 
 
-def test_files_that_ducklake_has_removed_are_never_taken_for_a_success(
+def test_commit_whose_files_ducklake_removed_is_an_error(
     direct: Store,
     hurt: Store,
     postgres_proxy: FaultProxy,
@@ -175,7 +177,7 @@ def test_files_that_ducklake_has_removed_are_never_taken_for_a_success(
     files: Callable[[], list[str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Such as more files than can be kept.
+    # Keep no copies of files, as for a commit with more files than the limit.
     monkeypatch.setattr("lakeconf.commit.kept_files._MOST_FILES", 0)
     before = state(direct, files)
     with hurt.open() as lake:
@@ -192,10 +194,10 @@ def test_files_that_ducklake_has_removed_are_never_taken_for_a_success(
 
 def lose_commit_and_server(proxy: FaultProxy) -> None:
     proxy.reset_on(b"COMMIT")
-    proxy.reset_on(b"user\0", times=1000)  # a new connection begins with this
+    proxy.reset_on(b"user\0", times=1000)  # every new connection sends this first
 
 
-def test_where_the_fate_of_a_commit_cannot_be_known_its_token_is_named(
+def test_error_for_an_unknown_commit_outcome_contains_the_token(
     direct: Store,
     hurt: Store,
     postgres_proxy: FaultProxy,
@@ -212,7 +214,7 @@ def test_where_the_fate_of_a_commit_cannot_be_known_its_token_is_named(
             at_commit(monkeypatch, before=lambda: lose_commit_and_server(postgres_proxy))
         postgres_proxy.heal()
     after = state(direct, files)
-    # The commit may have succeeded, so that its file was kept; `lakeconf maintain` removes it later.
+    # The commit may have succeeded, so its file is kept; `lakeconf maintain` removes it later.
     assert (after.snapshots, after.rows) == (before.snapshots, before.rows)
     assert len(after.files) == len(before.files) + 1
     assert set(before.files) < set(after.files)

@@ -1,4 +1,4 @@
-"""Folders that cannot be written, a disk that is full: nothing is left of the write."""
+"""Unwritable folders and full disks: a failed write leaves no changes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def files(tmp_path: Path) -> Callable[[], list[str]]:
 
 @contextlib.contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """As on a disk that is full: no file can grow beyond so many bytes. It holds for root too."""
+    """Simulates a full disk, also for root: no file can grow beyond `size` bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -53,20 +53,20 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_the_disk_is_full_in_the_middle_of_a_file(store: Store, files: Callable[[], list[str]]) -> None:
+def test_disk_full_while_writing_a_data_file(store: Store, files: Callable[[], list[str]]) -> None:
     before = state(store, files)
     with store.open() as lake:
         with largest_file(500_000), refused(StorageError, r"(?s)main/t/.*\.parquet.*the disk is full: free space"):
             lake.table("t").append(MANY)
         assert (lake.refresh(), ids(lake)) == (before.snapshots[-1], before.rows)
-        # DuckLake leaves the file that it could not finish, as a killed process does.
+        # DuckLake leaves the incomplete file behind, as a killed process would.
         lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
         assert files() == ["_lakeconf.json", *before.files]
         lake.table("t").append(MANY)
     assert len(state(store, files).rows) == 300_010
 
 
-def test_a_folder_that_cannot_be_written(store: Store, files: Callable[[], list[str]], tmp_path: Path) -> None:
+def test_append_to_an_unwritable_folder(store: Store, files: Callable[[], list[str]], tmp_path: Path) -> None:
     (tmp_path / "data/main/other").write_text("a file where the folder should be")
     before = state(store, files)
     with store.open() as lake, refused(StorageError, "(?s)main/other.*is a file, not a directory"):
@@ -74,7 +74,7 @@ def test_a_folder_that_cannot_be_written(store: Store, files: Callable[[], list[
     assert state(store, files) == before
 
 
-def test_spark_and_a_folder_that_cannot_be_written(
+def test_spark_append_to_an_unwritable_folder(
     store: Store, files: Callable[[], list[str]], tmp_path: Path, spark: SparkSession
 ) -> None:
     (tmp_path / "data/main/other").write_text("a file where the folder should be")
@@ -84,7 +84,7 @@ def test_spark_and_a_folder_that_cannot_be_written(
     assert state(store, files) == before
 
 
-def test_the_data_path_is_a_file(tmp_path: Path) -> None:
+def test_open_with_a_file_as_data_path(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     store = make_store(
         {"type": "sqlite", "uri": str(tmp_path / "catalog")}, {"type": "local", "path": str(tmp_path / "data")}
@@ -93,7 +93,7 @@ def test_the_data_path_is_a_file(tmp_path: Path) -> None:
         store.open()
 
 
-def test_the_catalog_cannot_be_written(store: Store, files: Callable[[], list[str]], tmp_path: Path) -> None:
+def test_disk_full_while_writing_the_catalog(store: Store, files: Callable[[], list[str]], tmp_path: Path) -> None:
     before = state(store, files)
     expected, message = {
         "sqlite": (CatalogError, "(?s)catalog file or its folder cannot be written"),
@@ -101,7 +101,7 @@ def test_the_catalog_cannot_be_written(store: Store, files: Callable[[], list[st
     }[store.metadata_backend.type]
     with store.open() as lake, largest_file(100), refused(expected, message):
         lake.create_table("more", like=ROWS)
-    # After such an error DuckDB keeps its file open until the process ends: another one would find this.
+    # After such an error DuckDB keeps its file open in this process; the copy is what another process would read.
     (tmp_path / "found").mkdir()
     for path in tmp_path.glob("catalog*"):
         shutil.copy(path, tmp_path / "found")
@@ -110,7 +110,7 @@ def test_the_catalog_cannot_be_written(store: Store, files: Callable[[], list[st
     assert state(found, files) == before
 
 
-def test_the_folder_of_the_catalog_is_a_file(tmp_path: Path) -> None:
+def test_open_with_a_file_as_catalog_folder(tmp_path: Path) -> None:
     (tmp_path / "folder").write_text("")
     store = make_store(
         {"type": "sqlite", "uri": str(tmp_path / "folder/catalog")}, {"type": "local", "path": str(tmp_path / "data")}
@@ -119,7 +119,7 @@ def test_the_folder_of_the_catalog_is_a_file(tmp_path: Path) -> None:
         store.open()
 
 
-def test_the_catalog_is_gone(store: Store, tmp_path: Path) -> None:
+def test_open_read_only_with_a_deleted_catalog(store: Store, tmp_path: Path) -> None:
     with store.open() as lake:
         assert ids(lake) == list(range(10))
     (tmp_path / "catalog").unlink()

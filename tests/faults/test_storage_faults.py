@@ -1,4 +1,4 @@
-"""The object store fails a lake in the ways that object stores do: overload, refusal, lost connections."""
+"""Typical failures of object stores: overload, denied access, lost connections."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def files(s3_server: S3Server, bucket: str) -> Callable[[], list[str]]:
     return lambda: s3_server.objects(bucket)
 
 
-def test_one_503_is_tried_again(
+def test_single_503_is_retried(
     direct: Store, hurt: Store, s3_proxy: FaultProxy, files: Callable[[], list[str]]
 ) -> None:
     assert len(state(direct, files).files) == 1
@@ -91,7 +91,7 @@ def test_one_503_is_tried_again(
     ],
     ids=["overloaded", "forbidden", "expired", "reset", "down"],
 )
-def test_a_write_that_storage_refuses_changes_nothing(
+def test_failed_storage_write_changes_nothing(
     direct: Store,
     hurt: Store,
     s3_proxy: FaultProxy,
@@ -112,7 +112,7 @@ def test_a_write_that_storage_refuses_changes_nothing(
         assert ids(lake) == list(range(11)), "the same lake goes on when storage does"
 
 
-def test_an_upload_that_is_cut_off_is_made_again(direct: Store, hurt: Store, s3_proxy: FaultProxy) -> None:
+def test_interrupted_upload_is_retried(direct: Store, hurt: Store, s3_proxy: FaultProxy) -> None:
     many = pa.table({"id": pa.array(range(300_000), pa.int64()), "name": [f"{n * 7919:x}" for n in range(300_000)]})
     with hurt.open() as lake:
         s3_proxy.reset_after(500_000)
@@ -122,7 +122,7 @@ def test_an_upload_that_is_cut_off_is_made_again(direct: Store, hurt: Store, s3_
         assert len(ids(lake)) == 300_010
 
 
-def test_an_action_on_a_frame_ends_in_the_engines_error_without_a_secret(
+def test_engine_error_of_a_frame_contains_no_secret(
     direct: Store, hurt: Store, s3_proxy: FaultProxy, s3_server: S3Server
 ) -> None:
     with hurt.open() as lake:
@@ -143,7 +143,7 @@ def test_an_action_on_a_frame_ends_in_the_engines_error_without_a_secret(
     ],
     ids=["wrong key", "wrong secret", "read-only user"],
 )
-def test_credentials_that_the_server_refuses(
+def test_write_with_rejected_credentials_changes_nothing(
     s3_iam_server: S3Server, tmp_path: Path, change: dict[str, str] | None, message: str
 ) -> None:
     bucket, keys = s3_iam_server.create_bucket(), s3_iam_server.keys
@@ -161,7 +161,7 @@ def test_credentials_that_the_server_refuses(
     assert state(good, lambda: s3_iam_server.objects(bucket)) == before
 
 
-def test_a_bucket_that_is_not_there(s3_server: S3Server, tmp_path: Path) -> None:
+def test_write_to_a_missing_bucket(s3_server: S3Server, tmp_path: Path) -> None:
     store = bucket_store(s3_server, s3_server.port, "no-such-bucket", tmp_path / "catalog")
     with store.open() as lake:
         with refused(StorageError, "(?s)no-such-bucket.*create the bucket", s3_server.keys.secret):
@@ -170,7 +170,7 @@ def test_a_bucket_that_is_not_there(s3_server: S3Server, tmp_path: Path) -> None
 
 
 @pytest.mark.hadoop_aws
-def test_spark_tries_one_503_again_and_says_what_a_403_is(
+def test_spark_retries_a_503_and_reports_a_403(
     direct: Store,
     hurt: Store,
     s3_proxy: FaultProxy,

@@ -298,9 +298,7 @@ def test_write_fails_if_its_lock_file_was_deleted(tmp_path: Path) -> None:
         table.append(ROWS)
 
 
-def test_write_does_not_reacquire_a_lost_lock_of_another_thread(
-    postgres_server: PostgresServer, tmp_path: Path
-) -> None:
+def test_write_reacquires_only_its_own_lock(postgres_server: PostgresServer, tmp_path: Path) -> None:
     store = server_store(postgres_server, tmp_path)
     database = store.metadata_backend.database  # type: ignore[attr-defined]
     with store.open() as lake:

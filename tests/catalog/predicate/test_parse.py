@@ -1,4 +1,4 @@
-"""A `where` is read into a predicate that means what DuckDB means by it, or is refused with a hint."""
+"""Parsing of `where` conditions: the predicate has the semantics of DuckDB, or the error has a hint."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def is_(name: str, operator: Any, value: Any) -> Comparison:
         ("a = 1 -- a comment", is_("a", "=", 1)),
     ],
 )  # fmt: skip
-def test_the_grammar(where: str, expected: object) -> None:
+def test_supported_conditions(where: str, expected: object) -> None:
     assert parse(where, COLUMNS) == expected
 
 
@@ -99,11 +99,11 @@ def test_the_grammar(where: str, expected: object) -> None:
         ("sec > TIMESTAMP '2026-01-31 12:00:00.5'", "sec > '2026-01-31 12:00:00'"),
     ],
 )
-def test_a_literal_that_the_column_cannot_hold_becomes_one_that_it_can(where: str, equivalent: str) -> None:
+def test_literal_out_of_range_becomes_an_equivalent_condition(where: str, equivalent: str) -> None:
     assert parse(where, COLUMNS) == parse(equivalent, COLUMNS)
 
 
-def test_nan_and_infinity_are_values() -> None:
+def test_nan_is_a_value() -> None:
     nan = parse("isnan(f)", COLUMNS)
     assert isinstance(nan, Comparison)
     assert nan.operator == "="
@@ -171,7 +171,7 @@ def test_nan_and_infinity_are_values() -> None:
         ("(" * 3000 + "a = 1" + ")" * 3000, "nested too deeply"),
     ],
 )
-def test_anything_else_is_refused_with_what_would_be_right(where: str, message: str) -> None:
+def test_unsupported_condition_is_rejected_with_a_hint(where: str, message: str) -> None:
     with pytest.raises(PredicateError, match=message) as raised:
         parse(where, COLUMNS)
     assert "\x1b" not in str(raised.value)
@@ -195,7 +195,7 @@ def test_anything_else_is_refused_with_what_would_be_right(where: str, message: 
         (nw.all_horizontal(nw.col("a") > 1, nw.col("b"), ignore_nulls=False), "a > 1 AND b"),
     ],
 )
-def test_a_narwhals_expression_is_read_as_the_sql_that_narwhals_makes_of_it(expression: Where, sql: str) -> None:
+def test_narwhals_expression_is_parsed_like_its_sql(expression: Where, sql: str) -> None:
     assert parse(expression, COLUMNS) == parse(sql, COLUMNS)
 
 
@@ -210,12 +210,12 @@ def test_a_narwhals_expression_is_read_as_the_sql_that_narwhals_makes_of_it(expr
         (nw.col("a") == None, "IS NULL"),  # noqa: E711
     ],
 )
-def test_a_narwhals_expression_beyond_the_grammar_is_refused(expression: Where, message: str) -> None:
+def test_unsupported_narwhals_expression_is_rejected(expression: Where, message: str) -> None:
     with pytest.raises(PredicateError, match=message):
         parse(expression, COLUMNS)
 
 
-def test_the_sql_keeps_every_value_exactly() -> None:
+def test_generated_sql_preserves_every_value() -> None:
     texts = ["it's", "", "\\", "%_", "é\U0001f600", "\n\t", 'a"b', "--", "\x7f", "a\x00b"]
     with duckdb.connect() as connection:
         for text in texts:

@@ -1,4 +1,4 @@
-"""Files are skipped where it is certain that no row matches, and only there; trap by trap."""
+"""File pruning: a file is skipped only if none of its rows can match the condition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def kept(source: Lake, where: str) -> list[int]:
-    """The numbers of the files that the plan keeps, counted from 0; its rows are compared with DuckDB's."""
+    """The indexes of the files in the plan; also compares the rows of the plan with those of DuckDB."""
     plan = plan_scan(source.reader, "t", source.newest, where=where)
     everything = plan_scan(source.reader, "t", source.newest)
     all_ids = [file.data_file_id for file in everything.files]
@@ -34,13 +34,13 @@ def kept(source: Lake, where: str) -> list[int]:
 
 
 def files(source: Lake, type_: str, *contents: Sequence[str]) -> None:
-    """A table `t` of one column `a`, with one file for each list of values."""
+    """Creates a table `t` with a column `a`, and one file for each list of values."""
     source.run("CALL lake.set_option('data_inlining_row_limit', 0)", f"CREATE TABLE lake.t (a {type_})")
     for values in contents:
         source.run(f"INSERT INTO lake.t VALUES {', '.join(f'({value})' for value in values)}")
 
 
-def test_statistics_skip_files_on_every_catalog(source: Lake) -> None:
+def test_statistics_prune_files_on_every_catalog(source: Lake) -> None:
     files(source, "INTEGER", ["1", "9"], ["10", "NULL", "15"], ["20", "20"], ["NULL"])
     for where, expected in {
         "a = 5": [0],
@@ -62,7 +62,7 @@ def test_statistics_skip_files_on_every_catalog(source: Lake) -> None:
         assert kept(source, where) == expected, where
 
 
-def test_strings_are_ordered_by_their_bytes_whatever_the_catalogs_collation(source: Lake) -> None:
+def test_strings_are_compared_by_bytes_in_any_catalog_collation(source: Lake) -> None:
     files(source, "VARCHAR", ["'A'", "'B'"], ["'a'", "'abz'"], ["'é'"])
     for where, expected in {
         "a = 'B'": [0],
@@ -77,7 +77,7 @@ def test_strings_are_ordered_by_their_bytes_whatever_the_catalogs_collation(sour
         assert kept(source, where) == expected, where
 
 
-def test_a_long_string_is_found_though_its_bound_is_cut(source: Lake) -> None:
+def test_long_string_with_a_truncated_bound_is_found(source: Lake) -> None:
     files(source, "VARCHAR", ["repeat('z', 300)"], ["repeat('z', 256)"], ["repeat('é', 300)"], ["'a' || chr(0) || 'b'"])
     assert 0 in kept(source, f"a = '{'z' * 300}'")
     assert 0 in kept(source, f"a > '{'z' * 299}'")
@@ -98,7 +98,7 @@ def test_nan_is_greater_than_every_bound(source: Lake, type_: str) -> None:
     assert {0, 1} <= set(kept(source, "NOT a = 'nan'"))
 
 
-def test_nan_in_a_file_that_does_not_tell_is_found(source: Lake) -> None:
+def test_nan_in_a_file_without_nan_statistics_is_found(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (a DOUBLE)")
     path = source.folder / "nan.parquet"
     pq.write_table(pa.table({"a": [1.0, float("nan")]}), path)
@@ -107,7 +107,7 @@ def test_nan_in_a_file_that_does_not_tell_is_found(source: Lake) -> None:
     assert kept(source, "a < 0") == []
 
 
-def test_a_file_without_statistics_is_kept(source: Lake) -> None:
+def test_file_without_statistics_is_kept(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)")
     for name, statistics in (("without", False), ("with", True)):
         path = source.folder / f"{name}.parquet"
@@ -118,7 +118,7 @@ def test_a_file_without_statistics_is_kept(source: Lake) -> None:
     assert kept(source, "a = 99") == [0]
 
 
-def test_bounds_that_cannot_be_read_or_are_missing_keep_the_file(local: Lake) -> None:
+def test_file_with_invalid_or_missing_bounds_is_kept(local: Lake) -> None:
     files(local, "INTEGER", ["1"], ["2"], ["3"])
     local.run(f"UPDATE {METADATA}.ducklake_file_column_stats SET min_value = 'x' WHERE data_file_id = 0")
     local.run(f"UPDATE {METADATA}.ducklake_file_column_stats SET max_value = NULL WHERE data_file_id = 1")
@@ -140,7 +140,7 @@ def test_bounds_that_cannot_be_read_or_are_missing_keep_the_file(local: Lake) ->
         ("DATE", "TIMESTAMP", "DATE '2026-03-08'", ["a < '2026-03-08 12:00:00'", "a = '2026-03-08'"]),
     ],
 )
-def test_a_promoted_column_is_bounded_by_what_its_old_files_hold(
+def test_promoted_column_uses_the_bounds_of_its_old_files(
     source: Lake, before: str, after: str, value: str, wheres: list[str]
 ) -> None:
     files(source, before, [value])
@@ -151,7 +151,7 @@ def test_a_promoted_column_is_bounded_by_what_its_old_files_hold(
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])
-def test_a_timestamp_that_was_promoted_to_a_zone_is_bounded_in_every_zone(local: Lake, zone: str) -> None:
+def test_timestamp_promoted_to_timestamptz_is_pruned_in_every_zone(local: Lake, zone: str) -> None:
     files(local, "TIMESTAMP", ["TIMESTAMP '2026-03-08 02:30:00'", "TIMESTAMP '2026-03-08 03:00:00'"])
     local.run("ALTER TABLE lake.t ALTER COLUMN a TYPE TIMESTAMPTZ", f"SET TimeZone = '{zone}'")
     values = [text for (text,) in local.rows("SELECT strftime(a AT TIME ZONE 'UTC', '%Y-%m-%d %H:%M:%S') FROM lake.t")]
@@ -162,7 +162,7 @@ def test_a_timestamp_that_was_promoted_to_a_zone_is_bounded_in_every_zone(local:
     assert plan_scan(local.reader, "t", local.newest, where="a > '2026-03-12 00:00:00Z'").files == ()
 
 
-def test_a_zoned_timestamp_is_bounded_to_the_microsecond(source: Lake) -> None:
+def test_timestamptz_is_pruned_to_the_microsecond(source: Lake) -> None:
     source.run("SET TimeZone = 'Asia/Kolkata'")
     files(source, "TIMESTAMPTZ", ["'2026-01-01 00:00:00+00'"], ["'2026-01-02 00:00:00.000001+00'"])
     for where, expected in (("a < '2026-01-02 00:00:00Z'", [0]), ("a > '2026-01-02 00:00:00Z'", [1])):
@@ -170,7 +170,7 @@ def test_a_zoned_timestamp_is_bounded_to_the_microsecond(source: Lake) -> None:
         assert [file.data_file_id for file in plan.files] == expected
 
 
-def test_a_narrower_float_in_a_registered_file_is_bounded_by_what_it_holds(source: Lake) -> None:
+def test_narrower_float_in_a_registered_file_is_found(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (a DOUBLE)")
     path = source.folder / "narrow.parquet"
     pq.write_table(pa.table({"a": pa.array([0.1], pa.float32())}), path)
@@ -179,7 +179,7 @@ def test_a_narrower_float_in_a_registered_file_is_bounded_by_what_it_holds(sourc
     assert kept(source, "a < 0") == []
 
 
-def test_finer_times_in_a_registered_file_are_bounded_by_what_is_read(source: Lake) -> None:
+def test_more_precise_timestamps_in_a_registered_file_are_found(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (a TIMESTAMP)")
     path = source.folder / "fine.parquet"
     source.run(f"COPY (SELECT TIMESTAMP_NS '2026-01-01 00:00:00.123456789' AS a) TO '{path}'")
@@ -190,9 +190,7 @@ def test_finer_times_in_a_registered_file_are_bounded_by_what_is_read(source: La
 
 
 @pytest.mark.parametrize(("type_", "text"), [("TIMESTAMP_S", "00:00:01.6"), ("TIMESTAMP_MS", "00:00:01.0006")])
-def test_times_that_are_rounded_when_they_are_read_are_found_where_they_are_then(
-    local: Lake, type_: str, text: str
-) -> None:
+def test_timestamps_rounded_on_read_are_found_by_the_rounded_value(local: Lake, type_: str, text: str) -> None:
     path = local.folder / "fine.parquet"
     local.run(f"CREATE TABLE lake.t (a {type_})", f"COPY (SELECT TIMESTAMP '2026-01-01 {text}' AS a) TO '{path}'")
     local.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
@@ -201,7 +199,7 @@ def test_times_that_are_rounded_when_they_are_read_are_found_where_they_are_then
         assert len(plan_scan(local.reader, "t", local.newest, where=f"a {operator} '{read}'").files) == 1
 
 
-def test_booleans_are_read_in_both_spellings(source: Lake) -> None:
+def test_boolean_statistics_in_both_spellings(source: Lake) -> None:
     files(source, "BOOLEAN", ["true"], ["false"])
     for value in ("true", "false"):
         path = source.folder / f"{value}.parquet"
@@ -211,7 +209,7 @@ def test_booleans_are_read_in_both_spellings(source: Lake) -> None:
     assert kept(source, "NOT a") == kept(source, "a = false") == [1, 3]
 
 
-def test_blobs_are_never_compared_with_bounds_but_counted(source: Lake) -> None:
+def test_blobs_are_pruned_by_null_count_but_not_by_bounds(source: Lake) -> None:
     files(source, "BLOB", [r"'\xAA'::BLOB"], ["'AA'::BLOB"], ["NULL"])
     for where in (r"a = '\xAA'::BLOB", "a > 'z'::BLOB"):
         plan = plan_scan(source.reader, "t", source.newest, where=where)
@@ -227,13 +225,13 @@ def test_uuids_are_compared_as_uuids(source: Lake) -> None:
 
 
 @pytest.mark.parametrize("type_", ["INTERVAL", "TIMETZ", "HUGEINT", "INTEGER[]", "STRUCT(x INTEGER)", "JSON"])
-def test_types_whose_statistics_tell_nothing_keep_their_files(source: Lake, type_: str) -> None:
+def test_files_of_types_without_useful_statistics_are_kept(source: Lake, type_: str) -> None:
     source.run("CALL lake.set_option('data_inlining_row_limit', 0)", f"CREATE TABLE lake.t (a {type_})")
     source.run("INSERT INTO lake.t VALUES (NULL)")
     assert len(plan_scan(source.reader, "t", source.newest, where="a IS NULL").files) == 1
 
 
-def test_a_column_that_the_file_lacks_has_its_initial_default(source: Lake) -> None:
+def test_column_missing_from_a_file_has_its_initial_default(source: Lake) -> None:
     files(source, "INTEGER", ["1"])
     source.run("ALTER TABLE lake.t ADD COLUMN b INTEGER DEFAULT 7", "INSERT INTO lake.t VALUES (2, 9)")
     assert kept(source, "b = 7") == [0]
@@ -243,7 +241,7 @@ def test_a_column_that_the_file_lacks_has_its_initial_default(source: Lake) -> N
     assert kept(source, "b IS NULL") == [0, 1]
 
 
-def test_partition_values_count_for_the_partitioning_of_the_file(source: Lake) -> None:
+def test_partition_values_use_the_partitioning_of_the_file(source: Lake) -> None:
     files(source, "INTEGER")
     source.run("ALTER TABLE lake.t ADD COLUMN b INTEGER", "ALTER TABLE lake.t SET PARTITIONED BY (a)")
     source.run("INSERT INTO lake.t VALUES (1, 2)", "ALTER TABLE lake.t SET PARTITIONED BY (b)")
@@ -281,7 +279,7 @@ def test_partition_values_count_for_the_partitioning_of_the_file(source: Lake) -
         ("DOUBLE", "bucket(4, a)", ["0.0", "'nan'"], "a = -0.0", [0, 1]),
     ],
 )  # fmt: skip
-def test_partition_transforms_tell_what_they_can(
+def test_partition_transforms_prune_files(
     local: Lake, type_: str, key: str, values: list[str], where: str, expected: list[int]
 ) -> None:
     files(local, type_)
@@ -296,14 +294,14 @@ def test_partition_transforms_tell_what_they_can(
         assert kept(local, where) == expected
 
 
-def test_a_bucket_of_a_promoted_column_tells_nothing(local: Lake) -> None:
-    files(local, "UTINYINT")  # which is hashed in another way than BIGINT
+def test_bucket_of_a_promoted_column_is_not_used(local: Lake) -> None:
+    files(local, "UTINYINT")  # hashed differently from BIGINT
     local.run("ALTER TABLE lake.t SET PARTITIONED BY (bucket(1000, a))", "INSERT INTO lake.t VALUES (1)")
     local.run("ALTER TABLE lake.t ALTER COLUMN a TYPE BIGINT")
     assert kept(local, "a = 1") == [0]
 
 
-def test_many_conditions_and_many_files_are_no_problem(local: Lake) -> None:
+def test_many_conditions_and_many_files(local: Lake) -> None:
     files(local, "INTEGER", *[[str(number)] for number in range(5)])
     assert kept(local, " OR ".join(f"a = {number}" for number in range(3, 1200))) == [3, 4]
     assert kept(local, f"a IN ({', '.join(map(str, range(2000)))})") == [0, 1, 2, 3, 4]
@@ -320,7 +318,7 @@ def without_statistics(source: Lake) -> None:
     source.run(f"DELETE FROM {METADATA}.ducklake_file_column_stats")
 
 
-def test_duckdb_compares_a_promoted_column_by_its_own_type_and_not_by_that_of_its_files(local: Lake) -> None:
+def test_promoted_column_is_compared_by_its_current_type(local: Lake) -> None:
     local.run("CREATE TABLE lake.t (f FLOAT, d DATE)", "INSERT INTO lake.t VALUES (0.1, '2026-01-01')")
     local.run("ALTER TABLE lake.t ALTER COLUMN f TYPE DOUBLE", "ALTER TABLE lake.t ALTER COLUMN d TYPE TIMESTAMP")
     columns = load_table(local.reader, "t", local.newest).columns
