@@ -1,8 +1,8 @@
-"""`lakeconf preview-sql` against `metaxy --help`, and `import lakeconf` against `import pydantic`, as whole processes.
+"""`lakeconf preview-sql` compared with `metaxy --help`, and `import lakeconf` with `import pydantic`, as processes.
 
     python benchmarks/preview_sql.py
 
-metaxy is installed into an environment of its own, below the user's cache folder, when it is not there yet.
+metaxy is installed into a separate environment in the user's cache folder, if it is missing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ path = "data"
 
 
 def metaxy_command() -> list[str]:
-    """The command of metaxy, installed where it is missing."""
+    """The command of metaxy, which is installed if it is missing."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     environment = cache / "lakeconf-benchmarks" / f"{METAXY.replace('==', '-')}-py{python}"
@@ -54,10 +54,10 @@ def seconds(command: list[str], folder: str, environment: dict[str, str]) -> flo
 
 
 def medians(commands: dict[str, list[str]]) -> dict[str, float]:
-    """The median of each, in turns, so that a busy moment of the machine meets them all."""
+    """The median of each command, run in turns, so that load on the machine affects all of them."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "lakeconf.toml").write_text(CONFIGURATION)
-        # As on a user's machine byte code is kept, whatever the environment of this process says.
+        # Byte code is cached, as on a user's machine, whatever the environment of this process sets.
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(Path(folder) / "byte-code")}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         for command in commands.values():

@@ -1,4 +1,4 @@
-"""Times alternatives against each other in one run, and prints ratios; absolute times mean nothing."""
+"""Measures alternatives in one run and prints ratios; absolute times depend on the machine."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Result:
     """One measured comparison.
 
     Attributes:
-        what: What was done.
-        ratio: Median time of ours by the median time of the rival's.
-        rival: Who it is compared with.
-        goal: The ratio that it should not exceed; None where there is none.
+        what: The measured operation.
+        ratio: Our median time divided by the median time of the rival.
+        rival: The rival.
+        goal: The maximum for the ratio; None if there is no goal.
     """
 
     what: str
@@ -26,7 +26,7 @@ class Result:
 
 
 def medians(alternatives: Mapping[str, Callable[[], object]], repeats: int = 5) -> dict[str, float]:
-    """Median time of each alternative in seconds, after one warm-up; they take turns, so that noise hits all alike."""
+    """Median time of each alternative in seconds, after a warm-up, run in turns so that load affects them all."""
     for run in alternatives.values():
         run()
     times: dict[str, list[float]] = {name: [] for name in alternatives}
@@ -41,7 +41,7 @@ def medians(alternatives: Mapping[str, Callable[[], object]], repeats: int = 5) 
 def compare(
     what: str, ours: Callable[[], object], rival: str, theirs: Callable[[], object], *, goal: float | None = None
 ) -> Result:
-    """Measures ours against a rival's and prints the row."""
+    """Compares our time with a rival's, and prints the row."""
     taken = medians({"ours": ours, "theirs": theirs})
     result = Result(what, taken["ours"] / taken["theirs"], rival, goal)
     print(row(result), flush=True)

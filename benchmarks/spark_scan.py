@@ -1,6 +1,6 @@
-"""Spark scans of a lake against `spark.read.parquet` of the same files, and against other ways to read a DuckLake.
+"""Spark scans of a lake, compared with `spark.read.parquet` of the same files and other ways to read a DuckLake.
 
-Usage: python benchmarks/spark_scan.py [ROWS]      (10,000,000 unless given)
+Usage: python benchmarks/spark_scan.py [ROWS]      (default: 10,000,000)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PARQUET, US, WORKERS, PEER_NAME = "spark.read.parquet", "lakeconf", "DuckDB in the workers", PEER.partition("=")[0]
 DAY = "day = DATE '2024-07-01'"
 Action = tuple[str, list[str], Callable[["DataFrame"], object]]
-# What is done, the columns that a reader must be told that does not find out, and how.
+# Name of an action, the columns for readers that cannot determine them, and the action.
 ALL: Action = ("all columns", [], lambda frame: frame.write.format("noop").mode("overwrite").save())
 TWO: Action = ("two columns", ["kind", "amount"], lambda frame: frame.groupBy("kind").sum("amount").collect())
 ONE: Action = ("one column", ["amount"], lambda frame: frame.selectExpr("sum(amount)").collect())
@@ -49,13 +49,13 @@ HEADER = f"""| what | against | lakeconf | goal | | {WORKERS} | `{PEER_NAME}` |
 
 @dataclass(frozen=True)
 class Bench:
-    """What is measured with.
+    """The objects of a benchmark run.
 
     Attributes:
         spark: The session.
         lake: The lake, opened with it.
-        folder: Where the lake is.
-        peer: The module of the peer; None where it is not to be had.
+        folder: The folder of the lake.
+        peer: The module of the peer; None if it is unavailable.
     """
 
     spark: SparkSession
@@ -74,7 +74,7 @@ class Bench:
         return frame
 
     def frames(self, table: str, columns: list[str], where: str | None = None) -> dict[str, Callable[[], DataFrame]]:
-        """The table as each reads it."""
+        """The table, as each reader reads it."""
         files = self.files(table)
         schema = self.ours(table).select(columns or "*").schema
         found: dict[str, Callable[[], DataFrame]] = {
@@ -89,12 +89,12 @@ class Bench:
 
 
 def run(act: Callable[[DataFrame], object], frame: Callable[[], DataFrame]) -> None:
-    """Makes a frame, and reads it."""
+    """Creates a frame and reads it."""
     act(frame())
 
 
 def cell(taken: Taken | None, base: float, *, missing: str = "") -> str:
-    """A rival's ratio."""
+    """The ratio of a rival."""
     if taken is None:
         return missing
     return f"{taken.median / base:.2f}" + (" (one run)" if taken.runs == 1 else "")
@@ -111,7 +111,7 @@ def row(what: str, against: str, taken: Mapping[str, Taken], goal: float | None,
 
 
 def measure_scans(bench: Bench) -> None:
-    """Prints the rows of the table that compare scans."""
+    """Prints the rows of the table that compares scans."""
     missing = "not to be had" if bench.peer is None else ""
     for table, which, (name, columns, act), goal in CASES:
         frames = bench.frames(table, columns)
@@ -126,7 +126,7 @@ def measure_scans(bench: Bench) -> None:
 
 
 def measure_frames(bench: Bench) -> None:
-    """Prints how long it takes until there is a frame."""
+    """Prints the time to create a frame."""
     print("\n| until there is a frame | median |\n|---|---|")
     made: dict[str, Callable[[], object]] = {
         f"`scan()`, {which}": partial(bench.ours, table)
@@ -138,7 +138,7 @@ def measure_frames(bench: Bench) -> None:
 
 
 def measure_planning(folder: Path) -> None:
-    """Prints the row that compares planning, and how much memory it takes."""
+    """Prints the row that compares planning, and the memory it takes."""
     many, fewer = 100_000, 10_000
     with ExitStack() as stack:
         store = make_catalog(folder / "many", many)
@@ -152,7 +152,7 @@ def measure_planning(folder: Path) -> None:
 
 
 def check(bench: Bench) -> None:
-    """Prints whose rows are those of DuckDB."""
+    """Prints which readers return the same rows as DuckDB."""
     tables = {"whole": "sum(amount)", "deleted_1": "sum(id)", "deleted_20": "sum(id)", "few": "sum(id)"}
     print("\n| rows, against DuckDB's | " + " | ".join(tables) + " |\n|---|" + "---|" * len(tables))
     found: dict[str, list[str]] = {}
@@ -178,7 +178,7 @@ def session(store: lakeconf.Store) -> SparkSession:
 
 
 def main(rows: int) -> None:
-    """Makes the lakes, starts Spark, measures."""
+    """Creates the lakes, starts Spark, and measures."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "lake").mkdir()

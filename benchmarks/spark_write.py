@@ -1,6 +1,6 @@
-"""Writes to a lake from Spark against `df.write.parquet` and against DuckDB, and what a commit costs.
+"""Writes to a lake from Spark, compared with `df.write.parquet` and with DuckDB, and the cost of a commit.
 
-Usage: python benchmarks/spark_write.py [ROWS]      (10,000,000 unless given)
+Usage: python benchmarks/spark_write.py [ROWS]      (default: 10,000,000)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ numbers = itertools.count()
 
 
 def make_source(folder: Path, rows: int) -> Path:
-    """Eight columns in files of equal numbers of rows."""
+    """Eight columns in files with equal numbers of rows."""
     folder.mkdir()
     for part in range(FILES):
         duckdb.execute(f"""COPY (
@@ -55,7 +55,7 @@ def new_store(folder: Path) -> lakeconf.Store:
 
 
 def measure_append(lake: lakeconf.Lake, frame: DataFrame, folder: Path) -> None:
-    """Each run writes all rows to a table, or a folder, of its own."""
+    """Each run writes all rows to a new table or a new folder."""
 
     def ours() -> None:
         name = f"appended_{next(numbers)}"
@@ -73,7 +73,7 @@ def measure_append(lake: lakeconf.Lake, frame: DataFrame, folder: Path) -> None:
 
 
 def measure_merge(spark: SparkSession, store: lakeconf.Store, frame: DataFrame, rows: int) -> None:
-    """1 % of the rows, half of them new; into the same table at the same snapshot, so each is undone by the next."""
+    """Merges 1 % of the rows; in the first run, half of them are new."""
     with store.open(spark) as lake:
         lake.create_table("target", frame).append(frame)
     change = (
@@ -97,7 +97,7 @@ def measure_merge(spark: SparkSession, store: lakeconf.Store, frame: DataFrame, 
 
 
 def measure_commits(folder: Path) -> None:
-    """Registering many files at once, and a commit to a table that has many."""
+    """Registers many files at once, and commits to a table that has many files."""
     files = folder / "many"
     files.mkdir()
     for number in range(1000):
@@ -133,20 +133,20 @@ def fresh(folder: Path) -> Path:
 
 
 def timed(run: Callable[[], Any]) -> float:
-    """The seconds that it takes."""
+    """The time that it takes, in seconds."""
     started = time.perf_counter()
     run()
     return time.perf_counter() - started
 
 
 def median(run: Callable[[], float], repeats: int = 5) -> float:
-    """The median of some runs, after one that does not count."""
+    """The median of several runs, after a warm-up run."""
     run()
     return sorted(run() for _ in range(repeats))[repeats // 2]
 
 
 def main(rows: int) -> None:
-    """Makes the data, starts Spark, measures."""
+    """Creates the data, starts Spark, and measures."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         source = make_source(folder / "source", rows)

@@ -1,4 +1,4 @@
-"""The lakes that are read: one of 10 M rows, and one whose catalog lists files that nobody has written."""
+"""The benchmark lakes: one with 10 M rows, and one whose catalog lists files that do not exist."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import lakeconf
 FILES = 20
 DAYS = 365
 ALIAS = "bench"
-# Tables of the same rows in files of equal numbers of rows, and what DuckDB deletes from them.
+# Tables with the same rows, in files with equal numbers of rows, and the condition of their deleted rows.
 DELETES = {"whole": None, "deleted_1": "hash(id * 11) % 100 = 0", "deleted_20": "hash(id * 11) % 5 = 0"}
 _COLUMNS = """(id BIGINT, user_id INTEGER, amount DOUBLE, price DECIMAL(10, 2), day DATE, moment TIMESTAMP,
     kind VARCHAR, note VARCHAR)"""
 
 
 def configuration(folder: Path, *, read_only: bool = False) -> dict[str, Any]:
-    """What `lakeconf.init` takes: an SQLite catalog and local files."""
+    """The argument of `lakeconf.init`: a SQLite catalog and local files."""
     store: dict[str, Any] = {
         "metadata_backend": {"type": "sqlite", "uri": str(folder / "catalog.sqlite")},
         "storage_backend": {"type": "local", "path": str(folder / "data")},
@@ -28,7 +28,7 @@ def configuration(folder: Path, *, read_only: bool = False) -> dict[str, Any]:
 
 
 def make_lake(folder: Path, rows: int) -> lakeconf.Store:
-    """Eight columns, one day after the other: in 20 files, with none, 1 % and 20 % deleted; and a file for each day."""
+    """Eight columns, ordered by day: in 20 files with 0 %, 1 % and 20 % of rows deleted, and in one file per day."""
     store = lakeconf.init(configuration(folder)).get_store(ALIAS)
     with store.connect() as con:
         for table, deleted in DELETES.items():
@@ -41,14 +41,14 @@ def make_lake(folder: Path, rows: int) -> lakeconf.Store:
         con.execute("ALTER TABLE days SET PARTITIONED BY (day)")
         for month in range(12):
             con.execute(f"INSERT INTO days {_rows(rows, _first(rows, month), _first(rows, month + 1))}")
-        # Few rows, which DuckLake keeps in the catalog.
+        # Few rows, which DuckLake inlines in the catalog.
         con.execute("CREATE TABLE few (id BIGINT)")
         con.execute("INSERT INTO few VALUES (1), (2), (3)")
     return store
 
 
 def _first(rows: int, month: int) -> int:
-    """The first row of a month: months end where days do, so that no day is in two files."""
+    """The first row of a month; months end with a day, so that no day is split across two files."""
     return -(-rows * (DAYS * month // 12) // DAYS)
 
 
@@ -60,14 +60,14 @@ def _rows(rows: int, start: int, end: int) -> str:
 
 
 def make_catalog(folder: Path, files: int) -> lakeconf.Store:
-    """A table of ten columns whose catalog lists so many files, of 1000 ids each; only the first of them exists."""
+    """A table of ten columns whose catalog lists this number of files, of 1000 ids each; only the first one exists."""
     store = lakeconf.init(configuration(folder)).get_store(ALIAS)
     metadata = f"__ducklake_metadata_{ALIAS}"
     with store.connect() as con:
         others = ", ".join(f"c{index} BIGINT" for index in range(9))
         con.execute(f"CREATE TABLE t (id BIGINT, {others})")
         con.execute(f"INSERT INTO t SELECT i, {', '.join('i' for _ in range(9))} FROM range(1000) r(i)")
-    # By a second instance: what the first one knows of the table is cached.
+    # In a second instance, because the first one caches the table's metadata.
     with store.connect() as con:
         con.execute("BEGIN")
         con.execute(f"""INSERT INTO {metadata}.ducklake_data_file BY NAME

@@ -1,4 +1,4 @@
-"""Planning over many files, of which a predicate leaves 100: by lakeconf and by DuckDB; and the memory it takes."""
+"""Planning of many files, 100 of which match a predicate, with lakeconf and with DuckDB: time and memory."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ US, DUCKDB = "lakeconf", "DuckDB"
 
 
 def planners(store: lakeconf.Store, files: int, stack: ExitStack) -> dict[str, Callable[[], object]]:
-    """What plans, by its name.
+    """Planning functions by name.
 
     Args:
-        store: What `make_catalog` gave.
-        files: How many files it lists.
-        stack: What stays open is closed with it.
+        store: The result of `make_catalog`.
+        files: The number of files that it lists.
+        stack: Closes the opened lake and connection.
 
     Raises:
-        RuntimeError: lakeconf does not leave 100 files.
+        RuntimeError: lakeconf does not plan exactly 100 files.
     """
     first = files // 2 * 1000
     where = f"id >= {first} AND id < {first + KEPT * 1000}"
@@ -43,7 +43,7 @@ def planners(store: lakeconf.Store, files: int, stack: ExitStack) -> dict[str, C
 
 
 def plan_in_duckdb(con: duckdb.DuckDBPyConnection, where: str) -> None:
-    """Lets DuckDB plan a query: it does when it runs one, and ends at the first file, since that does not exist.
+    """Plans a query in DuckDB: runs it, and stops at the first file because that does not exist.
 
     Raises:
         RuntimeError: The file exists.
@@ -56,7 +56,7 @@ def plan_in_duckdb(con: duckdb.DuckDBPyConnection, where: str) -> None:
 
 
 def memory(folder: Path, files: int, who: str) -> float:
-    """By how many MB the peak of a new process grows when it plans for the second time, over what opening took."""
+    """Growth of a new process's peak memory, in MB, for the second planning, after opening the lake."""
     command = [sys.executable, "-m", "scanning.planning", str(folder), str(files), who]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[1])
     return float(done.stdout)
@@ -78,7 +78,7 @@ def _grown(folder: Path, files: int, who: str) -> float:
 
 
 def _peak() -> float:
-    """The most memory that this process has had, in MB."""
+    """The peak memory of this process, in MB."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
 

@@ -1,4 +1,4 @@
-"""Other ways from a DuckLake to a frame of Spark."""
+"""Alternative ways to read a DuckLake into a Spark frame."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 import lakeconf
 from scanning.lakes import ALIAS, configuration
 
-# The workers do not find this module.
+# The workers cannot import this module.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call, unused-ignore]
 PEER = "ducklake-dataframe==1.0.0"
 
@@ -26,15 +26,15 @@ PEER = "ducklake-dataframe==1.0.0"
 def duckdb_in_workers(
     spark: SparkSession, folder: Path, table: str, files: Sequence[str], schema: StructType, where: str | None = None
 ) -> DataFrame:
-    """DuckDB reads the lake in Spark's Python workers, each some of the data files; it must be told the columns.
+    """DuckDB reads the lake in Spark's Python workers, each a part of the data files; the caller must give the columns.
 
     Args:
         spark: The session.
-        folder: Where the lake is.
+        folder: The folder of the lake.
         table: The table.
-        files: Its data files, as DuckDB's `filename` says.
-        schema: The columns that are wanted.
-        where: The rows that are wanted, as DuckDB's SQL.
+        files: Its data files, in the form of DuckDB's `filename`.
+        schema: The selected columns.
+        where: The selected rows, as a DuckDB condition.
     """
     config = configuration(folder, read_only=True)
     query = f"SELECT {', '.join(schema.fieldNames())} FROM {table} WHERE filename = ? AND ({where or 'true'})"
@@ -57,7 +57,7 @@ def _reader(
 
 
 def peer() -> Any:
-    """The module `ducklake_pyspark`, installed into a folder of its own; None where it is not to be had."""
+    """The module `ducklake_pyspark`, installed into a separate folder; None if it is unavailable."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     folder = cache / "lakeconf-benchmarks" / PEER.replace("==", "-")
     if not folder.exists():

@@ -1,4 +1,4 @@
-"""Alternatives that take turns, so that a busy moment of the machine meets them all."""
+"""Runs alternatives in turns, so that load on the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 REPEATS = 5
-# What takes longer in all is not run again.
+# In seconds. An alternative that has taken longer in total is not run again.
 _ENOUGH = 12.0
 
 
 @dataclass(frozen=True)
 class Taken:
-    """How long it took.
+    """Measured times.
 
     Attributes:
-        median: In seconds.
-        runs: Of how many runs; the first, which warms up, counts only where there is no other.
+        median: The median in seconds.
+        runs: The number of measured runs; the first one is a warm-up and only counts if it is the only one.
     """
 
     median: float
@@ -26,10 +26,10 @@ class Taken:
 
 
 def in_turns(alternatives: Mapping[str, Callable[[], object]]) -> dict[str, Taken]:
-    """The median of five runs of each alternative, or of fewer where that would take long; the first two always run.
+    """The median of five runs of each alternative, or of fewer if they are slow; the first two always run.
 
     Args:
-        alternatives: What is run, by its name; what the others are compared with stands first, then lakeconf.
+        alternatives: Functions by name; the reference first, then lakeconf.
     """
     times: dict[str, list[float]] = {name: [] for name in alternatives}
     always = list(alternatives)[:2]

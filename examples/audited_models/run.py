@@ -1,4 +1,4 @@
-"""A model whose definition changes: columns come, are renamed, widen; an audit stops what is wrong."""
+"""A model whose definition changes: columns are added, renamed and widened; an audit rejects invalid data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECOND = Query(
     "SELECT customer, CAST(sum(amount) AS DECIMAL(12,2)) AS revenue, count(*) AS orders, max(day) AS last_day "
     "FROM staging.orders GROUP BY ALL"
 )
-# What has changed in the orders since the last run, kept by order.
+# Changes of the orders since the last run, one row per order.
 LOG = Model(
     "mart.order_log",
     Merge("id", changes_of="orders"),
@@ -38,7 +38,7 @@ LOG = Model(
 
 
 def revenue(query: Query, **given: Any) -> Pipeline:
-    """The pipeline with this definition of the revenue."""
+    """The pipeline with this definition of the revenue model."""
     return Pipeline([SEED, LOG, Model("mart.revenue", Full(), query, **given)])
 
 

@@ -1,4 +1,4 @@
-"""Events from CSV files, and each day's users and revenue out of them."""
+"""Events from CSV files, and users and revenue by day."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ raw_events = Model(
     audits={"no negative revenue": "FROM analytics.daily_revenue WHERE total_revenue < 0"},
 )
 def daily_revenue(stg_events: nw.LazyFrame[Any], start: date, end: date) -> nw.LazyFrame[Any]:
-    """Distinct users, and the revenue of purchases, by day."""
+    """Distinct users, and revenue of purchases, by day."""
     purchase = nw.when(nw.col("event_type") == "purchase").then(nw.col("revenue")).otherwise(nw.lit(0))
     return (
         stg_events.filter(nw.col("event_date") >= start, nw.col("event_date") < end)

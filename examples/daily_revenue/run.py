@@ -1,6 +1,6 @@
-"""A first load into dev and prod, two later events in dev, the difference, and its promotion.
+"""Daily revenue: initial load into dev and prod, two late events in dev, a diff, and the promotion to prod.
 
-Each step is a command of lakeconf; `python run.py spark` computes with Spark in place of DuckDB.
+Each step is a lakeconf command; `python run.py spark` uses Spark instead of DuckDB.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ TABLE = "analytics.daily_revenue"
 
 
 def lakeconf(*arguments: str) -> int:
-    """Runs a command; gives its exit code."""
+    """Runs a lakeconf command, and returns its exit code."""
     print(f"$ lakeconf {' '.join(arguments)}", flush=True)
-    # In this process, so that Spark starts once.
+    # In this process, so that Spark starts only once.
     return commands.run(arguments)
 
 
@@ -35,7 +35,7 @@ def main() -> None:
         failed += lakeconf("run", "--store", "prod", "--engine", engine, "--to", "2025-08-05")
         shutil.copy(HERE / "later.csv", later)
         failed += lakeconf("run", "--store", "dev", "--engine", engine, "--to", "2025-08-07")
-        # Where two tables differ, the exit code is 1.
+        # The exit code is 1 if the tables differ.
         lakeconf("diff", "dev", "prod", TABLE, "--on", "event_date")
         failed += lakeconf("promote", "dev", "prod", "--yes")
         failed += lakeconf("diff", "dev", "prod", TABLE, "--on", "event_date")

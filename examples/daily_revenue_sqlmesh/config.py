@@ -1,4 +1,4 @@
-"""SQLMesh's configuration: the lake is a store's name, and the state is in a database of its own."""
+"""SQLMesh configuration: the lake is the name of a store, and SQLMesh keeps its state in a separate database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Daily revenue: a first load into dev and prod, two later events in dev, the difference, and its promotion."""
+"""Daily revenue: initial load into dev and prod, two late events in dev, a diff, and the promotion to prod."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODEL = "analytics.daily_revenue"
 
 
 def apply(environment: str) -> Context:
-    """What `sqlmesh plan --auto-apply` does, on what the files say now."""
+    """Does the same as `sqlmesh plan --auto-apply`, with the current files."""
     context = Context(paths=[str(HERE)])
     context.plan(environment, auto_apply=True, no_prompts=True)
     return context
@@ -29,7 +29,7 @@ def show(title: str, context: Context, schema: str) -> None:
 
 
 def main() -> None:
-    # SQLMesh shows its SQL and warnings of pandas.
+    # Otherwise SQLMesh logs its SQL and warnings from pandas.
     logging.disable(logging.WARNING)
     warnings.filterwarnings("ignore", module="sqlmesh")
     shutil.rmtree(HERE / ".lakeconf", ignore_errors=True)

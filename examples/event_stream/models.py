@@ -1,4 +1,4 @@
-"""Events as they were read, each once, and how many there are of each type."""
+"""Deduplicated events, and their number by type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ raw_events = Model("raw.events", Append(files="landing/*.parquet"), folder=Path(
 
 @model("clean.events", Merge("event_id", changes_of="raw_events", update=False), partitioned_by=["event_date"])
 def events(raw_events: Frame) -> Frame:
-    """Events, each once."""
+    """Deduplicated events."""
     new = raw_events.filter(nw.col("change_type") == "insert").drop("snapshot_id", "rowid", "change_type")
     once = new.unique(subset="event_id", keep="any")
     return once.with_columns(nw.col("event_timestamp").cast(nw.Date).alias("event_date"))
@@ -24,5 +24,5 @@ def events(raw_events: Frame) -> Frame:
 
 @model("clean.events_by_type", Full(), inputs={"events": "clean.events"})
 def events_by_type(events: Frame) -> Frame:
-    """How many events there are of each type."""
+    """Number of events by type."""
     return events.group_by("event_type").agg(nw.len().cast(nw.Int64).alias("events"))

@@ -1,7 +1,7 @@
-"""Two hours of events: made, read from Postgres, promoted without duplicates, looked at in the past, kept in order.
+"""Two hours of events: generation, extraction from Postgres, promotion without duplicates, time travel, maintenance.
 
-`python run.py spark` computes with Spark in place of DuckDB. The Postgres is named by PGHOST, PGPORT, PGDATABASE,
-PGUSER and LAKE_PG_PASSWORD; it has to be empty.
+`python run.py spark` uses Spark instead of DuckDB. PGHOST, PGPORT, PGDATABASE, PGUSER and LAKE_PG_PASSWORD select the
+Postgres; the database must be empty.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ ROWS = 1_000
 
 
 def run(*arguments: str) -> None:
-    """Runs a command of lakeconf; ends where it fails."""
+    """Runs a lakeconf command, and exits if it fails."""
     print(f"$ lakeconf {' '.join(arguments)}", flush=True)
-    # In this process, so that Spark starts once.
+    # In this process, so that Spark starts only once.
     code = commands.run(arguments)
     if code:
         sys.exit(code)
@@ -42,12 +42,12 @@ def main() -> None:
         print(f"extracted {source.extract_with_patience(store, LANDING)} events")
         run("run", "--engine", engine)
     look(store)
-    # Every night, say; the defaults keep 30 days of snapshots.
+    # For example every night; by default, snapshots are kept for 30 days.
     run("maintain", "lake", "--expire-days", "0", "--keep", "2", "--cleanup-days", "0", "--force", "--yes")
 
 
 def look(store: lakeconf.Store) -> None:
-    """Queries of now, of the past, and of what has changed."""
+    """Queries of the current rows, an earlier snapshot, and the changes."""
     with store.open() as lake:
         first, *_, last = lake.table("clean.events").history()
     with store.connect() as connection:

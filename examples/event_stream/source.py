@@ -1,4 +1,4 @@
-"""The application whose events are wanted: it inserts them into a table of its Postgres, and these read them there."""
+"""The source application: inserts events into a table of its Postgres, and functions that extract them from there."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from lakeconf.errors import ConnectionFailed
 
 WEIGHTS = {"user_login": 35, "api_request": 25, "page_view": 20, "purchase": 10, "error": 7, "signup": 3}
 START = datetime(2024, 6, 1)
-# An event may be inserted so much later than it happened: what is as old is read again.
+# Events may be inserted late, so the extraction reads this period again.
 LATENESS = timedelta(minutes=10)
 
 
 @contextmanager
 def attached(store: Store) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection to the lake, and to the schema `app` of the Postgres that its catalog is on, as `source`."""
+    """A connection to the lake, with the schema `app` of the Postgres that contains its catalog as `source`."""
     with store.connect() as connection:
-        # With the lake's own secret: no credential is repeated.
+        # Uses the lake's own secret, so no credentials are repeated.
         connection.execute(f"ATTACH '' AS source (TYPE postgres, SECRET lakeconf_{store.name}__metadata)")
         yield connection
 
 
 def insert(connection: duckdb.DuckDBPyConnection, hour: int, count: int) -> int:
-    """Inserts the events of an hour, and a few that happened late in the one before."""
+    """Inserts the events of an hour, and a few late events of the previous hour."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS source.app")
     connection.execute(
         "CREATE TABLE IF NOT EXISTS source.app.events "
@@ -61,10 +61,10 @@ def event(made: random.Random, event_id: int, hour: int, *, is_late: bool) -> di
 
 
 def extract(connection: duckdb.DuckDBPyConnection, landing: Path) -> int:
-    """Copies the events that are newer than those of the lake into a file; gives their number.
+    """Copies events newer than those in the lake into a file, and returns their number.
 
-    What has been read is known from the lake alone. Where a run ends before its file is loaded, the next one reads
-    the same events again, and the lake takes each once.
+    The position is derived from the lake only. If a run fails before its file is loaded, the next run reads the same
+    events again, and the lake stores each of them once.
     """
     exists = connection.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'events' AND schema_name = 'raw'")
     known = exists.fetchone() is not None
@@ -78,7 +78,7 @@ def extract(connection: duckdb.DuckDBPyConnection, landing: Path) -> int:
 
 
 def extract_with_patience(store: Store, landing: Path, attempts: int = 3) -> int:
-    """The same, again where the source does not answer."""
+    """Runs `extract`, and retries if the source does not respond."""
     for attempt in range(attempts):
         try:
             with attached(store) as connection:

@@ -1,7 +1,7 @@
-"""The files of the landing zone as a stream of Spark into the lake: each batch is one snapshot, and is there once.
+"""Streams the files of the landing zone into the lake with Spark: each batch is one snapshot, and is written once.
 
-It ends when all files are done; with `processingTime="1 minute"` in place of `availableNow` it goes on. Started again,
-it takes new files alone, by its checkpoint.
+It stops after all available files; with `processingTime="1 minute"` instead of `availableNow` it keeps running. After
+a restart its checkpoint skips the files that were already processed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The main job: two months of events into a lake with Spark, and the revenue of each day out of them.
+"""The main job: loads two months of events into a lake with Spark, and computes daily revenue.
 
 Usage: python job.py [FOLDER OF THE CSV FILES]
 """
@@ -43,7 +43,7 @@ console = Console(highlight=False)
 
 
 def daily_revenue(events: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """What each day brought in: the same code for Spark, for DuckDB and for whatever else narwhals knows."""
+    """Daily revenue: the same code for Spark, DuckDB and every other narwhals backend."""
     purchases = nw.when(nw.col("event_type") == "purchase").then(nw.col("revenue"))
     return (
         events.filter(~nw.col("event_id").is_null())
@@ -54,7 +54,7 @@ def daily_revenue(events: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
 
 
 def load(lake: lakeconf.Lake, months: list[DataFrame]) -> None:
-    """Puts the files into `raw.events`: the first replaces what is there, so that the job can run again."""
+    """Loads the files into `raw.events`: the first replaces the table's contents, so that the job can be run again."""
     first, *others = months
     if "raw.events" not in lake.tables():
         lake.create_table("raw.events", like=first)
@@ -64,7 +64,7 @@ def load(lake: lakeconf.Lake, months: list[DataFrame]) -> None:
 
 
 def transform(lake: lakeconf.Lake) -> None:
-    """Makes `analytics.daily_revenue` from `raw.events`."""
+    """Computes `analytics.daily_revenue` from `raw.events`."""
     daily = daily_revenue(lake.table("raw.events").scan())
     if "analytics.daily_revenue" not in lake.tables():
         lake.create_table("analytics.daily_revenue", like=daily)
@@ -72,7 +72,7 @@ def transform(lake: lakeconf.Lake) -> None:
 
 
 def start_spark(store: lakeconf.Store) -> SparkSession:
-    """A session on this machine that reaches the store's files."""
+    """A local session with access to the store's files."""
     settings = {
         "spark.master": "local[*]",
         "spark.app.name": "lakeconf main job",
@@ -88,7 +88,7 @@ def start_spark(store: lakeconf.Store) -> SparkSession:
 
 @contextmanager
 def step(title: str) -> Iterator[None]:
-    """Shows that something is going on, and in the end how long it took."""
+    """Shows a progress indicator, and finally the elapsed time."""
     started = time.perf_counter()
     with console.status(f"{title} …"):
         yield
@@ -96,13 +96,13 @@ def step(title: str) -> Iterator[None]:
 
 
 def read_days(lake: lakeconf.Lake) -> list[tuple[object, ...]]:
-    """The days of `analytics.daily_revenue`, in order."""
+    """The rows of `analytics.daily_revenue`, in order."""
     days = lake.table("analytics.daily_revenue").scan().sort("event_date").collect()
     return list(days.iter_rows())
 
 
 def show(days: list[tuple[object, ...]], snapshots: Iterable[Snapshot]) -> None:
-    """Prints the first days of the result, and what the lake remembers."""
+    """Prints the first days of the result, and the snapshots of the lake."""
     print_rows(
         f"analytics.daily_revenue, the first 7 of {len(days)} days",
         ["event_date", "users", "purchases", "revenue"],
@@ -121,7 +121,7 @@ def print_rows(title: str, columns: list[str], rows: Iterable[tuple[object, ...]
 
 
 def show_files(folder: Path) -> None:
-    """Prints what lies on the disk: the catalog, and the Parquet files of each table, those of old snapshots too."""
+    """Prints the files on disk: the catalog, and the Parquet files of each table, including those of old snapshots."""
     data = folder / "data"
     places: dict[Path, list[int]] = {}
     for path in [*folder.glob("catalog.sqlite"), *sorted(data.rglob("*.parquet"))]:
@@ -132,7 +132,7 @@ def show_files(folder: Path) -> None:
 
 
 def check(store: lakeconf.Store, by_spark: list[tuple[object, ...]]) -> None:
-    """Asks DuckDB, which reads the lake by itself, for the same days."""
+    """Queries the same rows with DuckDB, which reads the lake independently of Spark."""
     with store.connect() as connection:
         by_duckdb = connection.execute(DAILY_REVENUE_SQL).fetchall()
         ((events,),) = connection.execute("SELECT count(*) FROM raw.events").fetchall()
@@ -147,7 +147,7 @@ def check(store: lakeconf.Store, by_spark: list[tuple[object, ...]]) -> None:
 
 
 def main(folder: Path) -> None:
-    """Runs the job on the store that lakeconf.toml makes the default."""
+    """Runs the job on the default store of lakeconf.toml."""
     paths = sorted(folder.glob("events-*.csv"))
     if not paths:
         raise lakeconf.LakeconfError(f"no events-*.csv in {folder}", hint="run make_events.py first")

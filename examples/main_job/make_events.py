@@ -1,4 +1,4 @@
-"""Makes two months of events of a web shop, one CSV file a month: always the same ones.
+"""Generates two months of events of a web shop: deterministic data, one CSV file per month.
 
 Usage: python make_events.py [FOLDER]
 """
@@ -21,18 +21,18 @@ COLUMNS = ["event_id", "user_id", "event_type", "event_timestamp", "country", "r
 
 EVENT_TYPES = {"page_view": 62, "search": 14, "add_to_cart": 11, "remove_from_cart": 3, "checkout": 6, "purchase": 4}
 COUNTRIES = {"DE": 34, "FR": 21, "NL": 14, "IT": 12, "ES": 10, "PL": 9}
-# From midnight on: nights are quiet, the evening is when people shop.
+# By hour, starting at midnight: few events at night, most in the evening.
 HOURS = [6, 4, 3, 2, 2, 3, 8, 15, 24, 32, 38, 41, 44, 42, 40, 39, 41, 47, 58, 70, 78, 66, 40, 17]
 WEEKDAYS = [10, 10, 10, 11, 13, 17, 16]
 WITHOUT_ID = 0.006
 
 
 def events() -> list[list[object]]:
-    """All rows, in the order in which they happened."""
+    """All rows, in chronological order."""
     chance = random.Random(20240101)
     days = [FIRST_DAY + datetime.timedelta(days=number) for number in range(DAYS)]
     day_weights = list(accumulate(WEEKDAYS[day.weekday()] for day in days))
-    user_weights = list(accumulate(1 / rank**0.75 for rank in range(1, USERS + 1)))  # few come often, most come rarely
+    user_weights = list(accumulate(1 / rank**0.75 for rank in range(1, USERS + 1)))  # few users are very active
     rows: list[list[object]] = []
     for _ in range(EVENTS):
         (day,) = chance.choices(days, cum_weights=day_weights)
@@ -43,7 +43,7 @@ def events() -> list[list[object]]:
         (country,) = chance.choices(list(COUNTRIES), list(COUNTRIES.values()))
         identity = f"{chance.getrandbits(64):016x}"
         revenue = f"{min(chance.lognormvariate(3.6, 0.8), 4999):.2f}" if event_type == "purchase" else ""
-        lost = chance.random() < WITHOUT_ID  # some trackers forget the id
+        lost = chance.random() < WITHOUT_ID  # some trackers lose the id
         moment = datetime.datetime.combine(day, time)
         rows.append(
             ["" if lost else identity, user, event_type, moment.isoformat(" ", "milliseconds"), country, revenue]
@@ -52,7 +52,7 @@ def events() -> list[list[object]]:
 
 
 def write(folder: Path) -> list[Path]:
-    """Writes the events, one file a month.
+    """Writes the events, one file per month.
 
     Returns:
         The files.

@@ -1,4 +1,4 @@
-"""Every pair of backends, as one lakeconf.toml declares it: checked, and its SQL shown. Nothing is connected to."""
+"""Validates a lakeconf.toml with every pair of backends, and prints its SQL, without connecting to anything."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import lakeconf
 from lakeconf.config.model import validate
 
-# What the configuration takes from the environment; the SQL shows none of it.
+# Environment variables that the configuration uses; the SQL contains none of their values.
 VARIABLES = (
     "LAKE_PG_PASSWORD",
     "S3_KEY_ID",

@@ -1,4 +1,4 @@
-"""Loads the files of the landing zone that were not loaded before into raw tables, with dlt."""
+"""Loads new files from the landing zone into raw tables, with dlt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TABLES = ("users", "events", "invoices", "support_tickets")
 
 
 def landed(table: str) -> Any:
-    """A raw table; dlt keeps the names of the files that are in it beside the data, in the lake."""
+    """A raw table; dlt stores the names of its loaded files in the lake, next to the data."""
 
     @dlt.resource(name=table, write_disposition="append")
     def rows() -> Iterator[Any]:

@@ -1,6 +1,6 @@
-"""Generates batches, loads them with dlt, makes the marts with dbt. Each step runs alone as well.
+"""Generates batches, loads them with dlt, and builds the marts with dbt. Each step can also run alone.
 
-`python run.py 10` does ten batches; `LAKECONF_CONFIG=server.toml` is for Postgres and S3.
+`python run.py 10` processes ten batches; `LAKECONF_CONFIG=server.toml` uses Postgres and S3.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the source of a SaaS product leaves in its landing zone: batches of Parquet files, always the same.
+"""Generates the data of a SaaS product in its landing zone: deterministic batches of Parquet files.
 
-`python generate.py 10 landing` leaves ten batches in the folder landing. All are about the same 2,000 users; each is
-about 30 days.
+`python generate.py 10 landing` writes ten batches into the folder `landing`. All batches contain the same 2,000 users;
+each covers about 30 days.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def events(random: np.random.Generator, batch: int) -> pa.Table:
     return pa.table(
         {
             "event_id": ids(batch, EVENTS),
-            # Some users are there more often than others.
+            # Some users are more active than others.
             "user_id": 1 + (USERS * random.beta(1, 3, EVENTS)).astype(np.int64),
             "event_type": pick(random, EVENT_TYPES, EVENTS),
             "occurred_at": moments("2024-01-01", batch * SECONDS + random.integers(0, SECONDS, EVENTS)),
@@ -86,7 +86,7 @@ def moments(start: str, seconds: np.ndarray) -> np.ndarray:
 
 
 def leave(connection: duckdb.DuckDBPyConnection, landing: str, table: str, batch: int, rows: pa.Table) -> None:
-    """Writes a file; money is a DECIMAL from the beginning."""
+    """Writes a file; amounts of money are of type DECIMAL."""
     if "://" not in landing:
         (Path(landing) / table).mkdir(parents=True, exist_ok=True)
     made = connection.from_arrow(rows)
@@ -96,17 +96,17 @@ def leave(connection: duckdb.DuckDBPyConnection, landing: str, table: str, batch
 
 
 def generated(connection: duckdb.DuckDBPyConnection, landing: str) -> int:
-    """How many batches are there."""
+    """The number of existing batches."""
     return len(connection.execute("FROM glob(?)", [f"{landing}/events/*.parquet"]).fetchall())
 
 
 def generate(connection: duckdb.DuckDBPyConnection, landing: str, batches: int) -> None:
-    """Leaves batches behind those that are there already.
+    """Adds batches after the existing ones.
 
     Args:
-        connection: One that reaches the landing zone.
-        landing: Its folder, or its URI.
-        batches: How many.
+        connection: A connection with access to the landing zone.
+        landing: Its folder or URI.
+        batches: The number of batches.
     """
     first = generated(connection, landing)
     if first == 0:

@@ -1,4 +1,4 @@
-"""Raw tables from the landing zone, staged and joined to marts. Raw tables are in one store, all others in another."""
+"""Raw tables from the landing zone, staging tables and marts. Raw tables are in one store, the others in another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LANDING = os.environ.get("LANDING", "landing")
 
 
 def landed(table: str) -> Model:
-    """A raw table: each run loads the files that were not loaded before."""
+    """A raw table; each run loads only new files."""
     return Model(f"raw.{table}", Append(files=f"{LANDING}/{table}/*.parquet"), folder=Path(__file__).parent)
 
 
@@ -28,32 +28,32 @@ raw_tickets = landed("support_tickets")
 
 @model("staging.users", View(), inputs={"users": "raw.raw.users"})
 def stg_users(users: Frame) -> Frame:
-    """Users without their addresses."""
+    """Users without their email addresses."""
     return users.select("user_id", "plan", "country", nw.col("signed_up_at").cast(nw.Date).alias("signed_up_on"))
 
 
 @model("staging.events", View(), inputs={"events": "raw.raw.events"})
 def stg_events(events: Frame) -> Frame:
-    """Events with their day."""
+    """Events with their date."""
     return events.with_columns(nw.col("occurred_at").cast(nw.Date).alias("event_date"))
 
 
 @model("staging.invoices", View(), inputs={"invoices": "raw.raw.invoices"})
 def stg_invoices(invoices: Frame) -> Frame:
-    """Invoices that count, with their day."""
+    """Valid invoices, with their date."""
     issued_on = nw.col("issued_at").cast(nw.Date)
     return invoices.filter(nw.col("status") != "void").with_columns(issued_on.alias("issued_on"))
 
 
 @model("staging.tickets", View(), inputs={"tickets": "raw.raw.support_tickets"})
 def stg_tickets(tickets: Frame) -> Frame:
-    """Tickets, and whether they are resolved."""
+    """Tickets, with a flag that says whether they are resolved."""
     return tickets.with_columns(nw.col("resolved_at").is_null().alias("is_open"))
 
 
 @model("intermediate.revenue_by_user", View(), inputs={"invoices": "staging.invoices"})
 def revenue_by_user(invoices: Frame) -> Frame:
-    """What each user has paid."""
+    """Total payments of each user."""
     paid = invoices.filter(nw.col("status") == "paid")
     return paid.group_by("user_id").agg(nw.col("amount").sum().alias("lifetime_revenue"), nw.len().alias("invoices"))
 
@@ -82,7 +82,7 @@ def dim_users(users: Frame, revenue_by_user: Frame, tickets: Frame, sessions: Fr
     inputs={"events": "staging.events"},
 )
 def fct_daily_active_users(events: Frame, start: date, end: date) -> Frame:
-    """Users who were there, and what they did, by day."""
+    """Active users and their events, by day."""
     wanted = events.filter(nw.col("event_date") >= start, nw.col("event_date") < end)
     kinds = ("page_view", "feature_used", "upgrade", "signup")
     counts = [(nw.col("event_type") == kind).cast(nw.Int64).sum().alias(f"{kind}s") for kind in kinds]
@@ -91,7 +91,7 @@ def fct_daily_active_users(events: Frame, start: date, end: date) -> Frame:
 
 @model("marts.fct_revenue", Full(), inputs={"invoices": "staging.invoices", "users": "staging.users"})
 def fct_revenue(invoices: Frame, users: Frame) -> Frame:
-    """Revenue by day, plan, country and the state of the invoice."""
+    """Revenue by day, plan, country and invoice status."""
     keys = ("issued_on", "plan", "country", "status")
     joined = invoices.join(users, on="user_id", how="inner")
     return joined.group_by(*keys).agg(

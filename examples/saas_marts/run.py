@@ -1,8 +1,8 @@
-"""Generates batches, loads what is new into the raw store, and makes the marts in the other one.
+"""Generates batches, loads new files into the raw store, and builds the marts in the analytics store.
 
-`python run.py 10 --engine spark` does ten batches on Spark; `--config server.toml` is for Postgres and S3;
-`LANDING=s3://bucket/landing` has the landing zone in the bucket as well.
-Each step runs alone as well: generate.py, and the two commands that this shows.
+`python run.py 10 --engine spark` processes ten batches on Spark; `--config server.toml` uses Postgres and S3;
+`LANDING=s3://bucket/landing` puts the landing zone into the bucket as well.
+Each step can also run alone: generate.py, and the two commands that this script prints.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ HERE = Path(__file__).parent
 
 
 def run(*arguments: str) -> None:
-    """Runs a command of lakeconf; ends where it fails."""
+    """Runs a lakeconf command, and exits if it fails."""
     print(f"$ lakeconf {' '.join(arguments)}", flush=True)
-    # In this process, so that Spark starts once.
+    # In this process, so that Spark starts only once.
     code = commands.run(arguments)
     if code:
         sys.exit(code)

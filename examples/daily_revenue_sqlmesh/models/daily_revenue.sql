@@ -5,7 +5,7 @@ MODEL (
   grain event_date
 );
 
--- @end_ds is the last day of the interval, so it belongs to it.
+-- @end_ds is the last day of the interval, inclusive.
 SELECT
   event_date,
   count(DISTINCT user_id) AS users,

@@ -1,2 +1,2 @@
--- A schema is called as a model says, without the target's in front of it.
+-- Uses the schema name of the model, without the target's schema as a prefix.
 {% macro generate_schema_name(custom_schema_name, node) %}{{ custom_schema_name or target.schema }}{% endmacro %}

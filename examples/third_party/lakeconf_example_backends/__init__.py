@@ -1,1 +1,1 @@
-"""Backends for lakeconf from outside of it; `pyproject.toml` says under which `type` each is found."""
+"""Third-party backends for lakeconf; `pyproject.toml` defines the `type` of each."""

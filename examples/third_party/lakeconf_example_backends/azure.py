@@ -1,4 +1,4 @@
-"""Files in Azure Blob Storage, for DuckDB."""
+"""Data files in Azure Blob Storage, for DuckDB."""
 
 from __future__ import annotations
 

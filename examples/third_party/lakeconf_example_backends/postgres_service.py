@@ -1,4 +1,4 @@
-"""A catalog in a PostgreSQL that a service file names."""
+"""A catalog in a PostgreSQL database that is configured in a service file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakeconf.sql import Value
 
 
 class PostgresServiceMetadata(MetadataBackend):
-    """A catalog in PostgreSQL whose host, user and password stand in the service file of this machine.
+    """A catalog in PostgreSQL whose host, user and password are in the service file of this machine.
 
     Source: https://www.postgresql.org/docs/current/libpq-pgservice.html
     """

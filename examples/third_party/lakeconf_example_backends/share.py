@@ -1,4 +1,4 @@
-"""Files on a network share."""
+"""Data files on a network share."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from lakeconf.errors import StorageError
 
 
 class ShareStorage(StorageBackend):
-    """A folder on a share that every machine mounts at the same path, and that is not written to while it is away.
+    """A folder on a network share that every machine mounts at the same path. Writes fail if the share is not mounted.
 
-    Where a share is not mounted, its mount point is an empty folder of the machine itself, which would take the files.
+    Without the mount, the mount point is an empty local folder, and files would be written there.
     """
 
     on_this_machine: ClassVar[bool] = True

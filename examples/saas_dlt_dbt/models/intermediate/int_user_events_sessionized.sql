@@ -1,4 +1,4 @@
--- A session of a user ends where nothing comes for 30 minutes.
+-- A session ends after 30 minutes without an event of the user.
 WITH marked AS (
   SELECT
     *,
