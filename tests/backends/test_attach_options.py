@@ -1,4 +1,4 @@
-"""Each option of ATTACH works from the store to the maintenance, or is refused before anything is attached."""
+"""Each ATTACH option works for opening, writing and maintenance, or is rejected before the lake is attached."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ids(lake: Lake) -> list[int]:
 
 
 def check_all(store: Store, engine: Any = None) -> None:
-    """Writes, reads, travels in time, maintains and diagnoses."""
+    """Writes, reads, uses time travel, runs maintenance and diagnoses the store."""
     with store.open(engine) as lake:
         table = lake.create_table("t", {"id": "BIGINT"})
         first = table.append(rows(*range(10)))
@@ -68,7 +68,7 @@ def check_all(store: Store, engine: Any = None) -> None:
 
 
 @pytest.mark.parametrize("options", WORKING, ids=lambda options: next(iter(options)))
-def test_an_option_works_with_each_part(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_option_works_for_all_operations(tmp_path: Path, options: dict[str, Any]) -> None:
     check_all(store_of(tmp_path, **options))
 
 
@@ -76,18 +76,18 @@ def test_every_option_is_tested() -> None:
     assert {name for options in WORKING for name in options} | ELSEWHERE == ATTACH_OPTIONS.keys()
 
 
-def test_names_of_the_catalog_on_postgres(tmp_path: Path, postgres_server: Any) -> None:
+def test_metadata_names_with_spaces_on_postgres(tmp_path: Path, postgres_server: Any) -> None:
     catalog = {**on_postgres(postgres_server), "metadata_schema": "my lake"}
     check_all(store_of(tmp_path, catalog, metadata_catalog="my meta"))
 
 
 @pytest.mark.parametrize("option", ["metadata_catalog", "write_deletion_vectors"])
-def test_an_option_works_on_spark(tmp_path: Path, spark: SparkSession, option: str) -> None:
+def test_option_works_on_spark(tmp_path: Path, spark: SparkSession, option: str) -> None:
     value = "my meta" if option == "metadata_catalog" else True
     check_all(store_of(tmp_path, on_sqlite(tmp_path), **{option: value}), spark)
 
 
-def test_a_lake_that_must_not_be_created(tmp_path: Path) -> None:
+def test_missing_lake_is_not_created_if_the_option_forbids_it(tmp_path: Path) -> None:
     with pytest.raises(CatalogMissingError, match="has no lake yet"):
         store_of(tmp_path, create_if_not_exists=False).open()
     store_of(tmp_path).connect().close()
@@ -95,8 +95,8 @@ def test_a_lake_that_must_not_be_created(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pin", ["snapshot_version", "snapshot_time"])
-def test_a_pinned_store_reads_its_snapshot(tmp_path: Path, pin: str) -> None:
-    """Also with scans, on both engines, which name a snapshot themselves."""
+def test_pinned_store_reads_its_snapshot(tmp_path: Path, pin: str) -> None:
+    """Includes scans and time travel, which select a snapshot explicitly."""
     with store_of(tmp_path).open() as lake:
         version = lake.create_table("t", {"id": "BIGINT"}).append(rows(1))
         snapshot = lake.snapshots()[-1]
@@ -125,7 +125,7 @@ def test_a_pinned_store_reads_its_snapshot(tmp_path: Path, pin: str) -> None:
         ({"metadata_schema": "lk"}, "metadata_schema: unknown attach option"),
     ],
 )
-def test_an_option_that_cannot_work_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+def test_invalid_option_is_rejected(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(LakeconfError, match=message):
         store_of(tmp_path, **options)
     plain = store_of(tmp_path)
@@ -134,8 +134,8 @@ def test_an_option_that_cannot_work_is_refused(tmp_path: Path, options: dict[str
 
 
 @pytest.mark.parametrize("options", [{}, {"metadata_catalog": "Taken"}])
-def test_a_database_of_the_connection_is_not_replaced(tmp_path: Path, options: dict[str, Any]) -> None:
-    """DuckLake replaces a database of the same name: a lake that uses it would write to the catalog of this one."""
+def test_database_of_the_connection_is_not_replaced(tmp_path: Path, options: dict[str, Any]) -> None:
+    """DuckLake replaces a database of the same name; a lake that used it would then write to this lake's catalog."""
     name = options.get("metadata_catalog", "__ducklake_metadata_dev").lower()
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH ':memory:' AS {name}; CREATE TABLE {name}.t AS SELECT 7 AS i")
@@ -144,7 +144,7 @@ def test_a_database_of_the_connection_is_not_replaced(tmp_path: Path, options: d
         assert connection.execute(f"FROM {name}.t").fetchall() == [(7,)]
 
 
-def test_queries_cannot_read_the_catalog_by_its_other_name(tmp_path: Path) -> None:
+def test_queries_cannot_read_the_catalog_through_its_custom_name(tmp_path: Path) -> None:
     store = store_of(tmp_path, metadata_catalog="my meta")
     store.connect().close()
     with pytest.raises(UnsafeQueryError, match="of the catalog database"):

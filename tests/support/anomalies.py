@@ -38,7 +38,7 @@ MEANINGS = {
     "G2-item": "write skew: a cycle in which two anti-dependencies follow each other",
     "prefix": "a transaction saw a transaction, but not one that committed before that",
 }
-# With a suffix: the cycle has an edge from the reply to one transaction to the begin of a later one.
+# The suffix of an anomaly whose cycle has an edge from a transaction's reply to the start of a later transaction.
 REALTIME = "-realtime"
 # What snapshot isolation allows. Everything else is forbidden.
 ALLOWED_BY_SNAPSHOT_ISOLATION = {"G2-item", "G2-item-realtime"}

@@ -112,7 +112,7 @@ class Journal:
 
 
 def now() -> int:
-    """Nanoseconds of the clock that all processes of the machine share and that nobody can set."""
+    """Nanoseconds of the monotonic clock that all processes of the machine share."""
     return time.monotonic_ns()
 
 
