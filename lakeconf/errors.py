@@ -274,12 +274,12 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
 
 
 def suggestion(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """The hint for an unknown name: the known name that is nearest, whatever its case.
+    """The hint for an unknown name: the most similar known name, ignoring case.
 
     Args:
         word: The unknown name.
         known: The names that exist.
-        otherwise: The hint where none is near.
+        otherwise: The hint if no known name is similar.
     """
     names = {name.lower(): name for name in known}
     near = nearest(word.lower(), names)

@@ -88,7 +88,7 @@ class Store:
 
     @property
     def names(self) -> StoreNames:
-        """The names that the store gives to what it makes in DuckDB."""
+        """The names of the objects that the store creates in DuckDB."""
         return StoreNames(self.name, self.alias)
 
     @property

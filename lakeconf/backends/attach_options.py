@@ -23,7 +23,7 @@ ATTACH_OPTIONS: Mapping[str, type] = {
     "write_deletion_vectors": bool,
 }
 
-# Databases and schemas that DuckDB has itself.
+# Names of DuckDB's own databases and schemas.
 RESERVED_NAMES = ("information_schema", "main", "memory", "pg_catalog", "system", "temp")
 _PINS = {"snapshot_version", "snapshot_time"}
 
@@ -39,7 +39,7 @@ def is_pinned(attach_options: Mapping[str, object]) -> bool:
 
 
 def attach_options_problem(attach_options: Mapping[str, object], alias: str) -> str | None:
-    """Validates valid ATTACH options together.
+    """Validates the combination of ATTACH options that are valid individually.
 
     Args:
         attach_options: The options.

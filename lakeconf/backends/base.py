@@ -250,7 +250,7 @@ class MetadataBackend(Backend):
         return None
 
     def description(self) -> str:
-        """Where the catalog is, for messages; never a secret."""
+        """The location of the catalog, for messages; contains no secret."""
         file, server = self.file(), self.server()
         if file is not None:
             return str(file)

@@ -45,7 +45,7 @@ class CatalogServer(ABC):
 
     @property
     def description(self) -> str:
-        """Where the catalog is, for messages; never a secret."""
+        """The location of the catalog, for messages; contains no secret."""
         if self.address is None:
             return self.name
         return f"{self.address.host}:{self.address.port}/{self.address.database}"

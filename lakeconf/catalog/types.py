@@ -12,7 +12,7 @@ from duckdb.sqltypes import DuckDBPyType
 from lakeconf.catalog.table import Column
 from lakeconf.errors import SchemaError
 
-# The types of DuckLake that are not nested, and DuckDB's names for them; decimals have digits besides.
+# DuckLake's types that are not nested, and their DuckDB names; decimals also have digits.
 DUCKDB_NAMES = {
     "boolean": "BOOLEAN",
     "int8": "TINYINT",
@@ -43,25 +43,25 @@ DUCKDB_NAMES = {
     "variant": "VARIANT",
     "geometry": "GEOMETRY",
 }
-# The same by the `id` of DuckDB's types; JSON has that of VARCHAR.
+# DuckLake's types by the `id` of the DuckDB type; JSON has the id of VARCHAR.
 _BY_ID = {text.lower(): name for name, text in DUCKDB_NAMES.items() if name != "json"}
 _INTEGER = re.compile(r"(?P<unsigned>u?)int(?P<bits>\d+)")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 def duckdb_name(type_name: str) -> str | None:
-    """DuckDB's name of a type of DuckLake; None for a nested one and for an unknown one."""
+    """Returns the DuckDB name of a DuckLake type; None for nested and unknown types."""
     return type_name.upper() if type_name.startswith("decimal(") else DUCKDB_NAMES.get(type_name)
 
 
 def decimal_digits(type_name: str) -> tuple[int, int] | None:
-    """Precision and scale of a `decimal(p,s)`; None for another type."""
+    """Returns precision and scale of a `decimal(p,s)`; None for other types."""
     found = _DECIMAL.fullmatch(type_name)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def integers() -> dict[str, tuple[bool, int]]:
-    """The integers of DuckDB, by the `id` of their types: whether they are signed, and how many bits they have."""
+    """Returns DuckDB's integer types by `id`: True if the type is signed, and its number of bits."""
     found = {type_id: _INTEGER.fullmatch(name) for type_id, name in _BY_ID.items()}
     return {type_id: (not match["unsigned"], int(match["bits"])) for type_id, match in found.items() if match}
 

@@ -24,7 +24,6 @@ from lakeconf.logs import EventLogger
 _log = EventLogger("commit")
 # How long to look for a commit after its reply was lost. A failover takes up to a minute.
 LOOK_UP_SECONDS = 60.0
-# The error says that DuckLake gave up retrying; and the reasons that mean that another commit was faster.
 
 
 class Phase(enum.IntEnum):
@@ -183,7 +182,7 @@ class Commit:
         found: int | None = None
         try:
             found = self.catalog.last_committed(begun)
-        except LakeconfError:  # DuckLake does not know, so ask the server
+        except LakeconfError:  # DuckLake does not know the snapshot, so ask the server
             try:
                 found = self._look_up(begun, answered=False)
             except LakeconfError as error:

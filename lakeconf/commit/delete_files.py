@@ -1,4 +1,4 @@
-"""Detects data files with two live delete files, a damage that DuckLake allows, and prints the SQL that repairs it."""
+"""Detects data files with two live delete files, which DuckLake allows, and generates the SQL that repairs them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.errors import CatalogError
 from lakeconf.sql import identifier
 
-# DuckDB reads such a data file once for each delete file. A row that was not deleted is returned each time, so a row
-# with fewer copies is one that a delete file contains.
+# DuckDB reads such a data file once for each delete file. A row that was not deleted is returned each time, so a
+# delete file contains each row with fewer copies.
 _REBUILD = """\
 CREATE TABLE {rebuilt} AS WITH
 copies AS (SELECT path, greatest(count(delete_file_id), 1) AS wanted FROM (

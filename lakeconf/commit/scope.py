@@ -1,4 +1,4 @@
-"""What a `Lake` and its tables work on: a session, at a snapshot, perhaps in a transaction."""
+"""The scope of a `Lake` and its tables: a session, a snapshot, and optionally a transaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Scope:
 
     Attributes:
         session: The open lake.
-        at: The snapshot of a lake of the past, which is read-only; None to follow the session.
+        at: The snapshot of `lake.at()`, which is read-only; None to follow the session.
         transaction: The open transaction; None if each write commits by itself.
     """
 
@@ -42,7 +42,7 @@ class Scope:
 
     @property
     def is_derived(self) -> bool:
-        """True for the scope of a transaction or of `lake.at()`; the session belongs to the lake that made it."""
+        """True for the scope of a transaction or of `lake.at()`; the session belongs to the lake that created it."""
         return self.at is not None or self.transaction is not None
 
     @property
@@ -56,7 +56,7 @@ class Scope:
         Args:
             table: The full name of the table; None means any table.
         """
-        # Rows of the past do not make later commits of this lake conflicts.
+        # Reads of older snapshots do not cause conflicts in later commits of this lake.
         seen = self.session.snapshot_id if self.transaction is None else self.transaction.snapshot_id
         self.base.add_read(table, seen)
 
@@ -90,7 +90,7 @@ class Scope:
         """Refuses a write.
 
         Raises:
-            LakeconfError: The transaction has ended, the lake is one of the past, or the store is read-only.
+            LakeconfError: The transaction has ended, the lake is at an older snapshot, or the store is read-only.
         """
         if self.transaction is not None:
             self.transaction.check_open()

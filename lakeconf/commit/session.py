@@ -18,7 +18,7 @@ from lakeconf.guard.guard import LakeGuard
 
 @dataclass(eq=False)
 class Session:
-    """An open lake. Everything that `Store.open` returns shares one session, also lakes of the past and transactions.
+    """An open lake. A lake, its tables, its transactions and the lakes of `Lake.at` share one session.
 
     Attributes:
         store: The name of the store.

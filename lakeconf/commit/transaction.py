@@ -241,7 +241,7 @@ class Transaction:
             alias, self.token, [change.key for change in changes if change.key], self.runs
         ):
             writer.execute(statement)
-        # Do not write `alias.set_commit_message`: DuckDB could take the alias for a schema with the same name.
+        # Do not write `alias.set_commit_message`: DuckDB could read the alias as the name of a schema.
         message = f"CALL ducklake_set_commit_message({literal(alias)}, ?, ?, extra_info => "
         writer.execute(f"{message}{literal(self._commit_info(changes))})", [self.author, self.message])
         if self.held is not None:

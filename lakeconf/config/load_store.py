@@ -59,7 +59,7 @@ class Reading(NamedTuple):
         return tuple(statement for statement in statements if isinstance(statement, CreateSecret))
 
     def value(self, path: Path) -> Any:
-        """The value of a key, at any depth; None where it is not given."""
+        """The value of a key, at any depth; None if it is not set."""
         found: Any = self.values
         for part in path:
             found = found.get(part) if isinstance(found, Mapping) else None

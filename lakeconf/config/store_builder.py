@@ -105,7 +105,7 @@ class Draft:
         return os.path.abspath(os.path.join(self._source.folder, os.path.expanduser(path)))
 
     def is_from_environment(self, key: Path) -> bool:
-        """Returns True if the value contains an environment variable, and so is a string whatever the key's type."""
+        """Returns True if the value contains an environment variable, which makes it a string for any type of key."""
         return key in self.origins and self.origins[key].kind != "literal"
 
     def _table(self, branch: Branch, key: Path) -> dict[str, Any]:

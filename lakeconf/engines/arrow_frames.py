@@ -43,7 +43,7 @@ def exact_units(table: pyarrow.Table) -> pyarrow.Table:
 
 
 def with_null_types(relation: duckdb.DuckDBPyRelation, table: pyarrow.Table) -> duckdb.DuckDBPyRelation:
-    """The relation of an Arrow table, with a type of its own for columns of the null type."""
+    """The relation of an Arrow table, with a distinct type for columns of the null type."""
     casts = [
         f"CAST({identifier(name)} AS {text}) AS {identifier(name)}" if (text := _with_null(field.type, found)) else None
         for name, found, field in zip(relation.columns, relation.types, table.schema, strict=True)

@@ -79,7 +79,7 @@ class ScanEngine(Protocol):
         ...
 
     def scan_rows(self, table: str, snapshot_id: int, where: Where | None = None) -> nw.LazyFrame[Any]:
-        """As `scan` of all columns, with `ROW_ID` as an additional column."""
+        """Like `scan` of all columns, with `ROW_ID` as an additional column."""
         ...
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:

@@ -14,7 +14,7 @@ from lakeconf.errors import LakeconfError
 
 
 def reader_of(backend: MetadataBackend, names: StoreNames, connection: Connection) -> CatalogReader:
-    """The way to the metadata of a store's lake.
+    """A reader of the metadata of a store's lake.
 
     Args:
         backend: The store's metadata backend.
@@ -44,7 +44,7 @@ def places(backend: MetadataBackend, reader: CatalogReader) -> Sequence[str]:
     try:
         found.append(_ask(reader, server.server_id(database)))
     except LakeconfError:
-        found.append("server not known")  # the role lacks the right to ask
+        found.append("server not known")  # the role lacks the privilege
     return (" of ".join(found),)
 
 

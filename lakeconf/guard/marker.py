@@ -43,7 +43,7 @@ class LakeMarker:
         return self.reader.data_path + MARKER
 
     def exists(self) -> bool:
-        """True if there is a marker, whatever its content."""
+        """True if there is a marker, regardless of its content."""
         return self._read() is not None
 
     def before_write(self) -> None:

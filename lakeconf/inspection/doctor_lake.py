@@ -151,7 +151,7 @@ def _path(root: str, row: tuple[Any, ...]) -> str:
 
 def _listed(connection: Connection, root: str) -> set[str]:
     if "://" not in root:
-        # DuckDB takes some characters of the path for a pattern.
+        # DuckDB reads some characters of the path as a pattern.
         found = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
         return {path.as_posix() for path in found if path.suffix in _SUFFIXES}
     rows = connection.rows("SELECT file FROM glob(?)", [f"{root}**"])

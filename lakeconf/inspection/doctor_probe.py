@@ -13,9 +13,9 @@ def read_and_remove(connection: Connection, folder: str, probe: str) -> None:
     """Reads the file and removes it.
 
     Args:
-        connection: A connection that reaches the storage.
+        connection: A connection with access to the storage.
         folder: Its folder, with a slash at the end.
-        probe: Its path, as a literal of SQL.
+        probe: Its path, as a SQL literal.
 
     Raises:
         LakeconfError: It cannot be read or removed.
@@ -23,7 +23,7 @@ def read_and_remove(connection: Connection, folder: str, probe: str) -> None:
     try:
         connection.rows(f"FROM read_parquet({probe})")
         if "://" not in folder:
-            # DuckDB takes some characters of a path for a pattern, and would leave the file.
+            # DuckDB reads some characters of a path as a pattern, and would leave the file.
             Path(folder, "probe.parquet").unlink()
             return
         # DuckDB has no statement that removes a file, but DuckLake removes files that an empty lake does not know.

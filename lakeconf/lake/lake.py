@@ -59,7 +59,7 @@ class Lake:
         return f"Lake({self._session.alias!r} at snapshot {self._scope.snapshot_id}, {self._session.engine.name})"
 
     def close(self) -> None:
-        """Closes the connections to the catalog. The lakes of `at` and `transaction` leave this to their own lake."""
+        """Closes the connections to the catalog; does nothing for a lake of `at` or `transaction`."""
         if not self._scope.is_derived:
             self._session.close()
 

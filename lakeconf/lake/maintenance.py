@@ -1,4 +1,4 @@
-"""Maintenance of a lake by DuckLake's own functions, which keep row ids and the history of changes as they are.
+"""Maintenance of a lake by DuckLake's own functions, which do not change row ids or the history of changes.
 
 Source: https://ducklake.select/docs/stable/duckdb/maintenance/recommended_maintenance
 """
@@ -49,9 +49,9 @@ class CompactionResult:
 
 
 class Maintenance:
-    """Compaction, expiry of snapshots and removal of files; `Lake.maintenance` gives it.
+    """Compaction, expiry of snapshots and removal of files; see `Lake.maintenance`.
 
-    DuckDB does the work, whatever the lake's engine is.
+    DuckDB does the work, regardless of the lake's engine.
 
     Args:
         scope: The lake.

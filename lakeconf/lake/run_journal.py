@@ -1,4 +1,4 @@
-"""The runs of models that a lake has recorded, and what the next run needs to know about the commits since."""
+"""The recorded runs of models, and information about the commits since then, for the next run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakeconf.errors import LakeconfError
 
 
 class RunJournal:
-    """The recorded runs of models; `Lake.runs` gives it.
+    """The recorded runs of models; see `Lake.runs`.
 
     Args:
         scope: The lake.

@@ -26,7 +26,7 @@ class Table:
     """A table of a lake, returned by `Lake.table`.
 
     Args:
-        scope: What the table reads and writes.
+        scope: The session, snapshot and transaction of the table.
         name: `schema.table`, or `table` for the schema `main`.
     """
 
@@ -298,17 +298,17 @@ class Table:
         promote: Mapping[str, str] | None = None,
         defaults: Mapping[str, object] | None = None,
     ) -> int:
-        """Changes columns, in one snapshot: drops, renames, promotes and adds, in this order.
+        """Changes columns in one snapshot: drops, renames, promotes and adds them, in this order.
 
-        A name is that of a column, or with dots that of a field inside one: `device.os`, `tags.element.kind`,
-        `map.value.kind`; a part that has a dot itself is quoted.
+        Names refer to columns, or with dots to nested fields: `device.os`, `tags.element.kind`, `map.value.kind`. Quote
+        a part that contains a dot.
 
         Args:
             add: New columns and the DuckDB names of their types.
-            drop: Columns that go.
-            rename: New names by old ones.
+            drop: The columns to drop.
+            rename: New names by old names.
             promote: Wider types by name.
-            defaults: What added columns hold in the rows that there are, and in later ones that say nothing.
+            defaults: Values of added columns, for existing rows and for new rows that do not set the column.
 
         Returns:
             The new snapshot; in a transaction, the snapshot that it reads.

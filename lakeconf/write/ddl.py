@@ -162,11 +162,11 @@ def described_columns(described: Sequence[tuple[str, str, bool]], known: Sequenc
 
 
 def evolution_for(frame: Mapping[str, str], types: Mapping[str, str]) -> Evolution:
-    """What a table needs so that it can hold the rows of a frame: columns that it lacks, and wider types.
+    """The changes with which a table can store the rows of a frame: new columns and wider types.
 
     Args:
         frame: The frame's columns and the DuckDB names of their types.
-        types: The table's.
+        types: The table's columns and the DuckDB names of their types.
     """
     known = {name.lower(): name for name in types}
     add, promote = {}, {}

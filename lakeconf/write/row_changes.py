@@ -22,7 +22,7 @@ def append(transaction: Transaction, name: str, *, frame: object, evolve: bool) 
     target = writes.target(transaction, name)
     staged = writes.stage(transaction, adopted, target)
     statements = writes.insert(session, target.info, staged)
-    # A frame without rows is recorded too, because its key was seen.
+    # The key of a frame without rows is recorded too.
     read = writes.written_for(transaction, target.info)
     transaction.add(Change(statements, target.info.full_name, staged, written_for=read))
 

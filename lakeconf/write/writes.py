@@ -32,7 +32,7 @@ class Writing:
     """A context manager for one write: uses the open transaction, or its own, which it commits at the end.
 
     Args:
-        scope: What the lake or table works on.
+        scope: The scope of the lake or table.
         message: The commit message, if no transaction is open.
         key: Idempotency key of the write; its changes are skipped if the key was already committed.
     """

@@ -72,8 +72,8 @@ class PostgresMetadata(MetadataBackend):
 
     @classmethod
     def init_template(cls) -> InitTemplate:
-        # libpq sends PGPASSWORD to any server that asks for a password, so the variable has another name. It also does
-        # without TLS if the server offers none, unless sslmode requires it.
+        # libpq sends PGPASSWORD to any server that asks for a password, so the variable has another name. It also
+        # connects without TLS if the server offers none, unless sslmode requires TLS.
         password = "${LAKE_PG_PASSWORD}"  # noqa: S105 - a variable
         return InitTemplate(
             {"host": "${PGHOST}", "database": "lake", "user": "${PGUSER}", "password": password},

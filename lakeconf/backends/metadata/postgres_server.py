@@ -44,7 +44,7 @@ class PostgresServer(CatalogServer):
 
     @property
     def tls_hint(self) -> str | None:
-        # libpq uses TLS if the server offers it, unless sslmode requires it: whoever is between them can prevent it.
+        # By default, libpq connects without TLS if the server offers none, so an attacker in between can prevent TLS.
         if self.requires_tls or self.address is None:
             return None
         hosts = [one.strip() for one in self.address.host.split(",") if one.strip()]
@@ -81,7 +81,7 @@ class PostgresServer(CatalogServer):
         return _query(database, f"SELECT 1 FROM (SELECT pg_advisory_xact_lock{kind}({key})) AS held")  # noqa: S608 - a number
 
     def lock_holders(self, database: str, keys: Collection[int]) -> str:
-        # The server returns less to roles without rights.
+        # The server shows fewer details to roles without privileges.
         wanted = ", ".join(f"({key >> 32}, {key & 0xFFFFFFFF})" for key in keys)
         holder = (
             "concat(a.application_name, ' (server process ', l.pid, ', from ', coalesce(host(a.client_addr), "

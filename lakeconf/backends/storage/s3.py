@@ -17,7 +17,7 @@ class S3Storage(ObjectStorage):
 
     @classmethod
     def init_template(cls) -> InitTemplate:
-        # A bucket of AWS is reached with the credentials that the tools of AWS use.
+        # For AWS, the default is the credentials that the AWS tools use.
         return InitTemplate(
             {"bucket": None, "region": "us-east-1"},
             secret_parameters={"provider": "credential_chain"},

@@ -24,7 +24,7 @@ _PARTS = {"year", "month", "day", "hour"}
 
 @dataclass(frozen=True, slots=True)
 class PartitionKey:
-    """A partition key that any partitioning of the table, at any time, contains.
+    """A partition key of any current or former partitioning of the table.
 
     Attributes:
         name: The name in SQL of its values: a table with the columns `data_file_id`, `partition_id` and `value`.

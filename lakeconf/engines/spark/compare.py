@@ -78,7 +78,7 @@ def _duckdb_value(column: Column) -> str:
     name = identifier(column.name)
     if not _has_text(column):
         return f"CASE WHEN {name} IS NOT NULL THEN '' END"
-    # Spark has a geometry as well-known binary.
+    # In Spark, a geometry is well-known binary.
     return f"ST_AsWKB({name})" if column.type == "geometry" else exact_cast(name, column)
 
 

@@ -117,7 +117,7 @@ def frame_type(frame: DataFrame) -> str:
 
 
 def schema_type(spark: SparkSession, schema: StructType) -> str:
-    """As `frame_type`, of a schema."""
+    """Like `frame_type`, for a schema."""
     return str(spark._jsparkSession.parseDataType(schema.json()).catalogString())
 
 
@@ -202,7 +202,7 @@ def read_footers(
 
 
 def with_file_index(frame: DataFrame, class_name: str, source: str) -> DataFrame:
-    """The relation of a frame over a `FileIndex` of a Java class, whose constructor takes the relation's own one."""
+    """The relation of a frame over a `FileIndex` of a Java class, constructed with the relation's own."""
     spark = frame.sparkSession
     relation = frame._jdf.queryExecution().analyzed().relation()
     arguments = _gateway(spark).new_array(_jvm(spark).java.lang.Object, 1)

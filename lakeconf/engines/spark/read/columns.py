@@ -116,7 +116,7 @@ def by_field_id(column: Column, fields: Sequence[Stored], *, as_stored: bool = F
 
 
 def by_name(column: Column, mappings: Sequence[NameMapping], fields: Sequence[Stored]) -> Found | None:
-    """As `by_field_id`, for a file that is read by a name mapping."""
+    """Like `by_field_id`, for a file that is read by a name mapping."""
     mapping = next((mapping for mapping in mappings if mapping.field_id == column.field_id), None)
     if mapping is None:
         return None

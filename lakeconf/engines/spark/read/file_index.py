@@ -1,8 +1,9 @@
 """A list of files that does not change after a scan is planned.
 
-`REFRESH TABLE`, `spark.catalog.refreshByPath` and writes by others make Spark list the files of a relation again. It
-then drops missing files without an error, and uses new times and sizes. A scan reads the files of one snapshot, which
-never change. Its relations therefore have a list that ignores such requests: a missing file fails the job.
+`REFRESH TABLE`, `spark.catalog.refreshByPath` and writes by other programs make Spark list the files of a relation
+again. It then drops missing files without an error, and uses new times and sizes. A scan reads the files of one
+snapshot, which never change. Its relations therefore have a list that ignores such requests: a missing file fails the
+job.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def time_from_micros(value: Column) -> Column:
 
 
 def zoned_time_from_micros(value: Column) -> Column:
-    """As `time_from_micros`, in UTC: Parquet stores no offset."""
+    """Like `time_from_micros`, in UTC: Parquet stores no offset."""
     return F.when(value.isNotNull(), F.concat(_clock(value), F.lit("+00")))
 
 

@@ -62,7 +62,7 @@ def read(spark: SparkSession, plan: ScanPlan, inlined: pa.Table | None, *, row_i
     Args:
         spark: The user's session; its settings neither change nor affect the result.
         plan: What to read.
-        inlined: The rows in the catalog, as `catalog.scan.inlined_rows` returns them; None for none.
+        inlined: The rows in the catalog, as `catalog.scan.inlined_rows` returns them; None if there are none.
         row_ids: True to add `ROW_ID`, `SNAPSHOT_ID`, `FILENAME` and `FILE_ROW_NUMBER`.
 
     Returns:
