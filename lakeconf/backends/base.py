@@ -149,12 +149,11 @@ class StorageBackend(Backend):
         """DuckDB settings that are needed to access the files; they apply to the whole instance."""
         return ()
 
-    def secrets(self, names: StoreNames, *, in_motherduck: bool = False) -> tuple[CreateSecret, ...]:  # noqa: ARG002
+    def secrets(self, names: StoreNames) -> tuple[CreateSecret, ...]:  # noqa: ARG002
         """The secrets to create; empty if the backend refers to an existing secret.
 
         Args:
             names: The store's names.
-            in_motherduck: True to create them in MotherDuck.
         """
         return ()
 

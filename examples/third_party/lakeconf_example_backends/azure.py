@@ -52,9 +52,7 @@ class AzureStorage(StorageBackend):
         folder = f"{self.prefix.strip('/')}/" if self.prefix else ""
         return f"az://{self.container}/{folder}"
 
-    def secrets(self, names: StoreNames, *, in_motherduck: bool = False) -> tuple[CreateSecret, ...]:
-        if in_motherduck:
-            raise UnsupportedError("MotherDuck keeps its own secrets for Azure: make one there, and name it")
+    def secrets(self, names: StoreNames) -> tuple[CreateSecret, ...]:
         options: dict[str, Value] = {}
         if self.connection_string is not None:
             options["connection_string"] = self.connection_string

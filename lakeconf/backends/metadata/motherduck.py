@@ -101,5 +101,5 @@ class MotherDuckMetadata(MetadataBackend):
         region: dict[str, Value] = {"region": self.region} if self.region else {}
         return tuple(
             CreateSecret(secret.name, secret.type, region | dict(secret.options), in_motherduck=True, key=secret.key)
-            for secret in storage.secrets(names, in_motherduck=True)
+            for secret in storage.secrets(names)
         )

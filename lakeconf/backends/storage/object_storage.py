@@ -175,13 +175,13 @@ class ObjectStorage(StorageBackend):
         """The scope of the secret. It ends with `/`, because DuckDB compares plain prefixes."""
         return self._canonical("scope", self.scope) if self.scope else f"{self.scheme}://{self.bucket_name}/"
 
-    def secrets(self, names: StoreNames, *, in_motherduck: bool = False) -> tuple[CreateSecret, ...]:
+    def secrets(self, names: StoreNames) -> tuple[CreateSecret, ...]:
         if not self.creates_secret:
             return ()
         options = {**self._own_options(), "scope": self.secret_scope, **self.secret_parameters}
         name = self.secret_name or names.storage_secret
         key = f"stores.{names.store}.storage_backend"
-        return (CreateSecret(name, self.secret_type, options, in_motherduck=in_motherduck, key=key),)
+        return (CreateSecret(name, self.secret_type, options, key=key),)
 
     @property
     def secret_type(self) -> str:
