@@ -186,6 +186,9 @@ class Store:
             if self.attach_options.get("encrypted") and not creates_nothing:
                 self.metadata_backend.make_private()
             self.metadata_backend.prepare(read_only=creates_nothing)
+            file = self.metadata_backend.file()
+            if creates_nothing and file is not None and not (file.is_file() and file.stat().st_size):
+                raise CatalogMissingError(f"the catalog {file} does not exist")
             if self.storage_backend is not None:
                 self.storage_backend.prepare(read_only=creates_nothing)
             for statement in self.statements:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from lakeconf.cli.output import plain, show, show_json, show_table
 from lakeconf.config.model import init
 from lakeconf.errors import PipelineError
 from lakeconf.pipelines import Promotion, PromotionPlan, declared_pipeline, plan_promotion, promote
+from lakeconf.pipelines.declared import opened_for_reading
 from lakeconf.store import Store
 
 
@@ -49,8 +51,9 @@ def command(
     pipeline = declared_pipeline(config)
     one, other = config.get_store(source_store), config.get_store(target_store)
     _check_distinct(one, other)
-    with one.open() as lake, other.open() as target:
-        plan = plan_promotion(pipeline, lake, target, models)
+    with one.open(read_only=True) as lake:
+        with ExitStack() as stack:  # the plan creates no lake in the target
+            plan = plan_promotion(pipeline, lake, opened_for_reading(other, stack), models)
         if format_name == "text":
             _show_plan(plan)
         made: dict[str, int] = {}
@@ -59,7 +62,8 @@ def command(
             if plan.changes and not dry_run:
                 confirm(f"Write {', '.join(step.model.table for step in plan.changes)} to {target_store}?", yes=yes)
                 consent = {"allow_row_loss": allow_row_loss, "allow_drop_columns": allow_drop_columns}
-                made = promote(pipeline, lake, target, models, planned=plan, **consent)
+                with other.open() as target:
+                    made = promote(pipeline, lake, target, models, planned=plan, **consent)
         finally:
             if format_name == "json":
                 show_json([_data(step, made) for step in plan.steps])

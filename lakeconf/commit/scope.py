@@ -37,11 +37,6 @@ class Scope:
 
     @property
     def is_pinned(self) -> bool:
-        """True if the snapshot never moves."""
-        return self.session.pinned or self.is_derived
-
-    @property
-    def is_derived(self) -> bool:
         """True for the scope of a transaction or of `lake.at()`; the session belongs to the lake that created it."""
         return self.at is not None or self.transaction is not None
 

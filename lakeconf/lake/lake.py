@@ -60,7 +60,7 @@ class Lake:
 
     def close(self) -> None:
         """Closes the connections to the catalog; does nothing for a lake of `at` or `transaction`."""
-        if not self._scope.is_derived:
+        if not self._scope.is_pinned:
             self._session.close()
 
     @property
@@ -81,14 +81,17 @@ class Lake:
     def refresh(self) -> int:
         """Moves to the latest snapshot and returns its version.
 
+        A store with `snapshot_version` or `snapshot_time` stays at its snapshot.
+
         Raises:
-            LakeconfError: The lake is pinned, by `at`, by an open transaction or by the store.
+            LakeconfError: The lake is pinned, by `at` or by an open transaction.
         """
         if self._scope.is_pinned:
-            hint = "refresh the lake that it was created from"
-            if self._session.pinned:
-                hint = "remove snapshot_version and snapshot_time from the store's attach_options"
-            raise LakeconfError(f"the lake is pinned at snapshot {self.snapshot_id}", hint=hint)
+            raise LakeconfError(
+                f"the lake is pinned at snapshot {self.snapshot_id}", hint="refresh the lake that it was created from"
+            )
+        if self._session.pinned:
+            return self.snapshot_id
         return self._session.advance(latest(self._session.reader).snapshot_id, refresh=True)
 
     def table(self, name: str) -> Table:

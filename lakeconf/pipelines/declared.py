@@ -121,13 +121,20 @@ def opened(
         if engine == "spark":
             session = spark_session(main, *stores.values())
         lakes = [
-            _opened_for_reading(one, session, stack) if read_only else stack.enter_context(one.open(session))
+            opened_for_reading(one, stack, session) if read_only else stack.enter_context(one.open(session))
             for one in (main, *stores.values())
         ]
         yield lakes[0], dict(zip(stores, lakes[1:], strict=True))
 
 
-def _opened_for_reading(store: Store, session: Any, stack: contextlib.ExitStack) -> Lake:
+def opened_for_reading(store: Store, stack: contextlib.ExitStack, session: Any = None) -> Lake:
+    """Opens a lake and changes nothing; a store without a lake is opened as an empty lake.
+
+    Args:
+        store: The store.
+        stack: Closes the lake.
+        session: A Spark session; None for DuckDB.
+    """
     try:
         return stack.enter_context(store.open(session, read_only=True))
     except CatalogMissingError:

@@ -63,10 +63,9 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
     rows = _rows(transaction, target, where).select(ROW_ID, *(value.alias(name) for name, value in computed.items()))
     wanted = {name: types[name] for name in computed}
     staged = _stage(transaction, target, rows, wanted)
-    count = _count(session.writer, staged)
-    transaction.add(
-        _change(target, transaction, (_update(session, target, settings, staged.source),), staged, (count,))
-    )
+    change = _change(target, transaction, (_update(session, target, settings, staged.source),), staged)
+    transaction.add(change)  # first, so that a failure below removes the staged rows
+    transaction.changes[-1] = replace(change, counts=(_count(session.writer, staged),))
     check_required(session.writer, target.info, staged, wanted)
 
 

@@ -316,6 +316,20 @@ def test_command_loses_rows_only_with_allow_row_loss(folder: Path, capsys: pytes
         assert rows(lake) == [(0,), (1,), (2,), (3,)]
 
 
+def test_a_plan_creates_no_lake(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (folder / "lakeconf.toml").read_text()
+    new = '\n[stores.new]\nextends = "prod"\nmetadata_backend = { uri = "new/catalog" }\n'
+    (folder / "lakeconf.toml").write_text(text + new + 'storage_backend = { path = "new/data" }\n')
+    for given, code in ((["--dry-run"], 0), ([], 2)):
+        assert command(["promote", "dev", "new", *given]) == code
+        assert capsys.readouterr().out == "create  marts.t  new table, 4 rows\n"
+    assert command(["promote", "new", "prod"]) == 1
+    assert "store 'new' has no lake yet" in capsys.readouterr().err
+    assert not (folder / "new").exists()
+    assert command(["promote", "dev", "new", "--yes"]) == 0
+    assert (folder / "new").exists()
+
+
 @pytest.mark.parametrize("names", [("prod", "prod"), ("prod", "prod_again")])
 def test_command_refuses_two_names_of_one_lake(
     names: tuple[str, str], folder: Path, capsys: pytest.CaptureFixture[str]
