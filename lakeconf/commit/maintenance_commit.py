@@ -46,7 +46,11 @@ def run_step(session: Session, call: str) -> list[tuple[Any, ...]]:
     for attempt, _ in enumerate(pauses()):
         step = _Step(session, call)
         # If other writers are always faster, they wait for this step.
-        lock = session.guard.writing() if attempt < _ATTEMPTS_BESIDE_WRITERS else _alone(session.guard.removing())
+        lock = (
+            session.guard.writing()
+            if attempt < _ATTEMPTS_BESIDE_WRITERS
+            else _alone(session.guard.removing(force=True))
+        )
         try:
             with lock as held, session.writer_lock, without_retries(session.writer):
                 return step.run(held)

@@ -65,13 +65,21 @@ class LakeGuard:
             yield held
 
     @contextlib.contextmanager
-    def removing(self) -> Iterator[None]:
+    def removing(self, *, force: bool = False) -> Iterator[None]:
         """Protects maintenance that removes snapshots or files: no writer of lakeconf is active at the same time.
 
+        Args:
+            force: True to go on without a lock if the metadata backend has none.
+
         Raises:
-            CommitError: Writers held the lake's lock for too long.
+            CommitError: Writers held the lake's lock for too long, or the metadata backend has no locks.
             LakeconfError: This thread has an open transaction, so waiting for it would never end.
         """
+        if self._locks is None and not force:
+            raise CommitError(
+                "the metadata backend has no locks, so this cannot wait for writers: nothing was removed",
+                hint="if nothing else uses the lake, pass force=True, or --force",
+            )
         if self._locks is None:
             yield
             return

@@ -107,13 +107,13 @@ class Maintenance:
                 committing, and readers may still use a snapshot.
             keep: The number of newest snapshots that are always kept; at least 1.
             dry_run: True to expire nothing and only return the versions that would expire.
-            force: True to accept less than a day, if nothing else uses the lake.
+            force: True to accept less than a day, and a metadata backend without locks, if nothing else uses the lake.
 
         Returns:
             The expired versions.
 
         Raises:
-            CommitError: Writers were active all the time; nothing was expired.
+            CommitError: Writers were active all the time, or the backend has no locks; nothing was expired.
         """
         if keep < 1:
             raise LakeconfError(f"keep is {keep}, but the latest snapshot is always kept", hint="pass 1 or more")
@@ -121,7 +121,7 @@ class Maintenance:
         if dry_run:
             return self._expired(limit, keep)
         self._scope.check_maintainable()
-        with self._session.guard.removing():
+        with self._session.guard.removing(force=force):
             expired = self._expired(limit, keep)
             if expired:
                 self._scope.base.remember(self._session.reader, set(expired))
@@ -144,7 +144,7 @@ class Maintenance:
             older_than: A time or an age: files that were scheduled or written after it are kept. Must exceed the
                 longest job that may still use them; at least a day, because other writers do not announce their files.
             dry_run: True to remove nothing and only return the paths that would be removed.
-            force: True to accept less than a day, if nothing else uses the lake.
+            force: True to accept less than a day, and a metadata backend without locks, if nothing else uses the lake.
 
         Returns:
             The paths of the removed files.
@@ -152,12 +152,12 @@ class Maintenance:
         Raises:
             CatalogError: The marker below the data path is missing or belongs to another lake, or the catalog lists
                 files for removal that do not belong to the lake. Nothing was removed.
-            CommitError: Writers were active all the time; nothing was removed.
+            CommitError: Writers were active all the time, or the backend has no locks; nothing was removed.
         """
         if dry_run:
             return self.plan_cleanup(older_than=older_than, force=force).paths
         limit = _moment(older_than, force=force)
-        with self._session.guard.removing():
+        with self._session.guard.removing(force=force):
             return self._cleanup().remove(limit).paths
 
     def plan_cleanup(self, *, older_than: datetime | timedelta, force: bool = False) -> Removal:

@@ -16,6 +16,7 @@ import lakeconf
 from lakeconf.cli.commands import run
 from lakeconf.engines.staging import announce
 from lakeconf.errors import CommitError, LakeconfError
+from lakeconf.guard.guard import LakeGuard
 from lakeconf.lake.cleanup import remove_files
 
 if TYPE_CHECKING:
@@ -227,3 +228,18 @@ def test_maintenance_of_a_pinned_lake_is_rejected(lake: Lake) -> None:
             refused()
     with pytest.raises(LakeconfError, match="keep is 0"):
         lake.maintenance.expire_snapshots(older_than=NOW, keep=0, force=True)
+
+
+def test_nothing_is_removed_without_locks(lake: Lake, project: Path) -> None:
+    """It cannot wait for writers, and an expiry during a commit uses a snapshot number twice."""
+    lake._session.guard = LakeGuard(None, lake._session.guard.marker)
+    lake.maintenance.compact()
+    before, files = lake.snapshots(), stored(project)
+    day = dt.timedelta(days=1)
+    for refused in (lake.maintenance.expire_snapshots, lake.maintenance.cleanup):
+        refused(older_than=day, dry_run=True)
+        with pytest.raises(CommitError, match="the metadata backend has no locks"):
+            refused(older_than=day)
+    assert (lake.snapshots(), stored(project)) == (before, files)
+    assert lake.maintenance.expire_snapshots(older_than=NOW, force=True)
+    assert lake.maintenance.cleanup(older_than=NOW, force=True)
