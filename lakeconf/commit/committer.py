@@ -95,6 +95,7 @@ class Catalog(Protocol):
 
         Raises:
             CommitError: A file does not exist.
+            LakeconfError: The files cannot be checked now.
         """
         ...
 
@@ -217,11 +218,30 @@ class Commit:
         self.catalog.restore_written()
         if not isinstance(error, LakeconfError):
             _log.warning("commit %s was interrupted, but succeeded as snapshot %s", self.token, found)
-            self.catalog.check_written(found)
+            self._check_written(found)
             raise error
         _log.warning("the reply to commit %s was lost, but it succeeded as snapshot %d", self.token, found)
-        self.catalog.check_written(found)
+        self._check_written(found)
         return found
+
+    def _check_written(self, snapshot_id: int) -> None:
+        """Checks the files of a commit whose reply was lost. The commit is certain, so only missing files are an error.
+
+        Raises:
+            CommitError: A file does not exist.
+        """
+        last: LakeconfError | None = None
+        for _ in pauses(LOOK_UP_SECONDS):
+            try:
+                self.catalog.check_written(snapshot_id)
+            except CommitError:
+                raise
+            except LakeconfError as error:
+                last = error
+            else:
+                return
+        reason = type(last).__name__ if last else "no time was left"
+        _log.warning("commit %s succeeded, but its files could not be checked: %s", self.token, reason)
 
     def _look_up(self, begun: int, *, answered: bool) -> int | None:
         last: LakeconfError | None = None

@@ -10,7 +10,7 @@ from pathlib import Path
 from lakeconf.backends.base import MetadataBackend, StoreNames
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection
-from lakeconf.errors import LakeconfError
+from lakeconf.errors import ConnectionFailed, LakeconfError
 
 
 def reader_of(backend: MetadataBackend, names: StoreNames, connection: Connection) -> CatalogReader:
@@ -43,6 +43,8 @@ def places(backend: MetadataBackend, reader: CatalogReader) -> Sequence[str]:
     found = [_ask(reader, server.catalog_id(database, reader.metadata_schema))]
     try:
         found.append(_ask(reader, server.server_id(database)))
+    except ConnectionFailed:
+        raise  # otherwise the marker would name another place
     except LakeconfError:
         found.append("server not known")  # the role lacks the privilege
     return (" of ".join(found),)

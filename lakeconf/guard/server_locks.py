@@ -166,9 +166,11 @@ class _HeldOnServer:
             self.cursor.execute("ROLLBACK")
 
     def release(self) -> None:
-        self.roll_back()
-        with contextlib.suppress(LakeconfError):
-            self.cursor.close()
+        try:
+            self.roll_back()
+        finally:  # a signal can arrive during the rollback; the server keeps the lock until the connection ends
+            with contextlib.suppress(LakeconfError):
+                self.cursor.close()
 
 
 def _parameters(options: Mapping[str, Value]) -> Mapping[str, Value]:

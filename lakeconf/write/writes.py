@@ -187,6 +187,8 @@ def write_once(scope: Scope, name: str, idempotency_key: str | None, write: Call
     key = commit_key(scope, name, idempotency_key)
     done = committed(scope.session, key)
     if done is not None:
+        if not scope.is_pinned:
+            scope.session.advance(done)  # reads after this call see the earlier write
         return done
     with Writing(scope, key=key) as transaction:
         write(transaction, name)

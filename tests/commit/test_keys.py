@@ -156,3 +156,15 @@ def test_every_write_is_skipped_if_its_key_was_committed(lake: Lake, store: Stor
         EVERY_WRITE[write](tx.table("p"), "l")
         second = EVERY_WRITE[write](other.table("p"), "l")
     assert lake.refresh() == second == first + 1
+
+
+def test_reads_see_a_write_with_this_key_by_another_session(lake: Lake, store: Store) -> None:
+    with store.open() as other:
+        version = append(lake)
+        with lake.transaction() as tx:
+            pinned = tx.snapshot_id
+            assert append(tx) == version
+            assert tx.snapshot_id == pinned
+        assert append(other) == version
+        assert other.snapshot_id == version
+        assert len(rows(other)) == 2

@@ -306,3 +306,21 @@ def test_write_succeeds_if_staged_files_cannot_be_removed_afterwards(
         assert lake.table("t").append(MORE) == 2
         assert "cannot remove files of write" in caplog.text
         assert ids(lake) == [1, 2]
+
+
+def test_a_commit_whose_files_cannot_be_checked_now_does_not_fail(
+    sqlite: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A caller who is told that the write failed would repeat it."""
+
+    def unreachable(*_: object) -> None:
+        raise ConnectionFailed("server closed the connection")
+
+    monkeypatch.setattr(committer, "LOOK_UP_SECONDS", 0.1)
+    with sqlite.open() as lake:
+        lake.create_table("t", like=MORE)
+        at_commit(monkeypatch, after=unreachable)
+        monkeypatch.setattr("lakeconf.commit.recovery.check_written", unreachable)
+        assert lake.table("t").append(MORE) == 2
+        assert "succeeded, but its files could not be checked: ConnectionFailed" in caplog.text
+        assert ids(lake) == [1, 2]
