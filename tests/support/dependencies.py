@@ -59,7 +59,7 @@ class Graph:
 
     def within(self, nodes: set[int]) -> Graph:
         """The graph with only some transactions."""
-        return Graph(edge for edge in self.edges() if edge.source in nodes and edge.target in nodes)
+        return Graph(edge for node in nodes for edge in self.after(node) if edge.target in nodes)
 
     def components(self) -> list[set[int]]:
         """The strongly connected components with more than one transaction (Kosaraju's algorithm)."""

@@ -312,17 +312,27 @@ def transact_plain(connection: duckdb.DuckDBPyConnection, planned: Plan, reads: 
     connection.execute("COMMIT")
 
 
+# The commits of a process at which it suffers a fault in any case, if the fault is among those of its task.
+_CERTAIN = {3: "pause", 6: "kill"}
+
+
 def _arm(task: Task) -> None:
     """Lets faults strike at commits, and disables the protection of lakeconf if the task says so."""
-    execute, chance = Connection.execute, random.Random(f"{task.seed} {task.process} {os.getpid()}")  # noqa: S311
+    begun = sum(_begun(task, thread) for thread in range(task.threads))
+    execute, chance, commits = Connection.execute, random.Random(f"{task.seed} {task.process} {begun}"), [0]  # noqa: S311
     # A file that grows beyond the limit kills the process; see `writing_process.die_at_byte`.
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
+    def drawn() -> str:
+        commits[0] += 1
+        certain = "" if begun else _CERTAIN.get(commits[0], "")
+        if certain in task.faults:
+            return certain
+        return chance.choice(task.faults) if task.faults and chance.random() < 0.05 else ""
+
     def executing(self: Connection, sql: str, parameters: Any = None) -> Any:
-        if sql != "COMMIT" or not task.faults or chance.random() > 0.06:
-            return execute(self, sql, parameters)
-        fault = chance.choice(task.faults)
+        fault = drawn() if sql == "COMMIT" else ""
         if fault == "pause":
             os.kill(os.getpid(), signal.SIGSTOP)
         where = chance.choice(("before", "in", "after")) if fault == "kill" else ""
