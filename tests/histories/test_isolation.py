@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 # Transactions of each thread. Two processes have two threads each.
-COUNT = 250 if PROVE else 12
+COUNT = 250 if PROVE else 8
 LONG = 2500 if PROVE else 12
 # Catalogs that two processes can have open at the same time.
 SHARED = pytest.mark.parametrize("task", ["sqlite", "postgres"], indirect=True)
@@ -118,12 +118,12 @@ def test_replies_to_commits_that_are_lost(
 
 def test_without_the_checks_of_lakeconf_updates_are_lost(tmp_path: Path) -> None:
     """The writers and the checker of these tests can find something."""
-    task = replace(task_of(tmp_path, on_sqlite(tmp_path)), tables=1, unprotected=True)
+    task = replace(task_of(tmp_path, on_sqlite(tmp_path)), tables=1, count=12, unprotected=True)
     history = Run([task, replace(task, process=1)]).history()
     assert "lost update" in find_anomalies(of_tables(history, LIST)).found
 
 
-@SHARED
+@pytest.mark.parametrize("task", ["postgres"], indirect=True)
 def test_writers_without_lakeconf_have_snapshot_isolation(task: Task) -> None:
     """Beside writers with lakeconf."""
     run = Run([task, replace(task, process=1, threads=1, plain=True, config=inlined(task))])
