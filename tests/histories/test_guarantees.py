@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from anomalies import find_anomalies
 from anomaly_scenarios import FIRST, KEYS, SCENARIOS, SET_UP
+from commit_hooks import at_commit
 from history_clients import LakeClient, PlainClient, Script
+from history_writer import unprotect
 from local_stores import on_postgres, store_of
 
 if TYPE_CHECKING:
@@ -85,6 +87,22 @@ def documented() -> dict[tuple[str, str], list[str]]:
         for name, scenario in SCENARIOS.items()
         for at, kind in enumerate(CATALOGS)
     }
+
+
+@pytest.mark.parametrize("players", ["postgres"], indirect=True)
+def test_without_locks_and_checks_two_deletes_damage_the_table(
+    players: Players, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checker finds the bug of DuckLake from which lakeconf protects."""
+    players.connections[3].execute(SET_UP)
+    one, other = (lake.table("lists_0") for lake in players.lakes)
+    for lake in players.lakes:
+        lake.refresh()
+    unprotect(monkeypatch.setattr)
+    at_commit(monkeypatch, before=lambda: other.delete("k = 3"))
+    one.delete("k = 2")
+    history = Script({"3": partial(PlainClient, players.connections[2])}, KEYS).run("3?x")
+    assert "duplicate" in find_anomalies([FIRST, *history]).found
 
 
 def test_the_table_of_guarantees(players: Players) -> None:

@@ -32,7 +32,7 @@ from lakeconf.guard.guard import LakeGuard
 from lakeconf.guard.locks import pauses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lakeconf import Lake, Store
 
@@ -346,11 +346,16 @@ def _arm(task: Task) -> None:
 
     Connection.execute = executing  # type: ignore[method-assign]
     if task.unprotected:
-        unprotected: tuple[tuple[Any, str, Any], ...] = (
-            (transactions, "check_conflicts", lambda *_: None),
-            (transactions, "check_delete_files", lambda *_: None),
-            (transactions, "without_retries", lambda _: contextlib.nullcontext()),
-            (LakeGuard, "__call__", lambda *_: contextlib.nullcontext()),
-        )
-        for owner, name, replacement in unprotected:
-            setattr(owner, name, replacement)
+        unprotect(setattr)
+
+
+def unprotect(replace: Callable[[Any, str, Any], None]) -> None:
+    """Disables the locks of tables and the conflict checks of lakeconf.
+
+    Args:
+        replace: Sets an attribute, such as `setattr`.
+    """
+    replace(transactions, "check_conflicts", lambda *_: None)
+    replace(transactions, "check_delete_files", lambda *_: None)
+    replace(transactions, "without_retries", lambda _: contextlib.nullcontext())
+    replace(LakeGuard, "__call__", lambda *_: contextlib.nullcontext())
