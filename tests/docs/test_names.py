@@ -1,0 +1,133 @@
+"""Every name of the package and every path that the documentation mentions exists."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from source_tree import REPOSITORY, sources
+
+import lakeconf
+from lakeconf.config.model import Config
+from lakeconf.lake.maintenance import Maintenance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PAGES = [
+    *(REPOSITORY / "docs").rglob("*.md"),
+    *(REPOSITORY / "examples").rglob("README.md"),
+    *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+]
+# The object that a page or a docstring means by a name.
+OBJECTS: dict[str, Any] = {
+    "lake": lakeconf.Lake,
+    "tx": lakeconf.Lake,
+    "store": lakeconf.Store,
+    "table": lakeconf.Table,
+    "events": lakeconf.Table,
+    "config": Config,
+    "Store": lakeconf.Store,
+    "Lake": lakeconf.Lake,
+    "Table": lakeconf.Table,
+    "maintenance": Maintenance,
+}
+# Files, loggers and tables that begin with `lakeconf.` but are no part of the package.
+FILES = {"toml", "sarif", "schema.json"}
+LOGGERS = {"lake", "plan", "stage", "commit", "locks", "maintenance", "cleanup", "pipeline"}
+OTHERS = FILES | LOGGERS | {"commits", "metadata_backends", "storage_backends"}
+# Files that the reader of a page writes.
+WRITTEN = {
+    "config.py", "definitions.py", "lake.py", "models.py", "load.py", "job.py", "conftest.py",
+}  # fmt: skip
+SUFFIXES = {"py", "toml", "yaml"}
+# A placeholder, and an attribute of the fixture of pytest.
+OTHER_OBJECTS = {"store.schema.table", "lake.config"}
+PATH = re.compile(r"(?<![\w/.-])(?:\./)?(?:[\w-]+/)*[\w-]+\.(?:py|md)\b")
+
+
+def code_of(page: Path) -> Iterator[str]:
+    """The texts between backticks of a page, without its blocks."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    yield from re.findall(r"`([^`\n]+)`", text)
+
+
+def missing_names(code: str) -> list[str]:
+    """The names in a piece of code that do not exist."""
+    dotted = re.findall(r"(?<![\w./-])lakeconf((?:\.[A-Za-z_]\w*)+)", code)
+    missing = [f"lakeconf{name}" for name in dotted if name[1:] not in OTHERS and not _exists(name)]
+    for owner, attribute, child in re.findall(r"(?<![\w./-])(\w+)\.([a-z]\w*)(?:\.([a-z]\w*))?(?=\(|$)", code):
+        whole = f"{owner}.{attribute}.{child}".rstrip(".")
+        if owner not in OBJECTS or attribute in SUFFIXES or whole in OTHER_OBJECTS:
+            continue
+        found = inspect.getattr_static(OBJECTS[owner], attribute, None)
+        if found is None or (attribute == "maintenance" and child and not hasattr(Maintenance, child)):
+            missing.append(whole)
+    return missing
+
+
+def _exists(dotted: str) -> bool:
+    found: Any = lakeconf
+    for name in dotted.split(".")[1:]:
+        if not hasattr(found, name):
+            try:
+                importlib.import_module(f"{found.__name__}.{name}")
+            except (ImportError, AttributeError):
+                return False
+        found = getattr(found, name)
+    return True
+
+
+def missing_paths(code: str, page: Path) -> list[str]:
+    """The paths in a piece of code that do not exist."""
+    roots = (REPOSITORY, REPOSITORY / "lakeconf", REPOSITORY / "tests", page.parent)
+    return [
+        path for path in PATH.findall(code) if path not in WRITTEN and not any((root / path).exists() for root in roots)
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_what_a_page_names_exists(page: Path) -> None:
+    found = [name for code in code_of(page) for name in (*missing_names(code), *missing_paths(code, page))]
+    assert found == []
+
+
+def test_what_docstrings_name_exists() -> None:
+    found = {}
+    for name, path in sources().items():
+        nodes = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, _DOCUMENTED))
+        texts = [ast.get_docstring(node) or "" for node in nodes]
+        code = [one for text in texts for one in re.findall(r"`([^`\n]+)`", text)]
+        missing = [one for part in code for one in missing_names(part)]
+        if missing:
+            found[name] = missing
+    assert found == {}
+
+
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
+
+
+def test_loggers_are_those_of_the_page() -> None:
+    page = (REPOSITORY / "docs" / "logging.md").read_text()
+    texts = [path.read_text() for path in sources().values()]
+    used = {name for text in texts for name in re.findall(r'EventLogger\("(\w+)"\)', text)}
+    assert used == LOGGERS == set(re.findall(r"^\| `lakeconf\.(\w+)` \|", page, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    "code", ["lakeconf.lake.Laken", "lakeconf.nothing", "lake.compact()", "lake.maintenance.vacuum()", "store.opens()"]
+)
+def test_the_check_sees_a_name_that_does_not_exist(code: str) -> None:
+    assert missing_names(code)
+    assert not missing_names("lakeconf.Store") + missing_names("lake.maintenance.compact()")
+
+
+def test_the_check_sees_a_path_that_does_not_exist() -> None:
+    page = REPOSITORY / "docs" / "design.md"
+    assert missing_paths("commit/sessions.py", page) == ["commit/sessions.py"]
+    assert missing_paths("commit/session.py", page) == []
