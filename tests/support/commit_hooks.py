@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def at_commit(
-    patch: pytest.MonkeyPatch, *, before: Callable[[], None] | None = None, after: Callable[[], None] | None = None
+    patch: pytest.MonkeyPatch, *, before: Callable[[], object] | None = None, after: Callable[[], object] | None = None
 ) -> None:
     """Calls a function once, immediately before or after a lake sends COMMIT."""
     execute, fired = Connection.execute, list[str]()
