@@ -25,7 +25,7 @@ COMMIT_FAULTS = (0.0, 0.4)
 
 
 @contextlib.contextmanager
-def no_lock(*_: object) -> Iterator[None]:
+def no_lock(*_: object, **__: object) -> Iterator[None]:
     yield
 
 
