@@ -20,6 +20,8 @@ class InternalColumn(NamedTuple):
     name: str
 
 
+# The version of catalogs that lakeconf reads and writes.
+SUPPORTED_VERSION = "1.0"
 INTERNAL_ROW_ID = InternalColumn(2147483540, "_ducklake_internal_row_id")
 INTERNAL_SNAPSHOT_ID = InternalColumn(2147483539, "_ducklake_internal_snapshot_id")
 # The catalog tables with the inlined rows of a table; `?` is the id of the table.

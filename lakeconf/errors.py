@@ -27,6 +27,8 @@ LakeconfError
 └── CommitError              a write was not committed; the lake is unchanged
     ├── CommitConflictError  another writer changed what this write read
     └── CommitUnknownError   the reply was lost: the write may have been committed
+
+UntestedVersionWarning       the tests of lakeconf do not run this version of DuckDB
 """
 
 from __future__ import annotations
@@ -232,6 +234,10 @@ class SparkVersionError(SparkError):
 
 class PipelineError(LakeconfError):
     """A model is invalid, or fails."""
+
+
+class UntestedVersionWarning(UserWarning):
+    """The tests of lakeconf do not run this version of DuckDB."""
 
 
 class AuditError(LakeconfError):

@@ -10,11 +10,9 @@ from functools import cached_property
 from typing import Any
 
 from lakeconf.connection.connection import Connection
-from lakeconf.ducklake import metadata_database, version_sentence
+from lakeconf.ducklake import SUPPORTED_VERSION, metadata_database, version_sentence
 from lakeconf.errors import CatalogError, LakeconfError, QueryError, UnknownNameError
 from lakeconf.sql import identifier, literal
-
-SUPPORTED_VERSION = "1.0"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import io
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -80,6 +81,11 @@ def commands() -> None:
     """Declare DuckLake stores in TOML and use them from DuckDB, Spark and other tools."""
 
 
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    # Without the position in the source that Python adds: users of a command do not need it.
+    show_lines(f"warning: {message}", to_stderr=True)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Runs a command.
 
@@ -90,7 +96,9 @@ def run(arguments: Sequence[str]) -> int:
         The exit code: 0, 1 if the command failed, 2 for invalid arguments, 130 after Ctrl-C.
     """
     try:
-        code = commands.main(list(arguments), prog_name="lakeconf", standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            code = commands.main(list(arguments), prog_name="lakeconf", standalone_mode=False)
     except click.ClickException as error:
         # click adds lines such as "Usage: …"; the message may quote untrusted text.
         said = io.StringIO()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakeconf.connection.duckdb_version import create_supported_catalogs, warn_if_untested
 from lakeconf.connection.errors import is_interrupt, translated_errors
 from lakeconf.errors import ConnectionFailed, LakeconfError
 from lakeconf.secret import Secret
@@ -195,6 +196,7 @@ def connect(secrets: Iterable[Secret] = ()) -> Connection:
     """
     import duckdb
 
+    warn_if_untested(duckdb.__version__)
     connection = Connection(duckdb.connect(), secrets)
     connection.execute("SET enable_progress_bar = false")
     return connection
@@ -242,6 +244,8 @@ def load_extension(connection: Connection, name: str) -> None:
             f"the DuckDB extension {name!r} can neither be installed nor loaded: {error.message}",
             hint="to install the extensions as packages: pip install 'lakeconf[bundled]'",
         ) from error
+    if name == "ducklake":
+        create_supported_catalogs(connection.rows)
 
 
 def extension_sql(name: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection, connect, load_extension
+from lakeconf.connection.duckdb_version import TESTED, untested
 from lakeconf.engines.spark.java import ensure_java
 from lakeconf.errors import CatalogError, CatalogMissingError, CatalogMovedError, LakeconfError
 from lakeconf.guard.catalog_place import reader_of
@@ -95,7 +96,7 @@ def repair_marker(store: Store, confirm_move: Callable[[CatalogMovedError], None
         raise LakeconfError(f"the store {store.name!r} is read-only: the marker cannot be created")
     with connect(store.secrets) as connection:
         examination = Examination(store, connection)
-        for prepare in (_extensions, _secrets, _catalog):
+        for prepare in (_load_extensions, _secrets, _catalog):
             prepare(examination)
         if not examination.has_catalog:
             raise CatalogError(f"stores.{store.name} has no lake yet", hint="the first write creates the marker")
@@ -129,14 +130,22 @@ def _carry_out(examination: Examination, name: str, needs: tuple[str, ...], run:
     return Step(name, status, found, hint, round(time.monotonic() - started, 3))
 
 
-def _extensions(examination: Examination) -> str:
+def _load_extensions(examination: Examination) -> None:
     for name in examination.store.extensions:
         load_extension(examination.connection, name)
+
+
+def _extensions(examination: Examination) -> str:
+    _load_extensions(examination)
     query = "SELECT extension_name, extension_version FROM duckdb_extensions() WHERE loaded"
     versions = dict(examination.connection.rows(query))
     ((duckdb_version,),) = examination.connection.rows("SELECT version()")
     loaded = (f"{name} {versions.get(name) or ''}".strip() for name in examination.store.extensions)
-    return f"DuckDB {duckdb_version}: {', '.join(loaded)}"
+    found = f"DuckDB {duckdb_version}: {', '.join(loaded)}"
+    warning = untested(str(duckdb_version))
+    if warning:
+        raise Warn(f"{found}; {warning}", f"pip install 'duckdb=={TESTED}.*'")
+    return found
 
 
 def _secrets(examination: Examination) -> str:

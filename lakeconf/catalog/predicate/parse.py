@@ -219,6 +219,8 @@ def _number(text: str) -> Raw:
 
 def _cast(node: exp.Cast, raw: Raw) -> Raw:
     _only(node, "this", "to")
+    if node.to.this == exp.DType.DECIMAL and isinstance(raw, Text):
+        return _decimal(node, raw.value)
     read = _CASTS.get(node.to.this)
     if read is None or not isinstance(raw, Text):
         raise _refusal(node)
@@ -229,6 +231,18 @@ def _cast(node: exp.Cast, raw: Raw) -> Raw:
             f"{_shown(node)}: a TIMESTAMPTZ needs an offset, such as +00; a TIMESTAMP must not have one"
         )
     return value
+
+
+def _decimal(node: exp.Cast, text: str) -> Decimal:
+    """Reads a constant of the type DECIMAL(precision, scale), as DuckDB 2.0 writes one; DuckDB would round others."""
+    sizes = [int(size.name) for size in node.to.expressions]
+    if len(sizes) != 2 or not re.fullmatch(r"-?\d+(\.\d+)?", text):
+        raise _refusal(node)
+    precision, scale = sizes
+    whole, _, fraction = text.removeprefix("-").partition(".")
+    if len(fraction) > scale or len(whole.lstrip("0")) > precision - scale:
+        raise _refusal(node)
+    return Decimal(text)
 
 
 def _blob(text: str) -> bytes:

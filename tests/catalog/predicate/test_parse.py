@@ -139,6 +139,9 @@ def test_nan_is_a_value() -> None:
         ("s LIKE 'a_b'", "LIKE only supports a prefix"),
         ("s LIKE '%b'", "LIKE only supports a prefix"),
         ("a = TRY_CAST('1' AS INTEGER)", "does not support"),
+        ("de > CAST('1.505' AS DECIMAL(3, 2))", "does not support"),
+        ("de > CAST('11.50' AS DECIMAL(3, 2))", "does not support"),
+        ("de > CAST('NaN' AS DECIMAL(3, 2))", "does not support"),
         ("a IN ()", "is empty"),
         ("a = NULL", "IS NULL"),
         ("a IN (1, NULL)", "IS NULL"),
@@ -213,6 +216,11 @@ def test_narwhals_expression_is_parsed_like_its_sql(expression: Where, sql: str)
 def test_unsupported_narwhals_expression_is_rejected(expression: Where, message: str) -> None:
     with pytest.raises(PredicateError, match=message):
         parse(expression, COLUMNS)
+
+
+def test_decimal_that_duckdb_2_writes_as_a_cast_is_parsed() -> None:
+    for text in ("1.50", "-1.5", "0.05", "007.10"):
+        assert parse(f"de >= CAST('{text}' AS DECIMAL(3, 2))", COLUMNS) == parse(f"de >= {text}", COLUMNS)
 
 
 def test_generated_sql_preserves_every_value() -> None:

@@ -1,0 +1,54 @@
+"""The version of DuckDB that the tests run, and what lakeconf does with other versions."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from lakeconf.ducklake import SUPPORTED_VERSION
+from lakeconf.errors import UntestedVersionWarning
+from lakeconf.sql import literal
+
+TESTED = "1.5"
+# A setting of newer extensions: the DuckLake version of new catalogs. Without it, DuckDB 2.0 creates version 1.1.
+_DEFAULT = "ducklake_default_version"
+
+
+def untested(version: str) -> str | None:
+    """Describes an untested version of DuckDB.
+
+    Args:
+        version: The version, such as `2.0.0` or `v2.0.0`.
+
+    Returns:
+        One sentence; None if the tests run this version.
+    """
+    number = version.removeprefix("v")
+    if number.startswith(f"{TESTED}."):
+        return None
+    return f"lakeconf is tested with DuckDB {TESTED} and DuckLake {SUPPORTED_VERSION}, not with DuckDB {number}"
+
+
+@functools.cache
+def warn_if_untested(version: str) -> None:
+    """Warns about an untested version of DuckDB, once in a process.
+
+    Args:
+        version: The version of the `duckdb` package.
+    """
+    found = untested(version)
+    if found:
+        warnings.warn(f"{found}: pip install 'duckdb=={TESTED}.*'", UntestedVersionWarning, stacklevel=2)
+
+
+def create_supported_catalogs(rows: Callable[[str], list[tuple[Any, ...]]]) -> None:
+    """Makes the extension create catalogs of the version that lakeconf can read, unless the user chose a version.
+
+    Args:
+        rows: Runs a statement on a connection with the extension.
+    """
+    unset = f"SELECT 1 FROM duckdb_settings() WHERE name = '{_DEFAULT}' AND coalesce(value, '') IN ('', 'NULL')"  # noqa: S608
+    if rows(unset):
+        rows(f"SET {_DEFAULT} = {literal(SUPPORTED_VERSION)}")
