@@ -142,3 +142,17 @@ def test_ca_certificate_is_relative_to_the_file_and_set_before_attach(tmp_path: 
     assert preview.index(setting) < next(number for number, sql in enumerate(preview) if sql.startswith("ATTACH"))
     with pytest.raises(StorageError, match=r"there is no file .*ca\.pem"):
         store.open()
+
+
+@pytest.mark.parametrize("storage", ["none", "s3"])
+def test_motherduck_store_that_is_opened_for_reading_creates_no_database(storage: str) -> None:
+    metadata = {"type": "motherduck", "database": "lake"}
+    store: dict[str, object] = {"metadata_backend": metadata}
+    if storage == "s3":
+        store["storage_backend"] = {"type": "s3", "bucket": "bucket", "secret_name": "keys"}
+    found = init({"stores": {"prod": store}}).get_store("prod")
+    assert any(line.startswith("CREATE DATABASE") for line in found.preview_sql())
+    for reading in (found.for_reading(), found.for_reading(read_only=False)):
+        assert "ATTACH 'md:';" in reading.preview_sql()
+        assert not any("CREATE DATABASE" in line for line in reading.preview_sql())
+    assert found.for_reading().read_only

@@ -80,7 +80,7 @@ class MotherDuckMetadata(MetadataBackend):
         return (
             Attach("md:", None),
             *self._storage_secrets(names, storage),
-            CreateDatabase(self.database, data_path),
+            *(() if _creates_nothing(attach_options) else (CreateDatabase(self.database, data_path),)),
         )
 
     def _check(self, names: StoreNames, attach_options: Mapping[str, Value]) -> None:
@@ -89,7 +89,8 @@ class MotherDuckMetadata(MetadataBackend):
                 f"stores.{names.store}: the alias {names.alias!r} is not the database {self.database!r}",
                 hint="MotherDuck attaches a database under its own name: omit alias",
             )
-        refused = sorted(attach_options)
+        # `Store.for_reading` sets both options. MotherDuck attaches its databases itself, so the lake refuses writes.
+        refused = sorted(attach_options.keys() - {"create_if_not_exists", "read_only"})
         if refused:
             raise LakeconfError(
                 f"stores.{names.store}: MotherDuck does not support the attach option {', '.join(refused)}"
@@ -103,3 +104,7 @@ class MotherDuckMetadata(MetadataBackend):
             CreateSecret(secret.name, secret.type, region | dict(secret.options), in_motherduck=True, key=secret.key)
             for secret in storage.secrets(names)
         )
+
+
+def _creates_nothing(attach_options: Mapping[str, Value]) -> bool:
+    return attach_options.get("create_if_not_exists") is False or bool(attach_options.get("read_only"))
