@@ -225,8 +225,10 @@ class DuckDBModel:
         return dict(self.bucket.read(self.catalog.data_path + self.catalog.folder(table_id) + found[0]))
 
     def describe_keys(self, *_: Any) -> list[tuple[Any, ...]]:
+        types = {"committed_at": "TIMESTAMP WITH TIME ZONE", "interval_start": "TIMESTAMP", "interval_end": "TIMESTAMP"}
         names = "token table_name idempotency_key committed_at model definition run interval_start interval_end inputs"
-        return [(name, "VARCHAR") for name in [*names.split(), "files", "table_uuid"]]
+        every = [*names.split(), "files", "table_uuid"]
+        return [(name, types.get(name, "VARCHAR"), "YES", None, "NULL", None) for name in every]
 
     def find_keys(self, session: Session, found: re.Match[str], __: Sequence[Any]) -> list[tuple[Any, ...]]:
         wanted, base = set(re.findall(r"'([^']*)'", found["keys"])), self.changes_of(session).base
@@ -356,7 +358,10 @@ _STATEMENTS: list[tuple[re.Pattern[str], Callable[..., Any]]] = [
             r"WHERE idempotency_key IN \((?P<keys>.*)\) GROUP BY ALL ORDER BY 4 DESC",
             DuckDBModel.find_keys,
         ),
-        (rf"DESCRIBE SELECT \* FROM {_T} AT \(VERSION => \d+\)", _constant(("id", "BIGINT"))),
+        (
+            rf"DESCRIBE SELECT \* FROM {_T} AT \(VERSION => \d+\)",
+            _constant(("id", "BIGINT", "YES", None, "NULL", None)),
+        ),
         (rf'SELECT "id" FROM {_T} AT \(VERSION => (?P<version>\d+)\)', DuckDBModel.scan),
         (
             r"CALL ducklake_set_commit_message\('dev', (?:\?, \?|NULL, NULL), extra_info => '(?P<info>.*)'\)",
