@@ -101,7 +101,8 @@ def test_pinned_store_reads_its_snapshot(tmp_path: Path, pin: str) -> None:
         version = lake.create_table("t", {"id": "BIGINT"}).append(rows(1))
         snapshot = lake.snapshots()[-1]
         lake.table("t").append(rows(2))
-    with store_of(tmp_path, **{pin: version if pin == "snapshot_version" else str(snapshot.time)}).open() as lake:
+    options: dict[str, Any] = {pin: version if pin == "snapshot_version" else str(snapshot.time)}
+    with store_of(tmp_path, **options).open() as lake:
         assert (lake.snapshot_id, ids(lake), lake.sql("FROM t").collect("pyarrow").rows()) == (version, [1], [(1,)])
         assert (ids(lake.at(version=version + 1)), lake.table("t").explain().files) == ([1, 2], 1)
         assert (lake.refresh(), ids(lake)) == (version, [1])

@@ -173,7 +173,12 @@ def test_commit_includes_writes_that_other_threads_have_begun(tmp_path: Path, mo
             late = pool.submit(lambda: tx.table("t").append(pa.table({"id": [2]})))
             end = tx._scope.transaction.end  # type: ignore[union-attr]
             monkeypatch.setattr(tx._scope.transaction, "_ended", True)  # while the second write waits for its turn
-            monkeypatch.setattr(tx._scope.transaction, "end", lambda: (go.set(), end()))
+
+            def end_after_the_write() -> None:
+                go.set()
+                end()
+
+            monkeypatch.setattr(tx._scope.transaction, "end", end_after_the_write)
         begun.result(60)
         with pytest.raises(LakeconfError, match="the transaction has ended"):
             late.result(60)
