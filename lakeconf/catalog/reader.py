@@ -6,9 +6,9 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
+from lakeconf.catalog.cached import cached
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import SUPPORTED_VERSION, metadata_database, version_sentence
 from lakeconf.errors import CatalogError, LakeconfError, QueryError, UnknownNameError
@@ -56,7 +56,7 @@ class CatalogReader:
             cursor.execute(f"SET TimeZone = {literal(self.time_zone)}")
             yield cursor
 
-    @cached_property
+    @cached
     def metadata(self) -> str:
         """The quoted name of the metadata database, with its schema if that is known.
 
@@ -82,7 +82,7 @@ class CatalogReader:
         database = identifier(self.metadata_database)
         return database if schema is None else f"{database}.{identifier(schema)}"
 
-    @cached_property
+    @cached
     def metadata_database(self) -> str:
         """The name of the metadata database, which DuckLake hides."""
         options = self.connection.rows(
@@ -98,7 +98,7 @@ class CatalogReader:
         )
         return bool(found)
 
-    @cached_property
+    @cached
     def data_path(self) -> str:
         """The absolute folder of the lake's files, ending in `/`; includes an override by ATTACH."""
         with self.connection.cursor() as cursor:
@@ -107,7 +107,7 @@ class CatalogReader:
             path = os.path.abspath(path)
         return str(path) if path.endswith("/") else f"{path}/"
 
-    @cached_property
+    @cached
     def lake_id(self) -> str:
         """The id of the lake: the UUID that DuckLake gives to the first schema of every catalog.
 
@@ -127,7 +127,7 @@ class CatalogReader:
         ((zone,),) = self.connection.rows("SELECT system.main.current_setting('TimeZone')")
         return str(zone)
 
-    @cached_property
+    @cached
     def encrypted(self) -> bool:
         """True if the lake encrypts the files that it writes."""
         with self.transaction() as transaction:
