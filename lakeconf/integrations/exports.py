@@ -243,8 +243,8 @@ def _property(text: str, *, is_key: bool = False) -> str:
     """
     special = "\\ :=#!" if is_key else "\\"
     parts = [f"\\{one}" if one in special else one if " " <= one <= "~" else _java_escape(one) for one in text]
-    # Java removes spaces before a value.
-    return ("\\" if not is_key and text.startswith(" ") else "") + "".join(parts)
+    # Java removes spaces, and one `=` or `:`, before a value.
+    return ("\\" if not is_key and text.startswith((" ", "=", ":")) else "") + "".join(parts)
 
 
 def _java_escape(character: str) -> str:

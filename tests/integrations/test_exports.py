@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 import yaml
 from doc_pages import blocks
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import lakeconf
@@ -218,6 +218,9 @@ TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
 
 
 @given(TEXT, TEXT)
+@example("0", ":")
+@example("0", "=x")
+@example("0", " = x")
 def test_properties_are_read_back(key: str, value: str) -> None:
     """Each line is one property by the rules of Java's `Properties.load`, which `read_properties` follows."""
     line = f"{_property(key, is_key=True)}  {_property(value)}\n"

@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -50,13 +50,14 @@ NASTY = [
 ]
 
 
-def texts(nasty: list[str]) -> st.SearchStrategy[str]:
-    other = st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1, max_size=4)
+def texts(nasty: list[str], *without: Any) -> st.SearchStrategy[str]:
+    characters = st.characters(exclude_characters="\0", exclude_categories=["Cs", *without])
+    other = st.text(characters, min_size=1, max_size=4)
     return st.lists(st.sampled_from(nasty) | other, min_size=1, max_size=6).map("".join)
 
 
 # Fields that are not secret accept no control characters: see `test_control_characters_are_rejected`.
-TEXT = texts(NASTY).filter(lambda text: escaped(text) == text)
+TEXT = texts(NASTY, "Cc", "Cf", "Zl", "Zp").filter(lambda text: escaped(text) == text)
 SECRET_TEXT = texts([*NASTY, "\n", "\r", "\t"])
 SECRET_FIELDS = ("key_id", "secret", "session_token", "password")
 
@@ -173,6 +174,7 @@ def read_back(con: duckdb.DuckDBPyConnection, statement: CreateSecret) -> str:
 
 
 @given(data=st.data(), model=st.sampled_from([S3Storage, R2Storage, GCSStorage]))
+@settings(suppress_health_check=list(HealthCheck))
 def test_duckdb_stores_field_texts_unchanged(model: Any, connection: Any, data: st.DataObject) -> None:
     metadata = backend(PostgresMetadata, METADATA[PostgresMetadata], data, None)
     storage = backend(model, STORAGE[model], data, None)
