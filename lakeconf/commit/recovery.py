@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
 from lakeconf.catalog.reader import CatalogReader
@@ -45,6 +46,13 @@ _FOLDERS = """
 """
 
 
+class Committing(Enum):
+    """What commits, if it is no server that can wait for commits in progress."""
+
+    THIS_PROCESS = "this process"
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True)
 class AttachedCatalog:
     """The catalog of an attached lake, for an attempt to commit; implements `committer.Catalog`.
@@ -54,8 +62,7 @@ class AttachedCatalog:
         writer: The connection that commits.
         reader: Reads the catalog on another connection.
         reconnect: Opens a new connection with the lake attached.
-        barrier: The statement that waits for commits in progress on a server; "" if this process itself commits; None
-            if nothing can wait for them.
+        barrier: The statement that waits for commits in progress on a server, or what commits instead of a server.
         token: The id of the write.
         kept: The files that DuckLake has written for the commit.
     """
@@ -64,7 +71,7 @@ class AttachedCatalog:
     writer: Connection
     reader: CatalogReader
     reconnect: Callable[[], Connection]
-    barrier: str | None
+    barrier: str | Committing
     token: str
     kept: KeptFiles = field(init=False)
 
@@ -78,8 +85,8 @@ class AttachedCatalog:
         return int(begun)
 
     def keep_written(self, tables: Collection[str], begun: int) -> None:
-        if self.barrier == "" or not tables:
-            return  # this process itself commits, so no reply can be lost
+        if self.barrier is Committing.THIS_PROCESS or not tables:
+            return  # no reply can be lost
         wanted = {folded(table): table for table in tables}
         with self.reader.transaction() as transaction:
             found = {
@@ -119,10 +126,10 @@ class AttachedCatalog:
             return find_commit(self.reader, self.token, begun)
         with self.reconnect() as connection:
             reader = CatalogReader(connection, self.alias, self.reader.metadata_schema)
-            if self.barrier:
+            if isinstance(self.barrier, str):
                 await_commits(reader, self.barrier)
             found = find_commit(reader, self.token, begun)
-        if found is None and self.barrier is None:
+        if found is None and self.barrier is Committing.UNKNOWN:
             raise CatalogError("the metadata backend cannot tell whether a commit is still in progress")
         return found
 

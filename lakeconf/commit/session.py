@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.commit.committer import Commit
 from lakeconf.commit.conflicts import Base
-from lakeconf.commit.recovery import AttachedCatalog
+from lakeconf.commit.recovery import AttachedCatalog, Committing
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import Engine
 from lakeconf.errors import LakeconfError
@@ -42,7 +42,7 @@ class Session:
     engine: Engine
     guard: LakeGuard
     reconnect: Callable[[], Connection]
-    barrier: str | None
+    barrier: str | Committing
     base: Base
     read_only: bool = False
     pinned: bool = False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import Snapshot, by_version, latest
 from lakeconf.commit.conflicts import Base
-from lakeconf.commit.recovery import SETTINGS
+from lakeconf.commit.recovery import SETTINGS, Committing
 from lakeconf.commit.session import Session
 from lakeconf.connection.connection import search_path_sql
 from lakeconf.connection.shared import SharedConnection
@@ -68,12 +68,13 @@ def _snapshot(reader: CatalogReader, *, pinned: bool) -> Snapshot:
     return by_version(reader, int(version))
 
 
-def _barrier(backend: MetadataBackend, reader: CatalogReader) -> str | None:
-    """The statement that waits for commits in progress; "" if this process itself commits, None if nothing can wait."""
+def _barrier(backend: MetadataBackend, reader: CatalogReader) -> str | Committing:
+    """The statement that waits for commits in progress on the catalog's server, or what commits instead of a server."""
     if backend.file() is not None:
-        return ""
+        return Committing.THIS_PROCESS
     server = backend.server()
-    return None if server is None else server.await_commits(reader.metadata_database, reader.metadata_schema)
+    statement = server and server.await_commits(reader.metadata_database, reader.metadata_schema)
+    return statement or Committing.UNKNOWN
 
 
 def _check_spark(spark: Any) -> None:
