@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,14 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("LAKECONF_"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def default_connection() -> Iterator[None]:
+    """No test leaves DuckDB's default connection, which all tests of the process share, in a failed transaction."""
+    yield
+    with contextlib.suppress(duckdb.Error):
+        duckdb.rollback()
 
 
 @pytest.fixture

@@ -78,9 +78,17 @@ def columns_of(types: Mapping[str, str], required: Collection[str] = (), first_i
         SchemaError: DuckLake does not support a type.
     """
     ids = count(first_id)
-    return tuple(
-        _column(name, duckdb.sqltype(text), ids, nullable=name not in required) for name, text in types.items()
-    )
+    return tuple(_column(name, parsed_type(text), ids, nullable=name not in required) for name, text in types.items())
+
+
+def parsed_type(text: str) -> DuckDBPyType:
+    """Parses the name of a type.
+
+    DuckDB's default connection belongs to the user and may be in a failed transaction, which refuses even this. A
+    cursor has its own transaction.
+    """
+    with duckdb.default_connection().cursor() as cursor:
+        return cursor.sqltype(text)
 
 
 def _column(name: str, found: DuckDBPyType, ids: Iterator[int], *, nullable: bool = True) -> Column:

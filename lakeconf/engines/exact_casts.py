@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
+from lakeconf.catalog.types import parsed_type
 from lakeconf.connection.errors import REFUSED_VALUE
 from lakeconf.ducklake import PLACEHOLDER
 from lakeconf.sql import folded, identifier, literal
@@ -63,7 +63,7 @@ def _cast(name: str, column: str, given: str, wanted: str) -> str:
     if rounds:
         message = f"{REFUSED_VALUE} the column {name!r} has values that its type {wanted} would round"
         cases += f" WHEN {rounds} THEN error({literal(message)})"
-    if has_text(duckdb.sqltype(wanted)):
+    if has_text(parsed_type(wanted)):
         text = f"CAST({column} AS VARCHAR)"
         holds = f"contains({text}, '{{') AND regexp_matches({text}, {literal(PLACEHOLDER)})"
         cases += f" WHEN {holds} THEN error({literal(placeholder_message(name))})"
@@ -72,7 +72,7 @@ def _cast(name: str, column: str, given: str, wanted: str) -> str:
 
 def _rounds(column: str, given: str, wanted: str) -> str | None:
     """The condition under which a cast would lose precision; None if it never does."""
-    pairs = _leaves(duckdb.sqltype(given), duckdb.sqltype(wanted))
+    pairs = _leaves(parsed_type(given), parsed_type(wanted))
     conditions = []
     if pairs & _ROUNDED:
         conditions.append(f"CAST(CAST({column} AS {wanted}) AS {given}) IS DISTINCT FROM {column}")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.column_lookup import columns_named
 from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.catalog.table_name import split_name
-from lakeconf.catalog.types import integers
+from lakeconf.catalog.types import integers, parsed_type
 from lakeconf.errors import LakeconfError, SchemaError, suggestion
 from lakeconf.sql import folded
 
@@ -111,7 +110,7 @@ def check_fit(table: str, frame: Mapping[str, str], wanted: Mapping[str, str]) -
 
 
 def _check_type(table: str, name: str, given: str, wanted: str) -> None:
-    if fits(duckdb.sqltype(given), duckdb.sqltype(wanted)):
+    if fits(parsed_type(given), parsed_type(wanted)):
         return
     raise SchemaError(
         f"the frame's column {name!r} is {given}, but in {table} it is {wanted}, which cannot hold all its values",

@@ -10,7 +10,7 @@ import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.table import Column, PartitionField, TableInfo
-from lakeconf.catalog.types import columns_of
+from lakeconf.catalog.types import columns_of, parsed_type
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.schema_check import check_names, fits, has_null
 from lakeconf.errors import SchemaError, suggestion
@@ -121,7 +121,7 @@ class Evolution:
         first, *rest = _parts(name)
         # DuckDB only changes the type of a whole column, not of a nested field.
         column = _known(first, types, "cannot promote an unknown column:") if rest else first
-        new = _promoted(duckdb.sqltype(types[column]), rest, type_sql(name, text)) if rest else type_sql(name, text)
+        new = _promoted(parsed_type(types[column]), rest, type_sql(name, text)) if rest else type_sql(name, text)
         return f"{identifier(column)} SET DATA TYPE {new}"
 
 
@@ -174,8 +174,8 @@ def evolution_for(frame: Mapping[str, str], types: Mapping[str, str]) -> Evoluti
         own = known.get(name.lower())
         if own is None:
             add[name] = given
-        elif not fits(duckdb.sqltype(given), duckdb.sqltype(types[own])) and fits(
-            duckdb.sqltype(types[own]), duckdb.sqltype(given)
+        elif not fits(parsed_type(given), parsed_type(types[own])) and fits(
+            parsed_type(types[own]), parsed_type(given)
         ):
             promote[identifier(own)] = given
     return Evolution(add={identifier(name): text for name, text in add.items()}, promote=promote)
@@ -209,9 +209,10 @@ def type_sql(name: str, text: str) -> str:
         SchemaError: DuckDB has no such type.
     """
     try:
-        found = duckdb.sqltype(text.strip())
+        found = parsed_type(text.strip())
         # `sqltype` ignores what follows a column's type: a default, or another column.
-        duckdb.extract_statements(f"SELECT CAST(NULL AS {text}\n)")
+        with duckdb.default_connection().cursor() as cursor:
+            cursor.extract_statements(f"SELECT CAST(NULL AS {text}\n)")
     except duckdb.Error as error:
         raise SchemaError(f"the column {name!r} has an invalid type {text!r}: {error}") from error
     if has_null(found):

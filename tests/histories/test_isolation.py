@@ -56,11 +56,11 @@ def inlined(task: Task, limit: int = 10) -> dict[str, Any]:
     return {"stores": {"dev": task.config["stores"]["dev"] | {"attach_options": {"data_inlining_row_limit": limit}}}}
 
 
-def check(history: list[Transaction]) -> None:
+def check(history: list[Transaction], also_allowed: frozenset[str] = frozenset()) -> None:
     """No anomaly but those that docs/guarantees.md names."""
     report = find_anomalies(history)
     assert report.counts["ok"] > len(history) / 4, report
-    assert report.forbidden(ALLOWED_BY_PREFIX_CONSISTENCY) == {}, report
+    assert report.forbidden(ALLOWED_BY_PREFIX_CONSISTENCY | also_allowed) == {}, report
     lists = find_anomalies(of_tables(history, LIST))
     assert lists.edges["ww"] > 0, lists
     assert lists.forbidden(ALLOWED_BY_SNAPSHOT_ISOLATION) == {}, lists
@@ -99,7 +99,8 @@ def test_locks_that_are_lost_while_their_holder_is_paused(
 
     paused = replace(task, faults=("pause",), maintenance=MAINTENANCE)
     run = Run([paused, replace(paused, process=1, config=inlined(task))], while_paused=lose)
-    check(run.history())
+    # Real time is not covered if locks are lost: see "What the tests do not cover" in docs/guarantees.md.
+    check(run.history(), frozenset({"prefix-realtime"}))
     assert run.paused > 0
 
 

@@ -49,7 +49,8 @@ def test_hasattr_jsparksession_distinguishes_classic_from_connect(spark: SparkSe
 def test_newsession_sessionstate_conf_unsetconf_and_setconf(spark: SparkSession) -> None:
     key, other = "spark.sql.shuffle.partitions", "spark.sql.session.timeZone"
     made = internals.new_session(spark, {"spark.sql.ansi.enabled": "false"}, [key])
-    assert (made.conf.get("spark.sql.ansi.enabled"), made.conf.get(key)) == ("false", spark.conf.get(key))
+    of_application = spark.sparkContext.getConf().get(key)
+    assert (made.conf.get("spark.sql.ansi.enabled"), made.conf.get(key)) == ("false", of_application)
     # The application of the tests starts with a time zone other than the machine's.
     assert made.conf.get(other) != "America/New_York"
     assert made.sparkContext is spark.sparkContext
