@@ -89,16 +89,17 @@ class Surroundings:
         return True
 
     def _open_sockets(self) -> int:
-        """The number of sockets that listen or are not connected; `was_reached` notices connections."""
+        """The number of open sockets, except connections to other programs of this machine."""
         # Py4J opens and closes connections to the JVM of other tests at any time.
+        own = f":{self.server.getsockname()[1]:04X}"
         tables = [Path(f"/proc/self/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
         rows = [line.split() for lines in tables for line in lines]
-        connected = {f"socket:[{row[9]}]" for row in rows if row[3] != "0A"}
+        others = {f"socket:[{row[9]}]" for row in rows if "0100007F:" in row[2] and not row[2].endswith(own)}
         count = 0
         for number in os.listdir("/proc/self/fd"):
             with contextlib.suppress(OSError):
                 target = os.readlink(f"/proc/self/fd/{number}")
-                count += target.startswith("socket:") and target not in connected
+                count += target.startswith("socket:") and target not in others
         return count
 
 
