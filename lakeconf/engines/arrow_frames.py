@@ -1,7 +1,8 @@
-"""Lossless conversion of Arrow tables for DuckDB, which truncates nanoseconds and has no null type."""
+"""Lossless conversion of Arrow tables: DuckDB and Spark truncate nanoseconds, and DuckDB has no null type."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -30,16 +31,42 @@ def exact_units(table: pyarrow.Table) -> pyarrow.Table:
     """
     import pyarrow as pa
 
-    fields = [field.with_type(_exact(field.type)) for field in table.schema]
+    fields = [field.with_type(with_leaves(field.type, _exact)) for field in table.schema]
     if [field.type for field in fields] == table.schema.types:
         return table
     try:
         return table.cast(pa.schema(fields))
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaError(
-            f"the frame has a value that DuckDB would round: {error}",
+            f"the frame has a value that DuckDB would round: {str(error).strip()}",
             hint="round times to microseconds and dates to days",
         ) from error
+
+
+def with_leaves(found: Any, leaf: Callable[[Any], Any]) -> Any:
+    """An Arrow type after a conversion of the types that are not nested, at any depth.
+
+    Args:
+        found: The type.
+        leaf: The conversion.
+    """
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(found):
+        return pa.dictionary(found.index_type, with_leaves(found.value_type, leaf), found.ordered)
+    if pa.types.is_run_end_encoded(found):
+        return pa.run_end_encoded(found.run_end_type, with_leaves(found.value_type, leaf))
+    if _is_list(found):
+        return _list_of(found, _field(found.value_field, leaf))
+    if pa.types.is_struct(found):
+        return pa.struct([_field(field, leaf) for field in found])
+    if pa.types.is_map(found):
+        return pa.map_(with_leaves(found.key_type, leaf), _field(found.item_field, leaf), found.keys_sorted)
+    return leaf(found)
+
+
+def _field(found: Any, leaf: Callable[[Any], Any]) -> Any:
+    return found.with_type(with_leaves(found.type, leaf))
 
 
 def with_null_types(relation: duckdb.DuckDBPyRelation, table: pyarrow.Table) -> duckdb.DuckDBPyRelation:
@@ -63,15 +90,27 @@ def _exact(found: Any) -> Any:
         return pa.duration("us")
     if pa.types.is_time64(found) and found.unit == "ns":
         return pa.time64("us")
-    if pa.types.is_date64(found):
-        return pa.date32()
-    if pa.types.is_list(found):
-        return pa.list_(found.value_field.with_type(_exact(found.value_type)))
-    if pa.types.is_struct(found):
-        return pa.struct([field.with_type(_exact(field.type)) for field in found])
-    if pa.types.is_map(found):
-        return pa.map_(_exact(found.key_type), found.item_field.with_type(_exact(found.item_type)))
-    return found
+    return pa.date32() if pa.types.is_date64(found) else found
+
+
+def _is_list(found: Any) -> bool:
+    import pyarrow as pa
+
+    kinds = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType)
+    return isinstance(found, kinds)
+
+
+def _list_of(found: Any, element: Any) -> Any:
+    """The same kind of list with another element."""
+    import pyarrow as pa
+
+    if pa.types.is_fixed_size_list(found):
+        return pa.list_(element, found.list_size)
+    if pa.types.is_large_list(found):
+        return pa.large_list(element)
+    if pa.types.is_list_view(found):
+        return pa.list_view(element)
+    return pa.large_list_view(element) if pa.types.is_large_list_view(found) else pa.list_(element)
 
 
 def _with_null(found: Any, as_duckdb: DuckDBPyType) -> str | None:
@@ -80,14 +119,21 @@ def _with_null(found: Any, as_duckdb: DuckDBPyType) -> str | None:
 
     if pa.types.is_null(found):
         return _NULL
-    if pa.types.is_list(found):
+    if pa.types.is_dictionary(found):
+        return _with_null(found.value_type, as_duckdb)
+    if _is_list(found):
         (element,) = (part for _, part in as_duckdb.children if isinstance(part, DuckDBPyType))
         inner = _with_null(found.value_type, element)
-        return f"{inner}[]" if inner else None
+        size = found.list_size if pa.types.is_fixed_size_list(found) else ""
+        return f"{inner}[{size}]" if inner else None
     if pa.types.is_struct(found):
         parts = {name: part for name, part in as_duckdb.children if isinstance(part, DuckDBPyType)}
         inners = {field.name: _with_null(field.type, parts[field.name]) for field in found}
         if any(inners.values()):
             fields = (f"{identifier(name)} {inner or parts[name]}" for name, inner in inners.items())
             return f"STRUCT({', '.join(fields)})"
+    if pa.types.is_map(found):
+        key, value = (part for _, part in as_duckdb.children if isinstance(part, DuckDBPyType))
+        item = _with_null(found.item_type, value)
+        return f"MAP({key}, {item})" if item else None
     return None

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
 
+from lakeconf.engines.arrow_frames import with_leaves
 from lakeconf.engines.spark.internals import active_session_kept, cloned_session, new_session, rebind, setting_names
 from lakeconf.errors import SchemaError
 
@@ -103,15 +104,16 @@ def from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
     """
     private = private_session(spark)
     private.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    known = pa.schema([field.with_type(with_leaves(field.type, _known)) for field in table.schema])
     try:
-        signed = table.cast(pa.schema([field.with_type(_known(field.type)) for field in table.schema]))
-    except pa.ArrowInvalid as error:
+        signed = table.cast(known)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         hint = "round them to microseconds, or write with DuckDB: store.open()"
-        raise SchemaError(f"Spark cannot convert the frame: {error}", hint=hint) from error
+        raise SchemaError(f"Spark cannot convert the frame: {str(error).strip()}", hint=hint) from error
     with active_session_kept(spark):
         try:
             return rebind(private.createDataFrame(signed), spark)
-        except PySparkTypeError as error:
+        except (PySparkTypeError, ValueError) as error:
             raise SchemaError(
                 f"Spark cannot convert the frame: {error}", hint="cast that column, or write with DuckDB: store.open()"
             ) from error

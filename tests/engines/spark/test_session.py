@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from catalog_lake import lake
 from spark_rows import scan
@@ -12,8 +14,8 @@ from spark_rows import scan
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.engines.spark.read import bitmap
 from lakeconf.engines.spark.read.scan import read
-from lakeconf.engines.spark.session import private_session
-from lakeconf.errors import SparkError
+from lakeconf.engines.spark.session import from_arrow, private_session
+from lakeconf.errors import SchemaError, SparkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -202,3 +204,45 @@ def test_application_settings_do_not_affect_a_scan(
     finally:
         for key in given:
             started.remove(key)
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_nanoseconds_of_arrow_are_not_truncated_at_any_depth(spark: SparkSession, zone: str | None) -> None:
+    kind = pa.timestamp("ns", zone)
+    for type_, value in (
+        (kind, lambda ns: ns),
+        (pa.list_(kind), lambda ns: [ns]),
+        (pa.large_list(kind), lambda ns: [ns]),
+        (pa.struct({"a": kind}), lambda ns: {"a": ns}),
+        (pa.map_(pa.string(), kind), lambda ns: [("k", ns)]),
+        (pa.list_view(kind), lambda ns: [ns + 1]),
+    ):
+        if type_ != pa.list_view(kind):
+            from_arrow(spark, pa.table({"x": pa.array([value(1000)], type_)}))
+        with pytest.raises(SchemaError, match="Spark cannot convert the frame"):
+            from_arrow(spark, pa.table({"x": pa.array([value(1001)], type_)}))
+
+
+def test_unsigned_integers_of_arrow_are_widened_at_any_depth(spark: SparkSession) -> None:
+    table = pa.table(
+        {
+            "a": pa.array([[255]], pa.list_(pa.uint8())),
+            "b": pa.array([{"x": 2**64 - 1}], pa.struct({"x": pa.uint64()})),
+        }
+    )
+    assert from_arrow(spark, table).collect() == [([255], (Decimal(2**64 - 1),))]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1], pa.duration("ns")),
+        pa.array([2**50], pa.timestamp("s")),
+        pa.nulls(1, pa.decimal256(50, 2)),
+        pa.array([0.5], pa.float16()),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_values_of_arrow_that_spark_lacks_are_rejected(spark: SparkSession, column: pa.Array) -> None:
+    with pytest.raises(SchemaError, match=r"Spark cannot convert the frame(.|\n)*write with DuckDB"):
+        from_arrow(spark, pa.table({"x": column}))

@@ -1,0 +1,179 @@
+"""Arrow tables reach DuckDB without a loss: smaller time units fit or are rejected, and null columns have no type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from lakeconf.connection.connection import connect
+from lakeconf.engines.arrow_frames import exact_units, frame_type, with_leaves, with_null_types
+from lakeconf.errors import SchemaError
+
+if TYPE_CHECKING:
+    from duckdb.sqltypes import DuckDBPyType
+
+ZONED, MICROS = pa.timestamp("ns", "Asia/Kolkata"), pa.timestamp("us", "Asia/Kolkata")
+# For each type with a smaller unit than DuckDB's: the type with DuckDB's unit, the units in one, and a value of one.
+UNITS = {
+    "zoned timestamp": (ZONED, MICROS, 1000),
+    "duration": (pa.duration("ns"), pa.duration("us"), 1000),
+    "time": (pa.time64("ns"), pa.time64("us"), 1000),
+    "date": (pa.date64(), pa.date32(), 86_400_000),
+}
+# For each kind of nested type: the type over another one, and a value with that value.
+NESTED = {
+    "list": lambda inner, value: (pa.list_(pa.field("e", inner, nullable=False)), [value]),
+    "large list": lambda inner, value: (pa.large_list(pa.field("e", inner, nullable=False)), [value]),
+    "fixed list": lambda inner, value: (pa.list_(pa.field("e", inner, nullable=False), 2), [value, value]),
+    "struct": lambda inner, value: (
+        pa.struct([pa.field("a", pa.int8()), pa.field("b", inner, nullable=False)]),
+        {"a": 1, "b": value},
+    ),
+    "map key": lambda inner, value: (pa.map_(inner, pa.int8()), [(value, 1)]),
+    "map value": lambda inner, value: (
+        pa.map_(pa.string(), pa.field("v", inner, nullable=False)),
+        [("k", value)],
+    ),
+    "list of lists": lambda inner, value: (pa.list_(pa.large_list(inner)), [[value]]),
+}
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_smaller_units_convert_without_a_loss_or_are_rejected(name: str) -> None:
+    small, exact, factor = UNITS[name]
+    table = exact_units(pa.table({"i": pa.array([1], pa.int8()), "x": pa.array([3 * factor], small)}))
+    assert table.schema.types == [pa.int8(), exact]
+    assert table["x"].combine_chunks() == pa.array([3], exact)
+    with pytest.raises(SchemaError, match="the frame has a value that DuckDB would round: Casting") as refused:
+        exact_units(pa.table({"x": pa.array([3 * factor + 1], small)}))
+    assert refused.value.hint == "round times to microseconds and dates to days"
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_smaller_units_inside_nested_types_convert_or_are_rejected(kind: str) -> None:
+    expected, value = NESTED[kind](pa.duration("us"), 3)
+    given, big = NESTED[kind](pa.duration("ns"), 3000)
+    _, bad = NESTED[kind](pa.duration("ns"), 3001)
+    table = exact_units(pa.table({"x": pa.array([big, None], given)}))
+    assert table.schema.types == [expected]
+    assert table["x"].combine_chunks() == pa.array([value, None], expected)
+    with pytest.raises(SchemaError, match="DuckDB would round"):
+        exact_units(pa.table({"x": pa.array([bad], given)}))
+
+
+def test_smaller_units_of_dictionaries_convert_or_are_rejected() -> None:
+    def table(value: int) -> pa.Table:
+        values = pa.array([value], ZONED)
+        return pa.table({"x": pa.DictionaryArray.from_arrays(pa.array([0, 0], pa.int8()), values, ordered=True)})
+
+    assert exact_units(table(3000)).schema.types == [pa.dictionary(pa.int8(), MICROS, ordered=True)]
+    with pytest.raises(SchemaError, match="DuckDB would round"):
+        exact_units(table(3001))
+
+
+@pytest.mark.parametrize("kind", [pa.list_view, pa.large_list_view])
+def test_smaller_units_that_arrow_cannot_convert_are_rejected(kind: type[pa.DataType]) -> None:
+    with pytest.raises(SchemaError, match=r"DuckDB would round: Unsupported cast to \w*list_view.*>\n  hint"):
+        exact_units(pa.table({"x": pa.array([[3000]], kind(ZONED))}))
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array([3000], ZONED))
+    with pytest.raises(SchemaError, match="DuckDB would round: Unsupported cast"):
+        exact_units(pa.table({"x": runs}))
+
+
+def test_types_that_duckdb_holds_exactly_are_not_copied() -> None:
+    """DuckDB has nanoseconds without a time zone."""
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array([1]))
+    columns = {
+        "naive": pa.array([1], pa.timestamp("ns")),
+        "zoned": pa.array([1], MICROS),
+        "milliseconds": pa.array([1], pa.timestamp("ms", "UTC")),
+        "duration": pa.array([1], pa.duration("ms")),
+        "time": pa.array([1], pa.time32("ms")),
+        "time64": pa.array([1], pa.time64("us")),
+        "date": pa.array([1], pa.date32()),
+        "view": pa.array([[1]], pa.list_view(pa.int8())),
+        "large view": pa.array([[1]], pa.large_list_view(pa.int8())),
+        "runs": runs,
+    }
+    table = pa.table(columns)
+    assert exact_units(table) is table
+
+
+def test_nanoseconds_in_lists_of_polars_are_rejected() -> None:
+    """Its lists are large lists of Arrow."""
+    frame = pl.DataFrame({"x": [[1001]]}, schema={"x": pl.List(pl.Datetime("ns", "UTC"))})
+    with pytest.raises(SchemaError, match="would lose data: 1001"):
+        exact_units(frame.to_arrow())
+
+
+NULLS = {
+    "null": (pa.null(), '"NULL"'),
+    "list": (pa.list_(pa.null()), '"NULL"[]'),
+    "large list": (pa.large_list(pa.null()), '"NULL"[]'),
+    "fixed list": (pa.list_(pa.null(), 2), '"NULL"[2]'),
+    "view": (pa.list_view(pa.null()), '"NULL"[]'),
+    "struct": (
+        pa.struct({"a b": pa.null(), 'q"': pa.int8(), "l": pa.list_(pa.null())}),
+        'STRUCT("a b" "NULL", "q""" TINYINT, l "NULL"[])',
+    ),
+    "map": (pa.map_(pa.string(), pa.null()), 'MAP(VARCHAR, "NULL")'),
+    "dictionary": (pa.dictionary(pa.int8(), pa.null()), '"NULL"'),
+}
+
+
+def types_in_duckdb(table: pa.Table) -> tuple[list[str], list[str], list[tuple[object, ...]]]:
+    """The names of the columns in DuckDB, their types and the rows."""
+    with connect() as connection:
+        relation = with_null_types(connection.from_arrow(table), table)
+        types: list[DuckDBPyType] = relation.types
+        return relation.columns, list(map(frame_type, types)), relation.fetchall()
+
+
+@pytest.mark.parametrize("kind", NULLS)
+def test_null_type_keeps_its_name_at_any_depth(kind: str) -> None:
+    given, name = NULLS[kind]
+    table = pa.table({"i": pa.array([7], pa.int16()), 'q"x': pa.nulls(1, given)})
+    assert types_in_duckdb(table) == (["i", 'q"x'], ["SMALLINT", name], [(7, None)])
+
+
+def test_lists_of_nulls_keep_their_length() -> None:
+    columns = {
+        "l": pa.array([[None, None], [], None]),
+        "s": pa.array([{"a": None}, None, {"a": None}]),
+        "m": pa.array([[("k", None)], [], None], pa.map_(pa.string(), pa.null())),
+    }
+    _, _, rows = types_in_duckdb(pa.table(columns))
+    assert rows == [([None, None], {"a": None}, {"k": None}), ([], None, {}), (None, {"a": None}, None)]
+
+
+def test_types_without_nulls_keep_their_names() -> None:
+    types = [
+        pa.int32(),
+        pa.list_(pa.string()),
+        pa.list_(pa.int8(), 2),
+        pa.struct({"a": pa.int8()}),
+        pa.map_(pa.string(), pa.int8()),
+    ]
+    table = pa.table({f"c{number}": pa.nulls(1, type_) for number, type_ in enumerate(types)})
+    with connect() as connection:
+        relation = connection.from_arrow(table)
+        assert with_null_types(relation, table) is relation
+        names = list(map(frame_type, relation.types))
+    assert names == ["INTEGER", "VARCHAR[]", "TINYINT[2]", "STRUCT(a TINYINT)", "MAP(VARCHAR, TINYINT)"]
+
+
+def test_leaves_of_a_type_are_converted_and_its_nesting_is_kept() -> None:
+    def wider(found: pa.DataType) -> pa.DataType:
+        return pa.int64() if found == pa.int8() else found
+
+    def nested(leaf: pa.DataType) -> pa.DataType:
+        entries = pa.map_(pa.string(), pa.field("v", pa.list_view(leaf), nullable=False), keys_sorted=True)
+        runs = pa.run_end_encoded(pa.int16(), leaf)
+        return pa.struct([pa.field("a", entries, nullable=False), pa.field("b", runs), pa.field("c", pa.date32())])
+
+    assert with_leaves(nested(pa.int8()), wider) == nested(pa.int64())
+    assert with_leaves(pa.large_list_view(pa.int8()), wider) == pa.large_list_view(pa.int64())
+    assert with_leaves(pa.date32(), wider) == pa.date32()

@@ -1,0 +1,96 @@
+"""The manifest of a staging folder names its writer and its lake."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeconf.catalog.table import TableInfo
+from lakeconf.connection.connection import connect
+from lakeconf.engines.staging import PREFIX, announce, is_manifest_of, manifest_path, staging_folder
+from lakeconf.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lakeconf.connection.connection import Connection
+
+LAKE = "it's a lake"
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    with connect() as connection:
+        yield connection
+
+
+def test_staging_folder_is_below_the_folder_of_the_table() -> None:
+    table = TableInfo(1, "s", "t", (), "s3://bucket/lake/s/t/")
+    assert PREFIX == "lakeconf-"
+    assert staging_folder(table, "0a1b") == "s3://bucket/lake/s/t/lakeconf-0a1b/"
+
+
+def test_manifest_is_a_parquet_file_next_to_the_folder() -> None:
+    assert (
+        manifest_path("/data/t/lakeconf-0a1b/")
+        == manifest_path("/data/t/lakeconf-0a1b")
+        == ("/data/t/lakeconf-0a1b.parquet")
+    )
+
+
+def test_manifest_names_the_process_and_the_lake(connection: Connection, tmp_path: Path) -> None:
+    folder = tmp_path / "o'ne" / "t" / "lakeconf-0a1b"
+    announce(connection, f"{folder}/", LAKE)
+    assert list(tmp_path.rglob("*.*")) == [folder.with_suffix(".parquet")]
+    connection.execute("SET TimeZone = 'UTC'")
+    query = "SELECT host, pid, CAST(CAST(started_at AS TIMESTAMP) AS VARCHAR), lake FROM read_parquet(?)"
+    ((host, pid, started, lake),) = connection.rows(query, [f"{folder}.parquet"])
+    assert (host, pid, lake) == (socket.gethostname(), os.getpid(), LAKE)
+    age = dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(started).replace(tzinfo=dt.UTC)
+    assert abs(age) < dt.timedelta(minutes=5)
+
+
+def test_existing_folder_of_a_table_is_kept(connection: Connection, tmp_path: Path) -> None:
+    (tmp_path / "other.parquet").touch()
+    announce(connection, f"{tmp_path}/lakeconf-1/", LAKE)
+    announce(connection, f"{tmp_path}/lakeconf-2/", LAKE)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"other.parquet", "lakeconf-1.parquet", "lakeconf-2.parquet"}
+
+
+def test_folder_that_cannot_be_created_is_named(connection: Connection, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError) as refused:
+        announce(connection, f"{tmp_path}/file/t/lakeconf-0a1b/", LAKE)
+    assert refused.value.message == f"the folder {tmp_path}/file/t cannot be created: Not a directory"
+
+
+def test_object_storage_has_no_folders_to_create(
+    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StorageError):
+        announce(connection, "unknown://bucket/t/lakeconf-0a1b/", LAKE)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_manifest_belongs_to_one_lake(connection: Connection, tmp_path: Path) -> None:
+    announce(connection, f"{tmp_path}/lakeconf-0a1b/", LAKE)
+    path = f"{tmp_path}/lakeconf-0a1b.parquet"
+    assert is_manifest_of(connection, path, LAKE)
+    assert not is_manifest_of(connection, path, LAKE.upper())
+    assert not is_manifest_of(connection, path, "")
+
+
+def test_other_files_are_no_manifests(connection: Connection, tmp_path: Path) -> None:
+    (tmp_path / "damaged.parquet").write_text("damaged")
+    connection.execute(f"COPY (SELECT 1 AS id) TO '{tmp_path}/data.parquet'")
+    connection.execute(f"COPY (FROM (VALUES ('x'), ('x')) AS v (lake)) TO '{tmp_path}/two.parquet'")
+    connection.execute(f"COPY (SELECT 'x' AS lake LIMIT 0) TO '{tmp_path}/empty.parquet'")
+    for name in ("missing", "damaged", "data", "two", "empty"):
+        assert not is_manifest_of(connection, f"{tmp_path}/{name}.parquet", "x"), name
