@@ -3,9 +3,10 @@
 Declare models in Python with `model`, or in SQL in `[pipeline]` of lakeconf.toml. `Pipeline` orders them.
 """
 
+from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.declared import declared_pipeline, opened, pipeline_problems
 from lakeconf.pipelines.kinds import Append, Full, Incremental, Merge, Seed, View
-from lakeconf.pipelines.model import Model, Query, model
+from lakeconf.pipelines.model import Model, model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.promote import promote
 from lakeconf.pipelines.promotion import Promotion, PromotionPlan, plan_promotion

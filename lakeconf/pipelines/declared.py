@@ -22,8 +22,9 @@ from lakeconf.engines.spark.start import spark_session
 from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Problem, suggestion
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import escaped
+from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.kinds import KINDS, Kind, Seed
-from lakeconf.pipelines.model import Model, Query
+from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline, check
 from lakeconf.store import Store
 

@@ -42,24 +42,45 @@ def sql_code(text: str) -> str:
     )
 
 
-def function_code(function: Callable[..., Any]) -> str:
-    """Returns the code of a loaded function without decorators, docstring and comments.
+def loaded_source(function: Callable[..., Any]) -> str | None:
+    """Returns the source of a function; None if it is unavailable, as in an interactive session.
 
-    Raises:
-        PipelineError: Its source is unavailable, as in an interactive session.
+    Read it when the function is loaded: its file may change later, and then contains the code of another function.
     """
     try:
         lines, _ = inspect.getsourcelines(function)
-    except (OSError, TypeError) as error:
-        raise PipelineError(
-            f"the source of {function.__qualname__} is unavailable", hint="write the model in a file"
-        ) from error
-    return _code(ast.parse(textwrap.dedent("".join(lines))).body[0])
+    except (OSError, TypeError):
+        return None
+    return "".join(lines)
+
+
+def function_code(function: Callable[..., Any], source: str | None) -> str:
+    """Returns the code of a function without decorators, docstring and comments.
+
+    Args:
+        function: The function.
+        source: Its `loaded_source`.
+
+    Raises:
+        PipelineError: The source is unavailable.
+    """
+    if source is None:
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        raise PipelineError(f"the source of {name} is unavailable", hint="write the model in a file")
+    try:
+        parsed = ast.parse(textwrap.dedent(source))
+    except SyntaxError:
+        return source.strip()  # the lines of a lambda, which may be a part of an expression
+    return _code(parsed.body[0])
 
 
 def codes_on_disk(path: Path, name: str) -> list[str]:
-    """Returns the current code of each function with this name in a file."""
-    return [_code(node) for node in ast.walk(ast.parse(path.read_text())) if getattr(node, "name", None) == name]
+    """Returns the current code of each function with this name in a file; none if the file is no longer valid."""
+    try:
+        parsed = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return []
+    return [_code(node) for node in ast.walk(parsed) if getattr(node, "name", None) == name]
 
 
 def _code(node: ast.AST) -> str:

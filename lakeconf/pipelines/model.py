@@ -3,152 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import traceback
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import narwhals as nw
-import sqlglot
-from sqlglot import exp
-
-from lakeconf.commit.audits import Check, is_query
-from lakeconf.errors import PipelineError, SchemaError
-from lakeconf.lake.lake import Lake
-from lakeconf.pipelines.definition_hash import codes_on_disk, digest, file_digest, function_code, sql_code
+from lakeconf.commit.audits import Check
+from lakeconf.errors import PipelineError
+from lakeconf.pipelines.body import Body, Function
+from lakeconf.pipelines.definition_hash import digest, file_digest, function_code, loaded_source, sql_code
 from lakeconf.pipelines.kinds import Append, Kind, Merge, Seed
-
-# Arguments of a model that are not inputs, and placeholders of the same names in SQL.
-BOUNDS = ("start", "end")
-
-
-class Body(Protocol):
-    """Computes the rows of a model."""
-
-    def arguments(self) -> Sequence[str]:
-        """Returns the names of the inputs in the body."""
-        ...
-
-    def code(self) -> str:
-        """Returns the code without comments."""
-        ...
-
-    def code_now(self) -> str | None:
-        """Returns the code of the file as it is now, without comments; None if the file no longer contains it."""
-        ...
-
-    def place(self, error: BaseException | None = None) -> str | None:
-        """Returns the file and line of the body, or of an error raised in it; None if it is not in a file."""
-        ...
-
-    def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:
-        """Returns the rows as a lazy frame of the lake's engine.
-
-        Args:
-            lake: The lake.
-            frames: The inputs, by argument name.
-            bounds: `start` and `end` of the time range; empty without one.
-        """
-        ...
-
-
-_PLACE = (("line", "line"), ("column", "col"))
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function that takes lazy narwhals frames and returns one."""
-
-    function: Callable[..., Any]
-
-    def arguments(self) -> Sequence[str]:
-        return [name for name in inspect.signature(self.function).parameters if name not in BOUNDS]
-
-    def code(self) -> str:
-        return function_code(self.function)
-
-    def code_now(self) -> str | None:
-        found = codes_on_disk(Path(inspect.getfile(self.function)), self.function.__name__)
-        # A file may contain several functions with this name, nested in others.
-        own = self.code()
-        return own if own in found else next(iter(found), None)
-
-    def place(self, error: BaseException | None = None) -> str | None:
-        file, line = inspect.getfile(self.function), self.function.__code__.co_firstlineno
-        for frame in traceback.extract_tb(None if error is None else error.__traceback__):
-            line = frame.lineno or line if frame.filename == file else line
-        return f"{_relative(Path(file))}:{line}"
-
-    def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:  # noqa: ARG002 - the protocol
-        wanted = inspect.signature(self.function).parameters
-        made = self.function(**frames, **{name: value for name, value in bounds.items() if name in wanted})
-        try:
-            return nw.from_native(made)
-        except TypeError as error:
-            raise SchemaError(
-                f"{self.function.__qualname__} returned a {type(made).__name__}", hint="return a narwhals frame"
-            ) from error
-
-
-@dataclass(frozen=True)
-class Query:
-    """A query in DuckDB's SQL dialect; Spark runs a translation.
-
-    Attributes:
-        text: The query; `$start` and `$end` are the time range.
-        path: The file that contains it.
-    """
-
-    text: str
-    path: Path | None = None
-
-    def arguments(self) -> Sequence[str]:
-        return list(dict.fromkeys(_name(table) for table in _tables(self.parsed())))
-
-    def code(self) -> str:
-        return sql_code(self.text)
-
-    def code_now(self) -> str | None:
-        return self.code() if self.path is None else sql_code(self.path.read_text())
-
-    def place(self, error: BaseException | None = None) -> str | None:  # noqa: ARG002 - the protocol
-        return None if self.path is None else _relative(self.path)
-
-    def parsed(self) -> exp.Query:
-        """Parses the query with sqlglot.
-
-        Raises:
-            PipelineError: The text is not a single query in DuckDB's dialect.
-        """
-        where = f" in {self.path}" if self.path else ""
-        try:
-            (found,) = sqlglot.parse(self.text, dialect="duckdb")
-        except (sqlglot.errors.SqlglotError, ValueError) as error:
-            # sqlglot's message quotes the file, which may be any file: report only line and column.
-            places = getattr(error, "errors", None) or [{}]
-            place = "".join(f", {name} {places[0][key]}" for name, key in _PLACE if places[0].get(key) is not None)
-            reason = "it cannot be parsed" if isinstance(error, sqlglot.errors.SqlglotError) else "there are several"
-            raise PipelineError(f"the SQL{where} is not a single DuckDB query: {reason}{place}") from None
-        if not isinstance(found, exp.Query):
-            raise PipelineError(f"the SQL{where} is not a query", hint="write SELECT … FROM …")
-        return found
-
-    def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:
-        parsed = self.parsed()
-        views = {f"lakeconf_input_{uuid.uuid4().hex}": name for name in frames}
-        names = {name: view for view, name in views.items()}
-        for table in list(_tables(parsed)):
-            alias = table.alias or table.name
-            table.replace(exp.to_table(names[_name(table)]).as_(alias, quoted=True, table=True))
-        for placeholder in list(parsed.find_all(exp.Parameter, exp.Placeholder)):
-            placeholder.replace(_bound(placeholder, bounds))
-        sql = parsed.sql(dialect="duckdb")
-        if not is_query(sql):
-            raise PipelineError("the SQL is not a single DuckDB query", hint="write SELECT … FROM …")
-        return lake.query(sql, {view: frames[name] for view, name in views.items()})
 
 
 @dataclass(frozen=True)
@@ -179,6 +43,11 @@ class Model:
     audits: Mapping[str, Check] = field(default_factory=dict)
     comment: str | None = None
     folder: Path = field(default_factory=Path.cwd)
+    _sources: Mapping[str, str | None] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        sources = {name: loaded_source(check) for name, check in self.audits.items() if callable(check)}
+        object.__setattr__(self, "_sources", sources)
 
     @property
     def driving_input(self) -> str | None:
@@ -215,7 +84,10 @@ class Model:
 
     def _digest(self, code: str) -> str:
         kind = self.kind.identity() + (file_digest(self.folder / self.kind.csv) if isinstance(self.kind, Seed) else "")
-        checks = [sql_code(check) if isinstance(check, str) else function_code(check) for check in self.audits.values()]
+        checks = [
+            function_code(check, self._sources[name]) if callable(check) else sql_code(check)
+            for name, check in self.audits.items()
+        ]
         return digest(self.table, kind, code, repr(sorted(self.inputs.items())), *self.audits, *checks)
 
     def _only_argument(self) -> str:
@@ -274,27 +146,3 @@ def model(
         )
 
     return decorated
-
-
-def _relative(path: Path) -> str:
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
-
-
-def _tables(parsed: exp.Query) -> list[exp.Table]:
-    local = {cte.alias for cte in parsed.find_all(exp.CTE)}
-    return [table for table in parsed.find_all(exp.Table) if table.db or table.name not in local]
-
-
-def _name(table: exp.Table) -> str:
-    return ".".join(part.name for part in table.parts)
-
-
-def _bound(placeholder: exp.Expression, bounds: Mapping[str, date | datetime]) -> exp.Expression:
-    name = placeholder.name
-    if name not in bounds:
-        known = ", ".join(f"${one}" for one in bounds) or "none: the model is not incremental"
-        raise PipelineError(f"the SQL contains an unknown placeholder ${name}", hint=f"valid placeholders: {known}")
-    value = bounds[name]
-    kind = "TIMESTAMP" if isinstance(value, datetime) else "DATE"
-    return exp.cast(exp.Literal.string(str(value)), kind)

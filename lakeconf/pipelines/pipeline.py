@@ -49,6 +49,11 @@ class Pipeline:
         return {model.table: model for model in self.models}
 
     @cached_property
+    def _spelled(self) -> Mapping[str, str]:
+        """The tables as their models write them, by lower case: DuckDB ignores the case of names."""
+        return {table.lower(): table for table in self.by_table}
+
+    @cached_property
     def ordered(self) -> Sequence[Model]:
         """The models, each after the models that it reads."""
         tables = sorted(self.by_table)
@@ -68,7 +73,8 @@ class Pipeline:
             PipelineError: An argument matches no table, or several.
         """
         with _placed(model):
-            return {name: model.inputs.get(name) or self._table_of(model, name) for name in model.arguments}
+            found = {name: model.inputs.get(name) or self._table_of(model, name) for name in model.arguments}
+        return {name: self._spelled.get(table.lower(), table) for name, table in found.items()}
 
     def stored_inputs(self, model: Model) -> list[str]:
         """Returns the stored tables that a model reads, directly or through views."""

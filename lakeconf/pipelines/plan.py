@@ -12,10 +12,11 @@ from lakeconf.commit.journal import ModelRun
 from lakeconf.connection.connection import fetched
 from lakeconf.errors import PipelineError, SnapshotNotFoundError, TableNotFoundError
 from lakeconf.lake.lake import Lake
+from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.columns import ColumnChanges
 from lakeconf.pipelines.intervals import Batch, Range, batches, moment, short, without
 from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
-from lakeconf.pipelines.model import Model, Query
+from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.sql import literal
 

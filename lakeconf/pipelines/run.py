@@ -13,11 +13,12 @@ from lakeconf.commit.journal import ModelRun
 from lakeconf.errors import LakeconfError, PipelineError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
+from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.columns import column_changes
 from lakeconf.pipelines.intervals import Batch, moment
 from lakeconf.pipelines.kinds import Full, Merge, Seed, View
 from lakeconf.pipelines.late import late_intervals
-from lakeconf.pipelines.model import Model, Query
+from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Bounds, Known, Step, current_runs, decide, located
 from lakeconf.pipelines.rows import rows_of

@@ -146,15 +146,6 @@ def test_inputs_of_two_stores_are_joined(lakes: tuple[Lake, Lake]) -> None:
     assert rows(analytics, "marts.joined") == ["(1, 'a', 0)", "(2, 'b', 9)"]
 
 
-def test_models_are_selected_by_patterns() -> None:
-    models = [Model(name, Append(files="*.csv")) for name in ("raw.users", "raw.events", "marts.users")]
-    pipeline = Pipeline(models)
-    assert [one.table for one in pipeline.chosen(["raw.*"])] == ["raw.events", "raw.users"]
-    assert [one.table for one in pipeline.chosen(["*.users"])] == ["marts.users", "raw.users"]
-    with pytest.raises(lakeconf.LakeconfError, match=r"unknown model 'row\.\*'"):
-        pipeline.chosen(["row.*"])
-
-
 @pytest.mark.hadoop_aws
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
 def test_landing_zone_in_the_bucket(

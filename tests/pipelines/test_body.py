@@ -1,0 +1,201 @@
+"""Bodies of models in Python and SQL: their arguments, code, places in files, and rows."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import pyarrow as pa
+import pytest
+from local_stores import store_of
+
+from lakeconf.errors import PipelineError, SchemaError
+from lakeconf.pipelines.body import BOUNDS, Function, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakeconf import Lake
+
+HERE = Path(__file__)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with store_of(tmp_path).open() as lake:
+        yield lake
+
+
+def native(frame: Any) -> list[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = frame.to_native().fetchall()
+    return found
+
+
+def counted(events: nw.LazyFrame[Any], start: date, users: nw.LazyFrame[Any], end: date) -> nw.LazyFrame[Any]:
+    """A docstring."""
+    return events.join(users, on="id").filter(nw.col("day") >= start, nw.col("day") < end)
+
+
+def test_arguments_of_a_function_are_its_inputs_without_the_bounds() -> None:
+    assert BOUNDS == ("start", "end")
+    assert Function(counted).arguments() == ["events", "users"]
+    assert Function(lambda: None).arguments() == []
+
+
+def test_code_of_a_function_follows_its_file(tmp_path: Path) -> None:
+    def body(events: Any) -> Any:
+        return events.head(1)
+
+    function = Function(body)
+    assert function.code() == function.code_now() == "def body(events: Any) -> Any:\n    return events.head(1)"
+    path = tmp_path / "models.py"
+    source = "def changed(events):\n    return  events\n"
+    path.write_text(source)
+    names: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), names)  # noqa: S102 - a model in a file that changes
+    loaded = Function(names["changed"])
+    assert loaded.code() == "def changed(events):\n    return events"
+    path.write_text("def changed(events):\n    return events.head(2)\n")
+    assert loaded.code_now() == "def changed(events):\n    return events.head(2)"
+    assert loaded.code() == "def changed(events):\n    return events"
+    path.write_text("def other(events):\n    return events\n")
+    assert loaded.code_now() is None
+    path.write_text("def other(events):\n    def changed(events):\n        return events\n" + source)
+    assert loaded.code_now() == loaded.code()
+
+
+def test_place_of_a_function_is_its_first_line_or_the_line_of_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing() -> None:
+        raise ValueError
+
+    first = failing.__code__.co_firstlineno
+    function = Function(failing)
+    assert function.place() == f"{HERE.relative_to(Path.cwd())}:{first}"
+    with pytest.raises(ValueError, match=r"^$") as caught:
+        failing()
+    assert function.place(caught.value) == f"{HERE.relative_to(Path.cwd())}:{first + 1}"
+    # An error that was raised elsewhere does not name a line of the file.
+    assert function.place(KeyError()) == function.place()
+    monkeypatch.chdir("/")
+    assert function.place() == f"{HERE.relative_to('/')}:{first}"
+    monkeypatch.chdir(HERE.parent.parent / "cli")
+    assert function.place() == f"{HERE}:{first}"
+
+
+def test_function_receives_only_the_bounds_that_it_names(lake: Lake) -> None:
+    seen: list[Any] = []
+
+    def starting(events: nw.LazyFrame[Any], start: date) -> nw.LazyFrame[Any]:
+        seen.append(start)
+        return events
+
+    def unbounded(events: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+        return events
+
+    frames = {"events": lake.sql("SELECT 1 AS id")}
+    bounds = {"start": date(2024, 1, 1), "end": date(2024, 1, 2)}
+    for body in (starting, unbounded):
+        assert native(Function(body).rows(lake, frames, bounds)) == [(1,)]
+    assert seen == [date(2024, 1, 1)]
+
+
+def test_function_may_return_a_native_frame_and_nothing_else(lake: Lake) -> None:
+    found = Function(lambda: pa.table({"id": [1]})).rows(lake, {}, {})
+    assert isinstance(found, nw.DataFrame)
+    with pytest.raises(SchemaError) as caught:
+        Function(lambda: 5).rows(lake, {}, {})
+    assert caught.value.message.endswith("<lambda> returned a int")
+    assert caught.value.hint == "return a narwhals frame"
+
+
+def test_arguments_of_a_query_are_its_tables_in_order_and_once() -> None:
+    sql = 'SELECT * FROM raw.b JOIN a USING (id) JOIN "Other".raw.c d ON true WHERE id IN (SELECT id FROM raw.b)'
+    assert list(Query(sql).arguments()) == ["raw.b", "a", "Other.raw.c"]
+
+
+def test_common_table_expression_is_no_argument_and_a_table_of_the_same_name_is() -> None:
+    assert list(Query("WITH events AS (FROM raw.users) FROM events").arguments()) == ["raw.users"]
+    assert list(Query("WITH events AS (FROM raw.events) SELECT * FROM events, raw.events").arguments()) == [
+        "raw.events"
+    ]
+
+
+def test_code_of_a_query_follows_its_file(tmp_path: Path) -> None:
+    assert Query("select 1 -- one").code() == Query("select 1").code_now() == "SELECT 1"
+    path = tmp_path / "t.sql"
+    path.write_text("select  2 -- two")
+    query = Query("SELECT 1", path)
+    assert (query.code(), query.code_now()) == ("SELECT 1", "SELECT 2")
+    for text in (b"SELECT (", b"\xff"):
+        path.write_bytes(text)
+        assert query.code_now() is None
+    path.unlink()
+    assert query.code_now() is None
+
+
+def test_place_of_a_query_is_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Query("SELECT 1").place() is None
+    query = Query("SELECT 1", tmp_path / "t.sql")
+    assert query.place() == query.place(ValueError()) == str(tmp_path / "t.sql")
+    monkeypatch.chdir(tmp_path)
+    assert query.place() == "t.sql"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("SELECT 'planted", " is not a single DuckDB query: it cannot be parsed", None),
+        ("SELECT 1; SELECT 2", " is not a single DuckDB query: there are several", None),
+        ("", " is not a query", "write SELECT … FROM …"),
+        ("DELETE FROM planted", " is not a query", "write SELECT … FROM …"),
+    ],
+)
+def test_text_that_is_no_query_is_refused_without_quoting_it(text: str, message: str, hint: str | None) -> None:
+    """The text may be any file: the message shows its place only."""
+    for path, where in ((None, ""), (Path("t.sql"), " in t.sql")):
+        with pytest.raises(PipelineError) as caught:
+            Query(text, path).parsed()
+        assert caught.value.message.startswith(f"the SQL{where}{message}")
+        assert "planted" not in str(caught.value)
+        assert caught.value.hint == hint
+
+
+def test_syntax_error_has_a_line_and_a_column() -> None:
+    with pytest.raises(PipelineError) as caught:
+        Query("SELECT 1\nFROM (planted").parsed()
+    assert caught.value.message == ("the SQL is not a single DuckDB query: it cannot be parsed, line 2, column 13")
+
+
+def test_query_reads_its_frames_under_any_name(lake: Lake) -> None:
+    frames = {"raw.a": lake.sql("SELECT 1 AS id"), "b": lake.sql("SELECT 1 AS id, 7 AS n")}
+    sql = "SELECT a.id, other.n FROM raw.a JOIN b AS other ON a.id = other.id"
+    assert native(Query(sql).rows(lake, frames, {})) == [(1, 7)]
+
+
+def test_query_alias_with_a_hostile_name_stays_a_name(lake: Lake) -> None:
+    frames = {'raw.a"; DROP': lake.sql("SELECT 1 AS id")}
+    assert native(Query('SELECT "x""; y".id FROM raw."a""; DROP" AS "x""; y"').rows(lake, frames, {})) == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (date(2024, 1, 1), date(2024, 1, 2), ("DATE", "DATE", date(2024, 1, 1))),
+        (datetime(2024, 1, 1, 5), datetime(2024, 1, 1, 6), ("TIMESTAMP", "TIMESTAMP", datetime(2024, 1, 1, 5))),
+    ],
+)
+def test_placeholders_are_typed_values(start: date, end: date, expected: tuple[Any, ...], lake: Lake) -> None:
+    sql = "SELECT typeof($start), typeof($end), $start"
+    assert native(Query(sql).rows(lake, {}, {"start": start, "end": end})) == [expected]
+
+
+def test_unknown_placeholder_is_an_error(lake: Lake) -> None:
+    with pytest.raises(PipelineError) as caught:
+        Query("SELECT $begin").rows(lake, {}, {"start": date(2024, 1, 1), "end": date(2024, 1, 2)})
+    assert caught.value.message == "the SQL contains an unknown placeholder $begin"
+    assert caught.value.hint == "valid placeholders: $start, $end"
+    with pytest.raises(PipelineError) as caught:
+        Query("SELECT $start").rows(lake, {}, {})
+    assert caught.value.hint == "valid placeholders: none: the model is not incremental"

@@ -1,0 +1,221 @@
+"""Pipelines: inputs by name, order, selection, and models that are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeconf.errors import LakeconfError, PipelineError
+from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.definition_hash import digest
+from lakeconf.pipelines.kinds import Append, Full, Incremental, Kind, Merge, View
+from lakeconf.pipelines.model import Model, model
+from lakeconf.pipelines.pipeline import Pipeline, check
+
+FULL = Query("SELECT 1 AS id")
+
+
+def sql(table: str, text: str = "SELECT 1 AS id", kind: Kind | None = None, **given: Any) -> Model:
+    return Model(table, kind or Full(), Query(text), **given)
+
+
+def order(*models: Model) -> list[str]:
+    return [one.table for one in Pipeline(models).ordered]
+
+
+def test_models_come_after_those_that_they_read() -> None:
+    models = [sql("a.z"), sql("a.c", "FROM a.z, raw.x"), sql("a.a", "FROM a.c"), sql("a.b", "FROM a.a, a.z")]
+    assert order(*models) == order(*reversed(models)) == ["a.z", "a.c", "a.a", "a.b"]
+
+
+def test_models_without_common_inputs_are_in_the_order_of_their_names() -> None:
+    assert order(sql("b.x"), sql("a.y"), sql("a.x")) == ["a.x", "a.y", "b.x"]
+
+
+def test_arguments_are_matched_by_schema_and_table_or_by_table() -> None:
+    @model("marts.t", Full(), inputs={"other": "store.raw.events"})
+    def totals(raw_users: Any, plans: Any, other: Any) -> Any:
+        return raw_users
+
+    pipeline = Pipeline([totals, sql("raw.users"), sql("raw.plans"), sql("raw.other"), sql("raw_plans.t")])
+    assert pipeline.inputs(totals) == {
+        "raw_users": "raw.users",
+        "plans": "raw.plans",
+        "other": "store.raw.events",
+    }
+
+
+def test_inputs_are_matched_ignoring_case() -> None:
+    """DuckDB ignores the case of names: a model that is not recognised would run too early, with old rows."""
+    view, table = sql("V.a", "FROM raw.Users", View()), sql("Raw.users")
+    reader = sql("a.t", "FROM v.A, RAW.USERS JOIN x ON true", inputs={"x": "raw.uSERS"})
+    pipeline = Pipeline([reader, view, table])
+    assert pipeline.inputs(reader) == {"v.A": "V.a", "RAW.USERS": "Raw.users", "x": "Raw.users"}
+    assert pipeline.stored_inputs(reader) == ["Raw.users"]
+    assert [one.table for one in pipeline.ordered] == ["Raw.users", "V.a", "a.t"]
+
+
+def test_schema_and_table_win_over_the_table_alone() -> None:
+    reader = sql("marts.t", "FROM raw_users")
+    assert Pipeline([reader, sql("raw.users"), sql("other.raw_users")]).inputs(reader) == {"raw_users": "raw.users"}
+
+
+def test_model_is_no_input_of_itself() -> None:
+    reader = sql("marts.users", "FROM users")
+    assert Pipeline([reader, sql("raw.users")]).inputs(reader) == {"users": "raw.users"}
+    with pytest.raises(PipelineError, match="does not match the table of any model"):
+        Pipeline([reader])
+
+
+def test_name_of_two_tables_is_ambiguous() -> None:
+    with pytest.raises(PipelineError) as caught:
+        Pipeline([sql("marts.t", "FROM users"), sql("raw.users"), sql("old.users")])
+    assert caught.value.message == "the input 'users' of the model marts.t is ambiguous: raw.users or old.users"
+    assert caught.value.hint == 'name its table: inputs={"users": "schema.table"}'
+
+
+def test_stored_inputs_are_those_below_views() -> None:
+    reader = sql("marts.t", "FROM v.a, v.b, raw.z, marts.u")
+    models = [reader, sql("v.a", "FROM v.b", View()), sql("v.b", "FROM raw.y, raw.x", View()), sql("marts.u")]
+    assert Pipeline(models).stored_inputs(reader) == ["raw.y", "raw.x", "raw.z", "marts.u"]
+
+
+def test_definition_contains_the_views_below(tmp_path: Path) -> None:
+    path = tmp_path / "b.sql"
+    path.write_text("FROM raw.y")
+    below = Model("v.b", View(), Query("FROM raw.y", path))
+    view, table, reader = sql("v.a", "FROM v.b", View()), sql("raw.t"), sql("marts.t", "FROM v.a, raw.t")
+    pipeline = Pipeline([reader, view, below, table])
+    of_view = digest(view.definition(), digest(below.definition()))
+    assert pipeline.definition(reader) == digest(reader.definition(), of_view)
+    assert pipeline.definition(reader, on_disk=True) == pipeline.definition(reader)
+    assert pipeline.definition(table) == digest(table.definition())
+    path.write_text("FROM raw.z")
+    assert pipeline.definition(reader, on_disk=True) != pipeline.definition(reader)
+
+
+def test_models_are_selected_by_patterns() -> None:
+    models = [Model(name, Append(files="*.csv")) for name in ("raw.users", "raw.events", "marts.users")]
+    pipeline = Pipeline(models)
+    assert [one.table for one in pipeline.chosen(["raw.*"])] == ["raw.events", "raw.users"]
+    assert [one.table for one in pipeline.chosen(["*.users"])] == ["marts.users", "raw.users"]
+    assert [one.table for one in pipeline.chosen([])] == ["marts.users", "raw.events", "raw.users"]
+    assert [one.table for one in pipeline.chosen(["raw.users", "marts.users", "*.users"])] == [
+        "marts.users",
+        "raw.users",
+    ]
+    with pytest.raises(LakeconfError, match=r"unknown model 'row\.\*'"):
+        pipeline.chosen(["row.*"])
+
+
+def test_plus_adds_the_models_above_and_nothing_below() -> None:
+    models = [
+        sql("a.a"), sql("a.b", "FROM a.a, raw.x"), sql("a.c", "FROM a.b"), sql("a.d", "FROM a.c"), sql("b.x"),
+    ]  # fmt: skip
+    pipeline = Pipeline(models)
+    assert [one.table for one in pipeline.chosen(["+a.c"])] == ["a.a", "a.b", "a.c"]
+    assert [one.table for one in pipeline.chosen(["a.c"])] == ["a.c"]
+    assert [one.table for one in pipeline.chosen(["b.x", "+a.b"])] == ["a.a", "b.x", "a.b"]
+    assert [one.table for one in pipeline.chosen(["+a.[bd]"])] == ["a.a", "a.b", "a.c", "a.d"]
+
+
+def test_unknown_model() -> None:
+    with pytest.raises(PipelineError, match=r"unknown model 'a\.tt'") as caught:
+        Pipeline([Model("a.t", Full(), FULL)]).chosen(["a.tt"])
+    assert caught.value.hint == 'did you mean "a.t"?'
+    with pytest.raises(PipelineError, match=r"unknown model 'nothing'") as caught:
+        Pipeline([Model("a.t", Full(), FULL), Model("a.u", Full(), FULL)]).chosen(["a.t", "+nothing"])
+    assert caught.value.hint == "known models: a.t, a.u"
+
+
+@pytest.mark.parametrize(
+    ("models", "message", "hint"),
+    [
+        ([sql("t")], "'t' is not a valid table of a model", "write schema.table, such as analytics.revenue"),
+        ([sql("a.b.c")], "'a.b.c' is not a valid table of a model", "write schema.table, such as analytics.revenue"),
+        ([sql("a.")], "'a.' is not a valid table of a model", "write schema.table, such as analytics.revenue"),
+        ([sql(".t")], "'.t' is not a valid table of a model", "write schema.table, such as analytics.revenue"),
+        ([sql("a.t"), sql("A.T")], "two models write A.T", "remove one of them, or change its table"),
+        (
+            [sql("a.t", "FROM a.u"), sql("a.u", "FROM a.t")],
+            "the models form a cycle: a.t → a.u → a.t",
+            "remove one of these inputs",
+        ),
+        ([sql("a.t", "FROM a.t")], "the models form a cycle: a.t → a.t", "remove one of these inputs"),
+        ([sql("a.t", "SELEC 1")], "is not a single DuckDB query", None),
+        ([sql("a.t", "DELETE FROM a.u")], "is not a query", "write SELECT … FROM …"),
+        (
+            [sql("a.t", "FROM u")],
+            "the input 'u' of the model a.t does not match the table of any model",
+            'name its table: inputs={"u": "schema.table"}',
+        ),
+        (
+            [sql("a.t", "FROM a.u, a.v", Append())],
+            "does not name the input that provides new rows",
+            "set Append(new_rows_of=…) to one of: a.u, a.v; or set Append(files=…)",
+        ),
+        ([sql("a.t", "FROM a.u", Merge("id", changes_of="x"))], "has no input 'x'", "it has a.u"),
+        (
+            [sql("a.t", "FROM a.v", Append()), sql("a.v", kind=View())],
+            "the model a.t reads the changes of a.v, which is a view",
+            "a view has no change feed: name a table that the view reads",
+        ),
+        (
+            [sql("a.t", kind=Incremental("d", lookback=-1))],
+            "has a lookback of -1 and a batch of None",
+            "lookback must be 0 or more, batch 1 or more",
+        ),
+        (
+            [sql("a.t", kind=Incremental("d", batch=0))],
+            "has a lookback of 0 and a batch of 0",
+            "lookback must be 0 or more, batch 1 or more",
+        ),
+        ([sql("a.t", inputs={"y": "a.u", "x": "a.u"})], "the model a.t has no input 'x'", "its inputs: none"),
+        ([sql("a.t", "FROM b, c.d", inputs={"x": "a.u"})], "the model a.t has no input 'x'", "its inputs: b, c.d"),
+        ([sql("a.t", audits={"few": "SELEC"})], "the audit 'few' of the model a.t is not a single query", "SELECT"),
+        (
+            [sql("a.t", audits={"few": "DROP TABLE x"})],
+            "the audit 'few' of the model a.t is not a single",
+            "one SELECT",
+        ),
+    ],
+)
+def test_invalid_pipelines(models: list[Model], message: str, hint: str | None) -> None:
+    with pytest.raises(PipelineError) as caught:
+        Pipeline(models)
+    assert message in caught.value.message
+    assert caught.value.hint is hint is None or (hint is not None and hint in str(caught.value.hint))
+
+
+def test_smallest_and_largest_valid_values() -> None:
+    kind = Incremental("d", lookback=0, batch=1)
+    assert order(sql("a.t", kind=kind), sql("a.u", kind=Incremental("d", lookback=1))) == ["a.t", "a.u"]
+    check(sql("a.t", audits={"few": "FROM a.t -- all", "odd": lambda frame: frame}))
+
+
+def test_changes_of_a_table_of_no_model_are_read() -> None:
+    reader = sql("a.t", "FROM raw.x", Append())
+    assert Pipeline([reader, sql("v.x", kind=View())]).ordered[0] is reader
+
+
+def test_error_names_the_file_of_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = Model("a.t", Append(), Query("FROM a.v", tmp_path / "t.sql"))
+    cases = [
+        ([one, sql("a.v", kind=View())], "t.sql: the model a.t reads the changes of a.v, which is a view"),
+        ([sql("A.T"), one], "t.sql: two models write a.t"),
+        ([Model("a.t", Full(), Query("FROM x", tmp_path / "t.sql"))], "t.sql: the input 'x' of the model a.t does not"),
+        ([Model("t", Full(), Query("SELECT 1", tmp_path / "t.sql"))], "t.sql: 't' is not a valid table of a model"),
+    ]
+    for models, message in cases:
+        with pytest.raises(PipelineError) as caught:
+            Pipeline(models)
+        assert caught.value.message.startswith(message)
+        assert caught.value.hint
+
+
+def test_model_without_a_body_has_no_place() -> None:
+    with pytest.raises(PipelineError, match=r"^'t' is not a valid table"):
+        Pipeline([Model("t", Append(files="*.csv"))])
