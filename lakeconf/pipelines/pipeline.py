@@ -14,6 +14,7 @@ from lakeconf.errors import LakeconfError, PipelineError, suggestion
 from lakeconf.pipelines.definition_hash import digest
 from lakeconf.pipelines.kinds import Incremental, View
 from lakeconf.pipelines.model import Model
+from lakeconf.sql import folded
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ class Pipeline:
 
     @cached_property
     def _spelled(self) -> Mapping[str, str]:
-        """The tables as their models write them, by lower case: DuckDB ignores the case of names."""
-        return {table.lower(): table for table in self.by_table}
+        """The tables as their models write them, by the form in which DuckDB compares names."""
+        return {folded(table): table for table in self.by_table}
 
     @cached_property
     def ordered(self) -> Sequence[Model]:
@@ -74,7 +75,7 @@ class Pipeline:
         """
         with _placed(model):
             found = {name: model.inputs.get(name) or self._table_of(model, name) for name in model.arguments}
-        return {name: self._spelled.get(table.lower(), table) for name, table in found.items()}
+        return {name: self._spelled.get(folded(table), table) for name, table in found.items()}
 
     def stored_inputs(self, model: Model) -> list[str]:
         """Returns the stored tables that a model reads, directly or through views."""

@@ -1,0 +1,344 @@
+"""Plans of a model: what runs and why, from recorded runs and the snapshots of its inputs."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from local_stores import store_of
+
+from lakeconf.commit.journal import ModelRun
+from lakeconf.errors import PipelineError, TableNotFoundError
+from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.kinds import Append, Full, Incremental, Kind, Merge, Seed, View
+from lakeconf.pipelines.model import Model, model
+from lakeconf.pipelines.pipeline import Pipeline
+from lakeconf.pipelines.plan import PROMOTED, Bounds, Known, Late, Step, current_runs, decide, located
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from lakeconf import Lake
+
+UNTIL = datetime(2024, 1, 5)
+
+
+@pytest.fixture(scope="module")
+def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Lake]]:
+    """The tables raw.a and raw.b, which the snapshots 1 and 2 created; snapshot 3 changed raw.a, and 4 raw.b."""
+    folder = tmp_path_factory.mktemp("plan")
+    with store_of(folder).open() as lake:
+        for name in "ab":
+            lake.create_table(f"raw.{name}", {"id": "BIGINT"})
+        for name in "ab":
+            lake.table(f"raw.{name}").append(lake.sql("SELECT CAST(1 AS BIGINT) AS id"))
+        assert lake.snapshot_id == 4
+        yield {"": lake}
+
+
+def pipeline_of(kind: Kind, sql: str | None = "SELECT id FROM raw.a", **given: Any) -> tuple[Pipeline, Model]:
+    made = Model("marts.t", kind, None if sql is None else Query(sql), **given)
+    return Pipeline([made]), made
+
+
+def planned(
+    kind: Kind,
+    sql: str | None = "SELECT id FROM raw.a",
+    *,
+    lakes: dict[str, Lake],
+    runs: Sequence[dict[str, Any]] = (),
+    exists: bool = True,
+    pending: frozenset[str] = frozenset(),
+    late: Late | None = None,
+    **bounds: Any,
+) -> Step:
+    """The plan of a model; `runs` are the fields of its recorded runs."""
+    folder = bounds.pop("folder", None)
+    pipeline, made = pipeline_of(kind, sql, **({"folder": folder} if folder else {}))
+    same = pipeline.definition(made) if not isinstance(kind, Seed) or folder else ""
+    recorded = [ModelRun("marts.t", one.pop("definition", same), "r", **one) for one in map(dict, runs)]
+    known = Known(lakes, exists, recorded, 7, pending)
+    return decide(pipeline, made, known, Bounds(**{"since": None, "until": UNTIL, **bounds}), late or Late())
+
+
+def told(step: Step) -> tuple[str, bool, bool]:
+    return step.reason, step.runs, step.rebuild
+
+
+def test_runs_since_the_last_promotion_are_current() -> None:
+    first, mark, second = (ModelRun("a.t", definition, "r") for definition in ("x", PROMOTED, "y"))
+    assert current_runs([first]) == [first]
+    assert current_runs([]) == []
+    assert current_runs([first, mark]) == []
+    assert current_runs([first, mark, first, mark, second]) == [second]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "reason", "runs"),
+    [
+        ({"raw.a": 4}, "nothing has changed", False),
+        ({"raw.a": 3}, "nothing has changed", False),
+        ({"raw.a": 2}, "raw.a changed", True),
+        ({}, "raw.a changed", True),
+    ],
+)
+def test_changed_input_causes_a_run(inputs: dict[str, int], reason: str, runs: bool, lakes: dict[str, Lake]) -> None:
+    step = planned(Full(), lakes=lakes, runs=[{"inputs": inputs}])
+    assert told(step) == (reason, runs, False)
+    assert step.earlier == (7 if runs else 0)
+
+
+def test_reason_names_all_changed_inputs(lakes: dict[str, Lake]) -> None:
+    step = planned(Full(), "FROM raw.a, raw.b", lakes=lakes, runs=[{"inputs": {"raw.a": 2, "raw.b": 3}}])
+    assert told(step) == ("raw.a and raw.b changed", True, False)
+
+
+def test_first_run_changed_definition_and_request(lakes: dict[str, Lake]) -> None:
+    unchanged: dict[str, Any] = {"inputs": {"raw.a": 4}}
+    assert told(planned(Full(), lakes=lakes)) == ("first run", True, True)
+    assert told(planned(Full(), lakes=lakes, runs=[unchanged], exists=False)) == ("first run", True, True)
+    other = unchanged | {"definition": "other"}
+    assert told(planned(Full(), lakes=lakes, runs=[other])) == ("its definition has changed", True, True)
+    assert told(planned(Full(), lakes=lakes, runs=[unchanged, other])) == ("its definition has changed", True, True)
+    assert told(planned(Full(), lakes=lakes, runs=[other, unchanged])) == ("nothing has changed", False, False)
+    assert told(planned(Full(), lakes=lakes, runs=[unchanged], rebuild=True)) == ("requested", True, True)
+
+
+def test_pending_input_has_changed(lakes: dict[str, Lake]) -> None:
+    step = planned(Full(), lakes=lakes, runs=[{"inputs": {"raw.a": 4}}], pending=frozenset({"raw.a"}))
+    assert told(step) == ("raw.a changed", True, False)
+
+
+def test_changed_seed_is_a_changed_file(tmp_path: Path, lakes: dict[str, Lake]) -> None:
+    (tmp_path / "s.csv").write_text("a\n1\n")
+    step = planned(Seed("s.csv"), None, lakes=lakes, runs=[{"definition": "other"}], folder=tmp_path)
+    assert told(step) == ("its file has changed", True, True)
+    assert told(planned(Seed("s.csv"), None, lakes=lakes, runs=[{}], folder=tmp_path)) == (
+        "nothing has changed",
+        False,
+        False,
+    )
+
+
+def test_view_is_created_once(lakes: dict[str, Lake]) -> None:
+    assert told(planned(View(), lakes=lakes)) == ("first run", True, False)
+    assert planned(View(), lakes=lakes).earlier == 7
+    assert told(planned(View(), lakes=lakes, runs=[{"inputs": {"raw.a": 2}}])) == ("nothing has changed", False, False)
+    assert told(planned(View(), lakes=lakes, runs=[{"definition": "other"}])) == (
+        "its definition has changed",
+        True,
+        False,
+    )
+
+    @model("v.t", View(), inputs={"a": "raw.a"})
+    def view(a: Any) -> Any:
+        return a
+
+    known = Known(lakes, True, [])  # noqa: FBT003 - the table exists
+    assert told(decide(Pipeline([view]), view, known, Bounds(None, UNTIL), Late())) == (
+        "computed when it is read",
+        False,
+        False,
+    )
+
+
+@pytest.mark.parametrize("kind", [Append(), Merge("id", changes_of="raw.a")], ids=repr)
+def test_model_of_changes_reads_those_since_its_last_run(kind: Kind, lakes: dict[str, Lake]) -> None:
+    step = planned(kind, lakes=lakes, runs=[{"inputs": {"raw.a": 1}}, {"inputs": {"raw.a": 2}}])
+    assert told(step) == ("raw.a has changed", True, False)
+    assert (step.since, step.earlier) == ({"raw.a": 2}, 7)
+    step = planned(kind, lakes=lakes, runs=[{"inputs": {"raw.a": 3}}])
+    assert (told(step), step.since) == (("nothing has changed", False, False), None)
+    step = planned(kind, lakes=lakes, runs=[{"inputs": {"raw.b": 3}}])
+    assert told(step) == ("raw.a is a new input; reads all of raw.a", True, True)
+    assert (step.since, step.earlier) == (None, 7)
+    assert told(planned(kind, lakes=lakes)) == ("first run", True, True)
+    rebuilt = planned(kind, lakes=lakes, runs=[{"inputs": {"raw.a": 3}}], rebuild=True)
+    assert (told(rebuilt), rebuilt.since) == (("requested", True, True), None)
+
+
+def test_change_of_another_input_of_a_model_of_changes_waits(lakes: dict[str, Lake]) -> None:
+    kind, sql = Append(new_rows_of="raw.a"), "SELECT a.id FROM raw.a JOIN raw.b USING (id)"
+    step = planned(kind, sql, lakes=lakes, runs=[{"inputs": {"raw.a": 4, "raw.b": 2}}])
+    assert told(step) == ("nothing has changed", False, False)
+
+
+def test_merge_without_changes_reads_everything_again(lakes: dict[str, Lake]) -> None:
+    step = planned(Merge("id"), lakes=lakes, runs=[{"inputs": {"raw.a": 2}}])
+    assert (told(step), step.since) == (("raw.a changed", True, False), None)
+
+
+def test_expired_snapshots_cause_a_run(tmp_path: Path) -> None:
+    with store_of(tmp_path).open() as lake:
+        lake.create_table("raw.a", {"id": "BIGINT"})
+        for _ in range(3):
+            lake.table("raw.a").append(lake.sql("SELECT CAST(1 AS BIGINT) AS id"))
+        lake.maintenance.expire_snapshots(older_than=timedelta(0), keep=1, force=True)
+        why = "the changes of raw.a are unknown, because snapshots since the last run have expired"
+        runs = [{"inputs": {"raw.a": 1}}]
+        assert told(planned(Full(), lakes={"": lake}, runs=runs)) == ("raw.a changed", True, False)
+        assert told(planned(Append(), lakes={"": lake}, runs=runs)) == (f"{why}; reads all of raw.a", True, True)
+
+
+def test_table_is_located_in_its_own_or_another_lake(lakes: dict[str, Lake]) -> None:
+    lake = lakes[""]
+    assert located("raw.a", lakes) == (lake, "raw.a")
+    assert located("prod.raw.a", {"prod": lake}) == (lake, "raw.a")
+    assert located("my.prod.raw.a", {"my.prod": lake}) == (lake, "raw.a")
+    with pytest.raises(TableNotFoundError) as caught:
+        located("prod.raw.a", lakes)
+    assert caught.value.message == "the input prod.raw.a is in the store 'prod', which is not open"
+    assert caught.value.hint == 'pass its lake: run(pipeline, lake, others={"prod": …})'
+
+
+def test_new_files_are_loaded_in_order(tmp_path: Path, lakes: dict[str, Lake]) -> None:
+    kind = Append(files="in/**/*.csv")
+
+    def found(**given: Any) -> Step:
+        return planned(kind, None, lakes=lakes, folder=tmp_path, **given)
+
+    assert told(found()) == ("no new file matches in/**/*.csv", False, False)
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    for name in ("in/b.csv", "in/deep/a.csv", "in/c.json", "d.csv"):
+        (tmp_path / name).write_text("id\n1\n")
+    step = found()
+    assert (told(step), step.files) == (("2 new files", True, False), ["in/b.csv", "in/deep/a.csv"])
+    assert step.earlier == 7
+    runs = [{"files": ["in/b.csv"]}, {"files": [], "definition": "other"}]
+    step = found(runs=runs)
+    assert (told(step), step.files) == (("1 new file", True, False), ["in/deep/a.csv"])
+    assert found(runs=[*runs, {"files": ["in/deep/a.csv"]}]).runs is False
+    for again in ({"runs": runs, "rebuild": True}, {"runs": runs, "exists": False}):
+        step = found(**again)
+        assert (step.files, step.rebuild) == (["in/b.csv", "in/deep/a.csv"], "rebuild" in again)
+
+
+def test_files_of_a_uri_are_listed_by_duckdb(tmp_path: Path, lakes: dict[str, Lake]) -> None:
+    for name in ("b'", "a"):
+        (tmp_path / f"{name}.csv").write_text("id\n1\n")
+    kind = Append(files=f"file://{tmp_path}/[ab]*.csv")
+    files = planned(kind, None, lakes=lakes).files
+    assert files == [f"{tmp_path}/a.csv", f"{tmp_path}/b'.csv"]
+    assert planned(kind, None, lakes=lakes, runs=[{"files": files[:1]}]).files == files[1:]
+    assert planned(Append(files=f"file://{tmp_path}/x'*.csv"), None, lakes=lakes).runs is False
+
+
+DAILY = "SELECT CAST('2024-01-01' AS DATE) AS day WHERE $start < $end"
+
+
+def daily(lakes: dict[str, Lake], *, sql: str = DAILY, runs: Sequence[tuple[int, int]] = (), **given: Any) -> Step:
+    """The plan of an incremental model that starts on the first of January; `runs` are the days that are done."""
+    kind = Incremental("day", **{"start": date(2024, 1, 1), **given.pop("kind", {})})
+    inputs = given.pop("inputs", {})
+    recorded = [
+        {"interval": (datetime(2024, 1, first), datetime(2024, 1, last)), "inputs": inputs} for first, last in runs
+    ]
+    return planned(kind, sql, lakes=lakes, runs=recorded, **given)
+
+
+def days(step: Step) -> list[tuple[int, int]]:
+    return [(batch.start.day, batch.end.day) for batch in step.batches]
+
+
+def test_missing_intervals_are_planned(lakes: dict[str, Lake]) -> None:
+    step = daily(lakes)
+    assert (told(step), days(step)) == (("first run: 2024-01-01 to 2024-01-05", True, True), [(1, 5)])
+    step = daily(lakes, runs=[(1, 3)])
+    assert (told(step), days(step)) == (("missing: 2024-01-03 to 2024-01-05", True, False), [(3, 5)])
+    assert (step.earlier, step.late_since, step.warnings) == (7, {}, [])
+    assert told(daily(lakes, runs=[(1, 3), (3, 5)])) == ("all intervals are done", False, False)
+
+
+def test_reason_lists_three_intervals(lakes: dict[str, Lake]) -> None:
+    step = daily(lakes, kind={"batch": 1}, until=datetime(2024, 1, 4))
+    assert step.reason.endswith("2024-01-03 to 2024-01-04")
+    step = daily(lakes, kind={"batch": 1}, until=datetime(2024, 1, 6))
+    assert step.reason == (
+        "first run: 2024-01-01 to 2024-01-02, 2024-01-02 to 2024-01-03, 2024-01-03 to 2024-01-04 and 2 more"
+    )
+
+
+def test_done_intervals_run_again_on_request_or_after_a_change(lakes: dict[str, Lake]) -> None:
+    asked = datetime(2024, 1, 2)
+    step = daily(lakes, runs=[(1, 5)], since=asked, until=datetime(2024, 1, 3))
+    assert (told(step), days(step)) == (("missing: 2024-01-02 to 2024-01-03", True, False), [(2, 3)])
+    for given in ({"rebuild": True}, {"exists": False}):
+        step = daily(lakes, runs=[(1, 5)], **given)
+        assert (days(step), step.rebuild) == ([(1, 5)], True)
+    assert daily(lakes, runs=[(1, 5)], rebuild=True).reason == "requested: 2024-01-01 to 2024-01-05"
+    (changed,) = [planned(Incremental("day", start=date(2024, 1, 1)), DAILY, lakes=lakes, runs=[
+        {"interval": (datetime(2024, 1, 1), UNTIL), "definition": "other"}])]  # fmt: skip
+    assert (told(changed), days(changed)) == (
+        ("its definition has changed: 2024-01-01 to 2024-01-05", True, True),
+        [(1, 5)],
+    )
+
+
+def test_run_without_an_interval_completes_none(lakes: dict[str, Lake]) -> None:
+    step = planned(Incremental("day", start=date(2024, 1, 1)), DAILY, lakes=lakes, runs=[{}])
+    assert days(step) == [(1, 5)]
+
+
+def test_changed_input_repeats_the_lookback(lakes: dict[str, Lake]) -> None:
+    sql = "SELECT id AS day FROM raw.a WHERE $start < $end"
+    given: dict[str, Any] = {"sql": sql, "runs": [(1, 5)], "kind": {"lookback": 2}}
+    step = daily(lakes, inputs={"raw.a": 2}, **given)
+    assert (told(step), days(step)) == (("raw.a changed: 2024-01-03 to 2024-01-05", True, False), [(3, 5)])
+    assert daily(lakes, inputs={"raw.a": 3}, **given).runs is False
+
+
+LATE = Late([(datetime(2024, 1, 1), datetime(2024, 1, 2)), (datetime(2024, 1, 3), UNTIL)], {"raw.a": 5, "raw.b": 6})
+
+
+def test_late_intervals_are_a_warning_or_run_again(lakes: dict[str, Lake]) -> None:
+    warned = daily(lakes, runs=[(1, 5)], late=LATE)
+    assert (told(warned), warned.late_since) == (("all intervals are done", False, False), {})
+    assert warned.warnings == [
+        "raw.a and raw.b changed in done intervals: run with --from 2024-01-01 --to 2024-01-02, "
+        "--from 2024-01-03 --to 2024-01-05, or with --redo-late for all"
+    ]
+    for given in ({"redo_late": True}, {"kind": {"late": "redo"}}):
+        step = daily(lakes, runs=[(1, 5)], late=LATE, **given)
+        assert (days(step), step.warnings, step.late_since) == ([(1, 2), (3, 5)], [], {})
+        assert step.reason == "raw.a and raw.b changed: 2024-01-01 to 2024-01-02, 2024-01-03 to 2024-01-05"
+    partly = daily(lakes, runs=[(1, 4)], late=LATE)
+    assert (days(partly), partly.late_since) == ([(4, 5)], LATE.since)
+    assert partly.reason == "missing: 2024-01-04 to 2024-01-05"
+    assert "--from 2024-01-03 --to 2024-01-04, or" in partly.warnings[0]
+
+
+def test_warning_lists_three_ranges_with_times(lakes: dict[str, Lake]) -> None:
+    hours = [(datetime(2024, 1, 1, hour), datetime(2024, 1, 1, hour + 1)) for hour in (1, 3, 5, 7, 9)]
+    (warning,) = daily(lakes, runs=[(1, 5)], late=Late(hours, {"raw.a": 5})).warnings
+    assert warning == (
+        "raw.a changed in done intervals: run with --from 2024-01-01T01:00:00 --to 2024-01-01T02:00:00, "
+        "--from 2024-01-01T03:00:00 --to 2024-01-01T04:00:00, --from 2024-01-01T05:00:00 --to 2024-01-01T06:00:00 "
+        "and 2 more ranges, or with --redo-late for all"
+    )
+    (warning,) = daily(lakes, runs=[(1, 5)], late=Late(hours[:3], {"raw.a": 5})).warnings
+    assert "more" not in warning
+
+
+def test_unknown_late_rows_are_a_warning(lakes: dict[str, Lake]) -> None:
+    unknown = Late(unknown=["late rows of raw.a are unknown"])
+    assert daily(lakes, runs=[(1, 5)], late=unknown).warnings == ["late rows of raw.a are unknown"]
+    assert daily(lakes, runs=[(1, 4)], late=unknown).warnings == ["late rows of raw.a are unknown"]
+
+
+def test_range_of_a_run_has_a_start_before_its_end(lakes: dict[str, Lake]) -> None:
+    with pytest.raises(PipelineError) as caught:
+        daily(lakes, kind={"start": None})
+    assert caught.value.message == "the model marts.t has no start of its first interval"
+    assert caught.value.hint == "set start=…"
+    assert days(daily(lakes, kind={"start": None}, since=datetime(2024, 1, 3))) == [(3, 5)]
+    utc = datetime(2024, 1, 2, tzinfo=UTC)
+    assert days(daily(lakes, kind={"start": utc})) == [(2, 5)]
+    with pytest.raises(PipelineError) as caught:
+        daily(lakes, since=datetime(2024, 1, 6))
+    assert caught.value.message == (
+        "the interval from 2024-01-06 00:00:00 to 2024-01-05 00:00:00 of the model marts.t ends before it starts"
+    )
+    assert caught.value.hint == "--from must be before --to"
+    assert daily(lakes, since=UNTIL).reason == "all intervals are done"
