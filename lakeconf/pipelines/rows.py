@@ -114,7 +114,7 @@ def _bounds(model: Model, batch: Batch | None) -> dict[str, date | datetime]:
 
 def _read(paths: Sequence[str], lake: Lake, columns: Mapping[str, str]) -> nw.LazyFrame[Any]:
     """Reads files with DuckDB."""
-    endings = {path.rpartition(".")[2].lower() for path in paths}
+    endings = {path.rpartition("/")[2].rpartition(".")[2].lower() for path in paths}
     if len(endings) != 1 or not endings <= _READERS.keys():
         raise PipelineError(
             f"files that end in {', '.join(sorted(endings))} cannot be loaded together",

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import lakeconf
-from lakeconf.cli.commands import run as command
-from lakeconf.errors import CommitConflictError, DataLossError, LakeconfError, PipelineError
+from lakeconf.errors import CommitConflictError, DataLossError, LakeconfError
 from lakeconf.pipelines import (
     Append,
     Full,
     Incremental,
-    Merge,
     Model,
     Pipeline,
     Query,
-    View,
     plan,
     plan_promotion,
     promote,
@@ -120,25 +116,6 @@ def test_promotion_is_all_or_nothing(lakes: tuple[Lake, Lake]) -> None:
     assert set(promote(pipeline, dev, prod, allow_row_loss=True).values()) == {before + 1}
 
 
-def test_rows_with_the_same_key_count_as_changed(lakes: tuple[Lake, Lake]) -> None:
-    dev, prod = lakes
-    dev.create_table("raw.e", {"id": "INTEGER", "name": "VARCHAR"}).append(dev.sql(f"SELECT * FROM {NUMBERS}"))
-    pipeline = Pipeline([Model("marts.t", Merge("id"), Query("SELECT * FROM raw.e"))])
-    done(pipeline, dev)
-    prod.create_table("marts.t", {"id": "INTEGER", "name": "VARCHAR"}).append(
-        prod.sql("SELECT 2 AS id, CAST(NULL AS VARCHAR) AS name")
-    )
-    (step,) = plan_promotion(pipeline, dev, prod).steps
-    assert (step.rows.added, step.rows.removed, step.rows.changed) == (1, 0, 1)
-    assert step.reason == "1 row added, 1 row changed"
-    promote(pipeline, dev, prod)
-    assert rows(prod) == [(1, "a"), (2, "b")]
-    # A duplicate key does not identify a row.
-    prod.table("marts.t").append(prod.sql("SELECT 2 AS id, 'b' AS name"))
-    (step,) = plan_promotion(pipeline, dev, prod).steps
-    assert (step.rows.added, step.rows.removed, step.rows.changed) == (0, 1, 0)
-
-
 def test_dropping_columns_of_the_target_needs_consent(lakes: tuple[Lake, Lake]) -> None:
     dev, prod = lakes
     pipeline = full("SELECT 1 AS number, 'x' AS note", renamed={"n": "number"})
@@ -165,17 +142,6 @@ def test_tables_without_a_common_column(lakes: tuple[Lake, Lake]) -> None:
     assert rows(prod) == [(1,)]
 
 
-def test_lake_is_not_promoted_to_itself(tmp_path: Path) -> None:
-    store = stores(tmp_path, "dev")["dev"]
-    pipeline = full("SELECT 1 AS a")
-    with store.open() as one, store.open() as other:
-        done(pipeline, one)
-        before = one.refresh()
-        with pytest.raises(PipelineError, match="the same lake"):
-            promote(pipeline, one, other)
-        assert one.refresh() == before
-
-
 def test_table_changed_since_the_plan_is_not_replaced(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
     dev, prod = lakes
     pipeline = full(f"SELECT * FROM {NUMBERS}")
@@ -189,19 +155,6 @@ def test_table_changed_since_the_plan_is_not_replaced(lakes: tuple[Lake, Lake], 
     assert rows(prod) == [(7, "new")]
     with pytest.raises(CommitConflictError, match="since the promotion was planned"):
         promote(pipeline, dev, prod, planned=planned)
-
-
-def test_models_without_a_table_are_skipped_with_a_reason(lakes: tuple[Lake, Lake]) -> None:
-    dev, prod = lakes
-    pipeline = Pipeline(
-        [Model("marts.v", View(), Query("SELECT 1 AS a")), Model("marts.t", Full(), Query("SELECT 2 AS b"))]
-    )
-    reasons = {step.model.table: step.reason for step in plan_promotion(pipeline, dev, prod).steps}
-    assert reasons["marts.v"].startswith("a view has no rows")
-    assert reasons["marts.t"] == "its table does not exist in the source"
-    assert promote(pipeline, dev, prod) == {}
-    with pytest.raises(PipelineError, match=r"marts\.t cannot be promoted: its table does not exist in the source"):
-        promote(pipeline, dev, prod, ["marts.t"])
 
 
 def test_day_deleted_by_a_promotion_runs_again(lakes: tuple[Lake, Lake]) -> None:
@@ -245,98 +198,6 @@ def test_equal_rows_of_another_definition_update_only_the_history(lakes: tuple[L
     assert [step.runs for step in plan(new, prod)] == [False]
     # A second promotion changes nothing.
     assert promote(new, dev, prod) == {}
-
-
-CONFIGURATION = """
-[stores.prod]
-metadata_backend = { type = "sqlite", uri = "prod.sqlite" }
-storage_backend = { type = "local", path = "prod" }
-
-[stores.prod_again]
-extends = "prod"
-
-[pipeline.models."marts.t"]
-sql = "t.sql"
-"""
-
-
-@pytest.fixture
-def folder(project: Path) -> Path:
-    """A project with a table that has four rows in the store dev and three in prod."""
-    with (project / "lakeconf.toml").open("a") as file:
-        file.write(CONFIGURATION)
-    sql = project / "t.sql"
-    sql.write_text("SELECT unnest([0, 1, 2]) AS id")
-    assert command(["run", "--store", "prod"]) == 0
-    sql.write_text("SELECT unnest([0, 1, 2, 3]) AS id")
-    assert command(["run"]) == 0
-    return project
-
-
-def prod_rows() -> int:
-    with lakeconf.init().get_store("prod").open() as lake:
-        return len(rows(lake))
-
-
-def test_command_needs_consent(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert folder.is_dir()
-    capsys.readouterr()
-    assert command(["promote", "dev", "prod"]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == "replace  marts.t  1 row added\n"
-    assert "--yes" in shown.err
-    assert prod_rows() == 3
-    assert command(["promote", "dev", "prod", "--dry-run"]) == 0
-    assert capsys.readouterr().out == "replace  marts.t  1 row added\n"
-    assert prod_rows() == 3
-    assert command(["promote", "dev", "prod", "--yes", "--format", "json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
-    assert (found["action"], found["rows"]) == ("replace", {"added": 1, "removed": 0, "changed": 0})
-    assert found["snapshot_id"] is not None
-    assert prod_rows() == 4
-    assert command(["promote", "dev", "prod"]) == 0
-    assert capsys.readouterr().out == "skip  marts.t  equal in both\nnothing to promote\n"
-
-
-def test_command_loses_rows_only_with_allow_row_loss(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert folder.is_dir()
-    with lakeconf.init().get_store("prod").open() as lake:
-        lake.table("marts.t").append(lake.sql("SELECT 9 AS id"))
-    for given in (["--yes"], ["--dry-run"], []):
-        capsys.readouterr()
-        assert command(["promote", "dev", "prod", *given]) == 1
-        shown = capsys.readouterr()
-        assert shown.out == "replace  marts.t  1 row added, 1 row removed\n"
-        assert "1 row of marts.t" in shown.err
-        assert prod_rows() == 4
-    assert command(["promote", "dev", "prod", "--allow-row-loss", "--dry-run"]) == 0
-    assert prod_rows() == 4
-    assert command(["promote", "dev", "prod", "--allow-row-loss", "--yes"]) == 0
-    with lakeconf.init().get_store("prod").open() as lake:
-        assert rows(lake) == [(0,), (1,), (2,), (3,)]
-
-
-def test_a_plan_creates_no_lake(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = (folder / "lakeconf.toml").read_text()
-    new = '\n[stores.new]\nextends = "prod"\nmetadata_backend = { uri = "new/catalog" }\n'
-    (folder / "lakeconf.toml").write_text(text + new + 'storage_backend = { path = "new/data" }\n')
-    for given, code in ((["--dry-run"], 0), ([], 2)):
-        assert command(["promote", "dev", "new", *given]) == code
-        assert capsys.readouterr().out == "create  marts.t  new table, 4 rows\n"
-    assert command(["promote", "new", "prod"]) == 1
-    assert "store 'new' has no lake yet" in capsys.readouterr().err
-    assert not (folder / "new").exists()
-    assert command(["promote", "dev", "new", "--yes"]) == 0
-    assert (folder / "new").exists()
-
-
-@pytest.mark.parametrize("names", [("prod", "prod"), ("prod", "prod_again")])
-def test_command_refuses_two_names_of_one_lake(
-    names: tuple[str, str], folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert folder.is_dir()
-    assert command(["promote", *names, "--yes"]) == 1
-    assert "are the same lake" in capsys.readouterr().err
 
 
 def test_view_of_the_same_name_in_the_target_is_kept(lakes: tuple[Lake, Lake]) -> None:

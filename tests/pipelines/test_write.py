@@ -1,0 +1,155 @@
+"""Writes of a model in an open transaction: each kind of model, the table that it creates, and its time range."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from local_stores import store_of
+
+from lakeconf.errors import DataLossError, PredicateError, SchemaError
+from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.intervals import Batch
+from lakeconf.pipelines.kinds import Append, Full, Incremental, Kind, Merge
+from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.plan import Step
+from lakeconf.pipelines.write import split_deleted, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lakeconf import Lake
+
+JANUARY = Batch(datetime(2024, 1, 1), datetime(2024, 2, 1), datetime(2024, 2, 1))
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    """A lake with the table `marts.t`, which has the rows (1, 'a') and (2, 'b')."""
+    with store_of(tmp_path).open() as lake:
+        found = lake.sql("SELECT * FROM (VALUES (1, 'a'), (2, 'b')) AS t(id, name)")
+        lake.create_table("marts.t", found).append(found)
+        yield lake
+
+
+def written(lake: Lake, kind: Kind, sql: str, batch: Batch | None = None, **given: Any) -> list[tuple[Any, ...]]:
+    """Writes the rows of a query, and returns the rows of the table."""
+    options = {name: given.pop(name) for name in ("rebuild", "allow_drop_columns") if name in given}
+    made = Model(given.pop("table", "marts.t"), kind, Query(sql), **given)
+    step = Step(made, "", rebuild=options.get("rebuild", False))
+    with lake.transaction() as transaction:
+        frame = transaction.sql(sql)
+        write(transaction, step, frame, batch, allow_drop_columns=options.get("allow_drop_columns", False))
+    native: Any = lake.sql(f"FROM {made.table} ORDER BY ALL").to_native()
+    found: list[tuple[Any, ...]] = native.fetchall()
+    return found
+
+
+def test_full_model_replaces_all_rows(lake: Lake) -> None:
+    assert written(lake, Full(), "SELECT 3 AS id, 'c' AS name") == [(3, "c")]
+
+
+def test_append_adds_rows_or_replaces_them_in_a_rebuild(lake: Lake) -> None:
+    assert written(lake, Append(), "SELECT 2 AS id, 'b' AS name") == [(1, "a"), (2, "b"), (2, "b")]
+    assert written(lake, Append(), "SELECT 3 AS id, 'c' AS name", rebuild=True) == [(3, "c")]
+
+
+def test_merge_updates_and_inserts_or_replaces_all_rows_in_a_rebuild(lake: Lake) -> None:
+    sql = "SELECT * FROM (VALUES (2, 'B'), (3, 'c')) AS t(id, name)"
+    assert written(lake, Merge("id", update=False), sql) == [(1, "a"), (2, "b"), (3, "c")]
+    assert written(lake, Merge("id"), sql) == [(1, "a"), (2, "B"), (3, "c")]
+    assert written(lake, Merge("id"), sql, rebuild=True) == [(2, "B"), (3, "c")]
+
+
+@pytest.mark.parametrize("on", ["id", ["id"]])
+def test_merge_deletes_marked_keys_and_inserts_none_of_them(on: str | list[str], lake: Lake) -> None:
+    sql = "SELECT * FROM (VALUES (1, NULL, true), (3, 'c', false), (4, 'd', true)) AS t(id, name, gone)"
+    assert written(lake, Merge(on, deleted="gone"), sql) == [(2, "b"), (3, "c")]
+    assert list(lake.table("marts.t").schema) == ["id", "name"]
+    assert written(lake, Merge(on, deleted="gone"), sql, rebuild=True) == [(3, "c")]
+
+
+def test_rows_are_split_only_if_the_kind_deletes_keys(lake: Lake) -> None:
+    frame = lake.sql("SELECT * FROM (VALUES (1, 2, true), (3, 4, false)) AS t(a, b, gone)")
+    assert split_deleted(Merge("a"), frame) == (frame, None)
+    rows, deleted = split_deleted(Merge(["b", "a"], deleted="gone"), frame)
+    assert deleted is not None
+    assert [one.collect("pyarrow").rows() for one in (rows, deleted)] == [[(3, 4)], [(2, 1)]]
+
+
+@pytest.mark.parametrize("kind", [Full(), Append(), Merge("id")], ids=repr)
+def test_new_columns_are_added_and_types_widened(kind: Kind, lake: Lake) -> None:
+    sql = "SELECT CAST(3 AS BIGINT) AS id, 'c' AS name, DATE '2024-01-05' AS day"
+    assert written(lake, kind, sql, JANUARY)[-1] == (3, "c", date(2024, 1, 5))
+    assert lake.table("marts.t").schema == {"id": "BIGINT", "name": "VARCHAR", "day": "DATE"}
+
+
+def test_missing_table_is_created_with_its_partitions_and_comment(lake: Lake) -> None:
+    given: dict[str, Any] = {"table": "new.t", "partitioned_by": ["day"], "comment": "It's new."}
+    sql = "SELECT 1 AS id, DATE '2024-01-05' AS day"
+    assert written(lake, Full(), sql, **given) == [(1, date(2024, 1, 5))]
+    (file,) = lake.table("new.t").files()
+    assert file.partition == ("2024-01-05",)
+    native: Any = lake.sql("SELECT comment FROM duckdb_tables() WHERE schema_name = 'new'").to_native()
+    assert native.fetchall() == [("It's new.",)]
+
+
+def test_columns_are_renamed_and_dropped_only_with_consent(lake: Lake) -> None:
+    assert written(lake, Append(), "SELECT 3 AS id, 'c' AS label", renamed={"name": "label"})[-1] == (3, "c")
+    with pytest.raises(DataLossError) as caught:
+        written(lake, Full(), "SELECT 4 AS id")
+    assert caught.value.message == "this would drop the column label of marts.t"
+    assert 'dropped = ["label"]' in str(caught.value.hint)
+    assert list(lake.table("marts.t").schema) == ["id", "label"]
+    assert written(lake, Full(), "SELECT 4 AS id", dropped=["LABEL"]) == [(4,)]
+    assert written(lake, Full(), "SELECT 5 AS other", allow_drop_columns=True) == [(5,)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "last"),
+    [
+        ("DATE", "2024-01-01", "2024-01-31"),
+        ("TIMESTAMP", "2024-01-01 00:00:00", "2024-01-31 23:59:59.999999"),
+        ("TIMESTAMPTZ", "2024-01-01 00:00:00+00:00", "2024-01-31 23:59:59.999999+00:00"),
+    ],
+)
+def test_incremental_model_replaces_exactly_its_range(kind: str, first: str, last: str, lake: Lake) -> None:
+    """The range contains its start and not its end, in UTC, whatever the type of the column."""
+    before, after = ("2023-12-31 23:59:59+00", "2024-02-01 00:00:00+00")
+    old = f"SELECT CAST(unnest(['{before}', '{first}', '{last}', '{after}']) AS {kind}) AS \"A t\", 0 AS n"
+    with lake.transaction() as transaction:
+        frame = transaction.sql(old)
+        transaction.create_table("marts.days", frame).append(frame)
+    sql = f"SELECT CAST('2024-01-15 00:00:00+00:00' AS {kind}) AS \"A t\", CAST(1 AS BIGINT) AS n, 'x' AS note"
+    made = Model("marts.days", Incremental("a T"), Query(sql))
+    with lake.transaction() as transaction:
+        write(transaction, Step(made, ""), transaction.sql(sql), JANUARY)
+    native: Any = lake.sql('SELECT n FROM marts.days ORDER BY "A t"').to_native()
+    assert native.fetchall() == [(0,), (1,), (0,)]
+
+
+def test_incremental_model_without_a_batch_replaces_all_rows(lake: Lake) -> None:
+    assert written(lake, Incremental("day"), "SELECT 3 AS id, 'c' AS name") == [(3, "c")]
+
+
+@pytest.mark.parametrize("day", ["2023-12-31", "2024-02-01"])
+def test_row_outside_the_range_is_refused(day: str, lake: Lake) -> None:
+    sql = f"SELECT DATE '{day}' AS day"
+    with pytest.raises(PredicateError, match="of the frame do not satisfy"):
+        written(lake, Incremental("day"), sql, JANUARY, table="marts.days")
+    assert lake.tables() == ["marts.t"]
+
+
+@pytest.mark.parametrize(
+    ("column", "message", "hint"),
+    [
+        ("at", "the time column 'at' of the model marts.t is not in the table", "its columns: id, name"),
+        ("name", "the time column 'name' of the model marts.t has type VARCHAR", "use DATE or TIMESTAMP"),
+    ],
+)
+def test_unsuitable_time_column(column: str, message: str, hint: str, lake: Lake) -> None:
+    with pytest.raises(SchemaError) as caught:
+        written(lake, Incremental(column), "SELECT 1 AS id, 'x' AS name", JANUARY)
+    assert (caught.value.message, caught.value.hint) == (message, hint)
