@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,9 @@ def test_code_of_a_function_follows_its_file(tmp_path: Path) -> None:
     assert loaded.code() == "def changed(events):\n    return events"
     path.write_text("def other(events):\n    return events\n")
     assert loaded.code_now() is None
-    path.write_text("def other(events):\n    def changed(events):\n        return events\n" + source)
+    path.write_text(
+        "def changed(events):\n    return 9\n\ndef other():\n    def changed(events):\n        return events\n"
+    )
     assert loaded.code_now() == loaded.code()
 
 
@@ -76,6 +79,15 @@ def test_place_of_a_function_is_its_first_line_or_the_line_of_an_error(monkeypat
     with pytest.raises(ValueError, match=r"^$") as caught:
         failing()
     assert function.place(caught.value) == f"{HERE.relative_to(Path.cwd())}:{first + 1}"
+
+    def parsing() -> None:
+        json.loads("{")
+
+    with pytest.raises(json.JSONDecodeError) as deep:
+        parsing()
+    assert (
+        Function(parsing).place(deep.value) == f"{HERE.relative_to(Path.cwd())}:{parsing.__code__.co_firstlineno + 1}"
+    )
     # An error that was raised elsewhere does not name a line of the file.
     assert function.place(KeyError()) == function.place()
     monkeypatch.chdir("/")

@@ -157,7 +157,7 @@ def test_decorator_makes_a_model_of_a_function() -> None:
     assert (made.table, made.kind, made.body) == ("marts.t", Full(), Function(counted))
     assert (made.comment, made.folder) == ("A docstring.", HERE.parent)
     assert (made.inputs, made.partitioned_by, made.renamed, made.dropped, made.audits) == ({}, (), {}, (), {})
-    given = {"inputs": {"events": "raw.e"}, "renamed": {"a": "b"}, "audits": {"odd": _odd}}
+    given: dict[str, Any] = {"inputs": {"events": "raw.e"}, "renamed": {"a": "b"}, "audits": {"odd": _odd}}
     other = model("marts.t", Full(), partitioned_by=["day"], dropped=["c"], **given)(_odd)
     assert (other.inputs, other.renamed, other.audits) == tuple(given.values())
     assert (other.partitioned_by, other.dropped, other.comment) == (["day"], ["c"], None)

@@ -67,6 +67,17 @@ def told(step: Step) -> tuple[str, bool, bool]:
     return step.reason, step.runs, step.rebuild
 
 
+def test_mark_of_a_promotion_is_the_same_in_every_version() -> None:
+    assert PROMOTED == "promoted"
+
+
+def test_a_run_asks_for_missing_intervals_only() -> None:
+    asked = Bounds(None, UNTIL)
+    assert (asked.rebuild, asked.allow_drop_columns, asked.redo_late) == (False, False, False)
+    step = Step(Model("marts.t", Full()), "why")
+    assert (step.runs, step.rebuild, step.replaces, step.since, step.earlier) == (True, False, False, None, 0)
+
+
 def test_runs_since_the_last_promotion_are_current() -> None:
     first, mark, second = (ModelRun("a.t", definition, "r") for definition in ("x", PROMOTED, "y"))
     assert current_runs([first]) == [first]
@@ -264,7 +275,8 @@ def test_done_intervals_run_again_on_request_or_after_a_change(lakes: dict[str, 
     asked = datetime(2024, 1, 2)
     step = daily(lakes, runs=[(1, 5)], since=asked, until=datetime(2024, 1, 3))
     assert (told(step), days(step)) == (("missing: 2024-01-02 to 2024-01-03", True, False), [(2, 3)])
-    for given in ({"rebuild": True}, {"exists": False}):
+    again: list[dict[str, Any]] = [{"rebuild": True}, {"exists": False}]
+    for given in again:
         step = daily(lakes, runs=[(1, 5)], **given)
         assert (days(step), step.rebuild) == ([(1, 5)], True)
     assert daily(lakes, runs=[(1, 5)], rebuild=True).reason == "requested: 2024-01-01 to 2024-01-05"

@@ -135,7 +135,7 @@ def test_description_of_changes(rows: RowChanges, columns: ColumnChanges, text: 
 
 
 def test_skipped_steps_are_no_changes() -> None:
-    steps = [Promotion(ONE, action, "") for action in ("create", "skip", "remember", "replace")]  # type: ignore[arg-type]
+    steps = [Promotion(ONE, action, "") for action in ("create", "skip", "remember", "replace")]
     assert [step.action for step in PromotionPlan(1, 2, steps).changes] == ["create", "remember", "replace"]
 
 

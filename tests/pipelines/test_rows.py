@@ -163,8 +163,8 @@ def test_files_are_read_by_their_ending(ending: str, tmp_path: Path, lakes: dict
         elif ending == "JSON":
             (tmp_path / name).write_text(f'{{"id": {number}, "n": "x"}}\n')
         else:
-            columns = {"n": ["x"], "id": [number]} if number else {"id": [number], "n": ["x"]}
-            pq.write_table(pa.table(columns), tmp_path / name)
+            values = {"n": ["x"], "id": [number]} if number else {"id": [number], "n": ["x"]}
+            pq.write_table(pa.table(values), tmp_path / name)
     loaded = rows(lakes, table(Append(files="*"), None, folder=tmp_path), files=names)
     assert loaded == [(0, "x"), (1, "x")]
     columns = {"n": "VARCHAR", "id": "VARCHAR"} if ending != "csv" else {"id": "VARCHAR", "n": "VARCHAR"}
