@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lakeconf.catalog.changes_made import made_changes
 from lakeconf.catalog.data_file import DataFile, DeleteFile, load_name_mappings, to_data_file, to_delete_file
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.scan import ScanPlan
@@ -15,12 +16,11 @@ from lakeconf.ducklake import INLINED_TABLES, inlined_deletes_table
 from lakeconf.errors import CatalogError, UnsupportedError
 from lakeconf.sql import identifier
 
-# Snapshots that only rewrite files. DuckDB allows no other change in them, and records none.
-_COMPACTIONS = """
-    SELECT snapshot_id FROM ducklake_snapshot_changes
-    WHERE snapshot_id BETWEEN $1 AND $2 AND regexp_matches(changes_made, '(^|,)(rewrite_delete|merge_adjacent):')
-    ORDER BY ALL
+_CHANGES = """
+    SELECT snapshot_id, changes_made FROM ducklake_snapshot_changes WHERE snapshot_id BETWEEN $1 AND $2 ORDER BY ALL
 """
+# Changes of a snapshot that only rewrites files. DuckDB allows no other change in it, and records none.
+_REWRITES = {"merge_adjacent", "rewrite_delete"}
 _DATA_FILES = """
     SELECT data_file_id, path, path_is_relative, file_format, record_count, file_size_bytes, row_id_start,
         begin_snapshot, partition_id, mapping_id, CASE WHEN partial_max > $1 THEN CAST($1 AS BIGINT) END,
@@ -137,7 +137,8 @@ def plan_changes(reader: CatalogReader, table_name: str, since: int, until: int)
     time_zone = reader.time_zone
     with reader.transaction() as transaction:
         table = find_table(transaction, table_name, until)
-        compactions = tuple(version for (version,) in transaction.rows(_COMPACTIONS, [since, until]))
+        changes = transaction.rows(_CHANGES, [since, until])
+        compactions = tuple(version for version, made in changes if _REWRITES & {kind for kind, _ in made_changes(made)})
         ((oldest,),) = transaction.rows("SELECT min(snapshot_id) FROM ducklake_snapshot")
         files = _files(transaction, table, since, until)
         inlined = _inlined_rows(transaction, table, since, until)

@@ -7,7 +7,8 @@ import re
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.errors import SnapshotNotFoundError
 
-_CHANGED = re.compile(r"(?P<change>[a-z_]+):(?P<table>\d+)(?:,|$)")
+# A quoted name is matched too, so that its text is not taken for changes.
+_CHANGED = re.compile(r'"(?:[^"]|"")*"|(?P<change>[a-z_]+):(?P<table>\d+)(?:,|$)')
 # Maintenance: these changes move rows between files and keep the contents of the table.
 _MAINTENANCE = ("merge_adjacent", "compacted_table", "rewrite_delete", "inline_flush", "flushed_inlined")
 _CHANGES = (
@@ -58,4 +59,4 @@ def changed_tables(made: str | None) -> list[tuple[str, int]]:
 
 def made_changes(made: str | None) -> list[tuple[str, int]]:
     """Returns pairs of a change kind and a table id, in the order of the text."""
-    return [(change["change"], int(change["table"])) for change in _CHANGED.finditer(made or "")]
+    return [(change["change"], int(change["table"])) for change in _CHANGED.finditer(made or "") if change["table"]]

@@ -1,0 +1,149 @@
+"""Predicates as data: their columns, and their SQL in DuckDB's dialect."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import duckdb
+import pytest
+
+from lakeconf.catalog.predicate.nodes import (
+    And,
+    Comparison,
+    In,
+    IsNull,
+    Not,
+    Or,
+    StartsWith,
+    columns_of,
+    literal_type,
+    to_duckdb_sql,
+    value_sql,
+)
+from lakeconf.catalog.table import Column
+
+if TYPE_CHECKING:
+    from lakeconf.catalog.predicate.nodes import Predicate, Value
+
+
+def column(name: str, type_name: str, field_id: int = 1, *, former: str = "", later: str = "") -> Column:
+    return Column(
+        field_id,
+        name,
+        type_name,
+        nullable=True,
+        initial_default=None,
+        former_types=(former,) if former else (),
+        later_types=(later,) if later else (),
+    )
+
+
+A, S = column("a", "int32"), column("s", "varchar", 2)
+
+
+@pytest.mark.parametrize(
+    ("predicate", "sql"),
+    [
+        (Comparison(A, "<=", 5), """("a" <= CAST('5' AS INTEGER))"""),
+        (In(A, (1, -2)), """("a" IN (CAST('1' AS INTEGER), CAST('-2' AS INTEGER)))"""),
+        (IsNull(A), '("a" IS NULL)'),
+        (StartsWith(S, "it's%"), """starts_with("s", CAST('it''s%' AS VARCHAR))"""),
+        (Not(IsNull(A)), '(NOT ("a" IS NULL))'),
+        (And((IsNull(A), IsNull(S))), '(("a" IS NULL) AND ("s" IS NULL))'),
+        (Or((IsNull(A), Not(And((IsNull(S),))))), '(("a" IS NULL) OR (NOT (("s" IS NULL))))'),
+        (IsNull(column('o"dd, name', "list")), '("o""dd, name" IS NULL)'),
+    ],
+)
+def test_sql_of_each_predicate(predicate: Predicate, sql: str) -> None:
+    assert to_duckdb_sql(predicate) == sql
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "plain"),
+    [
+        (column("a", "float64"), column("a", "float32")),
+        (column("a", "timestamp", former="date"), column("a", "timestamp")),
+        (column("a", "date", later="timestamp"), column("a", "date")),
+        (column("a", "decimal(9,2)", former="int32"), column("a", "int64", former="int32")),
+        (column("a", "float64", former="float32"), column("a", "int16", later="uint64")),
+    ],
+)
+def test_column_whose_files_may_have_a_narrower_type_is_wrapped(wrapped: Column, plain: Column) -> None:
+    case = 'CASE WHEN "a" IS NOT NULL THEN "a" END'
+    assert to_duckdb_sql(In(wrapped, (1,))).startswith(f"({case} IN (")
+    assert to_duckdb_sql(Comparison(wrapped, "=", 1)).startswith(f"({case} = ")
+    assert to_duckdb_sql(IsNull(wrapped)) == '("a" IS NULL)'
+    assert to_duckdb_sql(Comparison(plain, "=", 1)).startswith('("a" = ')
+
+
+def test_wrapped_column_can_be_tested_for_a_prefix() -> None:
+    promoted = column("s", "varchar", former="json")
+    sql = to_duckdb_sql(StartsWith(promoted, "x"))
+    assert sql == """starts_with(CASE WHEN "s" IS NOT NULL THEN "s" END, CAST('x' AS VARCHAR))"""
+    found = duckdb.connect().execute(f"SELECT {sql} FROM (VALUES ('xy'), ('y'), (NULL)) AS t(s)").fetchall()
+    assert found == [(True,), (False,), (None,)]
+
+
+@pytest.mark.parametrize(
+    ("value", "type_name", "sql"),
+    [
+        (True, "boolean", "CAST('true' AS BOOLEAN)"),
+        (False, "boolean", "CAST('false' AS BOOLEAN)"),
+        (Decimal("1E+3"), "decimal(9,2)", "CAST('1000' AS DECIMAL(9,2))"),
+        (Decimal("1E-2"), "decimal(9,2)", "CAST('0.01' AS DECIMAL(9,2))"),
+        (1e300, "float64", "CAST('1e+300' AS DOUBLE)"),
+        (b"a\xff'", "blob", r"CAST('\x61\xFF\x27' AS BLOB)"),
+        (date(1, 2, 3), "date", "CAST('0001-02-03' AS DATE)"),
+        (datetime(2026, 1, 31, 12), "timestamp", "CAST('2026-01-31 12:00:00' AS TIMESTAMP)"),
+        ("a\0b", "varchar", "CAST('a' || chr(0) || 'b' AS VARCHAR)"),
+    ],
+)
+def test_sql_of_a_value_has_its_type(value: Value, type_name: str, sql: str) -> None:
+    assert value_sql(value, type_name) == sql
+
+
+@pytest.mark.parametrize(
+    ("value", "type_name"),
+    [
+        (True, "boolean"),
+        (-128, "int8"),
+        (2**127 - 1, "int128"),
+        (Decimal("-99.99"), "decimal(4,2)"),
+        (0.1, "float64"),
+        (float("-inf"), "float64"),
+        ("", "varchar"),
+        ("it's \0 \\ é", "varchar"),
+        (b"", "blob"),
+        (bytes(range(256)), "blob"),
+        (date(9999, 12, 31), "date"),
+        (datetime(2026, 1, 31, 12, 0, 0, 1), "timestamp"),
+        (datetime(2026, 1, 31, 12), "timestamp_s"),
+        (datetime(2026, 1, 31, 12), "timestamp_ns"),
+    ],
+)
+def test_duckdb_reads_the_same_value(value: Value, type_name: str) -> None:
+    assert duckdb.connect().execute(f"SELECT {value_sql(value, type_name)}").fetchall() == [(value,)]
+
+
+def test_time_in_utc_keeps_its_offset() -> None:
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    same = f"SELECT {value_sql(noon, 'timestamptz')} = TIMESTAMPTZ '2026-01-31 14:00:00+02'"
+    assert duckdb.connect().execute(same).fetchall() == [(True,)]
+
+
+def test_columns_are_listed_once_and_in_order() -> None:
+    again = column("renamed", "int32", A.field_id)
+    nested = And((IsNull(S), Or((Not(Comparison(A, "=", 1)), In(again, (2,)), StartsWith(S, "x")))))
+    assert [found.field_id for found in columns_of(nested)] == [S.field_id, A.field_id]
+    assert columns_of(Not(IsNull(A))) == (A,)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "name"),
+    [("int32", "INTEGER"), ("decimal(9,2)", "DECIMAL(9,2)"), ("timestamptz", "TIMESTAMP WITH TIME ZONE")]
+    + [(nested, None) for nested in ("variant", "geometry", "list", "struct", "map", "new")],
+)
+def test_only_scalar_types_have_literals(type_name: str, name: str | None) -> None:
+    assert literal_type(type_name) == name

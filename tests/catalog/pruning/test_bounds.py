@@ -1,0 +1,194 @@
+"""Bounds from the texts of statistics: they never exclude a value that the file may contain."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from math import inf, nan
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeconf.catalog.predicate.nodes import value_sql
+from lakeconf.catalog.pruning.bounds import bounds_of, comparable_sql, is_float, is_nan
+from lakeconf.catalog.table import Column
+from lakeconf.connection.connection import connect, load_extension
+from lakeconf.sql import literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakeconf.connection.connection import Connection
+
+
+def column(type_name: str, later: str | None = None) -> Column:
+    return Column(1, "a", type_name, nullable=True, initial_default=None, later_types=(later,) if later else ())
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[Connection]:
+    with connect() as opened:
+        load_extension(opened, "icu")
+        opened.execute("SET TimeZone = 'America/New_York'")
+        yield opened
+
+
+def evaluated(connection: Connection, found: Column, low: str | None, high: str | None) -> tuple[Any, Any]:
+    bounds = bounds_of(found, "low", "high")
+    assert bounds is not None
+    texts = ", ".join("NULL::VARCHAR" if text is None else literal(text) for text in (low, high))
+    (row,) = connection.rows(f"SELECT {bounds.low}, {bounds.high} FROM (VALUES ({texts})) AS t(low, high)")
+    return row[0], row[1]
+
+
+@pytest.mark.parametrize(
+    ("type_name", "low", "high", "expected"),
+    [
+        *((f"int{bits}", "-5", "7", (-5, 7)) for bits in (8, 16, 32, 64)),
+        *((f"uint{bits}", "5", "7", (5, 7)) for bits in (8, 16, 32, 64)),
+        ("boolean", "0", "true", (False, True)),
+        ("varchar", "", "é", ("", "é")),
+        ("date", "2026-01-31", "9999-12-31", (date(2026, 1, 31), date(9999, 12, 31))),
+        ("decimal(4,2)", "-1.50", "99.99", (Decimal("-1.50"), Decimal("99.99"))),
+        ("float32", "0.5", "1.5", (0.5, 1.5)),
+        ("timestamp", "2026-01-31 00:00:00", "2026-01-31 00:00:00.000001", None),
+    ],
+)
+def test_text_of_the_type_is_an_exact_bound(
+    connection: Connection, type_name: str, low: str, high: str, expected: tuple[Any, Any] | None
+) -> None:
+    moments = (datetime(2026, 1, 31), datetime(2026, 1, 31, 0, 0, 0, 1))
+    assert evaluated(connection, column(type_name), low, high) == (expected or moments)
+
+
+def test_uuid_is_compared_as_a_uuid(connection: Connection) -> None:
+    text = "F79C3E09-677C-4BBD-A479-3F349CB785E7"
+    low, high = evaluated(connection, column("uuid"), text, text)
+    assert str(low) == str(high) == text.lower()
+
+
+@pytest.mark.parametrize(
+    "type_name",
+    [
+        "int8",
+        "decimal(4,2)",
+        "float32",
+        "float64",
+        "date",
+        "timestamp",
+        "timestamp_s",
+        "timestamptz",
+        "boolean",
+        "uuid",
+    ],
+)
+def test_text_that_cannot_be_parsed_gives_no_bound(connection: Connection, type_name: str) -> None:
+    assert evaluated(connection, column(type_name), "x", None) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "type_name", ["blob", "int128", "uint128", "interval", "time", "json", "list", "struct", "new"]
+)
+def test_type_without_usable_statistics_has_no_bounds(type_name: str) -> None:
+    assert bounds_of(column(type_name), "low", "high") is None
+
+
+def test_bounds_of_a_double_contain_the_single_and_the_quotient(connection: Connection) -> None:
+    low, high = evaluated(connection, column("float64"), "0.1", "0.1")
+    assert low < 0.1 < high
+    single = 0.10000000149011612  # 0.1 in a FLOAT file
+    assert high == single
+    assert 0 < 0.1 - low < 1e-16
+    below, above = evaluated(connection, column("float64"), "-0.1", "-0.1")
+    assert (below, above) == (-single, -low)
+    assert evaluated(connection, column("float64"), "-inf", "inf") == (-inf, inf)
+    largest = evaluated(connection, column("float64"), "-1e300", "1e300")
+    assert largest[0] <= -1e300
+    assert largest[1] >= 1e300
+
+
+@pytest.mark.parametrize("type_name", ["float32", "float64"])
+def test_nan_is_no_bound(connection: Connection, type_name: str) -> None:
+    assert evaluated(connection, column(type_name), "nan", "NaN") == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "exact", "finer", "slack"),
+    [
+        ("timestamp_s", "2026-01-31 00:00:10", "2026-01-31 00:00:10.6", 1_000_000),
+        ("timestamp_ms", "2026-01-31 00:00:10.123", "2026-01-31 00:00:10.1236", 1_000_000),
+        ("timestamp", "2026-01-31 00:00:10.123456", "2026-01-31 00:00:10.123456789", 1),
+        ("timestamp_ns", "2026-01-31 00:00:10.123456", "2026-01-31 00:00:10.123456789", 1),
+    ],
+)
+def test_finer_text_than_the_type_widens_the_bounds(
+    connection: Connection, type_name: str, exact: str, finer: str, slack: int
+) -> None:
+    low, high = evaluated(connection, column(type_name), exact, exact)
+    assert low == high == datetime.fromisoformat(exact)
+    low, high = evaluated(connection, column(type_name), finer, finer)
+    assert (high - low).total_seconds() * 1_000_000 == 2 * slack
+
+
+def test_text_of_a_later_timestamptz_widens_the_bounds_by_a_day(connection: Connection) -> None:
+    promoted = column("timestamp", later="timestamptz")
+    low, high = evaluated(connection, promoted, "2026-01-31 00:00:00", "2026-01-31 00:00:00")
+    assert (low, high) == (datetime(2026, 1, 30), datetime(2026, 2, 1))
+    day = column("date", later="timestamptz")
+    assert evaluated(connection, day, "2026-01-31", "2026-01-31") == (date(2026, 1, 30), date(2026, 2, 1))
+    other = column("date", later="timestamp")
+    assert evaluated(connection, other, "2026-01-31", "2026-01-31") == (date(2026, 1, 31), date(2026, 1, 31))
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-01-31 12:00:00+00", "2026-01-31 07:00:00.5-05", "2026-01-31 17:30:00.000001+05:30"]
+)
+def test_time_with_an_offset_is_an_exact_bound(connection: Connection, text: str) -> None:
+    bounds = bounds_of(column("timestamptz"), "t", "t")
+    assert bounds is not None
+    same = f"SELECT {bounds.low} = t::TIMESTAMPTZ, {bounds.high} = t::TIMESTAMPTZ FROM (VALUES ('{text}')) AS v(t)"
+    assert connection.rows(same) == [(True, True)]
+
+
+@pytest.mark.parametrize("text", ["2026-01-31 12:00:00", "2026-01-31 12:00:00.5", "2026-01-31"])
+def test_time_without_an_offset_gives_bounds_for_every_time_zone(connection: Connection, text: str) -> None:
+    bounds = bounds_of(column("timestamptz"), "t", "t")
+    assert bounds is not None
+    inside = (
+        f"SELECT {bounds.low} <= (t::TIMESTAMP || '+14')::TIMESTAMPTZ, {bounds.high} - {bounds.low} = INTERVAL 2 DAY, "
+        f"{bounds.high} >= (t::TIMESTAMP || '-12')::TIMESTAMPTZ FROM (VALUES ('{text}')) AS v(t)"
+    )
+    assert connection.rows(inside) == [(True, True, True)]
+
+
+def test_infinite_time_is_an_exact_bound(connection: Connection) -> None:
+    bounds = bounds_of(column("timestamptz"), "low", "high")
+    assert bounds is not None
+    infinite = (
+        f"SELECT isinf({bounds.low}), isinf({bounds.high}) FROM (VALUES ('-infinity', 'infinity')) AS t(low, high)"
+    )
+    assert connection.rows(infinite) == [(True, True)]
+
+
+def test_bound_at_the_end_of_the_calendar_does_not_fail(connection: Connection) -> None:
+    promoted = column("timestamp", later="timestamptz")
+    assert evaluated(connection, promoted, "290309-12-22 (BC) 00:00:00", "294247-01-10 04:00:54.775806") == (None, None)
+    day = evaluated(connection, column("date", later="timestamptz"), "5877642-06-25 (BC)", "5881580-07-10")
+    assert day == (None, None)
+
+
+def test_value_is_compared_in_the_type_of_the_bounds() -> None:
+    noon = datetime(2026, 1, 31, 12)
+    for name in ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"):
+        assert comparable_sql(noon, column(name)) == value_sql(noon, "timestamp")
+    zoned = noon.replace(tzinfo=UTC)
+    assert comparable_sql(zoned, column("timestamptz")) == value_sql(zoned, "timestamptz")
+    assert comparable_sql(5, column("int8")) == value_sql(5, "int8")
+
+
+def test_only_floats_may_be_nan() -> None:
+    assert [name for name in ("float32", "float64", "int32", "decimal(4,2)", "varchar") if is_float(column(name))] == [
+        "float32",
+        "float64",
+    ]
+    assert [is_nan(value) for value in (nan, inf, 0.0, "nan", 1, Decimal("NaN"))] == [True, *[False] * 5]
