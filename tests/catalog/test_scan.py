@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from catalog_lake import METADATA, Lake, duckdb_rows, lake, planned_rows
+from catalog_lake import Lake, duckdb_rows, lake, planned_rows
 
 from lakeconf.catalog.data_file import NameMapping
 from lakeconf.catalog.scan import inlined_rows, plan_scan, plan_with_inlined_rows
-from lakeconf.connection.connection import load_extension
 from lakeconf.errors import CatalogError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -180,27 +179,6 @@ def test_plan_contains_only_the_name_mappings_of_its_files(source: Lake) -> None
     assert plan_scan(source.reader, "t", source.newest, where="a < 100").name_mappings == {}
 
 
-def test_plan_contains_encryption_keys_but_its_repr_does_not(tmp_path: Path) -> None:
-    with lake("duckdb", tmp_path, options=", ENCRYPTED true, DATA_INLINING_ROW_LIMIT 0") as source:
-        load_extension(source.connection, "httpfs")  # DuckDB uses its crypto module for encryption
-        source.run(HUNDRED, "DELETE FROM lake.t WHERE a = 1")
-        (file,) = plan_at(source).files
-        assert file.encryption_key
-        assert file.delete_file is not None
-        assert file.delete_file.encryption_key
-        config = f"encryption_config = {{footer_key_value: from_base64('{file.encryption_key}')}}"
-        assert source.rows(f"SELECT count(*) FROM read_parquet('{file.path}', {config})") == [(100,)]
-        assert file.encryption_key not in repr(plan_at(source))
-
-
-def test_deletion_vector_has_the_format_puffin(tmp_path: Path) -> None:
-    with lake("duckdb", tmp_path, options=", DATA_INLINING_ROW_LIMIT 0") as source:
-        source.run("CALL lake.set_option('write_deletion_vectors', true)", HUNDRED, "DELETE FROM lake.t WHERE a = 1")
-        (file,) = plan_at(source).files
-        assert file.delete_file is not None
-        assert file.delete_file.format == "puffin"
-
-
 def test_two_active_delete_files_of_one_data_file_are_rejected(postgres_server: PostgresServer, tmp_path: Path) -> None:
     with lake("postgres", tmp_path, server=postgres_server, options=", DATA_INLINING_ROW_LIMIT 0") as source:
         source.run(HUNDRED, "DELETE FROM lake.t WHERE a = 1")
@@ -216,17 +194,6 @@ def test_two_active_delete_files_of_one_data_file_are_rejected(postgres_server: 
         with pytest.raises(CatalogError, match=message):
             plan_at(source)
         assert len(planned_rows(source, plan_at(source, 1))) == 100
-
-
-def test_files_with_an_unknown_format_are_rejected(tmp_path: Path) -> None:
-    with lake("duckdb", tmp_path, options=", DATA_INLINING_ROW_LIMIT 0") as source:
-        source.run(HUNDRED, "DELETE FROM lake.t WHERE a = 1")
-        source.run(f"UPDATE {METADATA}.ducklake_delete_file SET format = 'orc'")
-        with pytest.raises(UnsupportedError, match=r"-delete\.parquet' has the format 'orc'; lakeconf only reads"):
-            plan_at(source)
-        source.run(f"UPDATE {METADATA}.ducklake_data_file SET file_format = 'vortex'")
-        with pytest.raises(UnsupportedError, match=r"\.parquet' has the format 'vortex'; lakeconf only reads parquet"):
-            plan_at(source)
 
 
 def test_columns_are_returned_in_the_requested_order(source: Lake) -> None:

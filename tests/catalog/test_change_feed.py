@@ -1,0 +1,208 @@
+"""Plans of change feeds: the files, deletes and inlined rows of a range of snapshots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from catalog_lake import METADATA, lake
+
+from lakeconf.catalog.change_feed import Deletes, InlinedRow, plan_changes
+from lakeconf.errors import CatalogError, TableNotFoundError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from catalog_lake import Lake
+
+    from lakeconf.catalog.change_feed import ChangesPlan
+
+MERGE = "CALL ducklake_merge_adjacent_files('lake')"
+REWRITE = "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)"
+OTHER = "CREATE OR REPLACE TABLE lake.other (a INTEGER)"
+FLUSH = "CALL ducklake_flush_inlined_data('lake')"
+
+
+def plan(source: Lake, since: int, until: int) -> ChangesPlan:
+    return plan_changes(source.reader, "t", since, until)
+
+
+def inserted(found: ChangesPlan) -> list[int]:
+    return [file.data_file_id for file in found.inserted.files]
+
+
+def deleted(found: ChangesPlan) -> list[int]:
+    assert [file.path for file in found.deleted.files] == [deletes.path for deletes in found.deletes]
+    return [file.data_file_id for file in found.deleted.files]
+
+
+@pytest.fixture
+def three(local: Lake) -> Lake:
+    """A lake without inlining; the snapshots 2, 3 and 4 add the files 0, 1 and 2 with ten rows each."""
+    local.run("CREATE TABLE lake.t (a INTEGER)")
+    for start in (0, 10, 20):
+        local.run(f"INSERT INTO lake.t SELECT * FROM range({start}, {start + 10})")
+    return local
+
+
+@pytest.fixture
+def inlining(tmp_path: Path) -> Iterator[Lake]:
+    """A lake that inlines small changes; the snapshots 2 and 3 insert the rows 1 and 2, and 3."""
+    with lake("duckdb", tmp_path) as attached:
+        attached.run("CREATE TABLE lake.t (a INTEGER)")
+        attached.run("INSERT INTO lake.t VALUES (1), (2)", "INSERT INTO lake.t VALUES (3)")
+        yield attached
+
+
+def test_inserted_files_are_those_of_the_range(three: Lake) -> None:
+    assert [inserted(plan(three, since, 4)) for since in (1, 2, 3, 4, 5)] == [[0, 1, 2], [0, 1, 2], [1, 2], [2], []]
+    assert [inserted(plan(three, 2, until)) for until in (1, 2, 3)] == [[], [0], [0, 1]]
+
+
+def test_plan_describes_its_range(three: Lake) -> None:
+    three.run("ALTER TABLE lake.t ADD COLUMN b INTEGER", "SET TimeZone = 'Asia/Tokyo'")
+    found = plan(three, 3, 4)
+    assert (found.since, found.until, found.oldest, found.compactions) == (3, 4, 0, ())
+    assert [column.name for column in found.inserted.columns] == ["a"]
+    assert [column.name for column in plan(three, 3, 5).deleted.columns] == ["a", "b"]
+    assert (found.inserted.time_zone, found.deleted.snapshot_id) == ("Asia/Tokyo", 4)
+    assert (found.inlined_rows, found.inlined_tables, found.deletes) == ((), (), ())
+    three.run("CALL ducklake_expire_snapshots('lake', versions => [0, 1])")
+    assert plan(three, 3, 4).oldest == 2
+    with pytest.raises(TableNotFoundError):
+        plan_changes(three.reader, "main.unknown", 3, 4)
+
+
+def test_delete_file_belongs_to_the_ranges_with_its_deletes(three: Lake) -> None:
+    three.run(*(f"DELETE FROM lake.t WHERE a = {row}" for row in (3, 15, 4)), OTHER)
+    # The file of the first delete also contains the third one.
+    ranges = {(2, 4): [], (5, 5): [0], (6, 6): [0, 1], (5, 6): [0, 1], (7, 7): [0], (2, 7): [0, 1], (8, 8): []}
+    assert {(since, until): deleted(plan(three, since, until)) for since, until in ranges} == ranges
+    (only,) = plan(three, 5, 5).deletes
+    ((delete_file, first),) = only.files
+    assert (first, delete_file.delete_count, delete_file.format) == (5, 2, "parquet")
+    assert (only.end_snapshot, only.inlined, only.is_rewritten, only.is_mixed) == (None, (), False, False)
+    assert inserted(plan(three, 5, 8)) == []
+
+
+def test_removed_file_lost_its_rows_in_that_snapshot(three: Lake) -> None:
+    three.run("DELETE FROM lake.t WHERE a = 3", "DELETE FROM lake.t WHERE a < 10", "DELETE FROM lake.t WHERE a = 15")
+    assert [found.end_snapshot for found in plan(three, 5, 7).deletes] == [6, None]
+    assert [found.end_snapshot for found in plan(three, 6, 6).deletes] == [6]
+    assert [found.end_snapshot for found in plan(three, 5, 5).deletes] == [None]
+    assert deleted(plan(three, 7, 7)) == [1]
+    assert plan(three, 2, 4).deletes == ()
+    assert inserted(plan(three, 2, 7)) == [0, 1, 2]
+
+
+def test_rewritten_file_loses_only_the_rows_that_were_deleted(three: Lake) -> None:
+    three.run("DELETE FROM lake.t WHERE a < 5", REWRITE, "DELETE FROM lake.t WHERE a = 7")
+    rewritten = plan(three, 2, 7)
+    assert rewritten.compactions == (6,)
+    assert inserted(rewritten) == [0, 1, 2]  # not the file of the rewrite
+    assert [(found.end_snapshot, found.is_rewritten) for found in rewritten.deletes] == [(None, True), (None, False)]
+    assert inserted(plan(three, 6, 6)) == []
+    assert deleted(plan(three, 6, 6)) == []
+    assert len(deleted(plan(three, 7, 7))) == 1
+    assert plan(three, 7, 7).compactions == ()
+
+
+def test_merged_file_contains_rows_of_several_snapshots(three: Lake) -> None:
+    three.run(MERGE, "DELETE FROM lake.t WHERE a = 15")
+    (merged,) = plan(three, 4, 6).inserted.files
+    assert (merged.record_count, merged.begin_snapshot) == (30, 2)
+    assert plan(three, 4, 6).compactions == (5,)
+    assert [len(inserted(plan(three, since, 6))) for since in (2, 4, 5, 6)] == [1, 1, 0, 0]
+    (deletes,) = plan(three, 6, 6).deletes
+    assert deletes.is_mixed
+    assert [file.snapshot_filter for file in plan(three, 2, 3).inserted.files] == [3]
+
+
+def test_name_of_a_table_does_not_make_a_snapshot_a_compaction(three: Lake) -> None:
+    for kind in ("merge_adjacent", "rewrite_delete"):
+        new = f'CREATE TABLE lake."x,{kind}:1,""y" (a INTEGER)'
+        three.run("BEGIN", new, "INSERT INTO lake.t VALUES (1)", "COMMIT")
+        found = plan(three, three.newest, three.newest)
+        assert (found.compactions, len(found.inserted.files)) == ((), 1)
+
+
+def test_inlined_rows_are_those_that_the_range_changed(inlining: Lake) -> None:
+    inlining.run("DELETE FROM lake.t WHERE a = 1", "INSERT INTO lake.t VALUES (4)", OTHER)
+    everything = plan(inlining, 2, 5)
+    assert everything.inlined_rows == (
+        InlinedRow(0, 2, 4),
+        InlinedRow(1, 2, None),
+        InlinedRow(2, 3, None),
+        InlinedRow(3, 5, None),
+    )
+    assert everything.inlined_tables == ("ducklake_inlined_data_1_1",)
+    assert plan(inlining, 2, 2).inlined_rows == (InlinedRow(0, 2, 4), InlinedRow(1, 2, None))
+    assert plan(inlining, 4, 4).inlined_rows == (InlinedRow(0, 2, 4),)
+    assert plan(inlining, 3, 4).inlined_rows == (InlinedRow(0, 2, 4), InlinedRow(2, 3, None))
+    assert plan(inlining, 6, 6).inlined_tables == ()
+
+
+def test_inlined_deletes_record_their_snapshots(inlining: Lake) -> None:
+    inlining.run("INSERT INTO lake.t SELECT * FROM range(100, 200)")
+    inlining.run("DELETE FROM lake.t WHERE a IN (107, 105)", "DELETE FROM lake.t WHERE a = 101", OTHER)
+    assert [found.inlined for found in plan(inlining, 5, 5).deletes] == [((5, 5), (7, 5))]
+    assert [found.inlined for found in plan(inlining, 6, 6).deletes] == [((1, 6), (5, 5), (7, 5))]
+    assert deleted(plan(inlining, 4, 4)) == []
+    assert deleted(plan(inlining, 7, 7)) == []
+
+
+def test_delete_file_of_a_flush_may_have_deletes_of_later_snapshots(inlining: Lake) -> None:
+    inlining.run("DELETE FROM lake.t WHERE a = 1", "DELETE FROM lake.t WHERE a = 3", FLUSH)
+    for since, until in ((4, 4), (5, 5), (4, 6)):
+        (deletes,) = plan(inlining, since, until).deletes
+        assert (deletes.is_mixed, len(deletes.files)) == (True, 1)
+    (first,) = plan(inlining, 2, 2).inserted.files
+    assert first.snapshot_filter == 2
+
+
+def test_name_mappings_of_registered_files_are_loaded(three: Lake) -> None:
+    path = three.folder / "f.parquet"
+    three.run(f"COPY (SELECT 100::INTEGER AS a) TO '{path}'", f"CALL ducklake_add_data_files('lake', 't', '{path}')")
+    assert plan(three, 2, 4).inserted.name_mappings == {}
+    found = plan(three, 5, 5)
+    (file,) = found.inserted.files
+    assert list(found.inserted.name_mappings) == [file.mapping_id]
+    three.run("DELETE FROM lake.t WHERE a = 100")
+    assert list(plan(three, 6, 6).deleted.name_mappings) == [file.mapping_id]
+
+
+def test_deletion_vector_is_refused_only_where_it_matters(three: Lake) -> None:
+    three.run("DELETE FROM lake.t WHERE a = 3", f"UPDATE {METADATA}.ducklake_delete_file SET format = 'puffin'")
+    with pytest.raises(UnsupportedError, match=r"\.parquet has a deletion vector, which does not record") as refused:
+        plan(three, 5, 5)
+    assert refused.value.hint == "compare two snapshots of the table: lake.at(version=…).table(…).scan()"
+    assert inserted(plan(three, 2, 4)) == [0, 1, 2]
+
+
+def test_two_delete_files_at_one_snapshot_are_refused(three: Lake) -> None:
+    three.run("DELETE FROM lake.t WHERE a = 3")
+    three.run(
+        f"INSERT INTO {METADATA}.ducklake_delete_file SELECT * REPLACE (99 AS delete_file_id, 7 AS begin_snapshot) "
+        f"FROM {METADATA}.ducklake_delete_file",
+        *[OTHER] * 2,
+    )
+    with pytest.raises(CatalogError) as refused:
+        plan(three, 5, 7)
+    assert refused.value.message == (
+        "the data file 0 of main.t has two delete files at version 7: two concurrent deletes damaged the table"
+    )
+    assert refused.value.hint == "read only changes before version 7"
+    assert deleted(plan(three, 5, 6)) == [0]
+    three.run(f"UPDATE {METADATA}.ducklake_delete_file SET end_snapshot = 7 WHERE begin_snapshot = 5")
+    assert deleted(plan(three, 5, 7)) == [0]
+    three.run(f"UPDATE {METADATA}.ducklake_delete_file SET end_snapshot = 8 WHERE begin_snapshot = 5")
+    with pytest.raises(CatalogError):
+        plan(three, 5, 7)
+
+
+def test_changes_of_other_tables_are_not_in_the_plan(three: Lake) -> None:
+    three.run("CREATE TABLE lake.u AS FROM range(10) AS r(a)", "DELETE FROM lake.u WHERE a = 1")
+    found = plan(three, 5, 6)
+    assert (inserted(found), deleted(found), found.inlined_rows) == ([], [], ())
+    assert [type(deletes) for deletes in plan_changes(three.reader, "u", 6, 6).deletes] == [Deletes]
