@@ -138,7 +138,9 @@ def plan_changes(reader: CatalogReader, table_name: str, since: int, until: int)
     with reader.transaction() as transaction:
         table = find_table(transaction, table_name, until)
         changes = transaction.rows(_CHANGES, [since, until])
-        compactions = tuple(version for version, made in changes if _REWRITES & {kind for kind, _ in made_changes(made)})
+        compactions = tuple(
+            version for version, made in changes if _REWRITES & {kind for kind, _ in made_changes(made)}
+        )
         ((oldest,),) = transaction.rows("SELECT min(snapshot_id) FROM ducklake_snapshot")
         files = _files(transaction, table, since, until)
         inlined = _inlined_rows(transaction, table, since, until)

@@ -81,9 +81,10 @@ def test_unknown_format_is_refused() -> None:
 
 def test_repr_shows_no_encryption_key() -> None:
     hidden = "c2VjcmV0IGtleQ=="
-    values = [to_data_file(TABLE, [1, *ROW[:10], hidden]), to_delete_file(TABLE, ["d", True, "puffin", 3, 40, hidden])]
-    assert all(hidden not in repr(value) for value in values)
-    assert [value.encryption_key for value in values] == [hidden, hidden]
+    data_file = to_data_file(TABLE, [1, *ROW[:10], hidden])
+    delete_file = to_delete_file(TABLE, ["d", True, "puffin", 3, 40, hidden])
+    assert (data_file.encryption_key, delete_file.encryption_key) == (hidden, hidden)
+    assert hidden not in repr((data_file, delete_file))
 
 
 def test_keys_of_an_encrypted_lake_decrypt_its_files(tmp_path: Path) -> None:

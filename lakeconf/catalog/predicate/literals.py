@@ -205,11 +205,8 @@ def _to_single(number: float) -> float:
 
 
 def _single_below(single: float) -> float:
-    if single == math.inf:
-        return _to_single(3.4028234663852886e38)
+    """The next lower single, for a positive one, infinity, negative zero or a negative one."""
     (bits,) = struct.unpack("<i", struct.pack("<f", single))
-    if single == 0:
-        return -_to_single(1.401298464324817e-45)
     return float(struct.unpack("<f", struct.pack("<i", bits - 1 if single > 0 else bits + 1))[0])
 
 
