@@ -34,6 +34,7 @@ from lakeconf.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 DUCKDB_ERRORS = [
     value for value in vars(duckdb).values() if isinstance(value, type) and issubclass(value, duckdb.Error)
@@ -164,11 +165,13 @@ def test_extensions_are_loaded_from_their_wheels() -> None:
     assert len(loaded) == 1
 
 
-def test_missing_wheel_and_unreachable_server_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_wheel_and_unreachable_server_error_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connection_module, "_extension_wheel", lambda _name: None)
     with connect() as connection:
         connection.execute("SET custom_extension_repository = 'http://127.0.0.1:9'")
-        connection.execute("SET extension_directory = '/nonexistent/lakeconf'")
+        connection.execute(f"SET extension_directory = '{tmp_path}'")
         with pytest.raises(ConnectionFailed, match=r"'ducklake'(.|\n)*lakeconf\[bundled\]"):
             load_extension(connection, "ducklake")
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 # https://www.postgresql.org/docs/current/libpq-envars.html: variables with credentials or their location.
 _REMOVED = ("PGPASSWORD", "PGSERVICE", "PGSYSCONFDIR", "PGSSLPASSWORD")
-_NO_FILE = os.path.join(os.sep, "nonexistent", "lakeconf")
+# A path below a device: nobody can create it.
+_NO_FILE = os.path.join(os.devnull, "lakeconf")
 _REPLACED = ("PGPASSFILE", "PGSERVICEFILE")
 
 
