@@ -45,7 +45,7 @@ def without(text: str, value: str) -> str:
         for form in sorted(_spellings(value), key=len, reverse=True):
             text = text.replace(form, _MASK)
     # A long run of backslashes is too ambiguous to match.
-    text = _BACKSLASHES.sub("\\" * 8, text)
+    text = _BACKSLASHES.sub(r"\\" * 4, text)
     pieces = _PLAIN.findall(value)
     if all(piece in text for piece in pieces):
         text = re.sub(_placed(value), _MASK, text)

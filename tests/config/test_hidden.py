@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lakeconf
-from lakeconf.backends.secrecy import READABLE_PARAMETERS, guard_options, guard_parameters, is_secret
+from lakeconf.backends.secrecy import READABLE_PARAMETERS, guard_parameters, is_secret
 from lakeconf.cli.commands import run
 from lakeconf.config.model import validate
 from lakeconf.config.warnings import warnings
@@ -127,11 +127,6 @@ def test_unlisted_parameters_are_secret_at_every_depth(key: str, value: str) -> 
     (guarded,) = guard_parameters({key: [value, {key: {"region": value}}]}).values()
     assert (key.lower() in READABLE_PARAMETERS) == ("Secret" not in repr(guarded))
     assert is_secret(("storage_backend", "secret_parameters", key)) == (key.lower() not in READABLE_PARAMETERS)
-
-
-def test_catalog_options_are_secret_unless_listed() -> None:
-    options = {"read_only": True, "snapshot_time": "now", "meta_journal_mode": "WAL", "META_Passfile": "x", "meta_n": 5}
-    assert guard_options(options) == {**options, "META_Passfile": Secret("x"), "meta_n": Secret("5")}
 
 
 @pytest.mark.parametrize(

@@ -1,158 +1,300 @@
-"""Hadoop settings and packages of each storage backend. test_storage.py tests with Spark that they work."""
+"""Spark on object storage: settings of a storage backend, used by the real hadoop-aws."""
 
 from __future__ import annotations
 
-import zipfile
-from typing import Any
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
-from hadoop_aws import find_jars
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
 
-from lakeconf.backends.storage import s3a
+import lakeconf
 from lakeconf.backends.storage.gcs import GCSStorage
-from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.backends.storage.r2 import R2Storage
 from lakeconf.backends.storage.s3 import S3Storage
-from lakeconf.errors import UnsupportedError
+from lakeconf.engines.spark.hadoop import catalog_uri, check_session, configure_session, spark_uri
+from lakeconf.engines.spark.internals import hadoop_version
+from lakeconf.errors import SparkError, StorageError
 from lakeconf.secret import Secret
 
-KEYS: dict[str, Any] = {"key_id": "k", "secret": Secret("s")}
-HADOOP, SDK = "org.apache.hadoop.fs.s3a.", "software.amazon.awssdk.auth.credentials."
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from servers import S3Server
+
+    from lakeconf.backends.storage.object_storage import ObjectStorage
+
+BACKENDS: dict[str, type[ObjectStorage]] = {"s3": S3Storage, "r2": R2Storage, "gcs": GCSStorage}
+PROGRAM = """
+import json, os, sys
+from pyspark.sql import SparkSession
+from lakeconf.backends.metadata.sqlite import SQLiteMetadata
+from lakeconf.backends.storage.s3 import S3Storage
+from lakeconf.engines.spark.hadoop import check_session, spark_uri
+from lakeconf.store import Store
+os.environ["PYSPARK_PYTHON"] = sys.executable
+stores = []
+for number, fields in enumerate(json.loads(os.environ["STORAGES"])):
+    stores.append(Store(f"s{number}", SQLiteMetadata(uri="catalog"), S3Storage(**fields)))
+builder = SparkSession.builder.master("local[1]")
+for store in stores:
+    builder = store.configure(builder)
+for key, value in {
+    "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+    "spark.eventLog.enabled": "true", "spark.eventLog.dir": sys.argv[1], "spark.eventLog.compress": "false",
+}.items():
+    builder = builder.config(key, value)
+spark = builder.getOrCreate()
+for store in stores:
+    location = store.storage_backend.location
+    check_session(spark, location, store.storage_backend.hadoop_settings())
+    spark.range(10).write.parquet(spark_uri(location) + "t")
+    frame = spark.read.parquet(spark_uri(location) + "t").where("id = 7")
+    frame.explain("extended")
+    print(frame.collect(), store.spark_conf())
+spark.stop()
+"""
+TLS_PROGRAM = """
+import json, os
+import lakeconf
+store = lakeconf.init(json.loads(os.environ["CONFIG"])).get_store()
+spark = lakeconf.spark_session(store, settings=json.loads(os.environ["SETTINGS"]))
+with store.open(spark) as lake:
+    table = lake.create_table("t", like={"id": "BIGINT"})
+    table.append(spark.range(10))
+    print("read", table.scan().collect("pyarrow").shape)
+spark.stop()
+"""
+pytestmark = pytest.mark.hadoop_aws
 
 
-def settings(**fields: Any) -> dict[str, str | Secret]:
-    """The settings of the S3 bucket `b`, without their prefix."""
-    given = S3Storage(bucket="b", **fields).hadoop_settings()
-    assert all(key.startswith("fs.s3a.bucket.b.") for key in given)
-    return {key.removeprefix("fs.s3a.bucket.b."): value for key, value in given.items()}
-
-
-def chain_settings(**parameters: Any) -> dict[str, str | Secret]:
-    return settings(secret_parameters={"provider": "credential_chain", **parameters})
-
-
-def test_s3_with_keys() -> None:
-    assert settings(region="eu-central-1", **KEYS) == {
-        "endpoint.region": "eu-central-1",
-        "access.key": Secret("k"),
-        "secret.key": Secret("s"),
-        "aws.credentials.provider": HADOOP + "SimpleAWSCredentialsProvider",
+def storage(server: S3Server, kind: str = "s3", **fields: Any) -> ObjectStorage:
+    """A backend with a new bucket on a server."""
+    given: dict[str, Any] = {
+        "bucket": server.create_bucket(),
+        "endpoint": server.endpoint,
+        "url_style": "path",
+        "use_ssl": server.ca is not None,
+        "key_id": server.keys.key_id,
+        "secret": Secret(server.keys.secret),
     }
+    return BACKENDS[kind](**{key: value for key, value in (given | fields).items() if value is not None})
 
 
-def test_s3_with_temporary_credentials() -> None:
-    given = settings(session_token=Secret("t"), **KEYS)
-    assert given["session.token"] == Secret("t")
-    assert given["aws.credentials.provider"] == HADOOP + "TemporaryAWSCredentialsProvider"
+def write_and_read(spark: SparkSession, backend: ObjectStorage) -> None:
+    folder = spark_uri(backend.location) + "a b+/t"
+    spark.range(100).selectExpr("id", "id % 3 AS part").write.partitionBy("part").parquet(folder)
+    assert spark.read.parquet(folder).where("part = 1").count() == 33
 
 
-@pytest.mark.parametrize(("use_ssl", "scheme", "encrypted"), [(None, "https", "true"), (False, "http", "false")])
-def test_s3_compatible_server(*, use_ssl: bool | None, scheme: str, encrypted: str) -> None:
-    given = settings(endpoint="minio:9000", url_style="path", use_ssl=use_ssl, **KEYS)
-    assert given["endpoint"] == f"{scheme}://minio:9000"
-    assert given["connection.ssl.enabled"] == encrypted
-    assert given["path.style.access"] == "true"
-    assert given["endpoint.region"] == "us-east-1"
+@pytest.mark.parametrize("kind", BACKENDS)
+def test_spark_writes_and_reads(spark: SparkSession, s3_server: S3Server, kind: str) -> None:
+    backend = storage(s3_server, kind, prefix="lake")
+    settings = backend.hadoop_settings()
+    configure_session(spark, settings)
+    check_session(spark, backend.location, settings)
+    write_and_read(spark, backend)
+    assert s3_server.objects(backend.bucket_name, "lake/a b+/t/part=1/")
 
 
-def test_region_auto_becomes_us_east_1() -> None:
-    assert settings(endpoint="minio:9000", region="auto", **KEYS)["endpoint.region"] == "us-east-1"
+def test_spark_signs_requests_as_the_server_requires(spark: SparkSession, s3_iam_server: S3Server) -> None:
+    backend = storage(s3_iam_server)
+    configure_session(spark, backend.hadoop_settings())
+    write_and_read(spark, backend)
 
 
-def test_r2_has_the_endpoint_of_its_account() -> None:
-    given = R2Storage(bucket="b", account_id="abc", **KEYS).hadoop_settings()
-    assert given["fs.s3a.bucket.b.endpoint"] == "https://abc.r2.cloudflarestorage.com"
-    assert given["fs.s3a.bucket.b.path.style.access"] == "true"
+@pytest.mark.parametrize(("field", "error"), [("key_id", "InvalidAccessKeyId"), ("secret", "SignatureDoesNotMatch")])
+def test_wrong_key_is_rejected(spark: SparkSession, s3_iam_server: S3Server, field: str, error: str) -> None:
+    wrong: dict[str, Any] = {"key_id": "wrong"} if field == "key_id" else {"secret": Secret("wrong")}
+    backend = storage(s3_iam_server, **wrong)
+    configure_session(spark, backend.hadoop_settings())
+    with pytest.raises(Exception, match=f"(?s){error}|403") as caught:
+        write_and_read(spark, backend)
+    assert s3_iam_server.keys.secret not in str(caught.value)
 
 
-def test_gcs_has_its_endpoint_and_disables_unsupported_operations() -> None:
-    given = GCSStorage(bucket="b", **KEYS).hadoop_settings()
-    assert given["fs.s3a.bucket.b.endpoint"] == "https://storage.googleapis.com"
-    assert given["fs.s3a.bucket.b.multiobjectdelete.enable"] == "false"
-    assert given["fs.s3a.bucket.b.list.version"] == "1"
+def test_large_file_is_uploaded_and_renamed_in_parts(spark: SparkSession, s3_server: S3Server) -> None:
+    backend = storage(s3_server)
+    prefix = f"fs.s3a.bucket.{backend.bucket_name}.multipart."
+    configure_session(spark, backend.hadoop_settings() | {f"{prefix}size": "5M", f"{prefix}threshold": "5M"})
+    folder = spark_uri(backend.location) + "t"
+    spark.range(400_000).selectExpr("id", "uuid() AS u").coalesce(1).write.parquet(folder)
+    assert spark._jvm
+    path = spark._jvm.org.apache.hadoop.fs.Path
+    files = path(folder).getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    assert files.rename(path(folder), path(folder + "2"))
+    assert spark.read.parquet(folder + "2").count() == 400_000
+
+
+def test_error_names_the_missing_session_settings(spark: SparkSession, s3_server: S3Server) -> None:
+    backend = storage(s3_server)
+    with pytest.raises(
+        SparkError, match=r"(?s)missing: .*endpoint.*access\.key.*secret\.key.*store\.configure"
+    ) as caught:
+        check_session(spark, backend.location, backend.hadoop_settings())
+    assert s3_server.keys.key_id not in str(caught.value)
+
+
+def test_error_names_a_different_key_without_its_value(spark: SparkSession, s3_server: S3Server) -> None:
+    backend = storage(s3_server)
+    configure_session(spark, backend.hadoop_settings())
+    other = backend.model_copy(update={"secret": Secret("another-secret")})
+    with pytest.raises(SparkError, match=rf"different: fs\.s3a\.bucket\.{backend.bucket}\.secret\.key") as caught:
+        check_session(spark, other.location, other.hadoop_settings())
+    assert "another-secret" not in str(caught.value)
+    assert s3_server.keys.secret not in str(caught.value)
+
+
+def test_global_settings_are_accepted(spark: SparkSession, s3_server: S3Server) -> None:
+    backend = storage(s3_server)
+    settings = backend.hadoop_settings()
+    ours = {key: value for key, value in settings.items() if not key.endswith(("connection.ssl.enabled",))}
+    configure_session(spark, ours)
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
+    configuration.set("fs.s3a.connection.ssl.enabled", "false")
+    try:
+        check_session(spark, backend.location, settings)
+    finally:
+        configuration.unset("fs.s3a.connection.ssl.enabled")
+
+
+@pytest.mark.parametrize("other_endpoint", ["127.0.0.1:1", None])
+def test_one_bucket_at_two_endpoints_is_rejected(
+    spark: SparkSession, s3_server: S3Server, other_endpoint: str | None
+) -> None:
+    backend = storage(s3_server)
+    configure_session(spark, backend.hadoop_settings())
+    check_session(spark, backend.location, backend.hadoop_settings())
+    other = backend.model_copy(update={"endpoint": other_endpoint})
+    with pytest.raises(SparkError, match=f"(?s){other_endpoint or 'AWS'}.*need separate Spark sessions"):
+        check_session(spark, other.location, other.hadoop_settings())
+
+
+def test_error_says_that_hadoop_keeps_the_first_settings(spark: SparkSession, s3_server: S3Server) -> None:
+    backend = storage(s3_server)
+    configure_session(spark, backend.hadoop_settings())
+    write_and_read(spark, backend)
+    other = backend.model_copy(update={"secret": Secret("another-secret")})
+    configure_session(spark, other.hadoop_settings())
+    with pytest.raises(SparkError, match=r"Hadoop keeps the first; different: .*secret\.key"):
+        check_session(spark, other.location, other.hadoop_settings())
+
+
+def test_session_configured_by_stores_reads_and_hides_credentials(
+    tmp_path: Path, s3_server: S3Server, s3_iam_server: S3Server
+) -> None:
+    """In a separate process: Spark downloads the packages, finds every kind of credentials, and shows none of them."""
+    planted = {"key_id": "planted-key-1", "secret": "planted-secret-2", "session_token": "planted-token-3"}
+    good = s3_iam_server.keys
+    place = {"url_style": "path", "use_ssl": False}
+    chain = {"endpoint": s3_iam_server.endpoint, "region": s3_iam_server.region} | place
+    storages: list[dict[str, Any]] = [
+        {"bucket": s3_server.create_bucket(), "endpoint": s3_server.endpoint, **place, **planted},
+        {"bucket": s3_iam_server.create_bucket(), **chain, "secret_parameters": {"chain": "sts;env"}},
+        {"bucket": s3_iam_server.create_bucket(), **chain, "secret_parameters": {"chain": "config", "profile": "lake"}},
+    ]
+    for each in storages[1:]:
+        each["secret_parameters"]["provider"] = "credential_chain"
+    (tmp_path / "credentials").write_text(
+        f"[default]\naws_access_key_id=wrong\naws_secret_access_key=wrong\n"
+        f"[lake]\naws_access_key_id={good.key_id}\naws_secret_access_key={good.secret}\n"
+    )
+    environment = {
+        "AWS_ACCESS_KEY_ID": good.key_id,
+        "AWS_SECRET_ACCESS_KEY": good.secret,
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials"),
+        "STORAGES": json.dumps(storages),
+    }
+    log = tmp_path / "log"
+    log.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, log.as_uri()],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | environment,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("[Row(id=7)]") == len(storages)
+    events = "".join(path.read_text() for path in log.rglob("*") if path.is_file())
+    assert "fs.s3a.bucket" in events
+    for secret in (*planted.values(), good.secret):
+        assert secret not in done.stdout + done.stderr + events
+
+
+def test_lake_over_tls_with_a_private_certificate_authority(
+    tmp_path: Path, s3_tls_server: S3Server, hadoop_aws_settings: dict[str, str]
+) -> None:
+    """As docs/configuration.md describes: `ca_cert_file` for DuckDB, and a trust store at startup for Java."""
+    assert s3_tls_server.ca
+    place = {"bucket": s3_tls_server.create_bucket(), "endpoint": s3_tls_server.endpoint, "url_style": "path"}
+    storage = {"type": "s3", "key_id": "k", "secret": "a-secret", **place, "ca_cert_file": str(s3_tls_server.ca)}
+    catalog = {"type": "sqlite", "uri": str(tmp_path / "catalog")}
+    config = {"stores": {"dev": {"metadata_backend": catalog, "storage_backend": storage}}}
+    authority = x509.load_pem_x509_certificate(s3_tls_server.ca.read_bytes())
+    encryption = serialization.BestAvailableEncryption(b"changeit")
+    trusted = [pkcs12.PKCS12Certificate(authority, b"lake")]
+    (tmp_path / "trust.p12").write_bytes(pkcs12.serialize_java_truststore(trusted, encryption))
+    options = {"trustStore": tmp_path / "trust.p12", "trustStorePassword": "changeit"}
+    settings = hadoop_aws_settings | {
+        "spark.master": "local[1]",
+        "spark.jars.packages": "",
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": " ".join(f"-Djavax.net.ssl.{key}={value}" for key, value in options.items()),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", TLS_PROGRAM],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | {"CONFIG": json.dumps(config), "SETTINGS": json.dumps(settings)},
+        timeout=300,
+    )
+    assert "read (10, 1)" in done.stdout, done.stderr[-3000:]
+    with lakeconf.init(config).get_store().open() as lake:
+        assert sorted(lake.table("t").scan().collect("pyarrow").to_native()["id"].to_pylist()) == list(range(10))
+    del storage["ca_cert_file"]
+    with lakeconf.init(config).get_store().open() as lake, pytest.raises(StorageError, match="`ca_cert_file`"):
+        lake.table("t").append(pa.table({"id": pa.array([10], pa.int64())}))
+
+
+def test_local_files_need_no_settings(spark: SparkSession, tmp_path: Path) -> None:
+    check_session(spark, f"{tmp_path}/", {})
+
+
+def test_hadoop_version_matches_the_packages(spark: SparkSession) -> None:
+    assert hadoop_version(spark) == "3.5.0"
 
 
 @pytest.mark.parametrize(
-    ("parameters", "providers"),
+    ("location", "path"),
     [
-        ({}, [SDK + "DefaultCredentialsProvider"]),
-        ({"chain": "env"}, [SDK + "EnvironmentVariableCredentialsProvider"]),
-        (
-            {"chain": "sts;instance"},
-            [SDK + "WebIdentityTokenFileCredentialsProvider", HADOOP + "auth.IAMInstanceCredentialsProvider"],
-        ),
-        ({"chain": "sso; process;config"}, [SDK + "ProfileCredentialsProvider"]),
-        ({"profile": "p"}, [HADOOP + "auth.ProfileAWSCredentialsProvider"]),
-        (
-            {"chain": "env;config", "profile": "p"},
-            [SDK + "EnvironmentVariableCredentialsProvider", HADOOP + "auth.ProfileAWSCredentialsProvider"],
-        ),
+        ("s3://b/x/", "s3a://b/x/main/t/a b%2B.parquet"),
+        ("r2://b/", "s3a://b/main/t/f.parquet"),
+        ("gs://b/x/", "s3a://b/x/f.parquet"),
+        ("/data/lake/", "file:/data/lake/f.parquet"),
+        ("/data/lake/", "file:///data/lake/f.parquet"),
     ],
 )
-def test_credential_chain_becomes_providers(parameters: dict[str, str], providers: list[str]) -> None:
-    given = chain_settings(**parameters)
-    assert given["aws.credentials.provider"] == ",".join(providers)
-    assert given.get("auth.profile.name") == parameters.get("profile")
+def test_paths_convert_to_spark_and_back(location: str, path: str) -> None:
+    uri = catalog_uri(path, location)
+    assert uri.startswith(location)
+    assert uri.rpartition("/")[2] == path.rpartition("/")[2]
+    assert spark_uri(uri).replace("file:///", "file:/") == path.replace("file:///", "file:/")
 
 
-def test_assumed_role_settings() -> None:
-    given = chain_settings(chain="env", assume_role_arn="arn:aws:iam::1:role/r", external_id="x")
-    assert given["aws.credentials.provider"] == HADOOP + "auth.AssumedRoleCredentialProvider"
-    assert given["assumed.role.credentials.provider"] == SDK + "EnvironmentVariableCredentialsProvider"
-    assert given["assumed.role.arn"] == "arn:aws:iam::1:role/r"
-    external_id = given["assumed.role.external.id"]
-    assert isinstance(external_id, Secret)
-    assert external_id.reveal() == "x"
-
-
-def test_encryption_and_requester_pays() -> None:
-    given = settings(secret_parameters={"KMS_KEY_ID": "arn:aws:kms:key", "requester_pays": True}, **KEYS)
-    assert given["encryption.algorithm"] == "SSE-KMS"
-    assert given["encryption.key"] == "arn:aws:kms:key"
-    assert given["requester.pays.enabled"] == "true"
-
-
-def test_parameters_only_for_duckdb_are_omitted() -> None:
-    assert chain_settings(refresh="auto") == chain_settings()
-
-
-@pytest.mark.parametrize(
-    ("parameters", "match"),
-    [
-        ({"bearer_token": "t"}, r"no setting for secret_parameters\.bearer_token"),
-        ({"chain": "env;kerberos"}, "no provider for the chain 'kerberos'"),
-        ({"chain": "sso", "profile": "p"}, "a named profile together with 'sso'"),
-    ],
-)
-def test_parameters_unsupported_by_spark_are_rejected(parameters: dict[str, str], match: str) -> None:
-    with pytest.raises(UnsupportedError, match=match):
-        chain_settings(**parameters)
-
-
-def test_local_files_need_no_settings_or_packages() -> None:
-    assert LocalStorage(path="/data").hadoop_settings() == {}
-    assert LocalStorage(path="/data").spark_packages() == {}
-
-
-def test_packages_match_the_installed_spark() -> None:
-    found = s3a.package_settings()
-    assert "org.apache.hadoop:hadoop-aws:3." in found["spark.jars.packages"]
-    assert "software.amazon.awssdk:bundle" in found["spark.jars.excludes"]
-
-
-def test_unknown_hadoop_version_gets_the_whole_sdk() -> None:
-    assert s3a.s3a_packages("9.9.9") == ("org.apache.hadoop:hadoop-aws:9.9.9",)
-    assert s3a.s3a_excludes("9.9.9") == ()
-
-
-@pytest.mark.hadoop_aws
-def test_every_configured_class_exists(pytestconfig: pytest.Config) -> None:
-    classes: set[str] = set()
-    for jar in find_jars(pytestconfig):
-        with zipfile.ZipFile(jar) as archive:
-            classes |= {name.removesuffix(".class").replace("/", ".") for name in archive.namelist()}
-    chains = [chain_settings(chain=link) for link in ("env", "config", "sso", "process", "sts", "instance")]
-    given = [*chains, chain_settings(), chain_settings(profile="p"), chain_settings(assume_role_arn="a")]
-    given += [settings(**KEYS), settings(session_token=Secret("t"), **KEYS)]
-    named = {str(each["aws.credentials.provider"]) for each in given}
-    assert named - classes == set()
+def test_file_outside_the_lake_is_rejected() -> None:
+    with pytest.raises(SparkError, match="not below"):
+        catalog_uri("s3a://other/x/f.parquet", "s3://b/x/")

@@ -1,0 +1,138 @@
+"""A catalog in MotherDuck: its statements, and what it refuses. Nothing here reaches the service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakeconf.backends.base import StoreNames
+from lakeconf.backends.metadata.motherduck import MotherDuckMetadata
+from lakeconf.backends.storage.gcs import GCSStorage
+from lakeconf.backends.storage.local import LocalStorage
+from lakeconf.backends.storage.r2 import R2Storage
+from lakeconf.backends.storage.s3 import S3Storage
+from lakeconf.errors import LakeconfError
+from lakeconf.secret import Secret
+from lakeconf.sql import Attach, CreateDatabase, CreateSecret
+
+SHOP = MotherDuckMetadata(database="shop")
+HERE = MotherDuckMetadata(database="shop", compute="local")
+NAMES = StoreNames("prod", "shop")
+BUCKET = S3Storage(bucket="acme", prefix="lake", key_id="k", secret=Secret("s"))
+
+
+def test_backend_without_the_files_of_a_bucket() -> None:
+    assert SHOP.keeps_files
+    assert SHOP.extensions == ("motherduck",)
+    assert SHOP.description() == "motherduck shop"
+    assert SHOP.ducklake_options(NAMES) == {"metadata_path": "md:__ducklake_metadata_shop"}
+    assert MotherDuckMetadata.init_template().fields == {"database": "lake"}
+
+
+@pytest.mark.parametrize(
+    "storage",
+    [
+        BUCKET,
+        R2Storage(bucket="b", secret_name="mine"),
+        GCSStorage(bucket="b", secret_name="mine"),
+    ],
+)
+def test_buckets_are_accepted(storage: S3Storage) -> None:
+    assert SHOP.refusal(storage) is None
+    assert HERE.refusal(storage) is None
+
+
+@pytest.mark.parametrize("backend", [SHOP, HERE])
+def test_files_on_this_machine_are_refused(backend: MotherDuckMetadata) -> None:
+    assert backend.refusal(LocalStorage(path="/data")) == (
+        "supports s3, r2 or gcs storage, or none: it cannot access files on this machine"
+    )
+
+
+def test_managed_files_are_refused_only_if_queries_run_here() -> None:
+    assert SHOP.refusal(None) is None
+    assert HERE.refusal(None) == (
+        'with compute = "local" needs a storage_backend: only MotherDuck can read a managed lake'
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "alias"),
+    [
+        ({"database": "shop"}, "shop"),
+        ({"database": "shop", "compute": "motherduck"}, "shop"),
+        ({"database": "shop", "compute": "local"}, "prod"),
+        ({"database": "", "compute": "motherduck"}, "prod"),
+        ({"database": 7}, "prod"),
+        ({}, "prod"),
+    ],
+)
+def test_alias_is_the_database_if_motherduck_attaches_it(fields: dict[str, Any], alias: str) -> None:
+    assert MotherDuckMetadata.default_alias("prod", fields) == alias
+
+
+def test_managed_lake_is_attached_and_created() -> None:
+    assert SHOP.statements(NAMES, None, {}) == (Attach("md:", None), CreateDatabase("shop", {}))
+
+
+@pytest.mark.parametrize("region", [None, "eu-central-1"])
+def test_secret_of_the_bucket_is_stored_in_motherduck_before_the_database(region: str | None) -> None:
+    backend = MotherDuckMetadata(database="shop", region=region)
+    attach, secret, database = backend.statements(NAMES, BUCKET, {})
+    assert attach == Attach("md:", None)
+    assert isinstance(secret, CreateSecret)
+    assert (secret.name, secret.type, secret.in_motherduck, secret.key) == (
+        "lakeconf_prod__storage",
+        "s3",
+        True,
+        "stores.prod.storage_backend",
+    )
+    expected = {"key_id": "k", "secret": Secret("s"), "scope": "s3://acme/"}
+    assert secret.options == ({"region": region} if region else {}) | expected
+    assert database == CreateDatabase("shop", {"data_path": "s3://acme/lake/"})
+
+
+def test_region_of_the_bucket_comes_before_that_of_the_catalog() -> None:
+    bucket = S3Storage(bucket="acme", key_id="k", secret=Secret("s"), region="us-east-1")
+    _, secret, _ = MotherDuckMetadata(database="shop", region="eu-central-1").statements(NAMES, bucket, {})
+    assert isinstance(secret, CreateSecret)
+    assert secret.options["region"] == "us-east-1"
+
+
+@pytest.mark.parametrize(
+    ("options", "creates"),
+    [
+        ({}, True),
+        ({"create_if_not_exists": True}, True),
+        ({"read_only": False}, True),
+        ({"create_if_not_exists": False}, False),
+        ({"read_only": True}, False),
+        ({"create_if_not_exists": True, "read_only": True}, False),
+    ],
+)
+def test_reader_creates_no_database(options: dict[str, bool], *, creates: bool) -> None:
+    statements = SHOP.statements(NAMES, None, options)
+    assert [isinstance(one, CreateDatabase) for one in statements] == [False, True][: 1 + creates]
+
+
+def test_other_options_and_another_alias_are_refused() -> None:
+    with pytest.raises(LakeconfError) as raised:
+        SHOP.statements(NAMES, None, {"snapshot_version": 1, "encrypted": True, "read_only": True})
+    assert raised.value.message == (
+        "stores.prod: MotherDuck does not support the attach option encrypted, snapshot_version"
+    )
+    with pytest.raises(LakeconfError) as raised:
+        SHOP.statements(StoreNames("prod", "other"), None, {})
+    assert raised.value.message == "stores.prod: the alias 'other' is not the database 'shop'"
+    assert raised.value.hint == "MotherDuck attaches a database under its own name: omit alias"
+
+
+def test_queries_on_this_machine_attach_the_catalog_as_other_catalogs() -> None:
+    *secrets, attach = HERE.statements(StoreNames("prod", "other"), BUCKET, {"snapshot_version": 1})
+    assert [one.name for one in secrets if isinstance(one, CreateSecret)] == ["lakeconf_prod__storage", "lakeconf_prod"]
+    assert isinstance(attach, Attach)
+    assert (attach.path, attach.alias) == ("ducklake:lakeconf_prod", "other")
+    assert attach.options == {"data_inlining_row_limit": 0, "snapshot_version": 1}
+    (secret,) = (one for one in secrets if isinstance(one, CreateSecret) and one.type == "ducklake")
+    assert secret.options == {"metadata_path": "md:__ducklake_metadata_shop", "data_path": "s3://acme/lake/"}

@@ -1,0 +1,225 @@
+"""The contracts of backends: their defaults, the names of a store's secrets, and the statements of a catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import Field, ValidationError
+
+from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
+from lakeconf.backends.fields import SecretParameters, Text
+from lakeconf.backends.metadata.duckdb import DuckDBMetadata
+from lakeconf.backends.metadata.postgres import PostgresMetadata
+from lakeconf.backends.metadata.sqlite import SQLiteMetadata
+from lakeconf.backends.storage.local import LocalStorage
+from lakeconf.backends.storage.s3 import S3Storage
+from lakeconf.secret import Secret
+from lakeconf.sql import Attach, CreateSecret, Value
+
+NAMES = StoreNames("dev", "lake")
+
+
+class Catalog(MetadataBackend):
+    """A catalog with nothing but what the contract requires."""
+
+    type: Literal["catalog"] = "catalog"
+    place: Annotated[Text, Field(description="Where it is.")]
+    path: Annotated[Text | None, Field(description="A path.")] = None
+    keys: Annotated[list[Any] | None, Field(description="Anything.")] = None
+    secret_parameters: SecretParameters = {}  # noqa: RUF012 - a field of the model
+
+    @classmethod
+    def path_fields(cls) -> tuple[str, ...]:
+        return ("path",)
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        return ()
+
+    def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:
+        return {"metadata_path": f"{self.place}/{names.store}"}
+
+
+class Folder(StorageBackend):
+    """A storage with nothing but what the contract requires."""
+
+    type: Literal["folder"] = "folder"
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def location(self) -> str:
+        return "az://container/folder/"
+
+
+def refusal(**fields: Any) -> str:
+    with pytest.raises(ValidationError) as raised:
+        Catalog(place="p", **fields)
+    (error,) = raised.value.errors(include_url=False, include_input=False)
+    return error["msg"].removeprefix("Value error, ")
+
+
+def test_names_of_the_secrets_of_a_store() -> None:
+    assert (NAMES.ducklake_secret, NAMES.metadata_secret, NAMES.storage_secret) == (
+        "lakeconf_dev",
+        "lakeconf_dev__metadata",
+        "lakeconf_dev__storage",
+    )
+
+
+@pytest.mark.parametrize("field", [{"plase": "x"}, {"place": 1}, {"place": b"x"}])
+def test_unknown_keys_and_values_of_another_type_are_refused(field: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as raised:
+        Catalog.model_validate({"place": "p", **field})
+    assert "input_value" not in str(raised.value)
+
+
+def test_backend_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        Catalog(place="p").place = "q"
+
+
+def test_defaults_of_every_backend() -> None:
+    backend = Catalog(place="p")
+    assert Folder.path_fields() == ()
+    assert Catalog.init_template().fields == {"place": None}
+    assert Folder.init_template().fields == {}
+    assert backend.secrets_held() == backend.secrets(NAMES) == ()
+    backend.prepare(read_only=False)
+
+
+def test_defaults_of_a_storage_backend() -> None:
+    storage = Folder()
+    assert not storage.on_this_machine
+    assert storage.namespace == "az"
+    assert (storage.duckdb_settings, storage.secrets(NAMES)) == ((), ())
+    assert storage.hadoop_settings() == storage.spark_packages() == {}
+
+
+def test_namespace_of_a_path_is_the_path() -> None:
+    assert LocalStorage(path="/data").namespace == "/data/"
+
+
+def test_defaults_of_a_metadata_backend() -> None:
+    backend = Catalog(place="p")
+    assert (backend.file(), backend.server(), backend.catalog_schema(NAMES)) == (None, None, None)
+    assert (backend.description(), backend.with_own_credentials()) == ("catalog", backend)
+    assert Catalog.default_alias("dev", {}) == "dev"
+    assert not backend.keeps_files
+    assert dict(backend.write_defaults) == {}
+    backend.make_private()
+
+
+def test_catalog_needs_a_storage_backend() -> None:
+    backend = Catalog(place="p")
+    assert backend.refusal(None) == "needs a storage_backend, which defines where the Parquet files are"
+    assert backend.refusal(Folder()) is None
+
+
+@pytest.mark.parametrize(
+    ("backend", "description", "schema"),
+    [
+        (SQLiteMetadata(uri="/c.sqlite"), "/c.sqlite", None),
+        (DuckDBMetadata(uri="/c", metadata_schema="lake"), "/c", "lake"),
+        (PostgresMetadata(host="h", database="d", user="u"), "postgres h:5432/d", "public"),
+        (PostgresMetadata(secret_name="mine"), "postgres secret mine", "public"),
+    ],
+)
+def test_description_is_the_file_or_the_server(backend: MetadataBackend, description: str, schema: str | None) -> None:
+    assert (backend.description(), backend.catalog_schema(NAMES)) == (description, schema)
+
+
+@pytest.mark.parametrize("key", ["place", "PLACE", "Secret_Parameters", "type"])
+def test_parameter_that_is_a_field_is_refused(key: str) -> None:
+    assert refusal(secret_parameters={key: "x"}) == (
+        f"{key.lower()} is a key of the backend: move it out of secret_parameters"
+    )
+
+
+def test_parameter_that_is_given_twice_is_refused() -> None:
+    assert refusal(secret_parameters={"a_b": "x", "A_B": "y"}) == "secret_parameters contain a_b twice"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"place": "db://u:planted@h"},
+        {"keys": ["x", ("db://u:planted@h",)]},
+        {"keys": [{"a": {"b": "db://u:planted@h"}}]},
+        {"secret_parameters": {"refresh_info": {"region": "db://u:planted@h"}}},
+    ],
+)
+def test_credentials_in_a_shown_value_are_refused_at_every_depth(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="contains a user or a password: use separate keys for them") as raised:
+        Catalog.model_validate({"place": "p", **fields})
+    assert "planted" not in str(raised.value)
+    assert next(iter(fields)) in str(raised.value)
+
+
+def test_paths_numbers_and_secrets_may_look_like_credentials() -> None:
+    backend = Catalog(place="p", path="/a://b@c", keys=[1, None, Secret("x://u@h")])
+    assert backend.path == "/a://b@c"
+
+
+def test_secrets_are_found_at_every_depth() -> None:
+    one, other, third = Secret("1"), Secret("2"), Secret("3")
+    backend = Catalog(place="p", keys=[one, "x", {"a": {"b": other}}, (third,), 1])
+    assert backend.secrets_held() == (one, other, third)
+
+
+# The statements of a catalog.
+
+
+def attached(
+    backend: MetadataBackend, storage: StorageBackend | None = None, **options: Value
+) -> tuple[dict[str, Value], dict[str, Value]]:
+    """The options of the DuckLake secret and of ATTACH."""
+    *_, secret, attach = backend.statements(NAMES, storage, options)
+    assert isinstance(secret, CreateSecret)
+    assert isinstance(attach, Attach)
+    assert (secret.name, secret.type) == ("lakeconf_dev", "ducklake")
+    assert (attach.path, attach.alias, attach.key) == ("ducklake:lakeconf_dev", "lake", "stores.dev.attach_options")
+    return dict(secret.options), dict(attach.options)
+
+
+def test_small_writes_are_files_unless_the_option_says_otherwise() -> None:
+    assert attached(Catalog(place="p")) == ({"metadata_path": "p/dev"}, {"data_inlining_row_limit": 0})
+    assert attached(Catalog(place="p"), data_inlining_row_limit=9)[1] == {"data_inlining_row_limit": 9}
+
+
+def test_data_path_is_in_the_secret_with_the_encryption() -> None:
+    secret, attach = attached(Catalog(place="p"), Folder(), encrypted=True, read_only=True)
+    assert secret == {"metadata_path": "p/dev", "data_path": "az://container/folder/", "encrypted": True}
+    assert attach == {"data_inlining_row_limit": 0, "read_only": True}
+
+
+@pytest.mark.parametrize(
+    ("options", "writes"),
+    [({}, True), ({"read_only": False}, True), ({"read_only": True}, False), ({"snapshot_version": 1}, False)],
+)
+def test_defaults_for_writing_are_omitted_by_a_reader(options: dict[str, Value], *, writes: bool) -> None:
+    _, attach = attached(SQLiteMetadata(uri="/c"), Folder(), **options)
+    assert ("meta_journal_mode" in attach) == writes
+    assert attach["meta_busy_timeout"] == 30_000
+
+
+def test_given_options_replace_every_default() -> None:
+    given: dict[str, Value] = {"data_inlining_row_limit": 5, "meta_busy_timeout": 1, "meta_journal_mode": "DELETE"}
+    assert attached(SQLiteMetadata(uri="/c"), Folder(), **given)[1] == given
+
+
+def test_secrets_of_both_backends_come_first() -> None:
+    catalog = PostgresMetadata(host="h", database="d", user="u")
+    bucket = S3Storage(bucket="b", key_id="k", secret=Secret("s"))
+    statements = catalog.statements(NAMES, bucket, {})
+    assert [one.name for one in statements if isinstance(one, CreateSecret)] == [
+        "lakeconf_dev__metadata",
+        "lakeconf_dev__storage",
+        "lakeconf_dev",
+    ]
+    assert isinstance(statements[-1], Attach)
+    assert len(statements) == 4

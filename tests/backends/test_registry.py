@@ -1,0 +1,154 @@
+"""Finds the classes of backends: built-in ones from tables, others from entry points."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import EntryPoint
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeconf.backends import registry
+from lakeconf.backends.base import MetadataBackend, StorageBackend
+from lakeconf.backends.metadata.sqlite import SQLiteMetadata
+from lakeconf.backends.registry import (
+    METADATA_BACKENDS,
+    STORAGE_BACKENDS,
+    UnknownTypeError,
+    metadata_backend,
+    metadata_types,
+    storage_backend,
+    storage_types,
+)
+from lakeconf.backends.storage.local import LocalStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+METADATA, STORAGE = "lakeconf.metadata_backends", "lakeconf.storage_backends"
+
+
+class Shelf(SQLiteMetadata):
+    """A backend of another package."""
+
+
+class Drawer(LocalStorage):
+    """A storage backend of another package."""
+
+
+@pytest.fixture
+def register(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Registers entry points of one group, as `importlib.metadata` finds them."""
+    module = ModuleType("third_party")
+    module.__dict__.update(Shelf=Shelf, Drawer=Drawer, instance=LocalStorage(path="/d"), function=print)
+    monkeypatch.setitem(sys.modules, "third_party", module)
+
+    def add(group: str, **targets: str) -> None:
+        points = tuple(EntryPoint(name, target, group) for name, target in targets.items())
+        monkeypatch.setattr(registry, "_entry_points", lambda asked: points if asked == group else ())
+
+    return add
+
+
+@pytest.mark.parametrize("name", METADATA_BACKENDS)
+def test_built_in_metadata_backend_has_its_type(name: str) -> None:
+    found = metadata_backend(name)
+    assert issubclass(found, MetadataBackend)
+    assert found.model_fields["type"].default == name
+    assert name in metadata_types()
+
+
+@pytest.mark.parametrize("name", STORAGE_BACKENDS)
+def test_built_in_storage_backend_has_its_type(name: str) -> None:
+    found = storage_backend(name)
+    assert issubclass(found, StorageBackend)
+    assert found.model_fields["type"].default == name
+    assert name in storage_types()
+
+
+def test_types_are_sorted_and_of_one_kind(register: Callable[..., None]) -> None:
+    assert metadata_types() == ("duckdb", "motherduck", "postgres", "sqlite")
+    assert storage_types() == ("gcs", "local", "r2", "s3")
+    register(METADATA, shelf="third_party:Shelf", duckdb="third_party:Shelf")
+    assert metadata_types() == ("duckdb", "motherduck", "postgres", "shelf", "sqlite")
+    assert storage_types() == ("gcs", "local", "r2", "s3")
+
+
+def test_backend_of_another_package_is_found_in_its_group(register: Callable[..., None]) -> None:
+    register(METADATA, rack="third_party:Drawer", shelf="third_party:Shelf")
+    assert metadata_backend("shelf") is Shelf
+    with pytest.raises(UnknownTypeError):
+        storage_backend("shelf")
+    register(STORAGE, drawer="third_party:Drawer")
+    assert storage_backend("drawer") is Drawer
+
+
+def test_package_cannot_replace_a_built_in_backend(register: Callable[..., None]) -> None:
+    register(METADATA, sqlite="third_party:Shelf")
+    assert metadata_backend("sqlite") is SQLiteMetadata
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("postgre", 'did you mean "postgres"? allowed: duckdb, motherduck, postgres, sqlite'),
+        ("local", "allowed: duckdb, motherduck, postgres, sqlite"),
+        ("", "allowed: duckdb, motherduck, postgres, sqlite"),
+        ("os:system", "allowed: duckdb, motherduck, postgres, sqlite"),
+    ],
+)
+def test_unknown_type_lists_the_known_ones(name: str, hint: str) -> None:
+    with pytest.raises(UnknownTypeError) as raised:
+        metadata_backend(name)
+    assert (raised.value.message, raised.value.hint) == (f"unknown type {name!r}", hint)
+    assert isinstance(raised.value, LookupError)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("no_such_module:Shelf", "cannot be imported: No module named 'no_such_module'"),
+        ("third_party:Missing", "cannot be imported: module 'third_party' has no attribute 'Missing'"),
+        ("third_party:Drawer", "is not a MetadataBackend"),
+        ("third_party:instance", "is not a MetadataBackend"),
+        ("third_party:function", "is not a MetadataBackend"),
+    ],
+)
+def test_target_that_is_no_backend_is_refused(target: str, message: str, register: Callable[..., None]) -> None:
+    register(METADATA, shelf=target)
+    with pytest.raises(UnknownTypeError) as raised:
+        metadata_backend("shelf")
+    assert raised.value.message == f"{target}, registered as 'shelf' in {METADATA}, {message}"
+
+
+def test_two_packages_with_one_type_are_refused(register: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [EntryPoint("shelf", target, METADATA) for target in ("third_party:Shelf", "a:Shelf")]
+    monkeypatch.setattr(registry, "_entry_points", lambda _group: tuple(points))
+    with pytest.raises(UnknownTypeError) as raised:
+        metadata_backend("shelf")
+    assert raised.value.message == (f"several packages register 'shelf' in {METADATA}: a:Shelf, third_party:Shelf")
+
+
+def test_package_that_registers_a_type_twice_alike_is_accepted(
+    register: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(METADATA, shelf="third_party:Shelf")
+    twice = registry._entry_points(METADATA) * 2
+    monkeypatch.setattr(registry, "_entry_points", lambda _group: twice)
+    assert metadata_backend("shelf") is Shelf
+
+
+def test_entry_points_of_installed_packages_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "shelves-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shelves\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[{METADATA}]\nshelf = {__name__}:Shelf\n[other]\nx = y:z\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry._entry_points.cache_clear()
+    try:
+        assert "shelf" in metadata_types()
+        assert "x" not in (*metadata_types(), *storage_types())
+    finally:
+        registry._entry_points.cache_clear()

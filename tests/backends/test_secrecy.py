@@ -1,0 +1,150 @@
+"""Which configured values may be shown; all others are secrets."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakeconf.backends.secrecy import (
+    guard_options,
+    guard_parameters,
+    holds_credentials,
+    is_readable_parameter,
+    is_secret,
+    is_secret_key,
+)
+from lakeconf.secret import FromVariable, Secret
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("password", "PASSWORD", "pg_password", "passphrase", "api_token", "aws_credentials", "extra_http_headers"),
+        *("secret", "client_secret", "sslkey", "SSLKEY", "sslkey_file", "api_key", "key", "account_key"),
+    ],
+)
+def test_name_that_implies_a_secret(key: str) -> None:
+    assert is_secret_key(key)
+    assert is_secret(("metadata_backend", key))
+
+
+@pytest.mark.parametrize(
+    "key", ["key_id", "KMS_KEY_ID", "secret_name", "secret_parameters", "keys", "keyring", "host", "user", "passfile"]
+)
+def test_name_that_implies_no_secret(key: str) -> None:
+    assert not is_secret_key(key)
+    assert not is_secret(("storage_backend", key))
+
+
+@pytest.mark.parametrize("key", ["my_key_id_key", "secret_names", "xsecret_name"])
+def test_only_whole_names_are_exceptions(key: str) -> None:
+    assert is_secret_key(key)
+
+
+@pytest.mark.parametrize(
+    ("path", "secret"),
+    [
+        ((), False),
+        (("attach_options",), False),
+        (("attach_options", "read_only"), False),
+        (("attach_options", "meta_schema"), False),
+        (("attach_options", "META_SCHEMA"), False),
+        (("attach_options", "meta_passfile"), True),
+        (("attach_options", "Meta_Anything"), True),
+        (("attach_options", "meta_schema", "deeper"), False),
+        (("attach_options", "meta_x", "region"), True),
+        (("attach_options", "encryption_key"), True),
+        (("alias",), False),
+        (("password",), True),
+        (("storage_backend", "secret_parameters", "region"), False),
+        (("storage_backend", "secret_parameters", "unknown"), True),
+        (("storage_backend", "secret_parameters", "refresh_info", "region"), False),
+        (("storage_backend", "secret_parameters", "refresh_info", "token"), True),
+        (("storage_backend", "secret_parameters", "unknown", "region"), True),
+        (("storage_backend", "other_table", "region"), True),
+    ],
+)
+def test_values_are_secret_by_their_path(path: tuple[str, ...], *, secret: bool) -> None:
+    assert is_secret(path) == secret
+
+
+@pytest.mark.parametrize("name", ["region", "REGION", "refresh_info", "sslmode", "keepalives_idle", "use_ssl"])
+def test_parameters_on_the_list_are_readable(name: str) -> None:
+    assert is_readable_parameter(name)
+    assert guard_parameters({name: "x"}) == {name: "x"}
+
+
+@pytest.mark.parametrize("name", ["", "region ", "token", "sslkey", "external_id", "new_in_duckdb_9"])
+def test_parameters_that_are_not_on_the_list_are_secret(name: str) -> None:
+    assert not is_readable_parameter(name)
+    assert guard_parameters({name: "x"}) == {name: Secret("x")}
+
+
+def test_everything_below_a_hidden_parameter_is_hidden() -> None:
+    guarded = guard_parameters({"headers": {"region": "a", "b": ["c", ("d", 1.5)]}, "chain": ["a", ("b",)]})
+    assert guarded == {
+        "headers": {"region": Secret("a"), "b": [Secret("c"), [Secret("d"), Secret("1.5")]]},
+        "chain": ["a", ["b"]],
+    }
+
+
+def test_only_listed_keys_below_a_readable_parameter_are_shown() -> None:
+    assert guard_parameters({"refresh_info": {"region": "eu", "secret": "s"}}) == {
+        "refresh_info": {"region": "eu", "secret": Secret("s")}
+    }
+
+
+def test_booleans_empty_texts_and_secrets_stay_as_they_are() -> None:
+    secret = Secret("x", variable="X")
+    guarded = guard_parameters({"a": True, "b": "", "c": secret, "d": 0})
+    assert guarded == {"a": True, "b": "", "c": secret, "d": Secret("0")}
+    assert guarded["c"] is secret
+
+
+def test_hidden_value_keeps_the_name_of_its_variable() -> None:
+    guarded = guard_parameters({"a": FromVariable("x", "X"), "b": "y"})
+    assert [value.variable for value in guarded.values() if isinstance(value, Secret)] == ["X", None]
+
+
+def test_catalog_options_are_secret_unless_listed() -> None:
+    options = {"read_only": True, "snapshot_time": "now", "meta_journal_mode": "WAL", "META_Passfile": "x", "meta_n": 5}
+    assert guard_options(options) == {**options, "META_Passfile": Secret("x"), "meta_n": Secret("5")}
+    assert guard_options({"meta_schema": "s", "META_BUSY_TIMEOUT": 1, "a_token": "t", "my_meta_x": "y"}) == {
+        "meta_schema": "s",
+        "META_BUSY_TIMEOUT": 1,
+        "a_token": Secret("t"),
+        "my_meta_x": "y",
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("database", "postgresql://u:p@h/d"),
+        ("database", "see postgresql://u@h"),
+        ("user", "u password=p"),
+        ("user", "u PASSWD = p"),
+        ("x", "pwd=p"),
+        ("host", "u@h"),
+        ("endpoint", "u:p@h:9000"),
+        ("account_id", "a@b"),
+    ],
+)
+def test_credentials_in_a_text_are_found(key: str, text: str) -> None:
+    assert holds_credentials(key, text)
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("user", "me@example.com"),
+        ("data_path", "s3://bucket/a@b"),
+        ("data_path", "s3://bucket and x@y"),
+        ("database", "password"),
+        ("database", "my_password=1"),
+        ("database", "mypwd=1"),
+        ("host", "db.example.com"),
+        ("host", ""),
+    ],
+)
+def test_other_texts_hold_no_credentials(key: str, text: str) -> None:
+    assert not holds_credentials(key, text)

@@ -1,0 +1,122 @@
+"""A connection for several threads: each has its own cursor."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from lakeconf.connection.connection import Connection
+from lakeconf.connection.shared import SharedConnection
+from lakeconf.errors import LakeconfError
+from lakeconf.secret import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@pytest.fixture
+def native() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute("ATTACH ':memory:' AS other; CREATE TABLE other.t AS SELECT 42 AS answer; USE other")
+        yield connection
+
+
+@pytest.fixture
+def shared(native: duckdb.DuckDBPyConnection) -> SharedConnection:
+    return SharedConnection(Connection(native, [Secret("hunter2-planted")]), "USE other")
+
+
+def in_a_thread(call: Callable[[], Any]) -> Any:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
+
+
+def test_creating_thread_uses_the_connection_itself(
+    shared: SharedConnection, native: duckdb.DuckDBPyConnection
+) -> None:
+    assert shared.native is native
+    assert shared.rows("FROM t") == [(42,)]
+
+
+def test_other_thread_keeps_one_cursor_of_its_own(shared: SharedConnection, native: duckdb.DuckDBPyConnection) -> None:
+    found = in_a_thread(lambda: (shared.native, shared.native))
+    assert found[0] is found[1]
+    assert found[0] is not native
+    assert in_a_thread(lambda: shared.native) is not found[0]
+
+
+def test_new_cursor_runs_the_set_up(native: duckdb.DuckDBPyConnection, shared: SharedConnection) -> None:
+    assert in_a_thread(lambda: shared.rows("FROM t")) == [(42,)]
+    without = SharedConnection(Connection(native), "SELECT 1")
+    with pytest.raises(LakeconfError, match="Table with name t does not exist"):
+        in_a_thread(lambda: without.rows("FROM t"))
+
+
+def test_failed_set_up_is_an_error_and_is_tried_again(native: duckdb.DuckDBPyConnection) -> None:
+    shared = SharedConnection(Connection(native, [Secret("hunter2-planted")]), 'USE "hunter2-planted"')
+
+    def twice() -> list[str]:
+        found = []
+        for _ in range(2):
+            with pytest.raises(LakeconfError) as raised:
+                shared.rows("SELECT 1")
+            found.append(str(raised.value))
+        return found
+
+    one, other = in_a_thread(twice)
+    assert one == other
+    assert "***" in one
+    assert "hunter2-planted" not in one
+
+
+def test_secrets_are_masked_in_errors_of_every_thread(shared: SharedConnection) -> None:
+    for call in (lambda run: run(), in_a_thread):
+        with pytest.raises(LakeconfError) as raised:
+            call(lambda: shared.rows('FROM "hunter2-planted"'))
+        assert "hunter2-planted" not in str(raised.value)
+
+
+def test_transaction_belongs_to_its_thread(shared: SharedConnection) -> None:
+    shared.execute("BEGIN")
+    shared.execute("INSERT INTO t VALUES (7)")
+    assert in_a_thread(lambda: shared.rows("FROM t")) == [(42,)]
+    shared.execute("COMMIT")
+    assert in_a_thread(lambda: shared.rows("FROM t ORDER BY 1")) == [(7,), (42,)]
+
+
+def test_threads_that_read_at_the_same_time_get_their_own_rows(shared: SharedConnection) -> None:
+    start = threading.Barrier(4)
+
+    def read(number: int) -> list[Any]:
+        shared.rows("SELECT 1")
+        start.wait()
+        return [shared.rows("SELECT ? + range FROM range(3)", [number]) for _ in range(25)]
+
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(read, range(0, 400, 100)))
+    for number, found in zip(range(0, 400, 100), results, strict=True):
+        assert found == [[(number,), (number + 1,), (number + 2,)]] * 25
+
+
+def test_closing_in_another_thread_closes_the_cursors_of_all(shared: SharedConnection) -> None:
+    closed, opened = threading.Event(), threading.Event()
+
+    def use() -> None:
+        shared.rows("SELECT 1")
+        opened.set()
+        closed.wait(30)
+        with pytest.raises(LakeconfError, match=r"(?i)closed"):
+            shared.rows("SELECT 1")
+
+    with ThreadPoolExecutor(1) as pool:
+        used = pool.submit(use)
+        opened.wait(30)
+        in_a_thread(shared.close)
+        closed.set()
+        used.result()
+    with pytest.raises(LakeconfError, match=r"(?i)closed"):
+        shared.rows("SELECT 1")

@@ -1,0 +1,141 @@
+"""Where a value is found in text of other programs. test_secret.py has properties over arbitrary values."""
+
+from __future__ import annotations
+
+import base64
+import html
+from urllib.parse import quote, quote_plus
+
+import pytest
+
+from lakeconf.secret_forms import without
+
+LONG = "hunter2-planted"
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "expected"),
+    [
+        ("a", "a", "***"),
+        ("lake", "lake", "***"),
+        (LONG, f"x{LONG}y", "x***y"),
+        ("hunter22", "xhunter22y", "x***y"),
+        ("hunter2", "xhunter2y", "xhunter2y"),
+        ("hunter2", "x hunter2 y", "x *** y"),
+        ("hunterhunter", "xhunterhuntery", "x***y"),
+        ("hunterhunte", "xhunterhuntey", "xhunterhuntey"),
+        ("hunterhunte", "x hunterhunte y", "x hunterhunte y"),
+        ("hunterhunte", "x='hunterhunte' y", "x='***' y"),
+        ("ab12", "x ab12 y", "x *** y"),
+        ("ab1", "x ab1 y", "x ab1 y"),
+        ("ab1", "x=ab1 y", "x=*** y"),
+        ("ab12", "cab12", "cab12"),
+        ("ab12", "ab12_c", "ab12_c"),
+        ("#b12", "c#b12 d", "c*** d"),
+        ("ab1#", "ab1#c", "***c"),
+    ],
+)
+def test_length_and_letters_decide_where_a_value_is_found(value: str, text: str, expected: str) -> None:
+    assert without(text, value) == expected
+
+
+@pytest.mark.parametrize("before", [*"'\"`=:/@,;|&?([{<>", "%3D", "\\n", "\\x3d", "\\u003d"])
+def test_short_value_is_found_after_a_delimiter_or_an_encoded_character(before: str) -> None:
+    assert without(f"x {before}lake y", "lake") == f"x {before}*** y"
+
+
+@pytest.mark.parametrize("after", [*" '\"`/@,;|&?)]}<>%\\\n", ""])
+def test_short_value_is_found_before_a_delimiter(after: str) -> None:
+    assert without(f"x=lake{after}", "lake") == f"x=***{after}"
+
+
+@pytest.mark.parametrize("text", ["a-lake", "lake=1", "=lakes", "=lake_1", "=lake.db", "=lake-1", "a.lake"])
+def test_short_value_is_not_found_in_other_names(text: str) -> None:
+    assert without(text, "lake") == text
+
+
+@pytest.mark.parametrize(
+    ("value", "form"),
+    [
+        ("it's-hunter2", "it''s-hunter2"),
+        ('say"hunter2', 'say""hunter2'),
+        ("back\\hunter2", "back\\\\hunter2"),
+        ("it's\\hunter", "it\\'s\\\\hunter"),
+        ("hunter2\nnext", "hunter2\\nnext"),
+        ("hunter2 next", "hunter2+next"),
+        ("hunter2/next", "hunter2%2Fnext"),
+        ("hunter2/next", "hunter2%2fnext"),
+        ("hunter2%next", "hunter2%252525next"),
+        ("hünter22", "h\\u00fcnter22"),
+        ("hünter22", "h\\xfcnter22"),
+        ("hünter22", "h%C3%BCnter22"),
+        ("hünter22", "h\\xc3\\xbcnter22"),
+        ("hünter22", "h&#252;nter22"),
+        ("hünter22", "h&#x0FC;nter22"),
+        ("hünter22", "h&uuml;nter22"),
+        ("a&hunter2", "a&amp;hunter2"),
+        ("a'hunter2", "a&apos;hunter2"),
+        ("🦆hunter22", "\\ud83e\\udd86hunter22"),
+        ("🦆hunter22", "\\U0001f986hunter22"),
+        ("a\0hunter2", "a\\0hunter2"),
+        ("tab\thunter2", "tab\\thunter2"),
+        ("a\\\\hunter2", "a\\\\\\\\hunter2"),
+    ],
+)
+def test_encoded_value_is_found(value: str, form: str) -> None:
+    assert without(f"error: <{form}> is wrong", value) == "error: <***> is wrong"
+    assert without(f"error: {form}", value) == "error: ***"
+
+
+@pytest.mark.parametrize("value", ["p#1", "a&b", "ü"])
+@pytest.mark.parametrize("encode", [str, quote, html.escape, quote_plus])
+def test_short_encoded_value_is_found_between_delimiters(value: str, encode: object) -> None:
+    form = encode(value)  # type: ignore[operator]
+    assert without(f"password={form}&x", value) == "password=***&x"
+
+
+@pytest.mark.parametrize("before", ["", "a", "ab", "abc"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+@pytest.mark.parametrize("value", [LONG, "\u00ff\u00fe?>~\u00ff\u00fe?>~", "hunter22"])
+def test_long_value_is_found_in_base64_at_every_offset(value: str, before: str, encode: object) -> None:
+    word = encode(f"{before}{value}:z".encode()).decode()  # type: ignore[operator]
+    assert without(f"Basic {word}, next", value) == "Basic ***, next"
+
+
+def test_short_value_is_not_searched_in_base64() -> None:
+    word = base64.b64encode(b"lake:z").decode()
+    assert without(f"Basic {word}", "lake") == f"Basic {word}"
+
+
+@pytest.mark.parametrize("change", [str.lower, str.upper])
+def test_hexadecimal_digits_of_a_long_value_are_found(change: object) -> None:
+    digits = change(LONG.encode().hex())  # type: ignore[operator]
+    assert without(f"0x00{digits}ff", LONG) == "0x00***ff"
+
+
+@pytest.mark.parametrize(("length", "found"), [(63, False), (64, True), (200, True)])
+def test_name_that_postgresql_truncated_is_found(length: int, *, found: bool) -> None:
+    value = "S3cr3t" * 40
+    assert ("***" in without(f"role x{value[:63]}", value[:length])) == (found or length == 63)
+    umlauts = "ü1" * 40
+    assert without(f"role {'ü1' * 21}", umlauts) == "role ***", "the name is cut between two bytes of a character"
+
+
+def test_long_run_of_backslashes_is_shortened() -> None:
+    assert without("\\" * 16, "lake") == "\\" * 16
+    assert without("a" + "\\" * 17 + "b", "lake") == "a" + "\\" * 4 + "b"
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 5, 9])
+def test_value_with_backslashes_is_found(count: int) -> None:
+    value = "hunter2" + "\\" * count + "planted"
+    for form in (value, value.replace("\\", "\\\\")):
+        assert without(f"<{form}>", value) == "<***>"
+
+
+def test_half_of_a_surrogate_pair_is_found() -> None:
+    assert without("x hunter2\ud83e! y", "hunter2\ud83e!") == "x *** y"
+
+
+def test_all_occurrences_are_masked_and_other_text_is_kept() -> None:
+    assert without(f"{LONG} {LONG}, {LONG[:-1]} {LONG.upper()}", LONG) == f"*** ***, {LONG[:-1]} {LONG.upper()}"
