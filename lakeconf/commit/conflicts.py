@@ -136,25 +136,16 @@ def check_conflicts(reader: CatalogReader, dependencies: Sequence[ReadDependency
             "expired, so the table may have changed",
             hint="call lake.refresh(), read the table again and repeat the write",
         )
-    known = base.own.keys() - {version for dependency in dependencies for version in dependency.unseen}
-    others = [(version, changes) for version, changes in sorted(newer.items()) if version not in known]
-    made = [(version, kind, table) for version, changes in others for kind, table in changed_tables(changes)]
-    # A snapshot without a record of its changes may have changed anything.
-    made += [
-        (version, _OF_COLUMNS[0], dependency.table_id)
-        for version, text in others
-        if text is None
-        for dependency in dependencies
-    ]
+    made = {version: changed_tables(changes) for version, changes in newer.items()}
     for dependency in dependencies:
         own = base.own.keys() - dependency.unseen
-        for version, kind, table in made:
-            if (
-                version > dependency.since
-                and version not in own
-                and table == dependency.table_id
-                and (dependency.on_rows or kind in _OF_COLUMNS)
-            ):
+        for version in sorted(newer.keys() - own):
+            # A snapshot without a record of its changes may have changed anything.
+            conflicts = newer[version] is None or any(
+                table == dependency.table_id and (dependency.on_rows or kind in _OF_COLUMNS)
+                for kind, table in made[version]
+            )
+            if conflicts and version > dependency.since:
                 raise CommitConflictError(
                     f"{dependency.table} was read at snapshot {dependency.since}, and snapshot {version} of another "
                     "writer has changed it since",
