@@ -87,20 +87,15 @@ class AttachedCatalog:
     def keep_written(self, tables: Collection[str], begun: int) -> None:
         if self.barrier is Committing.THIS_PROCESS or not tables:
             return  # no reply can be lost
-        wanted = {folded(table): table for table in tables}
+        wanted = {folded(table): table for table in sorted(tables)}
         with self.reader.transaction() as transaction:
-            found = {
-                folded(joined_name(*name)): compose_path(
-                    compose_path(transaction.data_path, schema, is_relative=schema_is_relative),
-                    table,
-                    is_relative=table_is_relative,
-                )
-                for *name, schema, schema_is_relative, table, table_is_relative in transaction.rows(_FOLDERS)
-                if folded(joined_name(*name)) in wanted
-            }
-        new = (split_name(wanted[name]) for name in wanted.keys() - found.keys())
-        folders = (table_folder(self.reader, *name, begun) for name in new)
-        self.kept.keep([*found.values(), *folders])
+            folders = {}
+            for *name, schema, schema_is_relative, table, table_is_relative in transaction.rows(_FOLDERS):
+                parent = compose_path(transaction.data_path, schema, is_relative=schema_is_relative)
+                folders[folded(joined_name(*name))] = compose_path(parent, table, is_relative=table_is_relative)
+        new = {name: split_name(table) for name, table in wanted.items() if name not in folders}
+        folders |= {name: table_folder(self.reader, *parts, begun) for name, parts in new.items()}
+        self.kept.keep([folders[name] for name in wanted])
 
     def restore_written(self) -> None:
         self.kept.restore()
