@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import pyarrow as pa
 import pytest
+from lake_fixtures import lake_with
 from plain_sql import run_plain
 
 from lakeconf.errors import CommitConflictError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from lakeconf import Lake, Store
@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "price": pa.array([10, 20], pa.int64())})
 
 
-@pytest.fixture
-def lake(store: Store, engine: Any) -> Iterator[Lake]:
-    with store.open(engine) as lake:
-        lake.create_table("t", ROWS)
-        lake.table("t").append(ROWS)
-        yield lake
+lake = lake_with("t", ROWS)
 
 
 WRITES: dict[str, Any] = {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import writing_process
+from local_stores import config_of, on_postgres, store_of
 from spark_session import spark_settings
 from writing_process import FIRST_BYTES, OPERATIONS, TABLE, WAITS, PreparedWriters, Rows, frame, ids_of, read, start
 
@@ -39,20 +40,12 @@ LONGEST_SECONDS = 0.3
 
 @pytest.fixture(params=["sqlite", "duckdb"])
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
-    return stores(tmp_path, request.param)
+    return config_of(tmp_path, {"type": request.param, "uri": str(tmp_path / "catalog")})
 
 
 @pytest.fixture
 def sqlite(tmp_path: Path) -> dict[str, Any]:
-    return stores(tmp_path, "sqlite")
-
-
-def stores(folder: Path, kind: str, **catalog: Any) -> dict[str, Any]:
-    backends = {
-        "metadata_backend": {"type": kind, **(catalog or {"uri": str(folder / "catalog")})},
-        "storage_backend": {"type": "local", "path": str(folder / "data")},
-    }
-    return {"stores": {"dev": backends}}
+    return config_of(tmp_path)
 
 
 def after(rows: Rows, operation: str, number: int) -> Rows:
@@ -178,19 +171,14 @@ def test_writer_killed_during_a_postgresql_commit(
     committed: bool, postgres_server: PostgresServer, postgres_proxy: FaultProxy, tmp_path: Path
 ) -> None:
     """The writer is killed after sending COMMIT: the server never receives it, or its reply is lost."""
-    catalog = {
-        "host": postgres_server.host,
-        "database": postgres_server.create_database(),
-        "user": postgres_server.user,
-        "password": postgres_server.password,
-    }
-    store = lakeconf.init(stores(tmp_path, "postgres", port=postgres_server.port, **catalog)).get_store("dev")
+    database = postgres_server.create_database()
+    store = store_of(tmp_path, on_postgres(postgres_server, database))
     with store.open() as lake:
         lake.create_table(TABLE, frame(0))
         for number in range(2):
             writing_process.write(lake, "keyed", number)
         rows = read(lake)
-    proxied = stores(tmp_path, "postgres", port=postgres_proxy.port, **catalog)
+    proxied = config_of(tmp_path, on_postgres(postgres_server, database, postgres_proxy.port))
     for number, operation in enumerate(("keyed", "overwrite"), start=2):
         writer = start(proxied, None, operation=operation, number=number, point=WAITS)
         assert writer.stdin is not None

@@ -9,25 +9,19 @@ import duckdb
 import narwhals as nw
 import pyarrow as pa
 import pytest
+from lake_fixtures import lake_with
 
 from lakeconf.errors import CommitConflictError, UnsupportedError
 from lakeconf.write.merge import Delete, Insert
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lakeconf import Lake, Store
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "n": pa.array([10, 20], pa.int64())})
 MORE = pa.table({"id": pa.array([2, 3], pa.int64()), "n": pa.array([21, 31], pa.int64())})
 
 
-@pytest.fixture
-def lake(store: Store, engine: Any) -> Iterator[Lake]:
-    with store.open(engine) as lake:
-        lake.create_table("t", ROWS)
-        lake.table("t").append(ROWS)
-        yield lake
+lake = lake_with("t", ROWS)
 
 
 def rows(lake: Lake) -> list[tuple[Any, ...]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import pyarrow as pa
-import pytest
+from lake_fixtures import lake_with
 
 import lakeconf
 from lakeconf.pipelines import (
@@ -29,8 +29,6 @@ from lakeconf.pipelines import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lakeconf import Lake, Store
 
 EVENTS = pa.table(
@@ -44,12 +42,7 @@ LATER = pa.table({"event_id": [5, 6], "day": [date(2024, 1, 3), date(2024, 1, 4)
 UNTIL = date(2024, 1, 4)
 
 
-@pytest.fixture
-def lake(store: Store, engine: Any) -> Iterator[Lake]:
-    with store.open(engine) as lake:
-        lake.create_table("raw.events", EVENTS)
-        lake.table("raw.events").append(EVENTS)
-        yield lake
+lake = lake_with("raw.events", EVENTS)
 
 
 def rows(lake: Lake, table: str) -> list[tuple[Any, ...]]:

@@ -1,8 +1,8 @@
-"""Lakes for the tests of the catalog and of Spark's reader, created by DuckDB without lakeconf. A pytest plugin."""
+"""Lakes for tests: created by DuckDB without lakeconf, or with one table on each engine. A pytest plugin."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from catalog_lake import Lake, lake
@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    import pyarrow as pa
+
+    import lakeconf
+
 
 @pytest.fixture(params=["duckdb", "sqlite", "postgres"])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
@@ -18,3 +22,15 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
     server = request.getfixturevalue("postgres_server") if request.param == "postgres" else None
     with lake(request.param, tmp_path, server=server) as attached:
         yield attached
+
+
+def lake_with(table: str, rows: pa.Table) -> Any:
+    """A fixture: the lake of the fixture `store` on each engine, with one table that contains the rows."""
+
+    @pytest.fixture
+    def lake(store: lakeconf.Store, engine: Any) -> Iterator[lakeconf.Lake]:
+        with store.open(engine) as lake:
+            lake.create_table(table, rows).append(rows)
+            yield lake
+
+    return lake

@@ -8,25 +8,19 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import pyarrow as pa
 import pytest
+from lake_fixtures import lake_with
 
 from lakeconf.errors import CommitError, SchemaError, UnsupportedError
 from lakeconf.write.merge import Delete, Insert, Update
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lakeconf import Lake, Store
+    from lakeconf import Lake
 
 STOCK = pa.table({"id": [1, 2, 3, 4], "name": ["a", "b", "c", None], "amount": pa.array([10, 20, 30, 40], pa.int64())})
 DELIVERY = pa.table({"id": [2, 3, 9], "name": ["B", None, "i"], "amount": pa.array([5, 0, 90], pa.int64())})
 
 
-@pytest.fixture
-def lake(store: Store, engine: Any) -> Iterator[Lake]:
-    with store.open(engine) as lake:
-        lake.create_table("stock", STOCK)
-        lake.table("stock").append(STOCK)
-        yield lake
+lake = lake_with("stock", STOCK)
 
 
 def rows(lake: Lake, query: str) -> list[tuple[Any, ...]]:
