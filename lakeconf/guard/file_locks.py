@@ -66,6 +66,7 @@ class _HeldFile:
         self._owner = os.getpid()
 
     def take(self) -> None:
+        self._check_process()
         while not self._is_there():
             self.release()
             descriptor = self._descriptor = _open(self._path, self._catalog)
@@ -75,6 +76,7 @@ class _HeldFile:
             )
 
     def check(self) -> None:
+        self._check_process()
         if not self._is_there():
             raise StorageError(
                 f"the lock file {self._path} was deleted while it was held, so nothing was written",
@@ -94,9 +96,16 @@ class _HeldFile:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 
+    def _check_process(self) -> None:
+        if os.getpid() != self._owner:
+            raise StorageError(
+                f"the lock {self._path} belongs to the process that forked this one, so nothing was written",
+                hint="open the lake in the process that writes",
+            )
+
     def _is_there(self) -> bool:
         """True if the path still refers to the opened file."""
-        if self._descriptor is None or os.getpid() != self._owner:
+        if self._descriptor is None:
             return False
         try:
             return os.path.samestat(os.fstat(self._descriptor), os.lstat(self._path))

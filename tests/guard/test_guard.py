@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-import fcntl
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from local_stores import on_postgres, store_of
+from lock_files import held
 
-from lakeconf.errors import CommitError, ConnectionFailed, StorageError
+from lakeconf.errors import CommitError, ConnectionFailed
 from lakeconf.guard import locks, server_locks
-from lakeconf.guard.guard import locks_of
 
 if TYPE_CHECKING:
     from servers import PostgresServer
@@ -34,18 +30,6 @@ def file_store(folder: Path) -> Store:
 
 def server_store(server: PostgresServer, folder: Path) -> Store:
     return store_of(folder, {**on_postgres(server), "metadata_schema": "lake"})
-
-
-def held(path: Path) -> str:
-    """How another holder holds a lock file: not at all, shared or alone."""
-    with path.open() as file:
-        for kind, name in ((fcntl.LOCK_EX, "not at all"), (fcntl.LOCK_SH, "shared")):
-            try:
-                fcntl.flock(file, kind | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            return name
-    return "alone"
 
 
 def during(lake: Lake, monkeypatch: pytest.MonkeyPatch, statement: str, look: Any) -> list[Any]:
@@ -178,124 +162,6 @@ def test_lock_lost_before_the_commit_fails_the_write(
         assert lake.refresh() == before + 1
         table.append(ROWS)
         assert len(table.scan().collect()) == 2
-
-
-@pytest.mark.parametrize("what", ["link", "folder", "pipe"])
-def test_lock_file_that_is_not_a_regular_file_is_rejected(what: str, tmp_path: Path) -> None:
-    target = tmp_path / "target"
-    lock = tmp_path / "catalog.sqlite.lakeconf-writers"
-    if what == "link":
-        lock.symlink_to(target)
-    elif what == "folder":
-        lock.mkdir()
-    else:
-        os.mkfifo(lock)
-    with file_store(tmp_path).open() as lake:
-        with pytest.raises(StorageError, match=r"lakeconf-writers is (a symbolic link|not a regular file)"):
-            lake.create_table("raw.t", ROWS)
-        lock.rmdir() if what == "folder" else lock.unlink()
-        lake.create_table("raw.t", ROWS)
-    assert not target.exists()
-
-
-def test_lock_files_have_the_permissions_of_the_catalog(tmp_path: Path) -> None:
-    store = file_store(tmp_path)
-    store.connect().close()
-    catalog = tmp_path / "catalog.sqlite"
-    old = os.umask(0o077)
-    try:
-        for mode in (0o664, 0o600):
-            catalog.chmod(mode)
-            with store.open() as lake:
-                lake.create_table(f"raw.t{mode}", ROWS).overwrite(ROWS)
-            for lock in tmp_path.glob("*.lakeconf-*"):
-                assert lock.stat().st_mode & 0o777 == mode
-                lock.unlink()
-    finally:
-        os.umask(old)
-
-
-FORK = """
-import os, sys, signal
-from pathlib import Path
-from lakeconf.guard.file_locks import FileLocks
-with FileLocks(Path(sys.argv[1])).exclusive():
-    child = os.fork()
-    if child == 0:
-        print(os.getpid(), flush=True)
-        signal.pause()
-    if sys.argv[2] == "killed":
-        os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.parametrize("ends", ["killed", "released"])
-def test_forked_process_does_not_keep_the_lock(ends: str, tmp_path: Path) -> None:
-    catalog = tmp_path / "catalog.sqlite"
-    catalog.touch()
-    # The output goes to a file, because the child would keep a pipe open.
-    with (
-        (tmp_path / "out").open("w+") as out,
-        subprocess.Popen([sys.executable, "-c", FORK, str(catalog), ends], stdout=out) as process,
-    ):
-        process.wait()
-    store = file_store(tmp_path)
-    found = locks_of(store.metadata_backend, store.names, store.secrets)
-    assert found is not None
-    try:
-        with found.exclusive():
-            assert held(tmp_path / "catalog.sqlite.lakeconf-writers") == "alone"
-    finally:
-        for line in (tmp_path / "out").read_text().split():
-            os.kill(int(line), signal.SIGKILL)
-
-
-def test_killed_writer_releases_its_lock(tmp_path: Path) -> None:
-    catalog = tmp_path / "catalog.sqlite"
-    catalog.touch()
-    hold = FORK.replace("child = os.fork()", "child = 1").replace("SIGKILL)", "SIGKILL)")
-    subprocess.run([sys.executable, "-c", hold, str(catalog), "killed"], check=False)
-    assert held(tmp_path / "catalog.sqlite.lakeconf-writers") == "not at all"
-
-
-def test_symbolic_link_to_the_catalog_uses_the_same_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "WAIT_SECONDS", 0.1)
-    (tmp_path / "links").mkdir()
-    (tmp_path / "links" / "catalog.sqlite").symlink_to(tmp_path / "catalog.sqlite")
-    with file_store(tmp_path).open() as lake:
-        linked, direct = file_store(tmp_path / "links"), lake._session.guard
-        through_link = locks_of(linked.metadata_backend, linked.names, linked.secrets)
-        assert through_link is not None
-        with through_link.shared(), pytest.raises(CommitError, match="not free"), direct.removing():
-            raise AssertionError
-
-
-def test_write_fails_if_its_lock_file_was_deleted(tmp_path: Path) -> None:
-    lock = tmp_path / "catalog.sqlite.lakeconf-writers"
-    with file_store(tmp_path).open() as lake, file_store(tmp_path).open() as other:
-        table = lake.create_table("raw.t", ROWS)
-        before = lake.refresh()
-        with lake.transaction() as transaction:
-            transaction.table("raw.t").append(ROWS)
-            lock.unlink()
-            with other._session.guard.removing():
-                pass
-        assert held(lock) == "not at all"
-        assert lake.snapshot_id == before + 1
-
-        def check(rows: Any) -> Any:
-            lock.unlink()
-            return rows.filter(n=0)
-
-        def write() -> None:
-            with lake.transaction() as transaction:
-                transaction.table("raw.t").append(ROWS)
-                transaction.audit("deletes the lock file", check, table="raw.t")
-
-        with pytest.raises(StorageError, match="was deleted while it was held"):
-            write()
-        assert lake.refresh() == before + 1
-        table.append(ROWS)
 
 
 def test_write_reacquires_only_its_own_lock(postgres_server: PostgresServer, tmp_path: Path) -> None:
