@@ -17,7 +17,7 @@ from lakeconf.catalog.table import compose_path, table_folder, tables
 from lakeconf.catalog.table_name import joined_name, split_name
 from lakeconf.commit.kept_files import KeptFiles
 from lakeconf.connection.connection import Connection
-from lakeconf.errors import CatalogError, CommitError, FileMissingError, LakeconfError
+from lakeconf.errors import CatalogError, CommitError, FileMissingError, LakeconfError, StorageError
 from lakeconf.sql import folded
 
 # DuckDB settings for reading a lake and committing to it.
@@ -221,7 +221,10 @@ def check_written(reader: CatalogReader, snapshot_id: int) -> None:
 
 def _exists(connection: Connection, path: str) -> bool:
     if "://" not in path:
-        return Path(path).exists()
+        try:
+            return Path(path).exists()
+        except OSError as error:
+            raise StorageError(f"{path} cannot be examined: {error.strerror}") from error
     try:
         return bool(connection.rows("SELECT size FROM read_blob(?)", [path]))
     except FileMissingError:

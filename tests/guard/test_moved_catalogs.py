@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from local_stores import on_postgres, store_of
+from local_stores import in_bucket, on_postgres, store_of
 
 import lakeconf
 from lakeconf.cli.commands import run
@@ -167,17 +167,7 @@ def test_cleanup_of_a_copied_database_needs_a_confirmation(
     first = server.create_database()
     place = {"type": "postgres", "host": server.host, "port": server.port}
     admin = {**place, "user": server.user, "password": server.password}
-    storage = {
-        "type": "s3",
-        "bucket": s3_server.create_bucket(),
-        "prefix": "lake",
-        "region": s3_server.region,
-        "endpoint": s3_server.endpoint,
-        "url_style": "path",
-        "use_ssl": False,
-        "key_id": s3_server.keys.key_id,
-        "secret": s3_server.keys.secret,
-    }
+    storage = in_bucket(s3_server)
     limited = {**place, "user": f"limited_{first}", "password": "limited"}
     declare(
         project,

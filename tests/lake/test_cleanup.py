@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from local_stores import on_postgres
+from local_stores import in_bucket, on_postgres
 
 import lakeconf
 from lakeconf.cli.commands import run
@@ -35,20 +35,6 @@ def make_store(catalog: Path, data: Path) -> Store:
         "storage_backend": {"type": "local", "path": str(data)},
     }
     return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
-
-
-def bucket_backend(server: S3Server, bucket: str) -> dict[str, Any]:
-    return {
-        "type": "s3",
-        "bucket": bucket,
-        "prefix": "lake",
-        "region": server.region,
-        "endpoint": server.endpoint,
-        "url_style": "path",
-        "use_ssl": False,
-        "key_id": server.keys.key_id,
-        "secret": server.keys.secret,
-    }
 
 
 def fill(store: Store, table: str = "raw.t") -> None:
@@ -118,7 +104,7 @@ def test_second_catalog_on_a_data_path_is_rejected(store: Store, tmp_path: Path)
 def test_second_metadata_schema_on_a_bucket_is_rejected(postgres_server: PostgresServer, s3_server: S3Server) -> None:
     bucket = s3_server.create_bucket()
     metadata = on_postgres(postgres_server)
-    storage = bucket_backend(s3_server, bucket)
+    storage = in_bucket(s3_server, bucket)
     stores = {
         name: {"metadata_backend": {**metadata, "metadata_schema": name}, "storage_backend": storage}
         for name in ("prod", "prdo")
@@ -263,7 +249,7 @@ def test_cleanup_removes_orphans_in_a_bucket_but_keeps_other_files(s3_server: S3
     bucket = s3_server.create_bucket()
     config = {
         "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")},
-        "storage_backend": bucket_backend(s3_server, bucket),
+        "storage_backend": in_bucket(s3_server, bucket),
     }
     store = lakeconf.init({"stores": {"dev": config}}).get_store("dev")
     fill(store)

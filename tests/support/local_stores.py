@@ -1,4 +1,4 @@
-"""Stores for tests: a catalog and a local folder of data files."""
+"""Stores for tests: a catalog, and a local folder or a bucket of data files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import lakeconf
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from servers import PostgresServer
+    from servers import PostgresServer, S3Server
 
     from lakeconf import Store
 
@@ -37,11 +37,28 @@ def on_postgres(server: PostgresServer, database: str | None = None, port: int |
     }
 
 
-def config_of(folder: Path, catalog: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A configuration with the store `dev`: a catalog (SQLite by default) and the folder `data`."""
+def in_bucket(server: S3Server, bucket: str | None = None) -> dict[str, Any]:
+    """A storage backend in the folder `lake` of a bucket; a new bucket by default."""
+    return {
+        "type": "s3",
+        "bucket": bucket or server.create_bucket(),
+        "prefix": "lake",
+        "region": server.region,
+        "endpoint": server.endpoint,
+        "url_style": "path",
+        "use_ssl": False,
+        "key_id": server.keys.key_id,
+        "secret": server.keys.secret,
+    }
+
+
+def config_of(
+    folder: Path, catalog: dict[str, Any] | None = None, storage: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """A configuration with the store `dev`: by default, a catalog on SQLite and the folder `data`."""
     backends = {
         "metadata_backend": catalog or on_sqlite(folder),
-        "storage_backend": {"type": "local", "path": str(folder / "data")},
+        "storage_backend": storage or {"type": "local", "path": str(folder / "data")},
     }
     return {"stores": {"dev": backends}}
 

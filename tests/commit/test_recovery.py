@@ -1,0 +1,352 @@
+"""The catalog of a commit: what it proves after a lost reply, and the files that DuckLake wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from catalog_lake import Lake, lake
+from local_stores import config_of, in_bucket
+
+import lakeconf
+from lakeconf.commit import recovery
+from lakeconf.commit.recovery import AttachedCatalog, Committing, await_commits, check_written, find_commit
+from lakeconf.errors import CatalogError, CommitError, LakeconfError, QueryError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from servers import S3Server
+
+    from lakeconf.connection.connection import Connection
+
+TOKEN = "0123456789abcdef"
+FAILS = "SELECT error('a commit takes too long')"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[Lake]:
+    """A lake with the table `t`, which has one file, at snapshot 2."""
+    with lake("duckdb", tmp_path) as attached:
+        attached.run("CREATE TABLE lake.t (id BIGINT)", "INSERT INTO lake.t FROM range(100)")
+        yield attached
+
+
+def catalog_of(
+    source: Lake, barrier: str | Committing = Committing.UNKNOWN, opened: list[Connection] | None = None
+) -> AttachedCatalog:
+    def reconnect() -> Connection:
+        connection = source.connection.cursor()
+        if opened is not None:
+            opened.append(connection)
+        return connection
+
+    return AttachedCatalog("lake", source.connection.cursor(), source.reader, reconnect, barrier, TOKEN)
+
+
+def commit(source: Lake, *statements: str, token: str | None = None) -> int:
+    """Commits statements with a token, and returns the snapshot."""
+    info = "NULL" if token is None else f'\'{{"token": "{token}"}}\''
+    message = f"CALL ducklake_set_commit_message('lake', NULL, NULL, extra_info => {info})"
+    source.run("BEGIN", *statements, message, "COMMIT")
+    return source.newest
+
+
+def more(table: str = "t") -> str:
+    return f"INSERT INTO lake.{table} FROM range(100)"
+
+
+def lose(source: Lake, *versions: int) -> None:
+    """Removes snapshots from the catalog."""
+    for table in ("snapshot", "snapshot_changes"):
+        source.metadata(f"DELETE FROM ducklake_{table} WHERE snapshot_id IN {(*versions, -1)}")
+
+
+def files(source: Lake) -> set[str]:
+    return {str(path) for path in (source.folder / "data").rglob("*.parquet")}
+
+
+# Looking for a commit.
+
+
+def test_commit_is_found_by_its_token(source: Lake) -> None:
+    commit(source, more())
+    begun = commit(source, more(), token="another")
+    commit(source, more(), token="a third")
+    made = commit(source, more(), token=TOKEN)
+    commit(source, more(), token="later")
+    assert find_commit(source.reader, TOKEN, begun) == made
+    assert find_commit(source.reader, TOKEN, made - 1) == made
+    assert find_commit(source.reader, "another", begun - 1) == begun
+
+
+def test_complete_catalog_without_the_token_proves_that_the_commit_failed(source: Lake) -> None:
+    begun = commit(source, more(), token=TOKEN)
+    assert find_commit(source.reader, TOKEN, begun) is None, "a token of an earlier snapshot is of another commit"
+    commit(source, more(), token="another")
+    commit(source, more())
+    assert find_commit(source.reader, TOKEN, begun) is None
+    lose(source, *range(begun + 1))
+    assert find_commit(source.reader, TOKEN, begun) is None, "only later snapshots can be that of the commit"
+
+
+@pytest.mark.parametrize("lost", [[3], [4], [3, 4], [4, 5]], ids=str)
+def test_catalog_without_a_later_snapshot_proves_nothing(source: Lake, lost: list[int]) -> None:
+    begun = source.newest
+    for _ in range(3):
+        commit(source, more())
+    lose(source, *lost)
+    if 5 in lost:  # the newest snapshot is never expired: this catalog is an older copy
+        assert find_commit(source.reader, TOKEN, begun) is None
+        begun = 4
+    with pytest.raises(CatalogError) as caught:
+        find_commit(source.reader, TOKEN, begun)
+    expected = f"the catalog lacks snapshots after {begun}, so the commit may have been in it"
+    assert caught.value.message == expected
+
+
+def test_catalog_without_snapshots_proves_nothing(source: Lake) -> None:
+    lose(source, *range(source.newest + 1))
+    with pytest.raises(CatalogError, match="lacks snapshots after 2"):
+        find_commit(source.reader, TOKEN, 2)
+
+
+def test_commit_is_found_although_other_snapshots_are_lost(source: Lake) -> None:
+    begun = source.newest
+    commit(source, more())
+    made = commit(source, more(), token=TOKEN)
+    lose(source, begun + 1)
+    assert find_commit(source.reader, TOKEN, begun) == made
+
+
+# The catalog of an attempt.
+
+
+def test_answered_commit_is_looked_up_without_a_new_connection(source: Lake) -> None:
+    opened: list[Connection] = []
+    catalog = catalog_of(source, FAILS, opened)
+    begun = source.newest
+    assert catalog.find(begun, answered=True) is None
+    assert catalog.find(begun, answered=True) is None
+    assert commit(source, more(), token=TOKEN) == catalog.find(begun, answered=True)
+    assert opened == []
+
+
+@pytest.mark.parametrize("barrier", ["SELECT 1", *Committing], ids=str)
+def test_lost_commit_is_looked_up_on_a_new_connection(source: Lake, barrier: str | Committing) -> None:
+    opened: list[Connection] = []
+    catalog = catalog_of(source, barrier, opened)
+    begun = source.newest
+    if barrier is Committing.UNKNOWN:
+        with pytest.raises(CatalogError, match="cannot tell whether a commit is still in progress"):
+            catalog.find(begun, answered=False)
+    else:
+        assert catalog.find(begun, answered=False) is None
+    made = commit(source, more(), token=TOKEN)
+    assert catalog.find(begun, answered=False) == made
+    assert len(opened) == 2
+    for connection in opened:
+        with pytest.raises(LakeconfError, match="closed"):
+            connection.execute("SELECT 1")
+
+
+def test_failed_wait_for_other_commits_proves_nothing(source: Lake) -> None:
+    begun = source.newest
+    commit(source, more(), token=TOKEN)
+    with pytest.raises(QueryError, match="a commit takes too long"):
+        catalog_of(source, FAILS).find(begun, answered=False)
+
+
+def test_wait_for_other_commits_is_rolled_back_and_leaves_no_transaction(source: Lake) -> None:
+    await_commits(source.reader, "CREATE TABLE memory.made AS SELECT 1")
+    assert source.rows("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'made'") == [(0,)]
+    with pytest.raises(QueryError, match="a commit takes too long"):
+        await_commits(source.reader, FAILS)
+    source.run("BEGIN", "ROLLBACK")
+
+
+def test_transaction_reads_the_snapshot_at_which_it_began(source: Lake) -> None:
+    catalog = catalog_of(source)
+    assert catalog.begin() == 2
+    commit(source, more())
+    assert catalog.writer.rows("SELECT count(*) FROM lake.t") == [(100,)]
+    catalog.roll_back()
+    assert catalog.writer.rows("SELECT count(*) FROM lake.t") == [(200,)]
+    catalog.roll_back()  # no transaction is open
+    assert catalog.begin() == 3
+
+
+def test_snapshot_of_the_last_commit(source: Lake) -> None:
+    catalog = catalog_of(source)
+    begun = catalog.begin()
+    catalog.commit()
+    assert catalog.last_committed(begun) == begun == 2, "a commit without changes creates no snapshot"
+    assert catalog.last_committed(7) == 7
+    begun = catalog.begin()
+    catalog.writer.execute(more())
+    catalog.commit()
+    assert catalog.last_committed(begun) == 3
+    commit(source, more())
+    assert (catalog.begin(), catalog.last_committed(4)) == (4, 4)
+
+
+def test_retries_are_disabled_only_inside_the_block(source: Lake) -> None:
+    retries = "SELECT current_setting('ducklake_max_retry_count')"
+    writer = source.connection
+    writer.execute("SET ducklake_max_retry_count = 7")
+    with recovery.without_retries(writer):
+        assert writer.rows(retries) == [(0,)]
+    assert writer.rows(retries) == [(7,)]
+    with pytest.raises(ZeroDivisionError), recovery.without_retries(writer):
+        raise ZeroDivisionError
+    assert writer.rows(retries) == [(7,)]
+
+
+# Keeping the files of a commit.
+
+
+def test_removed_files_of_a_transaction_are_restored(source: Lake) -> None:
+    source.run(
+        "CREATE SCHEMA lake.raw", 'CREATE TABLE lake.raw."Ta.ble" (id BIGINT)', "CREATE TABLE lake.new (id BIGINT)"
+    )
+    source.run("ALTER TABLE lake.new RENAME TO renamed", "CREATE TABLE lake.gone (id BIGINT)", "DROP TABLE lake.gone")
+    before = files(source)
+    catalog = catalog_of(source)
+    begun = catalog.begin()
+    catalog.writer.execute("CREATE TABLE lake.main.new (id BIGINT); CREATE TABLE lake.raw.made (id BIGINT)")
+    written = ("main.t", 'raw."Ta.ble"', "main.renamed", "main.new", "raw.made")
+    for table in written:
+        catalog.writer.execute(more(table))
+    made = {path: Path(path).read_bytes() for path in files(source) - before}
+    assert len(made) == len(written)
+    in_catalog = {"main.t", 'raw."Ta.ble"', "main.renamed"}
+    catalog.keep_written([table.upper() if table in in_catalog else table for table in written], begun)
+    for path in made:
+        Path(path).unlink()
+    catalog.restore_written()
+    assert {path: Path(path).read_bytes() for path in files(source) - before} == made
+    catalog.release_written()
+    for path in made:
+        Path(path).unlink()
+    catalog.restore_written()
+    assert files(source) == before
+    catalog.roll_back()
+
+
+def test_files_of_other_tables_are_not_kept(source: Lake) -> None:
+    source.run("CREATE TABLE lake.other (id BIGINT)")
+    catalog = catalog_of(source)
+    begun = catalog.begin()
+    for table in ("t", "other"):
+        catalog.writer.execute(more(table))
+    catalog.keep_written([], begun)
+    assert catalog.kept._open == {}
+    catalog.keep_written({"main.t"}, begun)
+    assert {Path(path).parent.name for path in catalog.kept._open} == {"t"}
+    catalog.release_written()
+    catalog.roll_back()
+
+
+def test_no_files_are_kept_if_no_reply_can_be_lost(source: Lake) -> None:
+    catalog = catalog_of(source, Committing.THIS_PROCESS)
+    begun = catalog.begin()
+    catalog.writer.execute(more())
+    catalog.keep_written(["main.t"], begun)
+    assert catalog.kept._open == {}
+    catalog.roll_back()
+
+
+# Checking the files of a commit.
+
+
+def file_of(source: Lake, kind: str) -> tuple[Path, int]:
+    """The newest file of a kind, and the snapshot at which it begins."""
+    found = source.metadata(
+        f"SELECT path, begin_snapshot FROM ducklake_{kind}_file ORDER BY {kind}_file_id DESC LIMIT 1"
+    )
+    ((path, begin),) = found
+    return source.folder / "data" / "main" / "t" / path, begin
+
+
+def test_existing_files_of_a_snapshot_pass(source: Lake) -> None:
+    for version in source.versions():
+        catalog_of(source).check_written(version)
+
+
+@pytest.mark.parametrize("kind", ["data", "delete"])
+def test_missing_file_of_a_snapshot_is_an_error(source: Lake, kind: str) -> None:
+    made = commit(source, more() if kind == "data" else "DELETE FROM lake.t WHERE id > 7")
+    path, begin = file_of(source, kind)
+    commit(source, more())
+    path.unlink()
+    assert begin == made
+    with pytest.raises(CommitError) as caught:
+        catalog_of(source).check_written(made)
+    assert caught.value.message == (
+        f"snapshot {made} was committed, but its reply was lost. DuckLake treated it as failed and removed {path}, so "
+        f"main.t cannot be read from snapshot {made} on"
+    )
+    assert caught.value.hint == (
+        f"restore the file, such as from a versioned bucket; or copy main.t from snapshot {made - 1}, drop the table "
+        "and create it again; or restore the catalog from a backup"
+    )
+    for other in {*source.versions()} - {made}:
+        check_written(source.reader, other)
+
+
+def test_missing_file_of_a_compaction_begins_at_an_earlier_snapshot(source: Lake) -> None:
+    commit(source, more())
+    source.run("CALL ducklake_merge_adjacent_files('lake')")
+    path, begin = file_of(source, "data")
+    made = source.newest
+    assert begin < made
+    path.unlink()
+    with pytest.raises(CommitError, match=rf"main\.t cannot be read from snapshot {begin} on"):
+        check_written(source.reader, made)
+
+
+def test_files_of_the_first_snapshot_in_the_catalog_are_checked(source: Lake) -> None:
+    path, _ = file_of(source, "data")
+    path.unlink()
+    lose(source, 0, 1)
+    with pytest.raises(CommitError, match="snapshot 2 was committed"):
+        check_written(source.reader, 2)
+
+
+def test_file_outside_the_folder_of_its_table_is_checked(source: Lake, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.parquet"
+    source.run(f"COPY (SELECT range AS id FROM range(9)) TO '{outside}'")
+    made = commit(source, f"CALL ducklake_add_data_files('lake', 't', '{outside}')")
+    check_written(source.reader, made)
+    outside.unlink()
+    with pytest.raises(CommitError, match=f"removed {outside}, so"):
+        check_written(source.reader, made)
+
+
+def test_files_of_a_table_that_the_snapshot_lacks_are_not_checked(source: Lake) -> None:
+    made = commit(source, more())
+    path, _ = file_of(source, "data")
+    path.unlink()
+    source.metadata(f"UPDATE ducklake_table SET end_snapshot = {made}")
+    check_written(source.reader, made)
+
+
+def test_local_file_that_cannot_be_examined_is_neither_there_nor_missing(source: Lake) -> None:
+    name = f"{source.folder}/{'x' * 300}"
+    with pytest.raises(StorageError) as caught:
+        recovery._exists(source.connection, name)
+    assert caught.value.message == f"{name} cannot be examined: File name too long"
+
+
+def test_file_in_a_bucket_exists_or_is_missing_or_cannot_be_examined(s3_server: S3Server, tmp_path: Path) -> None:
+    storage = in_bucket(s3_server)
+    folder = f"s3://{storage['bucket']}"
+    store = lakeconf.init(config_of(tmp_path, storage=storage)).get_store("dev")
+    with store.open_connection() as connection:
+        connection.execute(f"COPY (SELECT 1) TO '{folder}/lake/there.parquet'")
+        names = ("there.parquet", "missing.parquet")
+        found = {name: recovery._exists(connection, f"{folder}/lake/{name}") for name in names}
+        assert found == {"there.parquet": True, "missing.parquet": False}
+        with pytest.raises(StorageError):
+            recovery._exists(connection, f"{folder}-none/there.parquet")
