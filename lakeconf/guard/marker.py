@@ -107,9 +107,10 @@ class LakeMarker:
         recorded, here = found.get("catalog"), set(_hashes(self.places()))
         if not here or not isinstance(recorded, list) or not recorded:
             return
-        elsewhere = {str(mark) for mark in recorded} - here
+        known = {str(mark) for mark in recorded}
+        elsewhere = known - here
         # A rename keeps one identifier. A file next to this catalog with the other identifier may be the original.
-        if len(elsewhere) == len(recorded) or (elsewhere and not elsewhere.isdisjoint(_hashes(self.neighbours()))):
+        if elsewhere == known or (elsewhere and not elsewhere.isdisjoint(_hashes(self.neighbours()))):
             raise CatalogMovedError(
                 f"{self.path} was created for a catalog at another location: this catalog was copied or moved. "
                 "The files may still belong to the original: no file was removed",

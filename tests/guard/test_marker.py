@@ -1,0 +1,423 @@
+"""The marker of a lake, for catalogs with given locations."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from catalog_lake import Lake, lake
+from local_stores import config_of, in_bucket
+
+import lakeconf
+from lakeconf.errors import CatalogError, CatalogMovedError, StorageError
+from lakeconf.guard import marker as module
+from lakeconf.guard.guard import marker_of
+from lakeconf.guard.marker import MARKER, LakeMarker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from servers import S3Server
+
+HERE = ("inode 1:2", "path host:/catalog")
+STRANGER = "01234567-89ab-7cde-8f01-23456789abcd"
+CONFIRM = "lakeconf doctor STORE --repair"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[Lake]:
+    """An empty lake at snapshot 0; its data path does not exist."""
+    with lake("duckdb", tmp_path) as attached:
+        yield attached
+
+
+@pytest.fixture
+def filled(source: Lake) -> Lake:
+    """A lake with one file at snapshot 2, and without a marker."""
+    source.run("CREATE TABLE lake.t (id BIGINT)", "INSERT INTO lake.t FROM range(100)")
+    return source
+
+
+def marker(source: Lake, places: tuple[str, ...] = HERE, neighbours: tuple[str, ...] = ()) -> LakeMarker:
+    return LakeMarker(source.reader, lambda: places, lambda: neighbours)
+
+
+def place(source: Lake) -> Path:
+    return source.folder / "data" / MARKER
+
+
+def content(source: Lake) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(place(source).read_text())
+    return found
+
+
+def write(source: Lake, text: str | bytes | None = None, **changed: Any) -> bytes:
+    """Writes a marker: the given text, or that of this lake with other values; None leaves a value out."""
+    if text is None:
+        marker(source).create()
+        values = content(source) | changed
+        text = json.dumps({key: value for key, value in values.items() if value is not None})
+    data = text.encode() if isinstance(text, str) else text
+    place(source).parent.mkdir(parents=True, exist_ok=True)
+    place(source).write_bytes(data)
+    return data
+
+
+def snapshot(source: Lake) -> dict[str, int]:
+    """The newest snapshot, as the marker records it."""
+    query = "SELECT snapshot_id, epoch_us(snapshot_time) FROM ducklake_snapshot ORDER BY ALL DESC LIMIT 1"
+    ((version, moment),) = source.metadata(query)
+    return {"snapshot": version, "snapshot_time": moment}
+
+
+def foreign_file(source: Lake, name: str = "a/b/x.parquet") -> None:
+    path = source.folder / "data" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("rows")
+
+
+def assert_refused(do: Callable[[], object], kind: type[CatalogError], message: str, hint: str) -> None:
+    with pytest.raises(CatalogError, match=message) as caught:
+        do()
+    assert type(caught.value) is kind
+    assert hint in str(caught.value.hint)
+
+
+# Creation.
+
+
+def test_first_write_of_a_new_lake_creates_the_marker(source: Lake) -> None:
+    one = marker(source)
+    assert (one.path, one.exists()) == (str(place(source)), False)
+    one.before_write()
+    assert one.exists()
+    found = content(source)
+    assert found == {
+        "lakeconf": "marks the folder of one DuckLake; `lakeconf doctor STORE --repair` creates this file",
+        "lake": source.reader.lake_id,
+        "catalog": module._hashes(HERE),
+        **snapshot(source),
+    }
+    assert [path.name for path in place(source).parent.iterdir()] == [MARKER]
+    assert all(re.fullmatch("[0-9a-f]{32}", mark) for mark in found["catalog"])
+    one.before_write()
+    assert content(source) == found
+
+
+def test_hashes_of_places_are_stable_and_differ() -> None:
+    """Markers of earlier versions contain them."""
+    assert module._hashes(("a", "b", "a")) == [
+        "94b135ecf976caac3fbb99fb1094b962",
+        "a3f12e62c8bb52a8428e8ba7765cbbcd",
+        "94b135ecf976caac3fbb99fb1094b962",
+    ]
+
+
+def test_write_to_a_lake_with_files_creates_no_marker(filled: Lake) -> None:
+    marker(filled).before_write()
+    assert not place(filled).exists()
+
+
+@pytest.mark.parametrize("path", ["x.parquet", "a/b/x.parquet"])
+def test_empty_catalog_neither_writes_nor_repairs_next_to_unknown_files(path: str, source: Lake) -> None:
+    foreign_file(source, path)
+    for do in (marker(source).before_write, marker(source).repair):
+        message = rf"the catalog has no files, but there are Parquet files below {source.folder}/data/: they belong"
+        assert_refused(do, CatalogError, message, "check `path` and `metadata_schema` of the store, or choose an empty")
+    assert not place(source).exists()
+
+
+def test_other_files_do_not_prevent_a_new_lake(source: Lake) -> None:
+    for name in ("notes.txt", "a/x.parquet.tmp"):
+        foreign_file(source, name)
+    marker(source).before_write()
+    assert place(source).exists()
+
+
+def test_catalog_knows_files_of_every_kind(source: Lake) -> None:
+    one = marker(source)
+    assert one.knows_files() is False
+    for table, key in (
+        ("ducklake_data_file", "data_file_id"),
+        ("ducklake_delete_file", "delete_file_id"),
+        ("ducklake_files_scheduled_for_deletion", "data_file_id"),
+    ):
+        source.metadata(f"INSERT INTO {table} ({key}) VALUES (7)")
+        assert one.knows_files() is True, table
+        source.metadata(f"DELETE FROM {table}")
+        assert one.knows_files() is False
+
+
+def test_marker_that_another_lake_creates_first_is_not_replaced(source: Lake) -> None:
+    other = write(source, lake=STRANGER)
+    message = f"the data path {source.folder}/data/ belongs to another lake, according to {place(source)}: nothing was"
+    assert_refused(marker(source).create, CatalogError, message, "each lake needs its own data path. If the other lake")
+    assert place(source).read_bytes() == other
+    assert [path.name for path in place(source).parent.iterdir()] == [MARKER]
+
+
+def test_marker_that_disappears_during_its_creation_is_an_error(source: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_create_file", lambda *_: None)
+    with pytest.raises(CatalogError, match="belongs to another lake"):
+        marker(source).create()
+
+
+def test_marker_that_cannot_be_written_is_an_error(source: Lake) -> None:
+    (source.folder / "data").write_text("a file in place of the folder")
+    with pytest.raises(StorageError) as caught:
+        marker(source)._write(module._create_file)
+    assert caught.value.message == f"the marker {place(source)} cannot be written: File exists"
+
+
+def test_marker_that_cannot_be_read_is_an_error(source: Lake) -> None:
+    place(source).mkdir(parents=True)
+    for do in (marker(source).exists, marker(source).before_write, marker(source).before_cleanup):
+        with pytest.raises(StorageError) as caught:
+            do()
+        assert caught.value.message == f"the marker {place(source)} cannot be read: Is a directory"
+
+
+def test_failed_replacement_keeps_the_marker_and_leaves_no_file(source: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = write(source, catalog=["another"])
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(StorageError, match="cannot be written: No space left on device"):
+            marker(source).confirm_move()
+    assert place(source).read_bytes() == before
+    assert [path.name for path in place(source).parent.iterdir()] == [MARKER]
+
+
+# Writes.
+
+
+def test_write_below_the_data_path_of_another_lake_is_refused(filled: Lake) -> None:
+    write(filled, lake=STRANGER)
+    one = marker(filled)
+    for _ in range(2):
+        assert_refused(one.before_write, CatalogError, "belongs to another lake, according to", "delete that file and")
+
+
+def test_marker_is_compared_once_per_open_lake(filled: Lake) -> None:
+    write(filled)
+    one = marker(filled)
+    one.before_write()
+    write(filled, lake=STRANGER)
+    one.before_write()
+    with pytest.raises(CatalogError, match="belongs to another lake"):
+        marker(filled).before_write()
+
+
+def test_moved_or_restored_catalog_accepts_writes(filled: Lake) -> None:
+    write(filled, snapshot=99)
+    marker(filled, ("inode 5:6", "path elsewhere")).before_write()
+
+
+DAMAGED = [b"", b"{", b"[]", b"7", b"null", b'"text"', b"\x00\xff", b'{"lake": "' + b"x" * 20_000 + b'"}']
+
+
+@pytest.mark.parametrize("text", DAMAGED, ids=range(len(DAMAGED)))
+def test_damaged_marker_refuses_everything(text: bytes, filled: Lake) -> None:
+    write(filled, text)
+    one = marker(filled)
+    for do in (one.before_write, one.before_cleanup, one.record, one.repair, one.confirm_move, one.create):
+        message = f"{place(filled)} is damaged: it does not name a catalog"
+        assert_refused(do, CatalogError, message, f"delete that file and run: {CONFIRM}")
+    assert place(filled).read_bytes() == text
+
+
+@pytest.mark.parametrize("lake_id", [None, 7, "", []], ids=str)
+def test_marker_without_a_lake_belongs_to_another_lake(lake_id: object, filled: Lake) -> None:
+    write(filled, json.dumps({"lake": lake_id}) if lake_id is not None else "{}")
+    for do in (marker(filled).before_write, marker(filled).before_cleanup, marker(filled).confirm_move):
+        assert_refused(do, CatalogError, "belongs to another lake", "check `path`")
+
+
+# Cleanup.
+
+
+def test_cleanup_of_a_new_lake_needs_no_marker(source: Lake) -> None:
+    marker(source).before_cleanup()
+    marker(source).record()
+    assert not place(source).exists()
+
+
+def test_cleanup_of_files_without_a_marker_is_refused(source: Lake) -> None:
+    message = rf"{place(source)} does not exist, so the files below {source.folder}/data/ may belong to another lake"
+    hint = f"if no other lake uses this data path, run: {CONFIRM}"
+    source.run("CREATE TABLE lake.t (id BIGINT)", "INSERT INTO lake.t FROM range(100)")
+    assert_refused(marker(source).before_cleanup, CatalogError, message, hint)
+    source.run("DROP TABLE lake.t")
+    for table in ("data_file", "delete_file", "files_scheduled_for_deletion"):
+        source.metadata(f"DELETE FROM ducklake_{table}")
+    assert_refused(marker(source).before_cleanup, CatalogError, message, hint)
+
+
+MOVES = [
+    # The recorded location, the location of this catalog, its neighbours, and whether the cleanup is refused.
+    (("a", "b"), ("a", "b"), (), False),
+    (("a", "b"), ("b", "a"), (), False),
+    (("a", "b"), ("c", "d"), (), True),
+    (("a", "b"), ("a", "d"), (), False),
+    (("a", "b"), ("c", "b"), (), False),
+    (("a", "b"), ("a", "d"), ("x", "y"), False),
+    (("a", "b"), ("a", "d"), ("x", "b"), True),
+    (("a", "b"), ("c", "b"), ("a", "y"), True),
+    (("a", "b"), ("a", "b"), ("a", "b"), False),
+    (("a", "b"), ("a", "d"), ("a", "d"), False),
+    (("a",), ("a",), ("a",), False),
+    (("a",), ("b",), (), True),
+    (("a", "a"), ("b",), (), True),
+    (("a", "b"), (), ("a", "b"), False),
+    ((), ("a", "b"), ("a", "b"), False),
+]
+
+
+@pytest.mark.parametrize(("recorded", "here", "neighbours", "refused"), MOVES)
+def test_cleanup_of_a_moved_or_copied_catalog_needs_a_confirmation(
+    recorded: tuple[str, ...], here: tuple[str, ...], neighbours: tuple[str, ...], refused: bool, source: Lake
+) -> None:
+    write(source, catalog=module._hashes(recorded))
+    one = marker(source, here, neighbours)
+    if not refused:
+        one.before_cleanup()
+        return
+    message = f"{place(source)} was created for a catalog at another location: this catalog was copied or moved"
+    for do in (one.before_cleanup, one.record, one.repair):
+        assert_refused(do, CatalogMovedError, message, f"confirm the move: {CONFIRM}")
+    assert content(source)["catalog"] == module._hashes(recorded)
+    one.confirm_move()
+    assert content(source)["catalog"] == module._hashes(here)
+    marker(source, here, neighbours).before_cleanup()
+    assert_refused(marker(source, recorded, here).before_cleanup, CatalogMovedError, "copied or moved", CONFIRM)
+
+
+@pytest.mark.parametrize("recorded", [None, "a", {"a": 1}, 7], ids=str)
+def test_marker_without_a_list_of_places_is_not_compared(recorded: object, source: Lake) -> None:
+    """Earlier versions recorded none."""
+    write(source, catalog=recorded)
+    marker(source, ("elsewhere",)).before_cleanup()
+
+
+def test_cleanup_of_a_restored_catalog_needs_a_confirmation(filled: Lake) -> None:
+    now = snapshot(filled)
+    version, moment = now["snapshot"], now["snapshot_time"]
+    cases: list[tuple[object, object, bool]] = [
+        (version, moment, False),
+        (version - 1, None, True),  # another snapshot had this number
+        (version, moment + 1, True),
+        (version, moment - 1, True),
+        (version, None, True),
+        (version + 1, moment, True),
+        (None, None, False),  # earlier versions recorded none
+        (str(version + 1), moment, False),
+    ]
+    for recorded, time, refused in cases:
+        write(filled, snapshot=recorded, snapshot_time=time)
+        if not refused:
+            marker(filled).before_cleanup()
+            continue
+        message = rf"{place(filled)} records snapshot {recorded}, which this catalog lacks: the catalog was restored"
+        assert_refused(marker(filled).before_cleanup, CatalogMovedError, message, f"is the right one: {CONFIRM}")
+        marker(filled).confirm_move()
+        assert content(filled)["snapshot"] == version
+        marker(filled).before_cleanup()
+
+
+def test_recorded_snapshot_may_have_expired(filled: Lake) -> None:
+    write(filled)
+    filled.run("INSERT INTO lake.t FROM range(100)")
+    filled.metadata("DELETE FROM ducklake_snapshot WHERE snapshot_id < 3")
+    marker(filled).before_cleanup()
+    marker(filled).record()
+    assert content(filled)["snapshot"] == 3
+
+
+def test_record_writes_the_location_and_the_newest_snapshot(filled: Lake) -> None:
+    write(filled)
+    before = place(filled).stat()
+    marker(filled).record()
+    assert place(filled).stat().st_ino == before.st_ino, "nothing has changed, so nothing was written"
+    filled.run("INSERT INTO lake.t FROM range(100)")
+    marker(filled, ("inode 1:2", "path host:/renamed")).record()
+    found = content(filled)
+    assert {key: found[key] for key in ("snapshot", "snapshot_time")} == snapshot(filled)
+    assert found["catalog"] == module._hashes(("inode 1:2", "path host:/renamed"))
+    assert [path.name for path in place(filled).parent.iterdir() if path.is_file()] == [MARKER]
+
+
+# Repair.
+
+
+def test_repair_creates_a_missing_marker(filled: Lake, tmp_path: Path) -> None:
+    assert marker(filled).repair() == f"created {place(filled)}"
+    before = place(filled).read_bytes()
+    assert marker(filled).repair() == f"{place(filled)} names this catalog"
+    assert place(filled).read_bytes() == before
+    with lake("sqlite", tmp_path / "new") as empty:
+        assert marker(empty).repair() == f"created {place(empty)}"
+
+
+def test_repair_does_not_take_the_marker_of_another_lake(filled: Lake) -> None:
+    before = write(filled, lake=STRANGER)
+    for do in (marker(filled).repair, marker(filled).confirm_move, marker(filled).record):
+        assert_refused(do, CatalogError, "belongs to another lake", "check `path`")
+    assert place(filled).read_bytes() == before
+
+
+def test_move_is_confirmed_only_with_a_marker(filled: Lake) -> None:
+    with pytest.raises(CatalogError, match=r"_lakeconf\.json does not exist"):
+        marker(filled).confirm_move()
+    before = write(filled)
+    marker(filled).confirm_move()
+    assert place(filled).read_bytes() == before
+
+
+def test_marker_without_places_of_the_catalog(filled: Lake) -> None:
+    one = LakeMarker(filled.reader)
+    one.create()
+    assert content(filled)["catalog"] == []
+    one.before_cleanup()
+
+
+def test_repr_of_a_marker_does_not_say_whether_it_was_compared(source: Lake) -> None:
+    assert "_checked" not in repr(marker(source))
+
+
+# Object storage.
+
+
+def test_marker_in_a_bucket(s3_server: S3Server, tmp_path: Path) -> None:
+    storage = in_bucket(s3_server)
+    bucket = storage["bucket"]
+    store = lakeconf.init(config_of(tmp_path, storage=storage)).get_store("dev")
+    with store.open() as opened:
+        one = opened._session.guard.marker
+        assert one is not None
+        connection = one.reader.connection
+        assert (one.path, one.exists()) == (f"s3://{bucket}/lake/{MARKER}", False)
+        connection.execute(f"COPY (SELECT 1) TO 's3://{bucket}/lake/a/b/x.parquet'")
+        with pytest.raises(CatalogError, match="the catalog has no files, but there are Parquet files"):
+            one.before_write()
+        with pytest.raises(CatalogError, match="may belong to another lake"):
+            one.before_cleanup()
+        s3_server_keys = set(s3_server.objects(bucket))
+        assert s3_server_keys == {"lake/a/b/x.parquet"}
+        one.create()
+        assert one.exists()
+        ((text,),) = connection.rows("SELECT content FROM read_text(?)", [one.path])
+        assert json.loads(text) == one._content()
+        one.before_cleanup()
+        moved = marker_of(one.reader, store.metadata_backend)
+        moved.places = lambda: ('a "quoted" \\ place\twith a tab', "b")
+        with pytest.raises(CatalogMovedError):
+            moved.before_cleanup()
+        moved.confirm_move()
+        moved.before_cleanup()
+        with pytest.raises(CatalogMovedError):
+            one.before_cleanup()
+        connection.execute(f"COPY (SELECT 'damaged' AS x) TO '{one.path}' (FORMAT csv, HEADER false)")
+        with pytest.raises(CatalogError, match="is damaged"):
+            one.before_cleanup()
