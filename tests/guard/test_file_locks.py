@@ -205,7 +205,8 @@ def test_lock_is_lost_with_its_file(kind: str, replaced: bool, catalog: Path) ->
         with pytest.raises(StorageError) as caught:
             lock.check()
         assert caught.value.message == (f"the lock file {path} was deleted while it was held, so nothing was written")
-        assert "exclude lock files from jobs that delete old files" in str(caught.value.hint)
+        expected_hint = "try again, and exclude lock files from jobs that delete old files in this folder"
+        assert caught.value.hint == expected_hint
         lock.renew()
         lock.check()
         assert held(path) == expected
@@ -341,6 +342,14 @@ def test_forked_process_neither_has_nor_releases_the_lock_of_its_parent(catalog:
     lock = f"StorageError the lock {lock_file(catalog, 'writers')} belongs to the process that forked this one"
     assert errors == 2 * [f"{lock}, so nothing was written"]
     assert state == "shared"
+
+
+def test_lock_is_released_although_another_process_inherited_its_file(catalog: Path) -> None:
+    with FileLocks(catalog).exclusive():
+        (descriptor,) = file_locks._open_descriptors
+        inherited = os.dup(descriptor)
+    assert held(lock_file(catalog, "writers")) == "not at all"
+    os.close(inherited)
 
 
 def test_killed_writer_releases_its_lock(catalog: Path) -> None:

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from commit_hooks import during
 from local_stores import on_postgres, store_of
 from lock_files import held
 
-from lakeconf.errors import CommitError, ConnectionFailed
-from lakeconf.guard import locks, server_locks
+from lakeconf.errors import CommitError
+from lakeconf.guard import locks
 
 if TYPE_CHECKING:
     from servers import PostgresServer
 
-    from lakeconf import Lake, Store
+    from lakeconf import Store
 
 NOW = dt.timedelta(0)
 ROWS = pa.table({"n": pa.array([1], pa.int64())})
@@ -30,22 +31,6 @@ def file_store(folder: Path) -> Store:
 
 def server_store(server: PostgresServer, folder: Path) -> Store:
     return store_of(folder, {**on_postgres(server), "metadata_schema": "lake"})
-
-
-def during(lake: Lake, monkeypatch: pytest.MonkeyPatch, statement: str, look: Any) -> list[Any]:
-    """Collects the results of `look` before each statement of the writer that contains a text."""
-    seen: list[Any] = []
-    connection = type(lake._session.writer)
-    for name in ("execute", "rows"):
-        original = getattr(connection, name)
-
-        def spied(self: Any, sql: str, *rest: Any, original: Any = original) -> Any:
-            if statement in sql:
-                seen.append(look())
-            return original(self, sql, *rest)
-
-        monkeypatch.setattr(connection, name, spied)
-    return seen
 
 
 def test_file_locks_held_by_writers_and_maintenance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,43 +122,6 @@ def test_error_for_a_held_lock_names_the_holder(
         assert lake.refresh() == before + 1
         table.append(ROWS)
         assert len(lake.maintenance.expire_snapshots(older_than=NOW, force=True)) == before + 2
-
-
-def test_lock_lost_before_the_commit_fails_the_write(
-    postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = server_store(postgres_server, tmp_path)
-    kill = (
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-        "WHERE application_name LIKE 'lakeconf on %' AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
-    )
-    with store.open() as lake:
-        table = lake.create_table("raw.t", ROWS)
-        before = lake.snapshot_id
-        with monkeypatch.context() as patch:
-            during(lake, patch, "ducklake_set_commit_message", lambda: postgres_server.sql(kill))
-            with pytest.raises(ConnectionFailed, match="held the lock was lost, so nothing was written"):
-                table.append(ROWS)
-        assert lake.refresh() == before
-        # After COMMIT was sent, losing the lock has no effect.
-        with monkeypatch.context() as patch:
-            assert during(lake, patch, "COMMIT", lambda: postgres_server.sql(kill)) == []
-            table.append(ROWS)
-        assert lake.refresh() == before + 1
-        table.append(ROWS)
-        assert len(table.scan().collect()) == 2
-
-
-def test_write_reacquires_only_its_own_lock(postgres_server: PostgresServer, tmp_path: Path) -> None:
-    store = server_store(postgres_server, tmp_path)
-    database = store.metadata_backend.database  # type: ignore[attr-defined]
-    with store.open() as lake:
-        table = lake.create_table("raw.t", ROWS)
-        with lake._session.guard.writing() as other:
-            assert isinstance(other, server_locks._HeldOnServer)
-            other.release()
-            table.append(ROWS)
-            assert postgres_server.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'", database) == "0"
 
 
 def test_inlined_delete_during_a_compaction_is_kept(

@@ -14,7 +14,6 @@ from local_stores import on_postgres, store_of
 
 from lakeconf.errors import CommitConflictError
 from lakeconf.guard.guard import locks_of
-from lakeconf.guard.server_locks import _HeldOnServer
 
 if TYPE_CHECKING:
     from servers import PostgresServer
@@ -79,25 +78,6 @@ def test_lock_blocks_other_holders_until_it_is_released(store: Store) -> None:
             held.append("first")
         future.result()
     assert held == ["first", "second"]
-
-
-def test_a_signal_while_a_lock_is_released_frees_the_lock(
-    tmp_path: Path, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    metadata = server_metadata(postgres_server)
-    with store_of(tmp_path, metadata).open() as lake:
-        lake.create_table(TABLE, like={"n": "BIGINT"})
-
-        def interrupted(_: object) -> None:
-            raise KeyboardInterrupt
-
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) as caught:  # noqa: PT012
-            patch.setattr(_HeldOnServer, "roll_back", interrupted)
-            lake.table(TABLE).append(pa.table({"n": [1]}))
-        assert caught.traceback, "a notebook keeps the frames of the last error, and with them the connection"
-        here = "(SELECT oid FROM pg_database WHERE datname = current_database())"
-        held = f"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND database = {here}"
-        assert postgres_server.sql(held, metadata["database"]) == "0"
 
 
 def test_concurrent_appends_are_all_kept(store: Store) -> None:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from local_stores import in_bucket, on_postgres, store_of
+from local_stores import in_bucket
 
 import lakeconf
 from lakeconf.cli.commands import run
-from lakeconf.errors import CatalogMovedError, ConnectionFailed
-from lakeconf.guard import catalog_place
+from lakeconf.errors import CatalogMovedError
 from lakeconf.guard.marker import MARKER
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from servers import PostgresServer, S3Server
 
     from lakeconf import Lake
-    from lakeconf.catalog.reader import CatalogReader
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64())})
 
@@ -56,27 +54,6 @@ def check_refusal(name: str) -> None:
     assert "confirm the move: lakeconf doctor STORE --repair" in str(raised.value.hint)
     with opened(name) as lake:
         assert len(lake.table("t").scan().collect()) == len(ROWS)
-
-
-def test_a_lost_connection_does_not_change_the_place_in_the_marker(
-    tmp_path: Path, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Otherwise every later cleanup takes the catalog for a copy."""
-    ask = catalog_place._ask
-
-    def lost(reader: CatalogReader, query: str) -> str:
-        if "pg_control_system" in query:
-            raise ConnectionFailed("server closed the connection")
-        return ask(reader, query)
-
-    with store_of(tmp_path, on_postgres(postgres_server)).open() as lake:
-        lake.create_table("t", like=ROWS)
-        lake.table("t").append(ROWS)
-        monkeypatch.setattr(catalog_place, "_ask", lost)
-        with pytest.raises(ConnectionFailed):
-            lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
-        monkeypatch.setattr(catalog_place, "_ask", ask)
-        assert lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True) == []
 
 
 def check_way_out(moved: str, original: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Hooks that run when a lake sends COMMIT, to disturb its commit."""
+"""Hooks that run when a lake sends COMMIT or another statement, to disturb its commit."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pytest
+
+    from lakeconf import Lake
 
 
 def at_commit(
@@ -30,3 +32,19 @@ def at_commit(
         return done
 
     patch.setattr(Connection, "execute", executing)
+
+
+def during(lake: Lake, monkeypatch: pytest.MonkeyPatch, statement: str, look: Any) -> list[Any]:
+    """Collects the results of `look` before each statement of the writer that contains a text."""
+    seen: list[Any] = []
+    connection = type(lake._session.writer)
+    for name in ("execute", "rows"):
+        original = getattr(connection, name)
+
+        def spied(self: Any, sql: str, *rest: Any, original: Any = original) -> Any:
+            if statement in sql:
+                seen.append(look())
+            return original(self, sql, *rest)
+
+        monkeypatch.setattr(connection, name, spied)
+    return seen
