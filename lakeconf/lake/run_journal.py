@@ -68,5 +68,8 @@ class RunJournal:
     def commit_info(self, snapshot_id: int) -> dict[str, Any]:
         """The commit info of a lakeconf commit: `rows`, `seconds`, `engine`, `extra` and more; otherwise empty."""
         found = by_version(self._session.reader, snapshot_id).extra_info
-        info = json.loads(found) if found and found.startswith("{") else {}
+        try:
+            info = json.loads(found or "{}")
+        except (ValueError, RecursionError):  # other writers may store any text
+            return {}
         return info if isinstance(info, dict) else {}

@@ -15,6 +15,7 @@ from commit_hooks import during
 from local_stores import on_postgres, store_of
 
 from lakeconf.backends.metadata.postgres_server import PostgresServer as Server
+from lakeconf.connection.connection import Connection, connect
 from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError, QueryError
 from lakeconf.guard import locks, server_locks
 from lakeconf.guard.guard import locks_of
@@ -209,7 +210,7 @@ def test_instance_is_opened_once_and_again_after_it_was_closed(one: ServerLocks,
 def test_instance_that_cannot_connect_is_closed_and_shows_no_secret(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened, connect = [], server_locks.connect
+    opened: list[Connection] = []
 
     def recorded(*secrets: Any) -> Any:
         opened.append(connect(*secrets))

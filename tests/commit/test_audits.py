@@ -1,0 +1,167 @@
+"""Audits run in the transaction that they check, and show the rows that violate them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import pytest
+
+from lakeconf.commit import audits
+from lakeconf.commit.audits import Audit, is_query
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import AuditError, QueryError, SchemaError
+from lakeconf.secret import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lakeconf import Lake, Store
+
+
+@pytest.fixture
+def lake(store: Store) -> Iterator[Lake]:
+    """A lake whose writer has an open transaction with seven rows in the table `t`."""
+    with store.open() as lake:
+        lake.create_table("t", {"id": "BIGINT", "name": "VARCHAR"})
+        lake._session.writer.execute("BEGIN")
+        lake._session.writer.execute("INSERT INTO dev.t SELECT range, 'n' || range FROM range(7)")
+        yield lake
+
+
+def run(lake: Lake, check: audits.Check, source: str | None = None) -> None:
+    audits.run(Audit("few", check, source), lake._session.writer, lake._session.reader)
+
+
+def refused(lake: Lake, check: audits.Check, source: str | None = None) -> AuditError:
+    with pytest.raises(AuditError) as caught:
+        run(lake, check, source)
+    return caught.value
+
+
+def keep(condition: Callable[[], nw.Expr]) -> Callable[[nw.LazyFrame[Any]], nw.LazyFrame[Any]]:
+    return lambda frame: frame.filter(condition())
+
+
+def test_audit_without_violations_passes(lake: Lake) -> None:
+    run(lake, "FROM t WHERE id > 6")
+    run(lake, keep(lambda: nw.col("id") > 6), "dev.main.t")
+    assert len(lake.table("t").scan().collect()) == 0, "only the transaction sees the rows"
+
+
+@pytest.mark.parametrize(
+    ("count", "found", "more"),
+    [
+        (1, "1 row", ""),
+        (2, "2 rows", ""),
+        (5, "5 rows", ""),
+        (6, "6 rows", "\n  and 1 more"),
+        (7, "7 rows", "\n  and 2 more"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["sql", "function"])
+def test_violations_are_counted_and_a_sample_is_shown(kind: str, count: int, found: str, more: str, lake: Lake) -> None:
+    if kind == "sql":
+        error = refused(lake, f"SELECT id AS key, name FROM t WHERE id < {count} ORDER BY id")
+        name = "key"
+    else:
+        error = refused(lake, lambda frame: frame.filter(nw.col("id") < count).sort("id"), "dev.main.t")
+        name = "id"
+    rows = "\n".join(f"  {{'{name}': {number}, 'name': 'n{number}'}}" for number in range(min(count, 5)))
+    assert error.message == f"the audit 'few' found {found}, so nothing was written:\n{rows}{more}"
+    assert error.hint == "fix the rows or the audit"
+
+
+@pytest.mark.parametrize(
+    "sql", ["DELETE FROM t", "SELECT 1; SELECT 2", "PRAGMA version", "", "COMMIT", "SELECT 1; DELETE FROM t"]
+)
+def test_audit_that_is_not_one_query_is_refused(sql: str, lake: Lake) -> None:
+    error = refused(lake, sql)
+    assert "the audit 'few' " in error.message
+    assert "nothing was written" in error.message or error.hint == (
+        "write one SELECT that returns the rows that violate the condition"
+    )
+    assert lake._session.writer.rows("SELECT count(*) FROM dev.t") == [(7,)]
+
+
+def test_check_for_one_query_names_the_audit(lake: Lake) -> None:
+    with pytest.raises(AuditError) as caught:
+        audits._broken(Audit("few", "SELECT 1; SELECT 2"), lake._session.writer)
+    assert caught.value.message == "the audit 'few' is not a single query"
+    assert caught.value.hint == "write one SELECT that returns the rows that violate the condition"
+
+
+def test_audit_that_cannot_be_run_is_refused(lake: Lake) -> None:
+    error = refused(lake, "FROM missing")
+    assert error.message.startswith("the audit 'few' cannot be run, so nothing was written: ")
+    assert "missing" in error.message
+    assert error.hint is None
+    # A view of the lake that may read files is refused before it is bound.
+    lake._session.writer.execute("ROLLBACK")
+    lake._session.writer.execute("CREATE VIEW dev.files AS FROM read_text('/etc/hostname')")
+    assert "read_text" in refused(lake, "FROM files").message
+
+
+def test_function_that_raises_an_error_is_refused(lake: Lake) -> None:
+    def fails(_: object) -> Any:
+        raise ValueError("no such day")
+
+    def refuses(_: object) -> Any:
+        raise SchemaError("no such column", hint="another hint")
+
+    start = "the audit 'few' cannot be run, so nothing was written: "
+    assert refused(lake, fails, "dev.main.t").message == f"{start}ValueError: no such day"
+    assert refused(lake, refuses, "dev.main.t").message == f"{start}no such column"
+    assert isinstance(refused(lake, fails, "dev.main.t").__cause__, ValueError)
+    assert "missing" in refused(lake, lambda frame: frame, "dev.main.missing").message
+
+
+@pytest.mark.parametrize(("found", "kind"), [(None, "NoneType"), (True, "bool"), ([], "list")])
+def test_function_that_returns_no_frame_is_refused(found: object, kind: str, lake: Lake) -> None:
+    error = refused(lake, lambda _: found, "dev.main.t")
+    assert error.message == f"the audit 'few' returned a {kind}"
+    assert error.hint == "return a lazy frame of the rows that violate the audit: return frame.filter(…)"
+
+
+def test_error_of_an_audit_shows_no_secret(lake: Lake) -> None:
+    session = lake._session
+    writer = Connection(session.writer.native, [Secret("hunter2hunter2")])
+
+    def fails(_: object) -> Any:
+        raise ValueError("the password is hunter2hunter2")
+
+    for check, source in ((fails, "dev.main.t"), ("SELECT error('hunter2hunter2')", None)):
+        with pytest.raises(AuditError, match="cannot be run") as caught:
+            audits.run(Audit("few", check, source), writer, session.reader)
+        assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT 1", True),
+        ("FROM t", True),
+        ("VALUES (1)", True),
+        ("WITH one AS (SELECT 1) FROM one", True),
+        ("(SELECT 1)", True),
+        ("-- é\n/* pragma */ select 1;", True),
+        ("FROM pragma_version()", True),
+        ("SELECT 1; SELECT 2", False),
+        ("SELECT 1; DROP TABLE t", False),
+        ("", False),
+        ("-- nothing", False),
+        ("DELETE FROM t", False),
+        ("INSERT INTO t VALUES (1)", False),
+        ("CALL pragma_version()", False),
+        ("PRAGMA version", False),
+        ("  /* é */ pragma\tversion", False),
+        ("é", None),
+        ("SELEC 1", None),
+    ],
+)
+def test_query_is_one_select(sql: str, expected: bool | None) -> None:
+    if expected is None:
+        with pytest.raises(QueryError):
+            is_query(sql)
+    else:
+        assert is_query(sql) is expected

@@ -1,0 +1,174 @@
+"""One step of a compaction is one commit: with a token, under the lock, repeated if another commit was faster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from commit_hooks import at_commit, during
+from lock_files import held
+from plain_sql import run_plain
+
+from lakeconf import __version__
+from lakeconf.commit import maintenance_commit
+from lakeconf.commit.maintenance_commit import run_step
+from lakeconf.commit.recovery import AttachedCatalog
+from lakeconf.errors import CommitError, LakeconfError, QueryError
+from lakeconf.guard import locks
+from lakeconf.guard.guard import LakeGuard
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from pathlib import Path
+
+    from lakeconf import Lake, Store
+
+MERGE = "CALL ducklake_merge_adjacent_files('dev')"
+
+
+@pytest.fixture
+def lake(store: Store) -> Iterator[Lake]:
+    """A lake with the table `t`, which has two files, at snapshot 3, and another writer's table `u`."""
+    with store.open() as lake:
+        for name in ("t", "u"):
+            run_plain(lake, f"CREATE TABLE {name} (id BIGINT)")
+        for _ in range(2):
+            run_plain(lake, "INSERT INTO t FROM range(100)")
+        lake.refresh()
+        yield lake
+
+
+def rival(lake: Lake) -> None:
+    run_plain(lake, "INSERT INTO u VALUES (1)")
+
+
+def overtaken(lake: Lake, patch: pytest.MonkeyPatch, times: int, states: list[str], lock: Path) -> None:
+    """Lets another writer commit before each of the first attempts, and records how the lake's lock is held."""
+    writer = type(lake._session.writer)
+    rows = writer.rows
+
+    def slow(self: Any, sql: str, *rest: Any) -> Any:
+        found = rows(self, sql, *rest)
+        if sql == MERGE:
+            states.append(held(lock))
+            if len(states) <= times:
+                rival(lake)
+        return found
+
+    patch.setattr(writer, "rows", slow)
+
+
+def files(lake: Lake) -> int:
+    return len(lake.table("t").files())
+
+
+def test_step_commits_once_with_a_token(lake: Lake) -> None:
+    retries = "SELECT current_setting('ducklake_max_retry_count')"
+    before = lake._session.writer.rows(retries)
+    found = run_step(lake._session, MERGE)
+    assert [row[:2] for row in found] == [("main", "t")]
+    assert lake.refresh() == 5
+    assert files(lake) == 1
+    info = lake.runs.commit_info(5)
+    assert info["lakeconf"] == __version__
+    assert len(info.pop("token")) == 32
+    assert list(info) == ["lakeconf"]
+    assert lake._session.writer.rows(retries) == before == [(100,)]
+    assert run_step(lake._session, MERGE) == []
+    assert lake.refresh() == 5, "a step that changes nothing creates no snapshot"
+
+
+def test_step_that_another_commit_overtakes_is_repeated(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    states: list[str] = []
+    with monkeypatch.context() as patch:
+        overtaken(lake, patch, 1, states, tmp_path / "catalog.lakeconf-writers")
+        assert [row[:2] for row in run_step(lake._session, MERGE)] == [("main", "t")]
+    assert states == ["shared", "shared"]
+    assert (lake.refresh(), files(lake)) == (6, 1)
+    assert "another writer overtook a compaction step; repeating the step" in caplog.text
+
+
+def test_step_that_is_always_overtaken_lets_the_writers_wait(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states: list[str] = []
+    with monkeypatch.context() as patch:
+        overtaken(lake, patch, 6, states, tmp_path / "catalog.lakeconf-writers")
+        run_step(lake._session, MERGE)
+    assert states == 5 * ["shared"] + 2 * ["alone"]
+    lake.refresh()
+    assert files(lake) == 1
+
+
+def test_step_without_locks_is_repeated_as_well(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake._session.guard = LakeGuard(None, lake._session.guard.marker)
+    states: list[str] = []
+    lock = tmp_path / "catalog.lakeconf-writers"
+    lock.touch()
+    with monkeypatch.context() as patch:
+        overtaken(lake, patch, 6, states, lock)
+        run_step(lake._session, MERGE)
+    assert states == 7 * ["not at all"]
+
+
+def test_step_gives_up_after_a_while(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "WAIT_SECONDS", 0.01)
+    with monkeypatch.context() as patch:
+        overtaken(lake, patch, 99, [], tmp_path / "catalog.lakeconf-writers")
+        with pytest.raises(CommitError) as caught:
+            run_step(lake._session, MERGE)
+    assert caught.value.message == "the compaction lost every race with other writers"
+    assert caught.value.hint == "try again later"
+    lake.refresh()
+    assert files(lake) == 2
+
+
+def test_other_errors_of_a_step_are_raised_at_once(lake: Lake) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        calls = during(lake, patch, "no_such_function", lambda: 1)
+        with pytest.raises(QueryError, match="no_such_function"):
+            run_step(lake._session, "CALL no_such_function()")
+    assert calls == [1]
+    with lake.transaction(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(maintenance_commit, "_ATTEMPTS_BESIDE_WRITERS", 0)
+        with pytest.raises(LakeconfError, match="open transaction"):
+            run_step(lake._session, MERGE)
+    assert run_step(lake._session, MERGE), "the writer has no open transaction"
+
+
+def test_step_is_not_committed_without_its_lock(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, lock = lake.refresh(), tmp_path / "catalog.lakeconf-writers"
+    with monkeypatch.context() as patch:
+        during(lake, patch, "ducklake_set_commit_message", lock.unlink)
+        with pytest.raises(LakeconfError, match="was deleted while it was held, so nothing was written"):
+            run_step(lake._session, MERGE)
+    assert lake.refresh() == before
+
+
+def test_files_of_changed_tables_are_kept_until_the_reply(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[tuple[set[str], int]] = []
+
+    def keep(_: AttachedCatalog, tables: Collection[str], begun: int) -> None:
+        kept.append((set(tables), begun))
+
+    monkeypatch.setattr(AttachedCatalog, "keep_written", keep)
+    run_step(lake._session, "CALL ducklake_flush_inlined_data('dev')")
+    assert kept == [(set(), 4)]
+    run_plain(lake, "CALL dev.set_option('data_inlining_row_limit', 10)", "DELETE FROM u", "DELETE FROM t WHERE id = 5")
+    run_plain(lake, 'CREATE SCHEMA "A.b"', 'CREATE TABLE "A.b".v (id BIGINT)', 'INSERT INTO "A.b".v VALUES (1)')
+    run_step(lake._session, "CALL ducklake_flush_inlined_data('dev')")
+    # The flush does not return the table of which it writes only deletes.
+    assert kept[1][0] == {'"A.b".v', "main.t"}
+    assert kept[1][1] == lake.refresh() - 1
+
+
+def test_step_whose_reply_was_lost_succeeds(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost() -> None:
+        raise QueryError("the reply was lost")
+
+    at_commit(monkeypatch, after=lost)
+    assert run_step(lake._session, MERGE)
+    assert (lake.refresh(), files(lake)) == (5, 1)

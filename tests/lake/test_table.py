@@ -1,0 +1,216 @@
+"""What each method of a table passes on; other tests cover the reads and writes themselves."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import pyarrow as pa
+import pytest
+
+from lakeconf.errors import CommitError, LakeconfError, PredicateError, SchemaError, TableNotFoundError
+from lakeconf.write.merge import Delete, Insert, Update
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lakeconf import Lake, Store, Table
+
+ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "n": pa.array([10, 20], pa.int64())})
+MORE = pa.table({"id": pa.array([2, 3], pa.int64()), "n": pa.array([21, 31], pa.int64())})
+WIDER = MORE.append_column("note", pa.array(["x", "y"]))
+
+
+@pytest.fixture
+def lake(store: Store) -> Iterator[Lake]:
+    """A lake with two rows in the table `t`, at snapshot 2."""
+    with store.open() as lake:
+        lake.create_table("t", ROWS).append(ROWS)
+        yield lake
+
+
+@pytest.fixture
+def table(lake: Lake) -> Table:
+    return lake.table("t")
+
+
+def rows(lake: Lake) -> list[tuple[Any, ...]]:
+    return sorted(lake.table("t").scan().collect("pyarrow").rows(), key=repr)
+
+
+def test_text_of_a_table_names_its_snapshot(lake: Lake) -> None:
+    assert repr(lake.table("raw.none")) == "Table('raw.none' at snapshot 2)"
+    assert repr(lake.at(version=1).table("t")) == "Table('t' at snapshot 1)"
+
+
+def test_schema_is_that_of_the_snapshot_or_of_the_transaction(lake: Lake, table: Table) -> None:
+    assert table.schema == {"id": "BIGINT", "n": "BIGINT"}
+    with lake.transaction() as tx:
+        tx.table("t").evolve(add={"note": "VARCHAR"})
+        assert tx.table("T").schema == {"id": "BIGINT", "n": "BIGINT", "note": "VARCHAR"}
+        assert table.schema == {"id": "BIGINT", "n": "BIGINT"}
+    table.schema.clear()
+    assert list(table.schema) == ["id", "n", "note"]
+    with pytest.raises(TableNotFoundError, match="no table"):
+        _ = lake.at(version=0).table("t").schema
+
+
+def test_scan_selects_columns_and_rows_and_records_the_read(lake: Lake, table: Table) -> None:
+    base = lake._session.base
+    lake.refresh()
+    assert base.has_read("main.t") is False
+    assert table.scan(["n"], "id = 2").collect("pyarrow").rows() == [(20,)]
+    assert base.has_read("main.t") is True
+    assert base.has_read("main.u") is False
+    assert lake.at(version=1).table("t").scan().collect("pyarrow").rows() == []
+
+
+def test_explain_counts_what_a_scan_would_read(lake: Lake, table: Table) -> None:
+    lake.refresh()
+    assert table.explain().files == 1
+    assert table.explain(where="id > 100").files == 0
+    assert table.explain(columns=["id"]).files == 1
+    assert lake.at(version=1).table("t").explain().files == 0
+    assert lake._session.base.has_read("main.t") is False, "no rows are read"
+    with pytest.raises(PredicateError):
+        table.explain(where="id IN (SELECT 1)")
+
+
+def test_files_and_history_end_at_the_snapshot_of_the_lake(lake: Lake, table: Table) -> None:
+    table.delete("id = 1")
+    assert [file.deleted_rows for file in table.files()] == [1]
+    assert [change.snapshot_id for change in table.history()] == [1, 2, 3]
+    past = lake.at(version=2).table("t")
+    assert [file.deleted_rows for file in past.files()] == [0]
+    assert [change.snapshot_id for change in past.history()] == [1, 2]
+    for found in (lake.at(version=0).table("t").files, lake.at(version=0).table("t").history):
+        with pytest.raises(TableNotFoundError):
+            found()
+
+
+def test_changes_of_a_range_of_snapshots(lake: Lake, table: Table) -> None:
+    table.update({"n": 5}, "id = 1")
+    table.delete("id = 2")
+    lake.refresh()
+
+    def kinds(of: Table, since: int | dt.datetime, until: int | None = None) -> list[str]:
+        frame = of.changes(since, until).collect("pyarrow")
+        return sorted(frame["change_type"].to_list())
+
+    assert kinds(table, 3) == ["delete", "update_postimage", "update_preimage"]
+    assert lake._session.base.has_read("main.t") is True
+    assert kinds(table, 3, 3) == ["update_postimage", "update_preimage"]
+    assert kinds(table, lake.snapshots()[2].time, 2) == ["insert", "insert"]
+    assert kinds(lake.at(version=2).table("t"), 1) == ["insert", "insert"]
+    with pytest.raises(LakeconfError):
+        lake.at(version=2).table("t").changes(1, 3)
+
+
+def test_narwhals_accepts_a_table(table: Table) -> None:
+    frame: Any = nw.from_native(table)  # type: ignore[call-overload]
+    assert sorted(frame.collect("pyarrow").rows()) == [(1, 10), (2, 20)]
+
+
+WRITES: dict[str, tuple[Callable[[Table, str | None], int], list[tuple[int, int]]]] = {
+    "append": (lambda t, key: t.append(MORE, idempotency_key=key), [(1, 10), (2, 20), (2, 21), (3, 31)]),
+    "overwrite": (lambda t, key: t.overwrite(MORE, idempotency_key=key), [(2, 21), (3, 31)]),
+    "overwrite where": (
+        lambda t, key: t.overwrite(MORE, "id > 1", idempotency_key=key),
+        [(1, 10), (2, 21), (3, 31)],
+    ),
+    "delete": (lambda t, key: t.delete("id = 1", idempotency_key=key), [(2, 20)]),
+    "update": (lambda t, key: t.update({"n": 7}, "id = 1", idempotency_key=key), [(1, 7), (2, 20)]),
+    "merge": (lambda t, key: t.merge(MORE, "id", idempotency_key=key), [(1, 10), (2, 21), (3, 31)]),
+    "merge with several actions": (
+        lambda t, key: t.merge(
+            MORE,
+            ["id"],
+            matched=[Update({"n": 9}, when=nw.col("source_n") == 21), Delete()],
+            not_matched=None,
+            not_matched_by_source=Delete(),
+            idempotency_key=key,
+        ),
+        [(2, 9)],
+    ),
+    "merge with one action": (
+        lambda t, key: t.merge(MORE, ("id",), matched=Delete(), not_matched=Insert(), idempotency_key=key),
+        [(1, 10), (3, 31)],
+    ),
+    "merge without actions": (
+        lambda t, key: t.merge(MORE, "id", matched=None, idempotency_key=key),
+        [(1, 10), (2, 20), (3, 31)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_write_returns_its_snapshot_and_its_key_is_used_once(name: str, lake: Lake, table: Table) -> None:
+    write, expected = WRITES[name]
+    snapshot_id = write(table, "once")
+    assert snapshot_id == lake.snapshot_id > 2
+    assert rows(lake) == expected
+    table.overwrite(ROWS)
+    assert write(table, "once") == snapshot_id
+    assert rows(lake) == [(1, 10), (2, 20)]
+    assert write(table, None) == lake.snapshot_id
+    assert rows(lake) == expected
+
+
+def test_overwritten_partitions(lake: Lake) -> None:
+    days = pa.table({"day": [dt.date(2024, 1, 1), dt.date(2025, 1, 1), dt.date(2024, 2, 1)]})
+    january = days.slice(0, 1)
+    yearly = lake.create_table("yearly", days, partitioned_by=["year(day)", "month(day)"])
+    yearly.append(days)
+    made = yearly.overwrite_partitions(january, idempotency_key="once")
+    assert yearly.overwrite_partitions(january, idempotency_key="once") == made
+    assert len(yearly.scan().collect()) == 3
+    monthly = lake.create_table("monthly", days, partitioned_by=["month(day)"])
+    monthly.append(days)
+    with pytest.raises(SchemaError):
+        monthly.overwrite_partitions(january)
+    monthly.overwrite_partitions(january, recurring=True)
+    assert sorted(monthly.scan().collect("pyarrow").rows()) == [(dt.date(2024, 1, 1),), (dt.date(2024, 2, 1),)]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda table, **evolve: table.append(WIDER, **evolve),
+        lambda table, **evolve: table.overwrite(WIDER, **evolve),
+        lambda table, **evolve: table.merge(WIDER, "id", **evolve),
+    ],
+    ids=["append", "overwrite", "merge"],
+)
+def test_write_adds_columns_only_if_it_says_so(write: Callable[..., int], table: Table) -> None:
+    for given in ({}, {"evolve": False}):
+        with pytest.raises(SchemaError, match="note"):
+            write(table, **given)
+    write(table, evolve=True)
+    assert list(table.schema) == ["id", "n", "note"]
+
+
+def test_merge_of_two_rows_with_one_key_is_refused(lake: Lake, table: Table) -> None:
+    with pytest.raises(CommitError):
+        table.merge(pa.concat_tables([MORE, MORE]), "id")
+    assert lake.refresh() == 2
+
+
+def test_keys_of_a_table_begin_with_a_prefix(lake: Lake, table: Table) -> None:
+    for key in ("b-1", "a-2", "a-1"):
+        table.append(MORE, idempotency_key=key)
+    lake.create_table("u", ROWS).append(ROWS, idempotency_key="of u")
+    assert table.idempotency_keys() == ["a-1", "a-2", "b-1"]
+    assert table.idempotency_keys("a") == ["a-1", "a-2"]
+
+
+def test_columns_are_dropped_renamed_promoted_and_added_in_one_snapshot(lake: Lake) -> None:
+    table = lake.create_table("u", {"a": "INTEGER", "b": "INTEGER", "c": "INTEGER"})
+    table.append(lake.sql("SELECT 1 AS a, 2 AS b, 3 AS c"))
+    before = lake.snapshot_id
+    made = table.evolve(
+        add={"c": "VARCHAR"}, drop=["c"], rename={"b": "d"}, promote={"d": "BIGINT"}, defaults={"c": "new"}
+    )
+    assert made == before + 1 == lake.snapshot_id
+    assert table.schema == {"a": "INTEGER", "d": "BIGINT", "c": "VARCHAR"}
+    assert table.scan().collect("pyarrow").rows() == [(1, 2, "new")]
