@@ -135,11 +135,8 @@ def test_newest_snapshots_are_kept(lake: Lake) -> None:
 
 def test_short_ages_need_force(lake: Lake) -> None:
     before = paths(lake)
-    for ages in (
-        {"expire_older_than": NOW, "cleanup_older_than": DAY},
-        {"expire_older_than": DAY, "cleanup_older_than": NOW},
-    ):
+    for expire, clean in ((NOW, DAY), (DAY, NOW)):
         for dry_run in (True, False):
             with pytest.raises(LakeconfError, match="older_than is less than a day"):
-                maintain(lake, **ages, dry_run=dry_run)
+                maintain(lake, expire_older_than=expire, cleanup_older_than=clean, dry_run=dry_run)
     assert (lake.refresh(), paths(lake)) == (3, before)

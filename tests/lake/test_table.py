@@ -108,7 +108,7 @@ def test_changes_of_a_range_of_snapshots(lake: Lake, table: Table) -> None:
 
 
 def test_narwhals_accepts_a_table(table: Table) -> None:
-    frame: Any = nw.from_native(table)  # type: ignore[call-overload]
+    frame: Any = nw.from_native(table)
     assert sorted(frame.collect("pyarrow").rows()) == [(1, 10), (2, 20)]
 
 
