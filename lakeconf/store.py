@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from lakeconf.backends.attach_options import attach_option_problem, attach_options_problem, is_pinned, reads_only
+from lakeconf.backends.attach_options import (
+    attach_option_problem,
+    attach_options_problem,
+    creates_nothing,
+    is_pinned,
+    reads_only,
+)
 from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
 from lakeconf.backends.metadata.migration import check_merged_files
 from lakeconf.backends.secrecy import guard_options
@@ -182,15 +188,15 @@ class Store:
         """Attaches the lake to a lakeconf connection; otherwise like `attach`."""
         self._check_free(connection)
         try:
-            creates_nothing = self.read_only or self.attach_options.get("create_if_not_exists") is False
-            if self.attach_options.get("encrypted") and not creates_nothing:
+            must_exist = creates_nothing(self.attach_options)
+            if self.attach_options.get("encrypted") and not must_exist:
                 self.metadata_backend.make_private()
-            self.metadata_backend.prepare(read_only=creates_nothing)
+            self.metadata_backend.prepare(read_only=must_exist)
             file = self.metadata_backend.file()
-            if creates_nothing and file is not None and not (file.is_file() and file.stat().st_size):
+            if must_exist and file is not None and not (file.is_file() and file.stat().st_size):
                 raise CatalogMissingError(f"the catalog {file} does not exist")
             if self.storage_backend is not None:
-                self.storage_backend.prepare(read_only=creates_nothing)
+                self.storage_backend.prepare(read_only=must_exist)
             for statement in self.statements:
                 self._run(connection, statement)
         except CatalogMissingError as error:
@@ -298,7 +304,8 @@ class Store:
                 hint=f"DETACH it, or set another alias: [stores.{self.name}] alias = …",
             )
         metadata = metadata_database(self.alias, self.attach_options.get("metadata_catalog"))
-        attaches = any(isinstance(statement, Attach) and statement.alias == self.alias for statement in self.statements)
+        statements = self.statements
+        attaches = any(isinstance(statement, Attach) and statement.alias == self.alias for statement in statements)
         if attaches and connection.rows(databases, [metadata]):
             # DuckLake would replace it: another lake on this connection would then write to the catalog of this one.
             raise CatalogError(
@@ -308,7 +315,7 @@ class Store:
         load_extension(connection, "ducklake")
         existing = dict(connection.rows("SELECT name, secret_string FROM duckdb_secrets()"))
         made_by_lakeconf = [text for name, text in existing.items() if name.startswith("lakeconf_")]
-        for statement in self.statements:
+        for statement in statements:
             if isinstance(statement, CreateSecret) and statement.name.lower() in existing:
                 self._check_own(statement, made_by_lakeconf)
 

@@ -38,6 +38,11 @@ def is_pinned(attach_options: Mapping[str, object]) -> bool:
     return not _PINS.isdisjoint(attach_options)
 
 
+def creates_nothing(attach_options: Mapping[str, object]) -> bool:
+    """True if a lake that does not exist is not created with these options."""
+    return reads_only(attach_options) or attach_options.get("create_if_not_exists") is False
+
+
 def attach_options_problem(attach_options: Mapping[str, object], alias: str) -> str | None:
     """Validates the combination of ATTACH options that are valid individually.
 

@@ -20,16 +20,17 @@ def columns_named(table: TableInfo, names: Sequence[str]) -> tuple[Column, ...]:
         SchemaError: A column does not exist, or a name occurs twice.
     """
     by_name = {folded(column.name): column for column in table.columns}
-    full_name = table.full_name
     found: dict[str, Column] = {}
     for name in names:
         if folded(name) not in by_name:
             known = [column.name for column in table.columns]
             raise SchemaError(
-                f"the table {full_name} has no column {name!r}",
+                f"the table {table.full_name} has no column {name!r}",
                 hint=suggestion(name, known, f"its columns: {', '.join(sorted(by_name))}"),
             )
         if folded(name) in found:
-            raise SchemaError(f"the column {name!r} of {full_name} is selected twice", hint="name each column once")
+            raise SchemaError(
+                f"the column {name!r} of {table.full_name} is selected twice", hint="name each column once"
+            )
         found[folded(name)] = by_name[folded(name)]
     return tuple(found.values())

@@ -29,7 +29,6 @@ _OPTION_HINTS = {
     str: "write it in quotes",
     object: "the documentation of the catalog's database lists the META_ options",
 }
-# Databases and schemas of every DuckDB connection.
 
 
 class Reading(NamedTuple):

@@ -12,6 +12,7 @@ from lakeconf.errors import UntestedVersionWarning
 from lakeconf.sql import literal
 
 TESTED = "1.5"
+INSTALL_TESTED = f"pip install 'duckdb=={TESTED}.*'"
 # A setting of newer extensions: the DuckLake version of new catalogs. Without it, DuckDB 2.0 creates version 1.1.
 _DEFAULT = "ducklake_default_version"
 
@@ -40,7 +41,7 @@ def warn_if_untested(version: str) -> None:
     """
     found = untested(version)
     if found:
-        warnings.warn(f"{found}: pip install 'duckdb=={TESTED}.*'", UntestedVersionWarning, stacklevel=2)
+        warnings.warn(f"{found}: {INSTALL_TESTED}", UntestedVersionWarning, stacklevel=2)
 
 
 def create_supported_catalogs(rows: Callable[[str], list[tuple[Any, ...]]]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection, connect, load_extension
-from lakeconf.connection.duckdb_version import TESTED, untested
+from lakeconf.connection.duckdb_version import INSTALL_TESTED, untested
 from lakeconf.engines.spark.java import ensure_java
 from lakeconf.errors import CatalogError, CatalogMissingError, CatalogMovedError, LakeconfError
 from lakeconf.guard.catalog_place import reader_of
@@ -144,7 +144,7 @@ def _extensions(examination: Examination) -> str:
     found = f"DuckDB {duckdb_version}: {', '.join(loaded)}"
     warning = untested(str(duckdb_version))
     if warning:
-        raise Warn(f"{found}; {warning}", f"pip install 'duckdb=={TESTED}.*'")
+        raise Warn(f"{found}; {warning}", INSTALL_TESTED)
     return found
 
 

@@ -211,8 +211,7 @@ def type_sql(name: str, text: str) -> str:
     try:
         found = parsed_type(text.strip())
         # `sqltype` ignores what follows a column's type: a default, or another column.
-        with duckdb.default_connection().cursor() as cursor:
-            cursor.extract_statements(f"SELECT CAST(NULL AS {text}\n)")
+        duckdb.extract_statements(f"SELECT CAST(NULL AS {text}\n)")
     except duckdb.Error as error:
         raise SchemaError(f"the column {name!r} has an invalid type {text!r}: {error}") from error
     if has_null(found):

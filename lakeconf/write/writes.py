@@ -49,7 +49,7 @@ class Writing:
             transaction = self._scope.transaction
             if transaction is None:
                 # The snapshot that the write reads cannot expire while it holds the lock.
-                held = guarded.enter_context(self._scope.session.guard.writing())
+                held = guarded.enter_context(self._scope.writing())
                 transaction = self._scope.begin(self._message)
                 transaction.held = held
             # Writes of other threads to the same transaction must not be mixed with this one.

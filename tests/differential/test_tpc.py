@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
 from local_stores import store_of
-from tpc import Benchmark, build, equal_rows, plain_sql, spark_rows, spark_sql
+from tpc import Benchmark, build, equal_rows, plain_sql, plain_tables, spark_rows, spark_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,17 +23,15 @@ def benchmark(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Benchmark]:
     store = store_of(tmp_path_factory.mktemp(request.param))
-    built = build(store, request.param, SCALE)
-    built.lake.close()
-    with store.open(spark) as lake:
+    connection, queries = build(store, request.param, SCALE)
+    with contextlib.closing(connection), store.open(spark) as lake:
         lake.register_views()
-        yield Benchmark(built.name, built.connection, lake, built.queries)
-    built.connection.close()
+        yield Benchmark(request.param, connection, lake, queries)
 
 
 def test_lake_has_the_rows_and_a_history(benchmark: Benchmark) -> None:
     with_deletes = 0
-    for table in benchmark.tables():
+    for table in plain_tables(benchmark.connection):
         sides = f"memory.main.{table}", f"dev.{benchmark.name}.{table}"
         for one, other in (sides, sides[::-1]):
             assert benchmark.connection.execute(f"FROM {one} EXCEPT ALL FROM {other}").fetchall() == [], table

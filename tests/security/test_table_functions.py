@@ -6,9 +6,10 @@ import contextlib
 import os
 import socket
 import sqlite3
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -89,18 +90,23 @@ class Surroundings:
         return True
 
     def _open_sockets(self) -> int:
-        """The number of open sockets, except connections to other programs of this machine."""
-        # Py4J opens and closes connections to the JVM of other tests at any time.
-        own = f":{self.server.getsockname()[1]:04X}"
+        """The number of open sockets, except those of Py4J."""
         tables = [Path(f"/proc/self/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
         rows = [line.split() for lines in tables for line in lines]
-        others = {f"socket:[{row[9]}]" for row in rows if "0100007F:" in row[2] and not row[2].endswith(own)}
+        others = {f"socket:[{row[9]}]" for row in rows for port in _py4j_ports() if row[2].endswith(f":{port:04X}")}
         count = 0
         for number in os.listdir("/proc/self/fd"):
             with contextlib.suppress(OSError):
                 target = os.readlink(f"/proc/self/fd/{number}")
                 count += target.startswith("socket:") and target not in others
         return count
+
+
+def _py4j_ports() -> set[int]:
+    """The port of the JVM of the tests' Spark session, to which Py4J opens and closes connections at any time."""
+    context: Any = sys.modules.get("pyspark.core.context")
+    gateway = context and context.SparkContext._gateway
+    return {gateway.gateway_parameters.port} if gateway else set()
 
 
 class KeptOpen(Connection):

@@ -51,14 +51,12 @@ class Benchmark:
     lake: Lake
     queries: dict[int, str]
 
-    def tables(self) -> list[str]:
-        """The names of the plain tables."""
-        found = self.connection.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'memory'")
-        return sorted(name for (name,) in found.fetchall())
 
-
-def build(store: Store, name: str, scale: float) -> Benchmark:
+def build(store: Store, name: str, scale: float) -> tuple[duckdb.DuckDBPyConnection, dict[int, str]]:
     """Generates the tables, and writes them to a lake in several steps.
+
+    Returns:
+        The connection and the queries of a `Benchmark`.
 
     Args:
         store: A store without a lake.
@@ -71,12 +69,16 @@ def build(store: Store, name: str, scale: float) -> Benchmark:
     connection.execute(f"CALL {generator}(sf => {scale}, catalog => 'memory')")
     connection.execute(f"CREATE SCHEMA {store.alias}.{name}")
     numbers = dict(connection.execute(f"SELECT query_nr, query FROM {queries}()").fetchall())
-    found = Benchmark(name, connection, store.open(), numbers)
-    for number, table in enumerate(found.tables()):
+    for number, table in enumerate(plain_tables(connection)):
         _write(connection, f"{store.alias}.{name}", table, compacted=number % 2 == 0)
     connection.execute(f"CALL ducklake_merge_adjacent_files('{store.alias}')")
-    found.lake.refresh()
-    return found
+    return connection, numbers
+
+
+def plain_tables(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """The names of the plain tables."""
+    found = connection.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'memory'")
+    return sorted(name for (name,) in found.fetchall())
 
 
 def _write(connection: duckdb.DuckDBPyConnection, schema: str, table: str, *, compacted: bool) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from lakeconf.backends.attach_options import creates_nothing
 from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
 from lakeconf.backends.fields import Text
 from lakeconf.backends.init_template import InitTemplate
@@ -80,7 +81,7 @@ class MotherDuckMetadata(MetadataBackend):
         return (
             Attach("md:", None),
             *self._storage_secrets(names, storage),
-            *(() if _creates_nothing(attach_options) else (CreateDatabase(self.database, data_path),)),
+            *(() if creates_nothing(attach_options) else (CreateDatabase(self.database, data_path),)),
         )
 
     def _check(self, names: StoreNames, attach_options: Mapping[str, Value]) -> None:
@@ -104,7 +105,3 @@ class MotherDuckMetadata(MetadataBackend):
             CreateSecret(secret.name, secret.type, region | dict(secret.options), in_motherduck=True, key=secret.key)
             for secret in storage.secrets(names)
         )
-
-
-def _creates_nothing(attach_options: Mapping[str, Value]) -> bool:
-    return attach_options.get("create_if_not_exists") is False or bool(attach_options.get("read_only"))

@@ -87,14 +87,9 @@ class Scheduler:
         Raises:
             Killed: The running process is dead.
         """
-        process = self.running
+        process = self._counted()
         if process is None:
             return
-        if process.killed:
-            raise Killed
-        self.steps += 1
-        if self.steps > MOST_STEPS:
-            raise StuckError(f"more than {MOST_STEPS} steps")
         self.trace.append(f"{process.name}: {what}")
         if self._pauses and self.random.random() < self._pauses:
             self.pauses += 1
@@ -104,17 +99,24 @@ class Scheduler:
 
     def sleep(self, seconds: float) -> None:
         """Lets virtual time pass for the running process."""
-        process = self.running
+        process = self._counted()
         if process is None:
             self.now += seconds
             return
+        process.wakes = self.now + seconds
+        self._switch(process)
+
+    def _counted(self) -> Process | None:
+        """The running process, after one more step."""
+        process = self.running
+        if process is None:
+            return None
         if process.killed:
             raise Killed
         self.steps += 1
         if self.steps > MOST_STEPS:
             raise StuckError(f"more than {MOST_STEPS} steps")
-        process.wakes = self.now + seconds
-        self._switch(process)
+        return process
 
     def _run(self, process: Process) -> None:
         process.baton.acquire()
