@@ -131,7 +131,7 @@ def test_missing_backends_are_reported() -> None:
 
 
 def test_pair_is_not_checked_if_one_of_the_two_is_invalid() -> None:
-    for valid, invalid in (('path = "data"', "pat = 1"), ('uri = "c.sqlite"', "ur = 1")):
+    for valid, invalid in (('path = "data"', "pat = 'x'"), ('uri = "c.sqlite"', "ur = 'x'")):
         assert [one[0] for one in problems(BACKENDS.replace(valid, invalid))] == ["LC010"]
 
 
