@@ -191,6 +191,11 @@ def test_snapshot_of_the_last_commit(source: Lake) -> None:
     assert (catalog.begin(), catalog.last_committed(4)) == (4, 4)
 
 
+def test_connection_without_a_commit_knows_no_snapshot(tmp_path: Path) -> None:
+    with lake("duckdb", tmp_path) as empty:
+        assert catalog_of(empty).last_committed(0) == 0
+
+
 def test_retries_are_disabled_only_inside_the_block(source: Lake) -> None:
     retries = "SELECT current_setting('ducklake_max_retry_count')"
     writer = source.connection
