@@ -156,6 +156,7 @@ def test_unknown_type_has_a_suggestion_unless_it_is_the_value_of_a_variable() ->
 
 def test_unknown_key_is_reported_with_the_nearest() -> None:
     assert problem('bord = "x"') == ("LC010", "unknown key", 'did you mean "board"?', "bord", 3)
+    assert problem('BORD = "x"')[:3] == ("LC010", "unknown key", 'did you mean "board"?')
     hint = "valid keys: type, board, height, width, colour, books, open, undescribed, secret_parameters"
     assert problem('board = "x"\nq = 1') == ("LC010", "unknown key", hint, "q", 4)
 
@@ -169,6 +170,16 @@ def test_missing_key_is_reported_beside_an_unrelated_unknown_one() -> None:
     _, problems = built("q = 1")
     assert sorted((one[0], one[2]) for one in problems if one[0] == "LC011") == [("LC011", "The board.")]
     assert len(problems) == 2
+    _, problems = built("q = 1\nheight = 'x'")
+    assert sorted(one[:2] for one in problems) == [
+        ("LC010", "unknown key"),
+        ("LC011", "is missing"),
+        ("LC012", "must be an integer, not a string"),
+    ]
+
+
+def test_empty_item_of_a_list_is_no_parameter() -> None:
+    assert problem('board = "x"\nbooks = [""]')[:3] == ("LC013", "must not be empty", "Its books.")
 
 
 def test_values_of_misspelt_keys_are_checked_as_if_they_were_correct() -> None:
