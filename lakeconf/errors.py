@@ -171,6 +171,12 @@ class CatalogMovedError(CatalogError):
     """The files belong to this lake's catalog at another location: this catalog is a copy or was moved."""
 
 
+class CatalogChangedError(CatalogError):
+    """Another process changed the catalog while it was read, and again at each repetition; nothing was returned."""
+
+    retryable = True
+
+
 class CatalogVersionError(CatalogError):
     """The ducklake extension does not support the version of the catalog.
 

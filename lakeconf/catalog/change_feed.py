@@ -9,7 +9,7 @@ from typing import Any
 
 from lakeconf.catalog.changes_made import made_changes
 from lakeconf.catalog.data_file import DataFile, DeleteFile, load_name_mappings, to_data_file, to_delete_file
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import TableInfo, find_table
 from lakeconf.ducklake import INLINED_TABLES, inlined_deletes_table
@@ -120,6 +120,7 @@ class _File:
     inlined: Sequence[tuple[int, int]]
 
 
+@repeated
 def plan_changes(reader: CatalogReader, table_name: str, since: int, until: int) -> ChangesPlan:
     """Plans the change feed of a table in one metadata transaction.
 

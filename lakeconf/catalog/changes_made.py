@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.errors import SnapshotNotFoundError
 
 # A quoted name is matched too, so that its text is not taken for changes.
@@ -17,6 +17,7 @@ _CHANGES = (
 )
 
 
+@repeated
 def changes_between(reader: CatalogReader, after: int, until: int) -> list[tuple[int, str | None]]:
     """Returns the text `changes_made` of each snapshot in a range, oldest first.
 
@@ -32,6 +33,7 @@ def changes_between(reader: CatalogReader, after: int, until: int) -> list[tuple
         return [(version, changes) for version, changes in transaction.rows(_CHANGES, [after, until])]
 
 
+@repeated
 def changes_since(reader: CatalogReader, table_id: int, since: int, until: int) -> list[int]:
     """Returns the snapshots after `since`, up to `until`, that created a table or changed its rows or columns.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lakeconf.catalog.changes_made import made_changes
-from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.catalog.snapshot import snapshots
 from lakeconf.catalog.table import load_table
@@ -89,6 +89,7 @@ _FILE_CHANGES = """
 """
 
 
+@repeated
 def growth(reader: CatalogReader) -> list[LakeSize]:
     """Returns the size of the lake at each snapshot; see `Maintenance.growth`."""
     with reader.transaction() as transaction:
@@ -120,6 +121,7 @@ def files(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableFile
     ]
 
 
+@repeated
 def history(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableChange]:
     """Returns the snapshots that changed a table, up to `snapshot_id`; see `Table.history`."""
     table_id = load_table(reader, table, snapshot_id).table_id

@@ -47,7 +47,7 @@ def changed_inlined_rows(reader: CatalogReader, plan: ChangesPlan) -> pyarrow.Ta
         `InlinedRow`. Without rows, only these three columns.
 
     Raises:
-        CatalogError: The rows were flushed since the plan was made. The error is retryable: plan again.
+        CatalogChangedError: The rows were flushed since the plan was made: plan again.
         UnsupportedError: The rows cannot be read exactly.
     """
     import pyarrow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.ducklake import inlined_deletes_table
 from lakeconf.sql import identifier
 
@@ -15,6 +15,7 @@ _TABLES = """
 """
 
 
+@repeated
 def lost_deletes(reader: CatalogReader, snapshot_id: int | None = None) -> dict[tuple[str, str], int]:
     """Counts rows that were deleted but are visible again.
 

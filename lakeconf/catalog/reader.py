@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from lakeconf.catalog.cached import cached
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import SUPPORTED_VERSION, metadata_database, version_sentence
-from lakeconf.errors import CatalogError, LakeconfError, QueryError, UnknownNameError
+from lakeconf.errors import CatalogChangedError, CatalogError, LakeconfError, QueryError, UnknownNameError
 from lakeconf.sql import identifier, literal
+
+# Reads of one transaction, which take some milliseconds each.
+_ATTEMPTS = 50
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -35,12 +41,15 @@ class CatalogReader:
     def transaction(self) -> Iterator[MetadataTransaction]:
         """Opens a read transaction on the metadata, which sees one consistent state.
 
-        It runs on its own cursor and sees only committed data. Keep it short: on SQLite it blocks commits.
+        It runs on its own cursor and sees only committed data. Keep it short: it may block commits on SQLite.
 
         Raises:
             CatalogError: lakeconf does not support the version of the catalog.
+            CatalogChangedError: The catalog is a SQLite file that is attached read-only, and another process committed
+                meanwhile; see `repeated`.
         """
         metadata, data_path = self.metadata, self.data_path
+        before = self._snapshots() if self._reads_separately else None
         with self.lake_cursor() as cursor:
             self._begin(cursor, metadata)
             try:
@@ -48,6 +57,28 @@ class CatalogReader:
             finally:
                 with contextlib.suppress(LakeconfError):
                     cursor.execute("ROLLBACK")
+        if before is not None and self._snapshots() != before:
+            raise CatalogChangedError(
+                f"another process committed to {self.alias!r} while it was read", hint="try again"
+            )
+
+    @cached
+    def _is_sqlite(self) -> bool:
+        """True if the metadata database is a SQLite file."""
+        with self.connection.cursor() as cursor:
+            return cursor.rows("SELECT catalog_type FROM ducklake_settings(?)", [self.alias]) == [("sqlite",)]
+
+    @cached
+    def _reads_separately(self) -> bool:
+        """True if the queries of a transaction may see different states: see `_begin`."""
+        read_only = "SELECT readonly FROM duckdb_databases() WHERE database_name = ?"
+        return self._is_sqlite and (True,) in self.connection.rows(read_only, [self.alias])
+
+    def _snapshots(self) -> object:
+        """Identifies the state of the catalog: every commit adds or removes snapshots."""
+        query = f"SELECT count(*), min(snapshot_id), max(snapshot_id) FROM {self.metadata}.ducklake_snapshot"  # noqa: S608
+        with self.connection.cursor() as cursor:
+            return cursor.rows(query)
 
     @contextlib.contextmanager
     def lake_cursor(self) -> Iterator[Connection]:
@@ -138,6 +169,10 @@ class CatalogReader:
         try:
             cursor.execute(f"USE {metadata}")
             cursor.execute("BEGIN")
+            if self._is_sqlite and not self._reads_separately:
+                # DuckDB reads each table of SQLite on a connection of its own, and so in different states, except in a
+                # transaction that writes. This statement writes nothing, and SQLite takes no lock for it.
+                cursor.execute("DELETE FROM ducklake_metadata WHERE false")
             found = cursor.rows("SELECT value FROM ducklake_metadata WHERE key = 'version' AND scope IS NULL")
         except QueryError as error:
             raise CatalogError(
@@ -148,6 +183,21 @@ class CatalogReader:
         if versions != [SUPPORTED_VERSION]:
             found_version = ", ".join(map(str, versions)) or "unknown"
             raise CatalogError(f"{self.alias!r}: {version_sentence(found_version, SUPPORTED_VERSION, 'lakeconf')}")
+
+
+def repeated(read: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Repeats a function that reads the catalog in one transaction, as long as other processes commit meanwhile."""
+
+    @functools.wraps(read)
+    def reading(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return read(*arguments, **options)
+            except CatalogChangedError:
+                continue
+        return read(*arguments, **options)
+
+    return reading
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.table import TableInfo
 
 
+@repeated
 def with_bytes_per_row(reader: CatalogReader, table: TableInfo) -> TableInfo:
     """Returns the table with `bytes_per_row` from the catalog's table statistics."""
     with reader.transaction() as transaction:

@@ -11,10 +11,10 @@ from lakeconf.catalog.data_file import DataFile, NameMapping, load_data_files, l
 from lakeconf.catalog.predicate.nodes import Predicate
 from lakeconf.catalog.predicate.parse import Where, parse
 from lakeconf.catalog.pruning.files import Survivors, surviving_files
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.table import Column, TableInfo, find_table
 from lakeconf.ducklake import INLINED_TABLES, INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID, visible_at
-from lakeconf.errors import CatalogError, UnsupportedError
+from lakeconf.errors import CatalogChangedError, UnsupportedError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import folded, identifier, literal
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 # DuckDB's virtual columns, and their names in files and in results of this module.
 _VIRTUAL = {"rowid": INTERNAL_ROW_ID.name, "snapshot_id": INTERNAL_SNAPSHOT_ID.name}
-_ATTEMPTS = 5
 Plan = TypeVar("Plan")
 
 _log = EventLogger("plan")
@@ -60,6 +59,7 @@ class ScanPlan:
     predicate: Predicate | None = None
 
 
+@repeated
 def plan_scan(
     reader: CatalogReader,
     table_name: str,
@@ -135,16 +135,14 @@ def plan_with_inlined_rows(
 def until_stable(
     make_plan: Callable[[], Plan], read_rows: Callable[[Plan], pyarrow.Table]
 ) -> tuple[Plan, pyarrow.Table]:
-    """Makes a plan and reads its inlined rows; repeats both a few times after retryable errors."""
-    for _ in range(_ATTEMPTS - 1):
+    """Makes a plan and reads its inlined rows; repeats both a few times if a flush moves rows in between."""
+
+    @repeated
+    def both() -> tuple[Plan, pyarrow.Table]:
         plan = make_plan()
-        try:
-            return plan, read_rows(plan)
-        except CatalogError as error:
-            if not error.retryable:
-                raise
-    plan = make_plan()
-    return plan, read_rows(plan)
+        return plan, read_rows(plan)
+
+    return both()
 
 
 def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
@@ -162,8 +160,7 @@ def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
         row ids and snapshots as `_ducklake_internal_row_id` and `_ducklake_internal_snapshot_id`.
 
     Raises:
-        CatalogError: The rows were flushed since planning. The error is retryable: plan again, or use
-            `plan_with_inlined_rows`.
+        CatalogChangedError: The rows were flushed since planning: plan again, or use `plan_with_inlined_rows`.
         UnsupportedError: Columns of the table hide the virtual columns that identify inlined rows, or a selected column
             contains a VARIANT.
     """
@@ -188,15 +185,13 @@ def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
     return rows
 
 
-def moved_rows(table: TableInfo, planned: int, found: int) -> CatalogError:
-    """Creates the retryable error for inlined rows that a flush moved since planning."""
-    error = CatalogError(
+def moved_rows(table: TableInfo, planned: int, found: int) -> CatalogChangedError:
+    """Creates the error for inlined rows that a flush moved since planning."""
+    return CatalogChangedError(
         f"inlined rows of {table.full_name} were moved to files after the scan was planned: the plan "
         f"has {planned} inlined rows, but the catalog has {found}",
         hint="plan the scan again",
     )
-    error.retryable = True
-    return error
 
 
 def has_variant(column: Column) -> bool:

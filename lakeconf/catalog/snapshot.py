@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.errors import SnapshotNotFoundError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,12 +43,14 @@ class Snapshot:
     extra_info: str | None = None
 
 
+@repeated
 def snapshots(reader: CatalogReader) -> tuple[Snapshot, ...]:
     """Returns all unexpired snapshots, oldest first."""
     with reader.transaction() as transaction:
         return tuple(map(_snapshot, transaction.rows(f"{_SNAPSHOTS} ORDER BY snapshot_id")))
 
 
+@repeated
 def latest(reader: CatalogReader) -> Snapshot:
     """Returns the latest snapshot.
 
@@ -62,6 +64,7 @@ def latest(reader: CatalogReader) -> Snapshot:
         return _snapshot(found[0])
 
 
+@repeated
 def by_version(reader: CatalogReader, version: int) -> Snapshot:
     """Returns the snapshot with this version.
 
@@ -73,6 +76,7 @@ def by_version(reader: CatalogReader, version: int) -> Snapshot:
         return _snapshot(transaction.rows(f"{_SNAPSHOTS} WHERE snapshot_id = ?", [version])[0])
 
 
+@repeated
 def by_timestamp(reader: CatalogReader, timestamp: datetime) -> Snapshot:
     """Returns the latest snapshot at this time.
 

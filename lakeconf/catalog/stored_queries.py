@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.references import Name, References, find_references
 from lakeconf.catalog.table_name import DEFAULT_SCHEMA
 from lakeconf.connection.connection import Connection
@@ -100,6 +100,7 @@ class StoredQueries:
     expressions: tuple[StoredQuery, ...] = ()
 
     @classmethod
+    @repeated
     def load(cls, reader: CatalogReader, snapshot_id: int | None = None) -> StoredQueries:
         """Reads the stored SQL from the catalog without binding it.
 

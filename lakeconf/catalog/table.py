@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.snapshot import require
 from lakeconf.catalog.table_name import joined_name, split_name
 from lakeconf.ducklake import visible_at
@@ -122,6 +122,7 @@ class TableInfo:
         return joined_name(self.schema_name, self.name)
 
 
+@repeated
 def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
     """Loads a table at a snapshot.
 
@@ -140,6 +141,7 @@ def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
         return find_table(transaction, name, snapshot_id)
 
 
+@repeated
 def tables(reader: CatalogReader, snapshot_id: int) -> tuple[TableInfo, ...]:
     """Returns all tables at a snapshot, ordered by schema and name.
 
@@ -152,6 +154,7 @@ def tables(reader: CatalogReader, snapshot_id: int) -> tuple[TableInfo, ...]:
         return tuple(_table(transaction, row, snapshot_id) for row in rows)
 
 
+@repeated
 def table_folder(reader: CatalogReader, schema: str, table: str, snapshot_id: int) -> str:
     """Returns the folder that DuckLake will use for a new table, if the names are valid folder names.
 

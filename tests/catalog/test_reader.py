@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from catalog_lake import METADATA, Lake, lake
+from catalog_lake import METADATA, Lake, duckdb_rows, lake, planned_rows
 
-from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog import scan
+from lakeconf.catalog.data_file import load_name_mappings
+from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.catalog.snapshot import latest
 from lakeconf.connection.connection import connect, load_extension
-from lakeconf.errors import CatalogError
+from lakeconf.errors import CatalogChangedError, CatalogError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from servers import PostgresServer
@@ -27,18 +30,84 @@ def test_unsupported_catalog_version_is_rejected_with_a_hint(local: Lake, versio
         latest(local.reader)
 
 
-@pytest.mark.parametrize("kind", ["duckdb", "postgres"])  # SQLite blocks writers during a read transaction
-def test_reader_transaction_is_isolated_from_concurrent_writes(
-    kind: str, tmp_path: Path, postgres_server: PostgresServer
+# Otherwise a read transaction on SQLite blocks writers.
+WAL = {"sqlite": ", META_JOURNAL_MODE 'WAL'"}
+COUNTS = [
+    f"SELECT count(*) FROM ducklake_{table}"
+    for table in ("snapshot", "snapshot_changes", "table", "data_file", "table_stats", "inlined_data_tables")
+]
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite", "postgres"])
+@pytest.mark.parametrize("read", [COUNTS, COUNTS[:1]], ids=["tables_read_before", "tables_not_read_before"])
+def test_reader_transaction_sees_one_state_during_concurrent_writes(
+    kind: str, read: list[str], tmp_path: Path, postgres_server: PostgresServer
 ) -> None:
-    with lake(kind, tmp_path, server=postgres_server) as source:
+    with lake(kind, tmp_path, server=postgres_server, options=WAL.get(kind, "")) as source:
         source.run("CREATE TABLE lake.t (a INTEGER)")
         with source.reader.transaction() as transaction:
-            before = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
-            source.run("INSERT INTO lake.t SELECT * FROM range(100)")
-            assert transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot") == before
-            assert transaction.rows("SELECT count(*) FROM ducklake_data_file") == [(0,)]
-        assert latest(source.reader).snapshot_id == before[0][0] + 1
+            before = [transaction.rows(count) for count in COUNTS]
+        with source.reader.transaction() as transaction:
+            for count in read:
+                transaction.rows(count)
+            source.run("INSERT INTO lake.t SELECT * FROM range(100)", "INSERT INTO lake.t VALUES (1)")
+            source.run("CREATE TABLE lake.u (a INTEGER)", "CALL ducklake_flush_inlined_data('lake')")
+            assert [transaction.rows(count) for count in COUNTS] == before
+        with source.reader.transaction() as transaction:
+            assert all(now > then for now, then in zip(map(transaction.rows, COUNTS), before, strict=True))
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[tuple[Lake, Lake]]:
+    """A lake on SQLite that is attached read-only, and the same lake attached by a writer."""
+    with lake("sqlite", tmp_path, options=WAL["sqlite"]) as writer:
+        writer.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1), (2)")
+        with lake("sqlite", tmp_path, options=", READ_ONLY") as reading:
+            yield reading, writer
+
+
+def test_read_only_reader_of_sqlite_reports_a_concurrent_commit(read_only: tuple[Lake, Lake]) -> None:
+    """DuckDB cannot read one state of it."""
+    reading, writer = read_only
+    with (
+        pytest.raises(CatalogChangedError, match="another process committed to 'lake' while it was read"),
+        reading.reader.transaction(),
+    ):
+        writer.run("INSERT INTO lake.t VALUES (3)")
+
+
+@pytest.mark.parametrize("in_between", ["CALL ducklake_flush_inlined_data('lake')", "INSERT INTO lake.t VALUES (3)"])
+def test_plan_is_repeated_if_the_catalog_changed(
+    read_only: tuple[Lake, Lake], in_between: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, writer = read_only
+    changes = [in_between]
+
+    def load_mappings(*arguments: Any) -> Any:
+        """Runs between the queries for data files and for inlined rows."""
+        if changes:
+            writer.run(changes.pop())
+        return load_name_mappings(*arguments)
+
+    monkeypatch.setattr(scan, "load_name_mappings", load_mappings)
+    plan = plan_scan(reading.reader, "t", 2)
+    assert not changes
+    assert planned_rows(reading, plan) == duckdb_rows(reading, plan)
+    assert len(planned_rows(reading, plan)) == 2
+    assert len(plan.files) == ("flush" in in_between)
+
+
+def test_reads_of_a_catalog_that_always_changes_end_with_an_error() -> None:
+    reads = []
+
+    @repeated
+    def read() -> None:
+        reads.append(1)
+        raise CatalogChangedError("always")
+
+    with pytest.raises(CatalogChangedError):
+        read()
+    assert len(reads) > 1
 
 
 def test_uncommitted_changes_are_not_visible(local: Lake) -> None:

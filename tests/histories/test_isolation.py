@@ -56,11 +56,17 @@ def inlined(task: Task, limit: int = 10) -> dict[str, Any]:
     return {"stores": {"dev": task.config["stores"]["dev"] | {"attach_options": {"data_inlining_row_limit": limit}}}}
 
 
-def check(history: list[Transaction], also_allowed: frozenset[str] = frozenset()) -> None:
+def maintenance(task: Task) -> tuple[str, ...]:
+    """Maintenance beside reads: on SQLite, DuckDB may miss rows that are being flushed; see docs/guarantees.md."""
+    is_sqlite = task.config["stores"]["dev"]["metadata_backend"]["type"] == "sqlite"
+    return tuple(kind for kind in MAINTENANCE if kind != "flush" or not is_sqlite)
+
+
+def check(history: list[Transaction]) -> None:
     """No anomaly but those that docs/guarantees.md names."""
     report = find_anomalies(history)
     assert report.counts["ok"] > len(history) / 4, report
-    assert report.forbidden(ALLOWED_BY_PREFIX_CONSISTENCY | also_allowed) == {}, report
+    assert report.forbidden(ALLOWED_BY_PREFIX_CONSISTENCY) == {}, report
     lists = find_anomalies(of_tables(history, LIST))
     assert lists.edges["ww"] > 0, lists
     assert lists.forbidden(ALLOWED_BY_SNAPSHOT_ISOLATION) == {}, lists
@@ -73,7 +79,7 @@ def check(history: list[Transaction], also_allowed: frozenset[str] = frozenset()
 def test_writers_that_are_killed_and_paused_while_the_lake_is_maintained(task: Task) -> None:
     faults = ("kill", "pause")
     second = replace(task, process=1, count=LONG, faults=faults)
-    run = Run([replace(second, process=0, maintenance=(*MAINTENANCE, *REMOVING), config=inlined(task)), second])
+    run = Run([replace(second, process=0, maintenance=(*maintenance(task), *REMOVING), config=inlined(task)), second])
     check(run.history())
     assert run.kills > 0
 
@@ -97,10 +103,9 @@ def test_locks_that_are_lost_while_their_holder_is_paused(
             for path in tmp_path.glob("catalog.lakeconf-*"):
                 path.unlink(missing_ok=True)
 
-    paused = replace(task, faults=("pause",), maintenance=MAINTENANCE)
+    paused = replace(task, faults=("pause",), maintenance=maintenance(task))
     run = Run([paused, replace(paused, process=1, config=inlined(task))], while_paused=lose)
-    # Real time is not covered if locks are lost: see "What the tests do not cover" in docs/guarantees.md.
-    check(run.history(), frozenset({"prefix-realtime"}))
+    check(run.history())
     assert run.paused > 0
 
 
@@ -112,7 +117,7 @@ def test_replies_to_commits_that_are_lost(
     proxied = config_of(tmp_path, on_postgres(postgres_server, database, postgres_proxy.port))
     for forward in (True, False):
         postgres_proxy.reset_on(b"COMMIT", forward=forward, times=COUNT // 4)
-    run = Run([replace(task, config=proxied, maintenance=MAINTENANCE), replace(task, process=1)])
+    run = Run([replace(task, config=proxied, maintenance=maintenance(task)), replace(task, process=1)])
     check(run.history())
     assert postgres_proxy.fired > 0
 

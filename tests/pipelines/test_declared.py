@@ -17,8 +17,6 @@ from lakeconf.pipelines import Incremental, declared_pipeline
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from servers import S3Server
-
 TABLES = """
 [stores.prod]
 metadata_backend = { type = "sqlite", uri = "prod.sqlite" }
@@ -63,6 +61,40 @@ def folder(project: Path) -> Path:
     )
     (project / "prices.csv").write_text("day,price\n2024-01-01,2.5\n2024-01-01,1\n2024-01-02,4\n")
     return project
+
+
+def test_plan_and_run_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    until = ("--to", "2024-01-03")
+    assert run(["plan", *until]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "run  raw.prices     seed         first run",
+        "run  marts.by_day   incremental  first run: 2024-01-01 to 2024-01-03",
+        "run  marts.dearest  full         first run",
+    ]
+    assert run(["run", "--dry-run", "marts.*", *until]) == 0
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()] == [
+        ["run", "marts.by_day"],
+        ["run", "marts.dearest"],
+    ]
+    assert run(["run", *until]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "done     raw.prices: first run, 3 rows in snapshot 1",
+        "done     marts.by_day: first run: 2024-01-01 to 2024-01-03, 2 rows in snapshot 2",
+        "done     marts.dearest: first run, 2 rows in snapshot 3",
+        "3 done",
+    ]
+    assert run(["run", "marts.dearest", "--format", "json"]) == 0
+    (result,) = json.loads(capsys.readouterr().out)
+    assert (result["status"], result["error"]) == ("skipped", None)
+    (folder / "prices.csv").write_text("day,price\n2024-01-02,-4.5\n")
+    assert run(["run", "+marts.by_day", "--rebuild", *until]) == 2
+    refused = capsys.readouterr()
+    assert refused.out.splitlines()[0] == "run  raw.prices    seed         requested"
+    assert "--yes" in refused.err
+    assert run(["run", "+marts.by_day", "--rebuild", "--yes", *until]) == 1
+    output = capsys.readouterr()
+    assert "failed   marts.by_day" in output.out
+    assert "the audit 'positive' found 1 row" in output.err
 
 
 def test_run_promote_and_diff_with_two_stores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -179,40 +211,3 @@ def test_input_of_another_store(folder: Path) -> None:
 def test_configuration_without_a_pipeline(project: Path) -> None:
     with pytest.raises(LakeconfError, match=r"has no \[pipeline\]"):
         declared_pipeline(init())
-
-
-IN_A_BUCKET = """
-[stores.bucket]
-metadata_backend = {{ type = "sqlite", uri = "bucket.sqlite" }}
-
-[stores.bucket.storage_backend]
-type = "s3"
-bucket = "{bucket}"
-region = "{region}"
-endpoint = "{endpoint}"
-url_style = "path"
-use_ssl = false
-key_id = "{key_id}"
-secret = "{secret}"
-
-[pipeline.models."raw.numbers"]
-kind = "append"
-files = "s3://{bucket}/landing/*.csv"
-"""
-
-
-def test_plan_of_a_store_without_a_lake_lists_the_files_of_its_bucket(
-    project: Path, s3_server: S3Server, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bucket = s3_server.create_bucket()
-    places = {"bucket": bucket, "region": s3_server.region, "endpoint": s3_server.endpoint}
-    text = IN_A_BUCKET.format(**places, key_id=s3_server.keys.key_id, secret=s3_server.keys.secret)
-    (project / "lakeconf.toml").write_text((project / "lakeconf.toml").read_text() + text)
-    with init().get_store("bucket").open() as lake:
-        lake.sql("SELECT 1 AS i").to_native().write_csv(f"s3://{bucket}/landing/1.csv")
-    (project / "bucket.sqlite").unlink()
-    objects = s3_server.objects(bucket)
-    assert run(["plan", "--store", "bucket"]) == 0
-    assert capsys.readouterr().out == "run  raw.numbers  append  1 new file\n"
-    assert not (project / "bucket.sqlite").exists()
-    assert s3_server.objects(bucket) == objects

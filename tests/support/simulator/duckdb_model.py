@@ -389,6 +389,9 @@ _STATEMENTS: list[tuple[re.Pattern[str], Callable[..., Any]]] = [
         (r"SELECT options\['metadata_catalog'\], options.*", _constant((None, None))),
         (r"SELECT options\['metadata_catalog'\] FROM .*", _constant((None,))),
         (r"SELECT data_path FROM ducklake_settings\(\?\)", _settings),
+        (r"SELECT catalog_type FROM ducklake_settings\(\?\)", _constant(("sqlite",))),
+        (r"SELECT readonly FROM duckdb_databases\(\) .*", _constant((False,))),
+        (r"DELETE FROM ducklake_metadata WHERE false", _constant()),
     )
 ]
 
@@ -403,7 +406,7 @@ def _answer(sql: str) -> tuple[Callable[..., Any] | None, re.Match[str] | None]:
 
 
 TOUCHES_FILES = re.compile(
-    r"INSERT INTO \"dev\"|DELETE FROM|CALL ducklake_add_data_files|COPY|SELECT .* FROM (read_|glob)|"
+    r"INSERT INTO \"dev\"|DELETE FROM \"|CALL ducklake_add_data_files|COPY|SELECT .* FROM (read_|glob)|"
     r".*ducklake_(cleanup|delete)_o"
 )
 
