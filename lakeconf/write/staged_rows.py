@@ -39,9 +39,9 @@ def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Seque
     Raises:
         CommitError: Several rows match one row.
     """
-    keys = ", ".join(identifier(key.name) for key in selected(info, on))
+    keys = [identifier(key.name) for key in selected(info, on)]
     twice = writer.rows(
-        f"SELECT any_value({{{', '.join(f'{key}: {key}' for key in keys.split(', '))}}}), count(*) "
+        f"SELECT any_value({{{', '.join(f'{key}: {key}' for key in keys)}}}), count(*) "
         f"FROM ({staged.source}) WHERE {ROW_ID} IS NOT NULL GROUP BY {ROW_ID} HAVING count(*) > 1 LIMIT 1"
     )
     if twice:
