@@ -1,0 +1,258 @@
+"""The SQL of definitions and changes of tables."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from catalog_lake import lake
+
+from lakeconf.catalog.table import PartitionField, load_table
+from lakeconf.catalog.types import columns_of
+from lakeconf.errors import SchemaError
+from lakeconf.write.ddl import (
+    NO_ID,
+    Definition,
+    Evolution,
+    constant,
+    described_columns,
+    evolution_for,
+    new_table,
+    type_sql,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COLUMNS = {"id": "bigint not  null", "At": "TIMESTAMP", 'o"dd, name': "VARCHAR"}
+
+
+def defined(**options: Any) -> tuple[str, ...]:
+    return Definition(COLUMNS, **options).statements('"dev"."raw"', '"dev"."raw"."events"')
+
+
+def changed(evolution: Evolution, **types: str) -> tuple[str, ...]:
+    return tuple(sql.removeprefix("ALTER TABLE t ") for sql in evolution.statements("t", types))
+
+
+def test_table_is_created_with_its_schema() -> None:
+    assert defined() == (
+        'CREATE SCHEMA IF NOT EXISTS "dev"."raw"',
+        'CREATE TABLE "dev"."raw"."events" ("id" BIGINT NOT NULL, "At" TIMESTAMP, "o""dd, name" VARCHAR)',
+    )
+
+
+def test_options_of_a_definition_follow_its_creation() -> None:
+    keys = ["year(AT)", " month(at) ", "day(at)", "hour(at)", "bucket(4,  ID)", "id"]
+    order = ["AT desc nulls last", "id ASC", 'o"dd, name', "id Nulls First"]
+    table = '"dev"."raw"."events"'
+    found = defined(partitioned_by=keys, sorted_by=order, comment="it's", column_comments={"ID": "a key", "at": ""})
+    parts = 'year("At"), month("At"), day("At"), hour("At"), bucket(4, "id"), "id"'
+    assert found[2:] == (
+        f"ALTER TABLE {table} SET PARTITIONED BY ({parts})",
+        f'ALTER TABLE {table} SET SORTED BY ("At" DESC NULLS LAST, "id" ASC, "o""dd, name", "id" NULLS FIRST)',
+        f"COMMENT ON TABLE {table} IS 'it''s'",
+        f"COMMENT ON COLUMN {table}.\"id\" IS 'a key'",
+        f"COMMENT ON COLUMN {table}.\"At\" IS ''",
+    )
+    assert defined(comment="")[2:] == (f"COMMENT ON TABLE {table} IS ''",)
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        ({"partitioned_by": ["idd"]}, "the partition key 'idd' names an unknown column: 'idd'", 'did you mean "id"?'),
+        (
+            {"partitioned_by": ["year(x)"]},
+            "the partition key 'year(x)' names an unknown column: 'x'",
+            "the columns are ",
+        ),
+        ({"partitioned_by": ["week(at)"]}, "the partition key 'week(at)' names an unknown column: 'week(at)'", None),
+        ({"sorted_by": ["x desc"]}, "the sort key 'x desc' names an unknown column: 'x'", "the columns are id, At"),
+        ({"column_comments": {"x": ""}}, "a comment describes an unknown column: 'x'", "the columns are id, At"),
+    ],
+)
+def test_unknown_column_in_a_definition_is_refused(options: dict[str, Any], message: str, hint: str | None) -> None:
+    with pytest.raises(SchemaError) as refused:
+        defined(**options)
+    assert refused.value.message == message
+    assert (refused.value.hint or "").startswith(hint or "")
+
+
+def test_ducklake_creates_what_the_definition_says(tmp_path: Path) -> None:
+    definition = Definition(
+        {**COLUMNS, "s": "STRUCT(a INTEGER, b VARCHAR[])"}, ["bucket(4, id)", "day(at)"], ["id DESC"], "a", {"at": "b"}
+    )
+    with lake("duckdb", tmp_path) as source:
+        source.run(*definition.statements('lake."raw"', 'lake."raw"."events"'))
+        made = load_table(source.reader, "raw.events", source.newest)
+        described = [(name, text, null == "YES") for name, text, null, *_ in source.rows("DESCRIBE lake.raw.events")]
+    ours = new_table("raw", "events", made.path, described, definition.partitioned_by)
+    assert ours.columns == made.columns
+    assert (ours.table_id, ours.partition_id, made.table_id != NO_ID) == (NO_ID, 0, True)
+    assert ours.partition_fields == made.partition_fields
+
+
+def test_new_table_without_keys_has_no_partitioning() -> None:
+    table = new_table("raw", "events", "/data/", [("Id", "BIGINT", False), ("at", "DATE", True)], [])
+    assert (table.partition_id, table.partition_fields, table.full_name) == (None, (), "raw.events")
+    assert [(column.name, column.field_id, column.nullable) for column in table.columns] == [
+        ("Id", 1, False),
+        ("at", 2, True),
+    ]
+    keyed = new_table(
+        "raw", "events", "/", [("Id", "BIGINT", True), ("at", "DATE", True)], ["year(AT)", "bucket(3, ID)"]
+    )
+    assert keyed.partition_fields == (PartitionField(0, 2, "year"), PartitionField(1, 1, "bucket(3)"))
+
+
+def test_unchanged_columns_keep_their_ids() -> None:
+    known = columns_of({"a": "INTEGER", "s": "STRUCT(x INTEGER)", "c": "DATE"}, required={"a"})
+    described = [
+        ("s", "STRUCT(x INTEGER)", True),
+        ("a", "INTEGER", False),
+        ("c", "TIMESTAMP", True),
+        ("d", "DATE", True),
+    ]
+    found = {column.name: column for column in described_columns(described, known)}
+    assert list(found) == ["s", "a", "c", "d"]
+    assert (found["s"], found["a"]) == (known[1], known[0])
+    assert min(found["c"].field_id, found["d"].field_id) > 4
+    nullable = described_columns([("a", "INTEGER", True)], known)[0]
+    assert nullable.field_id > 4
+    assert [column.field_id for column in described_columns([("x", "DATE", True)], ())] == [1]
+
+
+def test_changes_are_made_in_the_order_drop_rename_promote_add() -> None:
+    evolution = Evolution(
+        add={"n": "int", "s.Deep": "VARCHAR"}, promote={"id": "BIGINT"}, rename={"s.x": 'y"'}, drop=['"a.b"', "c"]
+    )
+    assert changed(evolution, id="INTEGER") == (
+        'DROP COLUMN "a.b"',
+        'DROP COLUMN "c"',
+        'RENAME COLUMN "s"."x" TO "y"""',
+        'ALTER COLUMN "id" SET DATA TYPE BIGINT',
+        'ADD COLUMN "n" INTEGER',
+        'ADD COLUMN "s"."Deep" VARCHAR',
+    )
+    assert changed(Evolution()) == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "default"),
+    [
+        (True, "'true'"),
+        (False, "'false'"),
+        (7, "'7'"),
+        ("it's", "'it''s'"),
+        (dt.date(2026, 1, 31), "'2026-01-31'"),
+        (Decimal("1.50"), "'1.50'"),
+        ("", "''"),
+        (0, "'0'"),
+    ],
+)
+def test_default_is_a_literal(value: object, default: str) -> None:
+    evolution = Evolution(add={"n": "VARCHAR", "m": "DATE"}, defaults={"n": value, "m": None})
+    assert changed(evolution) == (f'ADD COLUMN "n" VARCHAR DEFAULT {default}', 'ADD COLUMN "m" DATE')
+
+
+NESTED = {
+    "s": "STRUCT(a INTEGER, B STRUCT(c FLOAT, d DATE))",
+    "l": "STRUCT(k INTEGER)[]",
+    "m": "MAP(VARCHAR, STRUCT(k INTEGER, z DATE))",
+    "Ids": "MAP(INTEGER, DATE)",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "new", "sql"),
+    [
+        ("s.b.c", "double", '"s" SET DATA TYPE STRUCT("a" INTEGER, "B" STRUCT("c" DOUBLE, "d" DATE))'),
+        ("S.a", "BIGINT", '"s" SET DATA TYPE STRUCT("a" BIGINT, "B" STRUCT(c FLOAT, d DATE))'),
+        ("l.element.k", "BIGINT", '"l" SET DATA TYPE STRUCT("k" BIGINT)[]'),
+        ("m.value.K", "BIGINT", '"m" SET DATA TYPE MAP(VARCHAR, STRUCT("k" BIGINT, "z" DATE))'),
+        ("ids.key", "BIGINT", '"Ids" SET DATA TYPE MAP(BIGINT, DATE)'),
+        ("s", "JSON", '"s" SET DATA TYPE JSON'),
+    ],
+)
+def test_promotion_of_a_nested_field_changes_the_whole_column(name: str, new: str, sql: str) -> None:
+    assert changed(Evolution(promote={name: new}), **NESTED) == (f"ALTER COLUMN {sql}",)
+
+
+@pytest.mark.parametrize(
+    ("evolution", "message"),
+    [
+        (Evolution(promote={"x.a": "BIGINT"}), "cannot promote an unknown column: 'x'"),
+        (Evolution(promote={"s.x": "BIGINT"}), "cannot promote an unknown column: 'x'"),
+        (Evolution(promote={"l.child": "BIGINT"}), "cannot promote an unknown column: 'child'"),
+        (Evolution(defaults={"n": 1}), "there is a default for 'n', but the column is not added"),
+        (Evolution(add={"n": "INTEGR"}), "the column 'n' has an invalid type 'INTEGR': "),
+        (Evolution(drop=[""]), "'' is not the name of a column"),
+        (Evolution(drop=["a..b"]), "'a..b' is not the name of a column"),
+        (Evolution(drop=["a."]), "'a.' is not the name of a column"),
+        (Evolution(drop=['a"b']), "'a\"b' is not the name of a column"),
+        (Evolution(add={'"': "DATE"}), "'\"' is not the name of a column"),
+    ],
+)
+def test_invalid_change_is_refused(evolution: Evolution, message: str) -> None:
+    with pytest.raises(SchemaError) as refused:
+        changed(evolution, **NESTED)
+    assert refused.value.message.startswith(message)
+    if message.endswith("the name of a column"):
+        assert refused.value.hint == 'write column, column.field, or "odd.column"'
+
+
+def test_reserved_names_are_refused_in_every_change() -> None:
+    for evolution in (Evolution(add={"s.__lakeconf_x": "DATE"}), Evolution(rename={"a": "__lakeconf_x"})):
+        with pytest.raises(SchemaError, match="__lakeconf_x"):
+            changed(evolution)
+    with pytest.raises(SchemaError, match="__lakeconf_x"):
+        Definition({"__lakeconf_x": "DATE"}).statements("s", "t")
+
+
+def test_evolution_for_a_frame_adds_and_widens() -> None:
+    types = {"Id": "INTEGER", "at": "TIMESTAMP", "text": "VARCHAR", "o.dd": "FLOAT"}
+    frame = {"ID": "BIGINT", "at": "DATE", "text": "INTEGER", "new.one": "DATE", "o.dd": "DOUBLE"}
+    found = evolution_for(frame, types)
+    assert found == Evolution(add={'"new.one"': "DATE"}, promote={'"Id"': "BIGINT", '"o.dd"': "DOUBLE"})
+    assert changed(found, **types)[-1] == 'ADD COLUMN "new.one" DATE'
+    assert evolution_for({"id": "INTEGER"}, types) == Evolution()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (" int ", "INTEGER"),
+        ("decimal(5, 2)", "DECIMAL(5,2)"),
+        ("struct(a int, b varchar[])", "STRUCT(a INTEGER, b VARCHAR[])"),
+        ("timestamptz", "TIMESTAMP WITH TIME ZONE"),
+    ],
+)
+def test_type_has_the_spelling_of_duckdb(text: str, found: str) -> None:
+    assert type_sql("c", text) == found
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "INTEGER DEFAULT 1", "INTEGER, b DATE", "INTEGER NOT NULL", "INTEGER); DROP", "1"]
+)
+def test_other_text_is_no_type(text: str) -> None:
+    with pytest.raises(SchemaError) as refused:
+        type_sql("c", text)
+    assert refused.value.message.startswith(f"the column 'c' has an invalid type {text!r}: ")
+
+
+@pytest.mark.parametrize("text", ['"NULL"', '"NULL"[]', 'STRUCT(a "NULL")'])
+def test_type_of_nulls_only_is_refused(text: str) -> None:
+    with pytest.raises(SchemaError, match="the column 'c' contains only NULLs, so its type is unknown") as refused:
+        type_sql("c", text)
+    assert refused.value.hint == "cast the column"
+
+
+def test_constant_has_its_type() -> None:
+    assert constant(None, "DATE") == "NULL"
+    assert constant("it's", "VARCHAR") == "CAST('it''s' AS VARCHAR)"
+    assert constant(dt.date(2026, 1, 31), "DATE") == "CAST('2026-01-31' AS DATE)"
+    with pytest.raises(SchemaError, match=r"the value contains \{SNAPSHOT_ID\}"):
+        constant("{SNAPSHOT_ID}", "VARCHAR")
