@@ -1,0 +1,240 @@
+"""SQL stored in a lake: a query may use it only if it computes from the tables of the lake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from catalog_lake import METADATA
+
+from lakeconf.catalog.references import find_references
+from lakeconf.catalog.stored_queries import StoredQueries, StoredQuery, prepare_query
+from lakeconf.connection.connection import connect
+from lakeconf.errors import UnknownNameError, UnsafeQueryError
+
+if TYPE_CHECKING:
+    from catalog_lake import Lake
+
+HINT = "SQL stored in a lake may only compute from its tables: replace it, or run it as your own query"
+
+
+@pytest.fixture
+def stored(local: Lake) -> Lake:
+    """A lake with the tables `t` and `raw.u`, a view, a scalar macro and a table macro, all of them safe."""
+    local.run("CREATE TABLE lake.t (a INTEGER)", "CREATE SCHEMA lake.raw", "CREATE TABLE lake.raw.u (a INTEGER)")
+    local.run("USE lake", "CREATE VIEW V AS SELECT a FROM t JOIN raw.u USING (a)", "CREATE MACRO f(x) AS x + 1")
+    local.run("CREATE MACRO rows_of(n) AS TABLE SELECT * FROM range(n), v", "USE memory")
+    return local
+
+
+def plant(lake: Lake, sql: str, name: str = "V") -> None:
+    """Replaces the SQL of the view or of the macro, as an attacker with access to the catalog can."""
+    text = sql.replace("'", "''")
+    if name == "V":
+        lake.run(f"UPDATE {METADATA}.ducklake_view SET sql = '{text}'")
+    else:
+        macro = f"macro_id = (SELECT macro_id FROM {METADATA}.ducklake_macro WHERE macro_name = '{name}')"
+        lake.run(f"UPDATE {METADATA}.ducklake_macro_impl SET sql = '{text}' WHERE {macro}")
+
+
+def check(lake: Lake, sql: str, snapshot_id: int | None = None) -> None:
+    query = find_references(lake.connection, sql)
+    assert query is not None
+    StoredQueries.load(lake.reader, snapshot_id).check(query)
+
+
+def refusal(lake: Lake, sql: str) -> str:
+    with pytest.raises(UnsafeQueryError) as refused:
+        check(lake, sql)
+    assert refused.value.hint == HINT
+    assert "could use it to read your files or steal your credentials" in refused.value.message
+    return refused.value.message.split(": a writer")[0]
+
+
+def test_stored_sql_is_loaded_without_binding_it(stored: Lake) -> None:
+    plant(stored, "FROM nothing_of_this_name")
+    found = StoredQueries.load(stored.reader)
+    assert {(query.kind, query.name) for query in found.queries} == {
+        ("view", "v"),
+        ("scalar macro", "f"),
+        ("table macro", "rows_of"),
+    }
+    (view,) = (query for query in found.queries if query.kind == "view")
+    assert view == StoredQuery("view", "v", "FROM nothing_of_this_name", 4, None)
+    assert set(found.relations) == {("main", "t", 1, None), ("raw", "u", 3, None), ("main", "v", 4, None)}
+    assert (found.snapshot_id, found.expressions) == (stored.newest, ())
+    assert StoredQueries.load(stored.reader, 2).snapshot_id == 2
+
+
+def test_safe_view_and_macros_may_be_used(stored: Lake) -> None:
+    for sql in (
+        "FROM v",
+        "SELECT f(1)",
+        "FROM rows_of(3)",
+        "SELECT f(a) FROM v, rows_of(2)",
+        "SELECT 1",
+        "SHOW TABLES",
+    ):
+        check(stored, sql)
+    StoredQueries.load(stored.reader).check(None)
+
+
+UNSAFE = {
+    "FROM read_csv('/etc/passwd')": "calls read_csv()",
+    "FROM postgres_scan('host=x', 's', 't')": "calls postgres_scan()",
+    "SELECT getenv('PGPASSWORD')": "calls getenv()",
+    "SELECT current_setting('x')": "calls current_setting()",
+    "SELECT a FROM t WHERE nextval('s') > 0": "calls nextval()",
+    "FROM ducklake_list_files('lake', 't')": "calls ducklake_list_files()",
+    "FROM '/etc/passwd.csv'": "reads /etc/passwd.csv, which is not a table of the lake",
+    'FROM "https://x/y.parquet"': "reads https://x/y.parquet, which is not a table of the lake",
+    "FROM other.main.t": "reads other.main.t, which is not a table of the lake",
+    "FROM raw.unknown": "reads raw.unknown, which is not a table of the lake",
+    "FROM other.t": "reads other.t, which is not a table of the lake",
+    "FROM __ducklake_metadata_lake.ducklake_data_file": "reads __ducklake_metadata_lake.ducklake_data_file, which",
+    "SELECT 1; SELECT 2": "is not a single query that can be checked",
+    "SELEC": "is not a single query that can be checked",
+    "PIVOT t ON a": "is not a single query that can be checked",
+}
+SAFE = [
+    *("FROM lake.main.t", "FROM LAKE.RAW.U", "FROM raw.u", "FROM main.t", "FROM lake.t", "FROM t", "FROM range(3)"),
+    *(
+        "WITH w AS (FROM t) FROM w",
+        "FROM generate_series(1, 2)",
+        "SELECT unnest([1])",
+        "FROM information_schema.tables",
+    ),
+    *("FROM lake.raw.u AT (VERSION => 3)", "FROM table_changes('t', 1, 2)"),
+]
+
+
+def test_unsafe_view_is_refused(stored: Lake) -> None:
+    for sql, what in UNSAFE.items():
+        plant(stored, sql)
+        assert refusal(stored, "FROM v").startswith(f"the view 'v' of the lake {what}")
+        check(stored, "FROM t")
+    # Macros may use the view, too.
+    assert refusal(stored, "SELECT (SELECT count(*) FROM rows_of(1))").startswith("the view 'v'")
+
+
+def test_view_of_tables_of_the_lake_is_safe(stored: Lake) -> None:
+    for sql in SAFE:
+        plant(stored, sql)
+        check(stored, "FROM main.V")
+
+
+def test_unsafe_macro_is_refused(stored: Lake) -> None:
+    plant(stored, "getenv('X')", "f")
+    assert refusal(stored, "SELECT F(1) FROM t") == "the scalar macro 'f' of the lake calls getenv()"
+    check(stored, "FROM v")
+    plant(stored, "FROM glob('*')", "rows_of")
+    assert refusal(stored, "FROM Rows_Of(1)") == "the table macro 'rows_of' of the lake calls glob()"
+
+
+def test_query_that_can_reach_everything_needs_all_of_it_safe(stored: Lake) -> None:
+    plant(stored, "getenv('X')", "f")
+    for sql in ("SHOW ALL TABLES", "FROM duckdb_columns()", "FROM query('FROM v')"):
+        assert refusal(stored, sql) == "the scalar macro 'f' of the lake calls getenv()"
+    with pytest.raises(UnsafeQueryError):
+        StoredQueries.load(stored.reader).check(None)
+
+
+def test_macro_with_the_name_of_a_function_is_always_checked(stored: Lake) -> None:
+    stored.run(f"UPDATE {METADATA}.ducklake_macro SET macro_name = 'Count_Star' WHERE macro_name = 'f'")
+    plant(stored, "getenv('X')", "Count_Star")
+    assert refusal(stored, "SELECT 1") == "the scalar macro 'count_star' of the lake calls getenv()"
+
+
+def test_removed_view_matters_only_for_past_snapshots(stored: Lake) -> None:
+    plant(stored, "SELECT getenv('X')")
+    with_view = stored.newest
+    stored.run("DROP VIEW lake.v")
+    check(stored, "FROM v")
+    check(stored, "FROM v", 3)  # before the view
+    with pytest.raises(UnsafeQueryError):
+        check(stored, "FROM v", with_view)
+    assert "'v'" in refusal(stored, "FROM v, t AT (VERSION => 4)")
+
+
+def test_view_that_reads_the_past_may_reach_removed_views(stored: Lake) -> None:
+    plant(stored, "SELECT getenv('X')")
+    stored.run("ALTER VIEW lake.v RENAME TO gone", "DROP VIEW lake.gone", "USE lake")
+    stored.run("CREATE VIEW again AS SELECT 1 AS a", "USE memory")
+    current = f"UPDATE {METADATA}.ducklake_view SET sql = 'FROM t AT (VERSION => 4), v' WHERE view_name = 'again'"
+    stored.run(current)
+    assert "'v'" in refusal(stored, "FROM again")
+
+
+def test_table_that_was_dropped_is_none_of_the_lake(stored: Lake) -> None:
+    stored.run("DROP TABLE lake.raw.u")
+    assert refusal(stored, "FROM v") == "the view 'v' of the lake reads raw.u, which is not a table of the lake"
+    check(stored, "FROM v", 5)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        ("ALTER TABLE lake.t SET SORTED BY (a)", "sort key"),
+        ("ALTER TABLE lake.t ADD COLUMN n INTEGER DEFAULT 1", "default value"),
+    ],
+)
+def test_expressions_that_writes_evaluate_are_checked(stored: Lake, change: str, kind: str) -> None:
+    stored.run(change)
+    StoredQueries.load(stored.reader).check_expressions()
+    if kind == "sort key":
+        stored.run(f"UPDATE {METADATA}.ducklake_sort_expression SET expression = 'getenv(''X'')'")
+    else:
+        stored.run(
+            f"UPDATE {METADATA}.ducklake_column SET default_value = 'getenv(''X'')', "
+            "default_value_type = 'expression' WHERE column_name = 'n'"
+        )
+    with pytest.raises(UnsafeQueryError, match=rf"the {kind} of the table 't' of the lake calls getenv\(\)"):
+        StoredQueries.load(stored.reader).check_expressions()
+    stored.run("DROP TABLE lake.t")
+    StoredQueries.load(stored.reader).check_expressions()
+
+
+def test_expression_may_use_only_safe_macros(stored: Lake) -> None:
+    stored.run("ALTER TABLE lake.t SET SORTED BY (a)")
+    stored.run(f"UPDATE {METADATA}.ducklake_sort_expression SET expression = 'f(a)'")
+    StoredQueries.load(stored.reader).check_expressions()
+    plant(stored, "getenv('X')", "f")
+    with pytest.raises(UnsafeQueryError, match="the scalar macro 'f' of the lake calls getenv"):
+        StoredQueries.load(stored.reader).check_expressions()
+
+
+def test_table_without_a_schema_must_be_in_main(stored: Lake) -> None:
+    prepare_query(stored.reader, "SELECT * FROM T, raw.u, (WITH u AS (FROM t) FROM u)")
+    with pytest.raises(UnknownNameError) as refused:
+        prepare_query(stored.reader, "FROM U")
+    assert refused.value.message == "the schema main has no table u"
+    assert refused.value.hint == "did you mean raw.u?"
+    prepare_query(stored.reader, "FROM u", frames=["U"])
+    prepare_query(stored.reader, "FROM nowhere")  # DuckDB reports it, or it is a table of the user
+    prepare_query(stored.reader, "SELEC")
+
+
+def test_table_of_the_open_transaction_is_in_main(stored: Lake) -> None:
+    stored.run("BEGIN", "CREATE TABLE lake.u (a INTEGER)")
+    prepare_query(stored.reader, "FROM u")
+    stored.run("ROLLBACK")
+    with pytest.raises(UnknownNameError):
+        prepare_query(stored.reader, "FROM u")
+
+
+def test_prepared_connection_finds_the_tables_of_every_schema(stored: Lake) -> None:
+    with stored.connection.cursor() as runner:
+        prepare_query(stored.reader, "FROM raw.u", runner)
+        assert runner.rows("SELECT count(*) FROM raw.u, main.t") == [(0,)]
+    plant(stored, "SELECT getenv('X')")
+    with pytest.raises(UnsafeQueryError):
+        prepare_query(stored.reader, "FROM v")
+    with pytest.raises(UnsafeQueryError):
+        prepare_query(stored.reader, "PIVOT t ON a")
+
+
+def test_lake_without_stored_sql_permits_every_query(local: Lake) -> None:
+    local.run("CREATE TABLE lake.t (a INTEGER)")
+    with connect() as other:
+        StoredQueries.load(local.reader).check(find_references(other, "FROM read_csv('x')"))
+    StoredQueries.load(local.reader).check(None)
