@@ -33,6 +33,10 @@ _UNSAFE_FUNCTIONS = frozenset(
 )
 # DuckDB reads a file if no table has the name and the name has a known extension; URLs contain a dot as well.
 _LIKE_A_FILE = re.compile(r"[./\\:*?\[]")
+# DuckLake stores the name of the lake in a view as this word, and inserts the name under which the lake is attached.
+_THIS_LAKE = "{DUCKLAKE_CATALOG}."
+# DuckLake does not quote it, so views that contain the word only work for such names.
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SYSTEM_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
 
 _STORED = """
@@ -110,7 +114,10 @@ class StoredQueries:
         """
         with reader.transaction() as transaction:
             found = transaction.rows(_STORED)
-            stored = tuple(StoredQuery(kind, name.lower(), sql, *rest) for kind, _, name, sql, *rest in found)
+            stored = tuple(
+                StoredQuery(kind, name.lower(), _as_run(kind, sql, reader.alias), *rest)
+                for kind, _, name, sql, *rest in found
+            )
             relations = transaction.rows(_RELATIONS)
             expressions = tuple(StoredQuery(*row) for row in transaction.rows(_EXPRESSIONS))
             if snapshot_id is None:
@@ -260,6 +267,11 @@ def prepare_query(
     if references is not None:
         references = replace(references, local=references.local | {name.lower() for name in frames})
     stored.check_schemas(references, runner)
+
+
+def _as_run(kind: str, sql: str, alias: str) -> str:
+    """The SQL as DuckLake runs it, except that it does not change strings; a plain name cannot end one."""
+    return sql.replace(_THIS_LAKE, f"{alias}.") if kind == "view" and _PLAIN.fullmatch(alias) else sql
 
 
 def _unsafe(stored: StoredQuery, what: str) -> UnsafeQueryError:

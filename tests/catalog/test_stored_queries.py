@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from catalog_lake import METADATA
+from catalog_lake import METADATA, lake
 
+from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.references import find_references
 from lakeconf.catalog.stored_queries import StoredQueries, StoredQuery, prepare_query
-from lakeconf.connection.connection import connect
+from lakeconf.connection.connection import connect, load_extension
 from lakeconf.errors import UnknownNameError, UnsafeQueryError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from catalog_lake import Lake
 
 HINT = "SQL stored in a lake may only compute from its tables: replace it, or run it as your own query"
@@ -121,6 +124,41 @@ def test_view_of_tables_of_the_lake_is_safe(stored: Lake) -> None:
     for sql in SAFE:
         plant(stored, sql)
         check(stored, "FROM main.V")
+
+
+def test_view_may_name_the_lake_under_any_alias(stored: Lake) -> None:
+    stored.run("CREATE VIEW lake.named AS SELECT a FROM lake.t JOIN lake.raw.u USING (a)")
+    ((sql,),) = stored.metadata("SELECT sql FROM ducklake_view WHERE view_name = 'named'")
+    assert "{DUCKLAKE_CATALOG}." in sql
+    check(stored, "FROM named")
+    plant(stored, "SELECT 1 FROM {DUCKLAKE_CATALOG}.unknown")
+    assert refusal(stored, "FROM v").endswith("reads lake.unknown, which is not a table of the lake")
+    plant(stored, "SELECT 1 FROM {DUCKLAKE_CATALOG}")
+    assert refusal(stored, "FROM v").endswith("is not a single query that can be checked")
+    plant(stored, "{DUCKLAKE_CATALOG}.f(1)", "f")
+    assert refusal(stored, "SELECT f(1)").endswith("is not a single query that can be checked")
+
+
+def test_word_for_the_lake_in_a_string_cannot_hide_a_function(stored: Lake) -> None:
+    for text in (
+        "'{DUCKLAKE_CATALOG}.'",
+        '"{DUCKLAKE_CATALOG}."',
+        "$${DUCKLAKE_CATALOG}.$$",
+        "/* {DUCKLAKE_CATALOG}. */ 1",
+    ):
+        plant(stored, f"SELECT {text}, getenv('X') FROM t")
+        assert refusal(stored, "FROM v") == "the view 'v' of the lake calls getenv()"
+
+
+def test_view_that_names_a_lake_with_an_odd_alias_is_refused(tmp_path: Path) -> None:
+    with lake("duckdb", tmp_path) as plain:
+        plain.run("CREATE TABLE lake.t (a INTEGER)", "CREATE VIEW lake.v AS FROM lake.t")
+    with connect() as connection:
+        load_extension(connection, "ducklake")
+        connection.execute(f"ATTACH 'ducklake:{tmp_path}/catalog.duckdb' AS \"odd 'name\"")
+        found = StoredQueries.load(CatalogReader(connection, "odd 'name"))
+        with pytest.raises(UnsafeQueryError, match="is not a single query that can be checked"):
+            found.check(find_references(connection, "FROM v"))
 
 
 def test_unsafe_macro_is_refused(stored: Lake) -> None:

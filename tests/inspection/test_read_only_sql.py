@@ -1,0 +1,153 @@
+"""Queries that can only read the lake: not files, other databases or the catalog, and only one at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from local_stores import store_of
+
+from lakeconf.errors import QueryError, StorageError, UnknownNameError, UnsafeQueryError
+from lakeconf.inspection.read_only_sql import query
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakeconf import Store
+
+MAINTAIN = "maintain a lake with: lakeconf maintain; inspect it with: lakeconf tables, snapshots, files"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A store whose lake has the tables `t` and `raw.u`, files elsewhere, a view, and safe and unsafe macros."""
+    folder = tmp_path_factory.mktemp("lake")
+    made = store_of(folder)
+    with made.connect() as native:
+        native.execute("CREATE TABLE dev.t AS SELECT range AS a FROM range(5); CREATE SCHEMA dev.raw")
+        native.execute("CREATE TABLE dev.raw.u AS SELECT 1 AS a; CREATE VIEW dev.v AS SELECT a FROM dev.t WHERE a > 2")
+        native.execute("CREATE MACRO dev.rows_of(n) AS TABLE SELECT * FROM range(n) AS r(a)")
+        native.execute(f"COPY (SELECT 7 AS a) TO '{folder}/elsewhere.parquet'")
+        native.execute(f"CALL ducklake_add_data_files('dev', 'u', '{folder}/elsewhere.parquet', schema => 'raw')")
+        native.execute(f"CREATE VIEW dev.stolen AS FROM read_parquet('{folder}/elsewhere.parquet')")
+    return made
+
+
+def rows(store: Store, sql: str, **options: Any) -> list[tuple[Any, ...]]:
+    return sorted(query(store, sql, **options)[1])
+
+
+def test_query_returns_names_and_rows(store: Store) -> None:
+    names, found = query(store, 'SELECT a, a + 1 AS "odd, name" FROM t ORDER BY a', 2)
+    assert (list(names), found) == (["a", "odd, name"], [(0, 1), (1, 2)])
+    assert query(store, "SELECT a FROM t WHERE a > 99")[1] == []
+    assert len(query(store, "FROM t")[1]) == 5
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("FROM v", [(3,), (4,)]),
+        ("FROM dev.raw.u", [(1,), (7,)]),
+        ("SELECT count(*) FROM t AT (VERSION => 0 + 1)", [(5,)]),
+        ("FROM rows_of(2)", [(0,), (1,)]),
+        ("SELECT sum(a) OVER () FROM t LIMIT 1", [(10,)]),
+        ("WITH RECURSIVE n AS (SELECT 1 AS a UNION ALL SELECT a + 1 FROM n WHERE a < 3) FROM n", [(1,), (2,), (3,)]),
+        ("SELECT t.a FROM t JOIN raw.u USING (a) WHERE EXISTS (FROM v)", [(1,)]),
+        ("SELECT count(*) FROM ducklake_snapshots('dev') WHERE snapshot_id = 0", [(1,)]),
+    ],
+)
+def test_query_of_the_lake_runs(store: Store, sql: str, expected: list[tuple[Any, ...]]) -> None:
+    assert rows(store, sql) == expected
+
+
+@pytest.mark.parametrize(
+    "sql", ["", "SELECT 1; SELECT 2", "CREATE TABLE x (a INTEGER)", "DELETE FROM t", "PIVOT t ON a"]
+)
+def test_other_statement_is_refused(store: Store, sql: str) -> None:
+    with pytest.raises(QueryError) as refused:
+        query(store, sql)
+    assert refused.value.message == "the statement is not a single query"
+    assert refused.value.hint == "write a single SELECT … or FROM …"
+    assert len(query(store, "FROM t")[1]) == 5
+
+
+def test_error_of_duckdb_does_not_quote_explain(store: Store) -> None:
+    with pytest.raises(QueryError, match=r"^Parser Error"):
+        query(store, "SELEC 1")
+    with pytest.raises(QueryError, match="nothing") as unknown:
+        query(store, "SELECT nothing FROM t")
+    assert "EXPLAIN" not in str(unknown.value)
+
+
+def test_table_without_a_schema_is_in_main(store: Store) -> None:
+    with pytest.raises(UnknownNameError, match="the schema main has no table u") as refused:
+        query(store, "FROM u")
+    assert refused.value.hint == "did you mean raw.u?"
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["ducklake_cleanup_old_files('dev')", "ducklake_list_files('dev', 't')", "duckdb_secrets()", "duckdb_settings()"],
+)
+def test_function_that_does_more_than_read_is_refused(store: Store, function: str) -> None:
+    name = function.partition("(")[0]
+    for allow_files in (False, True):
+        with pytest.raises(UnsafeQueryError) as refused:
+            query(store, f"SELECT 1 FROM t WHERE EXISTS (FROM {function})", allow_files=allow_files)
+        assert refused.value.message == f"the query calls {name}, which does more than read"
+        assert refused.value.hint == MAINTAIN
+
+
+def test_files_are_read_only_if_allowed(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("a\n5\n")
+    with pytest.raises(UnsafeQueryError) as refused:
+        query(store, f"SELECT a FROM read_csv('{path}')")
+    assert refused.value.message == "the query calls read_csv, which reads files"
+    assert refused.value.hint == "lakeconf sql --allow-files permits this for the query, not for views of the lake"
+    with pytest.raises(UnsafeQueryError) as both:
+        query(store, f"FROM read_csv('{path}'), duckdb_secrets()")
+    assert both.value.message == "the query calls duckdb_secrets, read_csv, which does more than read"
+    with pytest.raises(UnsafeQueryError) as mixed:
+        query(store, f"FROM read_csv('{path}'), duckdb_secrets()", allow_files=True)
+    assert mixed.value.message == "the query calls duckdb_secrets, which does more than read"
+    with pytest.raises((QueryError, StorageError)):
+        query(store, f"FROM '{path}'")
+    for sql in (f"SELECT a FROM read_csv('{path}')", f"SELECT a FROM '{path}'"):
+        assert rows(store, sql, allow_files=True) == [(5,)]
+
+
+@pytest.mark.parametrize("sql", ["SELECT count(*) FROM duckdb_tables()", "SHOW ALL TABLES"])
+def test_query_that_may_reach_every_view_needs_all_of_them_safe(store: Store, sql: str) -> None:
+    with pytest.raises(UnsafeQueryError, match="the view 'stolen'"):
+        query(store, sql)
+
+
+def test_view_may_not_read_files_even_if_the_query_may(store: Store) -> None:
+    for allow_files in (False, True):
+        with pytest.raises(UnsafeQueryError, match=r"the view 'stolen' of the lake calls read_parquet\(\)"):
+            query(store, "FROM stolen", allow_files=allow_files)
+
+
+@pytest.mark.parametrize(
+    "relation", ["__ducklake_metadata_dev.ducklake_snapshot", "__DUCKLAKE_METADATA_dev.main.ducklake_snapshot"]
+)
+def test_tables_of_the_catalog_are_not_read(store: Store, relation: str) -> None:
+    with pytest.raises(UnsafeQueryError) as refused:
+        query(store, f"SELECT count(*) FROM {relation}")
+    assert refused.value.message == f"the query reads {relation.lower()} of the catalog database"
+    assert refused.value.hint == "inspect the lake with: lakeconf tables, snapshots, files"
+
+
+def test_settings_of_the_instance_are_locked(store: Store) -> None:
+    names = (
+        "lock_configuration",
+        "enable_external_access",
+        "autoload_known_extensions",
+        "autoinstall_known_extensions",
+    )
+    wanted = ", ".join(f"current_setting('{name}')" for name in (*names, "python_enable_replacements"))
+    assert rows(store, f"SELECT {wanted}") == [(True, False, False, False, False)]
+    assert rows(store, f"SELECT {wanted}", allow_files=True) == [(True, True, False, False, False)]
+    assert rows(store, "SELECT current_setting('disabled_optimizers')") == [("statistics_propagation",)]
