@@ -43,7 +43,8 @@ def clauses(*matched: Update | Delete, insert: Insert | None = None, missing: De
 
 
 def evaluated(expression: nw.Expr) -> list[Any]:
-    return nw.from_native(JOIN).with_columns(found=expression)["found"].to_list()
+    found: list[Any] = nw.from_native(JOIN).with_columns(found=expression)["found"].to_list()
+    return found
 
 
 @pytest.mark.parametrize(
