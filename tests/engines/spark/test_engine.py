@@ -1,0 +1,64 @@
+"""The Spark engine scans and stages with the user's session, and accepts only frames of its application."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from lakeconf.catalog.table import load_table
+from lakeconf.engines.base import ROW_ID, SparkOperations, StagingRequest
+from lakeconf.engines.spark.engine import SparkEngine
+from lakeconf.errors import SchemaError, SparkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from catalog_lake import Lake
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def engine(spark: SparkSession, usual: Lake) -> Iterator[SparkEngine]:
+    usual.run("CREATE TABLE lake.t (a BIGINT NOT NULL, b VARCHAR)", "INSERT INTO lake.t VALUES (1, 'x'), (2, 'y')")
+    with usual.connection.cursor() as writer:
+        writer.execute("USE lake")
+        yield SparkEngine(spark, usual.reader, writer, {})
+
+
+def rows(frame: Any) -> list[tuple[Any, ...]]:
+    return sorted(map(tuple, frame.to_native().collect()))
+
+
+def test_scans_select_columns_and_rows(engine: SparkEngine, usual: Lake, spark: SparkSession) -> None:
+    assert isinstance(engine, SparkOperations)
+    assert engine.details() == {"spark": spark.version, "application_id": spark.sparkContext.applicationId}
+    assert rows(engine.scan("t", usual.newest, ["B"], "a > 1")) == [("y",)]
+    assert rows(engine.scan("t", usual.newest, ["b", "a"])) == [("x", 1), ("y", 2)]
+    found = engine.scan_rows("t", usual.newest, "b = 'y'")
+    assert (found.collect_schema().names(), rows(found)) == ([ROW_ID, "a", "b"], [(1, 2, "y")])
+
+
+def test_frame_of_another_application_is_rejected(engine: SparkEngine, spark: SparkSession) -> None:
+    frame = spark.range(2)
+    assert engine.adopt(frame) is frame
+    assert engine.schema(engine.adopt(pa.table({"a": [1]}))) == {"a": "BIGINT"}
+    engine._spark = type("Other", (), {"sparkContext": object()})()
+    with pytest.raises(SparkError, match=r"belongs to another Spark application(.|\n)*frame\.sparkSession"):
+        engine.adopt(frame)
+
+
+def test_manifest_exists_until_the_release(engine: SparkEngine, usual: Lake, spark: SparkSession) -> None:
+    request = StagingRequest(load_table(usual.reader, "t", usual.newest), {"a": "BIGINT", "b": "VARCHAR"}, "0a1b")
+    staged = engine.stage(spark.range(3).selectExpr("id AS a", "'x' AS b"), request)
+    assert sorted(path.name for path in usual.folder.rglob("lakeconf-*")) == ["lakeconf-0a1b", "lakeconf-0a1b.parquet"]
+    engine.release(staged)
+    assert [path.name for path in usual.folder.rglob("lakeconf-*")] == ["lakeconf-0a1b"]
+
+
+def test_failed_staging_leaves_nothing(engine: SparkEngine, usual: Lake, spark: SparkSession) -> None:
+    request = StagingRequest(load_table(usual.reader, "t", usual.newest), {"a": "BIGINT", "b": "VARCHAR"}, "0a1b")
+    with pytest.raises(SchemaError, match="NOT NULL"):
+        engine.stage(spark.range(1).selectExpr("CAST(NULL AS BIGINT) AS a", "'x' AS b"), request)
+    assert not list(usual.folder.rglob("lakeconf-*"))
