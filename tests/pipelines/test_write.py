@@ -36,12 +36,13 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 def written(lake: Lake, kind: Kind, sql: str, batch: Batch | None = None, **given: Any) -> list[tuple[Any, ...]]:
     """Writes the rows of a query, and returns the rows of the table."""
-    options = {name: given.pop(name) for name in ("rebuild", "allow_drop_columns") if name in given}
+    rebuild = given.pop("rebuild", False)
+    options = {"allow_drop_columns": given.pop("allow_drop_columns")} if "allow_drop_columns" in given else {}
     made = Model(given.pop("table", "marts.t"), kind, Query(sql), **given)
-    step = Step(made, "", rebuild=options.get("rebuild", False))
+    step = Step(made, "", rebuild=rebuild)
     with lake.transaction() as transaction:
         frame = transaction.sql(sql)
-        write(transaction, step, frame, batch, allow_drop_columns=options.get("allow_drop_columns", False))
+        write(transaction, step, frame, batch, **options)
     native: Any = lake.sql(f"FROM {made.table} ORDER BY ALL").to_native()
     found: list[tuple[Any, ...]] = native.fetchall()
     return found
