@@ -51,14 +51,15 @@ def _translated(sql: str) -> str:
     Raises:
         UnsupportedError: The query cannot be translated.
     """
-    parsed = sqlglot.parse_one(sql, dialect="duckdb")
     try:
+        parsed = sqlglot.parse_one(sql, dialect="duckdb")
         # sqlglot renders TIMESTAMPTZ as TIMESTAMP, which has no time zone with these settings.
         for kind in parsed.find_all(exp.DataType):
             if kind.this == exp.DType.TIMESTAMPTZ:
                 kind.replace(exp.DataType.build("TIMESTAMP_LTZ", dialect="spark"))
         return parsed.sql(dialect="spark", unsupported_level=sqlglot.ErrorLevel.RAISE)
-    except sqlglot.errors.SqlglotError as error:
+    # sqlglot also raises ValueError, for some of DuckDB's syntax that it does not know.
+    except (sqlglot.errors.SqlglotError, ValueError) as error:
         raise UnsupportedError(
             f"the query cannot be translated for Spark: {error}", hint="write it with narwhals, or run it on DuckDB"
         ) from error

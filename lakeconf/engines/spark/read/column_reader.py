@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from lakeconf.catalog.table import Column
 from lakeconf.engines.spark.read.columns import FLOATS, Found
 from lakeconf.engines.spark.read.defaults import default_sql
 from lakeconf.engines.spark.read.primitive_types import Convert, casts_alike, leaf_reading
 from lakeconf.engines.spark.types import spark_type
+from lakeconf.errors import UnsupportedError
 
 FIELD_ID = "parquet.field.id"
 EXISTENCE_DEFAULT = "EXISTS_DEFAULT"
@@ -101,9 +102,10 @@ def _struct(column: Column, found: Found, *, can_filter: bool) -> Reading | None
         return None
     fields = [requested(at, how.type) for at, how in zip(found.children, inner, strict=True) if at and how]
     if not fields:
-        if found.witness is None:
+        type_ = None if found.witness is None else _witness_type(found.witness)
+        if found.witness is None or type_ is None:
             return None
-        fields = [requested(found.witness, _witness_type(found.witness))]
+        fields = [requested(found.witness, type_)]
     stored = StructType(fields)
     if all(how is not None and how.convert is None for how in inner):
         target = spark_type(column)
@@ -128,9 +130,13 @@ def _inner_name(name: str) -> str:
     return f"__lakeconf_{name}"
 
 
-def _witness_type(found: Found) -> DataType:
-    known = leaf_reading(found.type, Column(0, found.name, found.type, nullable=True, initial_default=None))
-    return known[0] if known else BinaryType()
+def _witness_type(found: Found) -> DataType | None:
+    """The type requested for a witness; None if Spark's reader does not support it."""
+    try:
+        known = leaf_reading(found.type, Column(0, found.name, found.type, nullable=True, initial_default=None))
+    except UnsupportedError:
+        return None
+    return known[0] if known else None
 
 
 def _rebuilt(

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructField, StructType
 from lakeconf.catalog.table import Column
 from lakeconf.connection.connection import connect
 from lakeconf.engines.spark.types import all_types, exact_cast, spark_schema
-from lakeconf.errors import SchemaError, UnsupportedError
+from lakeconf.errors import QueryError, SchemaError, UnsupportedError
 from lakeconf.sql import identifier
 
 
@@ -50,7 +50,7 @@ def inlined_frame(
             duckdb.register("inlined_rows", rows)
             table = duckdb.arrow(f"SELECT {', '.join(wanted + added)} FROM inlined_rows")
         return private.createDataFrame(table, schema)
-    except (SchemaError, PySparkException) as error:
+    except (QueryError, SchemaError, PySparkException) as error:
         raise UnsupportedError(
             f"an inlined row has a value that Spark cannot hold: {error}", hint="read it with DuckDB"
         ) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ from spark_rows import assert_alike, scan
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.connection.connection import connect, load_extension
 from lakeconf.engines.spark.engine import SparkEngine
-from lakeconf.engines.spark.read import executor_code
 from lakeconf.engines.spark.read.landed_files import read_files
 from lakeconf.errors import QueryError, SchemaError, UnsupportedError
 from lakeconf.sql import literal
@@ -296,12 +294,3 @@ def test_files_with_incompatible_types_are_not_read_together(spark: SparkSession
     for path, value in zip(paths, ("1", "'x'"), strict=True):
         files.run(f"COPY (SELECT {value} AS a) TO '{path}' (FORMAT parquet)")
     assert read_files(spark, paths, {"a": "VARCHAR"}) is None
-
-
-def test_executor_without_duckdb_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "duckdb", None)
-    task = executor_code.Task("a.parquet", "1", "t", (), "UTC", 1, (), None, None, None)
-    with pytest.raises(RuntimeError, match=r"read a\.parquet .* no package duckdb; install it there"):
-        list(executor_code.read_file(task, b"", None))
-    with pytest.raises(RuntimeError, match=r"verify needs the package duckdb .* install it there"):
-        list(executor_code.summing("", "UTC")(iter([])))

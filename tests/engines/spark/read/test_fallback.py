@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import duckdb
 import pytest
 from catalog_lake import Lake, lake
 from spark_rows import assert_alike, scan
 
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.connection.connection import load_extension
-from lakeconf.engines.spark.read import executor_code
-from lakeconf.engines.spark.read.executor_code import puffin_positions
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -93,33 +90,6 @@ def test_executors_without_duckdb_raise_an_error(
         frame.collect()
 
 
-@pytest.mark.parametrize(
-    "name", ["__lakeconf_position", "__LAKECONF_POSITION", "file_row_number", "position", "deleted"]
-)
-def test_column_names_that_the_query_of_the_executor_uses(tmp_path: Path, name: str) -> None:
-    """Deleted positions are compared with the row number, never with a column of the file."""
-    path = tmp_path / "data.parquet"
-    duckdb.sql(f"COPY (SELECT i AS a, 99 - i AS {name} FROM range(100) r(i)) TO '{path}' (FORMAT parquet)")
-    task = executor_code.Task(
-        path=str(path),
-        select=f'a, "{name}", {executor_code.POSITION} AS row',
-        source="read_parquet(?)",
-        conditions=(),
-        time_zone="UTC",
-        snapshot_id=1,
-        deleted=tuple(range(10)),
-        delete_format=None,
-        key=None,
-        delete_key=None,
-    )
-    found = [
-        tuple(row.values())
-        for batch in executor_code.read_file(task, path.read_bytes(), None)
-        for row in batch.to_pylist()
-    ]
-    assert sorted(found) == [(i, 99 - i, i) for i in range(10, 100)]
-
-
 @pytest.fixture
 def vectors(tmp_path: Path) -> Iterator[Lake]:
     """An empty lake that writes deletion vectors."""
@@ -135,21 +105,3 @@ def test_deletion_vectors_are_applied(spark: SparkSession, vectors: Lake) -> Non
     assert_alike(spark, vectors, "t")
     vectors.run("DELETE FROM lake.t WHERE a % 5 = 0")
     assert_alike(spark, vectors, "t")
-
-
-@pytest.mark.parametrize(
-    "condition",
-    ["a % 2 = 0", "a BETWEEN 1000 AND 90000", "a IN (0, 65535, 65536, 131071, 199999)", "a < 200000", "a > 70000"],
-)
-def test_deletion_vectors_with_every_kind_of_container(vectors: Lake, condition: str) -> None:
-    vectors.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t SELECT i FROM range(200000) r(i)")
-    vectors.run(f"DELETE FROM lake.t WHERE {condition} AND a <> 199998")
-    ((path,),) = vectors.rows("SELECT delete_file FROM ducklake_list_files('lake', 't')")
-    expected = vectors.rows(f"SELECT i FROM range(200000) r(i) WHERE {condition.replace('a ', 'i ')} AND i <> 199998")
-    assert puffin_positions((vectors.folder / path).read_bytes()) == [position for (position,) in expected]
-
-
-@pytest.mark.parametrize("content", [b"\0\0\0\0PAR1PAR1", b"\0\0\xff\xff\xd1\xd3\x39\x64" + b"\0" * 20])
-def test_damaged_deletion_vector_raises_an_error(content: bytes) -> None:
-    with pytest.raises(RuntimeError, match="deletion vector is damaged"):
-        puffin_positions(content)

@@ -1,0 +1,118 @@
+"""Columns that are constant in a file: the values of Hive partition columns in its path, and its own properties."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeconf.catalog.data_file import DataFile, NameMapping
+from lakeconf.catalog.scan import ScanPlan
+from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.engines.spark.read.file_columns import (
+    BEGIN,
+    FILE,
+    FILENAME,
+    INDEX,
+    ROW_ID_START,
+    path_text,
+    path_value,
+    with_constants,
+)
+from lakeconf.errors import StorageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def column(type_name: str = "varchar", field_id: int = 4) -> Column:
+    return Column(field_id, "P", type_name, nullable=True, initial_default=None)
+
+
+def plan_of(*columns: Column, source_name: str = "p") -> ScanPlan:
+    mappings = tuple(NameMapping(source_name, each.field_id, in_path=True) for each in columns)
+    other = NameMapping("other", 1)
+    table = TableInfo(1, "main", "t", columns, "/t/")
+    return ScanPlan(5, table, columns, (), {3: (other, *mappings)}, ())
+
+
+def file_of(path: str) -> DataFile:
+    return DataFile(1, path, 10, 100, row_id_start=7, begin_snapshot=2, mapping_id=3)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/t/p=7/f.parquet", "7"),
+        ("/t/P=7/f.parquet", "7"),
+        ("/t/P=8/p=7/f.parquet", "7"),
+        ("/t/p=7/p=8/f.parquet", "7"),
+        ("/t/p=a%20b%2Fc+d/f.parquet", "a b/c+d"),
+        ("/t/%70=7/f.parquet", "7"),
+        ("s3://b/p=7/q=8/f.parquet", "7"),
+        ("/t/p=NULL/f.parquet", None),
+        ("/t/p=null/f.parquet", None),
+        ("/t/p=__HIVE_DEFAULT_PARTITION__/f.parquet", None),
+        ("/t/p=%4EULL/f.parquet", "NULL"),
+        ("/t/p=/f.parquet", ""),
+    ],
+)
+def test_value_in_a_path(path: str, text: str | None) -> None:
+    assert path_text(plan_of(column()), file_of(path), column()) == text
+
+
+@pytest.mark.parametrize(("type_name", "text"), [("varchar", ""), ("json", ""), ("int32", None), ("date", None)])
+def test_empty_value_is_null_except_for_texts(type_name: str, text: str | None) -> None:
+    wanted = column(type_name)
+    assert path_text(plan_of(wanted), file_of("/t/p=/f.parquet"), wanted) == text
+
+
+@pytest.mark.parametrize(
+    "path", ["/t/f.parquet", "/t/q=7/f.parquet", "/t/p=1=2/f.parquet", "/t/a/p=7", "/t/p/f.parquet"]
+)
+def test_path_without_the_value_is_rejected(path: str) -> None:
+    with pytest.raises(StorageError) as refused:
+        path_text(plan_of(column()), file_of(path), column())
+    assert refused.value.message == f"the path of {path} has no value for 'P': no folder P=…"
+
+
+def test_value_that_is_not_utf_8_is_rejected() -> None:
+    with pytest.raises(StorageError, match=r"^the value of 'P' in the path of /t/p=%FF/f\.parquet is not UTF-8$"):
+        path_text(plan_of(column()), file_of("/t/p=%FF/f.parquet"), column())
+
+
+def test_rows_get_the_properties_of_their_file(spark: SparkSession) -> None:
+    columns = (column("date", 4), column("timestamp", 5), column("json", 6), column("uint64", 7))
+    paths = ["/t/p=2024-01-02/f.parquet", "/t/p=NULL/g.parquet"]
+    frame = spark.createDataFrame([(f"file:{path}",) for path in paths], f"{FILE} STRING")
+    plan = plan_of(*columns[:2])
+    names = {path: f"file:{path}" for path in paths}
+    found = with_constants(spark, frame, plan, list(map(file_of, paths)), names, columns[:2])
+    wanted = [FILE, FILENAME, INDEX, ROW_ID_START, BEGIN, path_value(columns[0]), path_value(columns[1])]
+    day = dt.date(2024, 1, 2)
+    assert sorted(found.select(*wanted).collect()) == [
+        ("file:" + paths[0], paths[0], 0, 7, 2, day, dt.datetime(2024, 1, 2)),
+        ("file:" + paths[1], paths[1], 1, 7, 2, None, None),
+    ]
+    assert dict(found.dtypes)[path_value(columns[1])] == "timestamp_ntz"
+
+
+def test_values_of_paths_are_cast_like_duckdb(spark: SparkSession) -> None:
+    path = "/t/p=18446744073709551615/f.parquet"
+    frame = spark.createDataFrame([(path,)], f"{FILE} STRING")
+    wanted = (column("json", 6), column("uint64", 7), column("timestamptz", 8))
+    found = with_constants(spark, frame, plan_of(*wanted[:2]), [file_of(path)], {path: path}, wanted[:2])
+    values = found.select(*map(path_value, wanted[:2])).collect()
+    assert [tuple(map(str, row)) for row in values] == [("18446744073709551615",) * 2]
+    moment = "/t/p=2024-07-01 00:00:00/f.parquet"
+    frame = spark.createDataFrame([(moment,)], f"{FILE} STRING")
+    found = with_constants(spark, frame, plan_of(wanted[2]), [file_of(moment)], {moment: moment}, wanted[2:])
+    assert found.selectExpr(f"unix_seconds({path_value(wanted[2])})").collect() == [(1_719_792_000,)]
+
+
+def test_row_of_a_file_that_is_not_in_the_plan_is_an_error(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("file:/other",)], f"{FILE} STRING")
+    found = with_constants(spark, frame, plan_of(), [file_of("/f")], {"/f": "file:/f"}, ())
+    with pytest.raises(Exception, match="not in the plan of this scan"):
+        found.collect()

@@ -1,0 +1,184 @@
+"""Footers of Parquet files as fields with DuckLake's types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql.types import StructType
+
+from lakeconf.catalog.scan import plan_scan
+from lakeconf.engines.spark.read import footers as module
+from lakeconf.engines.spark.read.footers import MILLISECONDS, Stored, footers
+from lakeconf.engines.spark.read.relation import relation
+from lakeconf.engines.spark.session import private_session
+from lakeconf.errors import StorageError
+
+if TYPE_CHECKING:
+    from catalog_lake import Lake
+    from pyspark.sql import SparkSession
+
+# DuckDB's type: the type of the field in a file.
+TYPES = {
+    "BOOLEAN": "boolean",
+    "TINYINT": "int8",
+    "SMALLINT": "int16",
+    "INTEGER": "int32",
+    "BIGINT": "int64",
+    "UTINYINT": "uint8",
+    "USMALLINT": "uint16",
+    "UINTEGER": "uint32",
+    "UBIGINT": "uint64",
+    "HUGEINT": "float64",
+    "FLOAT": "float32",
+    "DOUBLE": "float64",
+    "DECIMAL(5,2)": "decimal(5,2)",
+    "DECIMAL(38,0)": "decimal(38,0)",
+    "VARCHAR": "varchar",
+    "JSON": "json",
+    "BLOB": "blob",
+    "UUID": "uuid",
+    "DATE": "date",
+    "TIME": "time",
+    "TIMETZ": "timetz",
+    "TIMESTAMP": "timestamp",
+    "TIMESTAMP_MS": "timestamp_ms",
+    "TIMESTAMP_NS": "timestamp_ns",
+    "TIMESTAMPTZ": "timestamptz",
+    "INTERVAL": "interval",
+    "GEOMETRY": "geometry",
+    "VARIANT": "variant",
+}
+
+
+def normal(stored: Stored) -> Stored:
+    """`decimal(5, 2)` and `decimal(5,2)` are the same type."""
+    return Stored(stored.name, stored.field_id, stored.type.replace(" ", ""), stored.children)
+
+
+def read(spark: SparkSession, *paths: Path | str) -> list[Stored]:
+    private = private_session(spark)
+    given = [File(str(path), Path(path).stat().st_size) for path in paths]
+    listing = relation(private, given, StructType()).listing
+    sizes = {file.uri.rpartition("/")[2]: file.size for file in listing.files}
+    listed = [next(file for file in given if file.path.endswith(name)) for name in sizes]
+    found = footers(private, listing, [(file.path, file.file_size_bytes) for file in listed])
+    by_path = dict(zip((file.path for file in listed), found, strict=True))
+    return [by_path[str(path)] for path in paths]
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a plan."""
+
+    path: str
+    file_size_bytes: int
+
+
+def test_types_that_ducklake_writes(spark: SparkSession, files: Lake) -> None:
+    names = {f"c{number}": name for number, name in enumerate(TYPES)}
+    files.run(f"CREATE TABLE lake.t ({', '.join(f'{name} {text}' for name, text in names.items())})")
+    values = {"VARIANT": "1::VARIANT", "GEOMETRY": "'POINT(1 2)'::GEOMETRY"}
+    files.run(f"INSERT INTO lake.t SELECT {', '.join(values.get(text, 'NULL') for text in names.values())}")
+    (file,) = plan_scan(files.reader, "t", files.newest).files
+    (found,) = read(spark, file.path)
+    assert (found.field_id, found.type) == (None, "struct")
+    assert found.name.startswith("DuckDB version")
+    fields = [normal(field) for field in found.children]
+    assert {names[field.name]: field.type for field in fields} == TYPES
+    assert [field.field_id for field in fields] == list(range(1, len(TYPES) + 1))
+    assert all(field.children == () for field in fields)
+
+
+def test_nested_fields_have_their_children(spark: SparkSession, files: Lake) -> None:
+    files.run(
+        "CREATE TABLE lake.t (s STRUCT(a INTEGER, l DATE[]), m MAP(VARCHAR, STRUCT(b BIGINT)))",
+        "INSERT INTO lake.t VALUES ({'a': 1, 'l': ['2024-01-01']}, MAP {'k': {'b': 1}})",
+    )
+    (file,) = plan_scan(files.reader, "t", files.newest).files
+    (found,) = read(spark, file.path)
+    assert [field.name for field in found.children] == ["s", "m"]
+    struct, entries = found.children
+    assert (struct.type, entries.type) == ("struct", "map")
+    integer, dates = struct.children
+    assert (integer.name, integer.field_id, integer.type) == ("a", 2, "int32")
+    ((element),) = dates.children
+    assert (dates.type, element.field_id, element.type) == ("list", 4, "date")
+    key, value = entries.children
+    assert (key.type, value.type, value.children[0].type) == ("varchar", "struct", "int64")
+
+
+def test_types_of_other_writers(spark: SparkSession, tmp_path: Path) -> None:
+    columns = {
+        MILLISECONDS: pa.array([0], pa.timestamp("ms", "UTC")),
+        "timestamp_ms": pa.array([0], pa.timestamp("ms")),
+        "FIXED_LEN_BYTE_ARRAY": pa.array([b"abc"], pa.binary(3)),
+        "INT32 TIME(MILLIS,false)": pa.array([0], pa.time32("ms")),
+        "blob": pa.array([b"a"], pa.binary()),
+    }
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table(columns), path)
+    (found,) = read(spark, path)
+    assert found.name.startswith("parquet-cpp-arrow")
+    assert {field.name: (field.type, field.field_id) for field in found.children} == {
+        name: (name, None) for name in columns
+    }
+    pq.write_table(pa.table({"x": pa.array([0], pa.timestamp("ns"))}), path, use_deprecated_int96_timestamps=True)
+    assert read(spark, path)[0].children == (Stored("x", None, "INT96"),)
+
+
+def test_lists_of_old_writers_are_no_lists(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark returns such a list in another way than DuckDB."""
+    path = tmp_path / "a.parquet"
+    metadata = "message m { optional group l (LIST) { repeated int32 array; } repeated int64 r; }"
+    write_schema(spark, metadata, path)
+    (found,) = read(spark, path)
+    assert found.children == (
+        Stored("l", None, "legacy LIST", (Stored("array", None, "REPEATED int32"),)),
+        Stored("r", None, "REPEATED int64"),
+    )
+
+
+def write_schema(spark: SparkSession, schema: str, path: Path) -> None:
+    """Writes a file without rows that has a schema of Parquet."""
+    assert spark._jvm is not None
+    jvm = spark._jvm
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
+    configuration.set("parquet.example.schema", schema)
+    target = jvm.org.apache.hadoop.fs.Path(f"file://{path}")
+    kind = jvm.org.apache.parquet.schema.MessageTypeParser.parseMessageType(schema)
+    out = jvm.org.apache.parquet.hadoop.ParquetFileWriter(configuration, kind, target)
+    out.start()
+    out.end(jvm.java.util.HashMap())
+
+
+def test_files_with_one_schema_share_it_and_are_read_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_cache", type(module._cache)())
+    paths = [tmp_path / f"{number}.parquet" for number in range(3)]
+    for rows, path in enumerate(paths, start=1):
+        pq.write_table(pa.table({"a": pa.array(range(rows))}), path)
+    first, second, _ = read(spark, *paths)
+    assert first is second
+    sizes = {str(path): path.stat().st_size for path in paths}
+    assert dict(module._cache) == dict.fromkeys(sizes.items(), first)
+
+    def unread(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(module, "read_footers", unread)
+    monkeypatch.setattr(module, "_CACHED_FILES", 2)
+    assert read(spark, *paths)[1] is second
+    assert len(module._cache) == 2
+
+
+def test_file_that_is_not_parquet_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_text("damaged, and longer than a footer")
+    with pytest.raises(StorageError, match=r"a file of the table is not Parquet: .*a\.parquet") as failed:
+        read(spark, tmp_path / "a.parquet")
+    assert failed.value.__suppress_context__

@@ -1,0 +1,193 @@
+"""Conversions of stored values to the texts and timestamps that DuckDB returns."""
+
+from __future__ import annotations
+
+import datetime as dt
+import struct
+import uuid
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import BinaryType, DoubleType, LongType, StructField, StructType
+
+from lakeconf.catalog.table import Column
+from lakeconf.engines.spark.read import primitive_types as primitive
+from lakeconf.engines.spark.read.footers import MILLISECONDS
+from lakeconf.engines.spark.read.primitive_types import casts_alike, leaf_reading
+from lakeconf.engines.spark.session import private_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+DAY = 86_400_000_000
+TIMES = [0, 1, 999_999, 1_000_000, 59_999_999, 60_000_000, 3_599_000_100, 3_600_000_000, 45_296_500_000, DAY - 1]
+INTERVALS = [
+    (0, 0, 0),
+    (1, 1, 1),
+    (12, 0, 0),
+    (13, 2, 0),
+    (25, 0, 3_723_004),
+    (0, 0, 90_061_000),
+    (255, 65_536, 16_777_216),
+    (2**31 - 1, 2**31 - 1, 2**31 - 1),
+]
+WHOLE = [0, 1, -1, 2**32, -(2**32) - 1, 2**53, 2**64, -(2**64), 2**96, 3 * 2**95, -(2**100) + 2**60, 10**22]
+
+
+def frame(spark: SparkSession, values: list[Any], kind: DataType) -> DataFrame:
+    """A frame with these values and a NULL in the column `x`, of a session like that of a scan."""
+    rows = [(value,) for value in (*values, None)]
+    return private_session(spark).createDataFrame(rows, StructType([StructField("x", kind)])).coalesce(1)
+
+
+def converted(found: DataFrame, convert: primitive.Convert) -> list[Any]:
+    return [row[0] for row in found.select(convert(F.col("x"))).collect()]
+
+
+def by_duckdb(sql: str) -> list[Any]:
+    with duckdb.default_connection().cursor() as con:
+        return [row[0] for row in con.execute(sql).fetchall()]
+
+
+def test_times_have_the_text_of_duckdb(spark: SparkSession) -> None:
+    found = frame(spark, TIMES, LongType())
+    texts = by_duckdb(f"SELECT CAST(make_time(0, 0, 0) + to_microseconds(unnest({TIMES})) AS VARCHAR)")
+    assert converted(found, primitive.time_from_micros) == [*texts, None]
+    assert converted(found, primitive.zoned_time_from_micros) == [*(f"{text}+00" for text in texts), None]
+
+
+def test_uuids_have_the_text_of_duckdb(spark: SparkSession) -> None:
+    values = [uuid.UUID(int=number) for number in (0, 1, 2**128 - 1, 0x550E8400E29B41D4A716446655440000)]
+    found = frame(spark, [bytearray(value.bytes) for value in values], BinaryType())
+    assert converted(found, primitive.uuid_from_bytes) == [*map(str, values), None]
+
+
+def test_intervals_have_the_text_of_duckdb(spark: SparkSession) -> None:
+    found = frame(spark, [bytearray(struct.pack("<3I", *parts)) for parts in INTERVALS], BinaryType())
+    queries = (
+        f"SELECT CAST(to_months({months}) + to_days({days}) + to_milliseconds({millis}) AS VARCHAR)"
+        for months, days, millis in INTERVALS
+    )
+    expected = [text for query in queries for text in by_duckdb(query)]
+    assert converted(found, primitive.interval_from_bytes) == [*expected, None]
+
+
+def test_whole_microseconds_of_nanoseconds_are_kept(spark: SparkSession) -> None:
+    found = frame(spark, [0, 1000, -1000, 1_700_000_000_123_456_000, -(2**62) // 1000 * 1000], LongType())
+    values = converted(found, primitive.timestamp_from_nanos)
+    epoch = dt.datetime(1970, 1, 1)
+    steps = (0, 1, -1, 1_700_000_000_123_456, -(2**62) // 1000)
+    assert values == [*(epoch + dt.timedelta(microseconds=step) for step in steps), None]
+    for value in (1, -1, 1001):
+        with pytest.raises(Exception, match=rf"a TIMESTAMP_NS has more digits .* read it with DuckDB: {value} ns"):
+            converted(frame(spark, [value], LongType()), primitive.timestamp_from_nanos)
+
+
+def test_milliseconds_and_infinity(spark: SparkSession) -> None:
+    infinity = 2**63 - 1
+    found = frame(spark, [0, -1, 1_700_000_000_123, infinity, -infinity], LongType())
+    moments = found.select(primitive.timestamp_from_millis(F.col("x")).alias("t"))
+    assert moments.dtypes == [("t", "timestamp_ntz")]
+    micros = moments.selectExpr("unix_micros(CAST(t AS TIMESTAMP))")
+    assert micros.collect() == [(0,), (-1000,), (1_700_000_000_123_000,), (infinity,), (-infinity,), (None,)]
+
+
+def test_doubles_become_their_exact_integers(spark: SparkSession) -> None:
+    doubles = [float(value) for value in WHOLE]
+    found = frame(spark, doubles, DoubleType())
+    assert converted(found, primitive.decimal_from_double) == [*(Decimal(int(value)) for value in doubles), None]
+
+
+def test_variant_null_is_null(spark: SparkSession) -> None:
+    texts = spark.createDataFrame([("null",), ("1",), (None,)], "t STRING").selectExpr("parse_json(t) AS x")
+    found = texts.select(primitive.null_from_variant_null(F.col("x")).isNull().alias("n")).collect()
+    assert found == [(True,), (False,), (True,)]
+
+
+def leaf(stored: str, wanted: str) -> tuple[str, bool] | None:
+    """The requested type, and if its values are converted."""
+    found = leaf_reading(stored, Column(1, "c", wanted, nullable=True, initial_default=None))
+    return None if found is None else (found[0].simpleString(), found[1] is not None)
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted", "expected"),
+    [
+        ("int32", "int32", ("int", False)),
+        ("int16", "int64", ("smallint", True)),
+        ("uint32", "uint64", ("bigint", True)),
+        ("varchar", "varchar", ("string", False)),
+        ("varchar", "json", ("string", False)),
+        ("json", "varchar", ("string", False)),
+        ("varchar", "blob", None),
+        ("uuid", "uuid", ("binary", True)),
+        ("uuid", "varchar", None),
+        ("time", "time", ("bigint", True)),
+        ("time", "timetz", None),
+        ("interval", "interval", ("binary", True)),
+        ("variant", "variant", ("variant", True)),
+        ("timestamp", "timestamp", ("timestamp_ntz", False)),
+        ("timestamp", "timestamp_ns", ("timestamp_ntz", False)),
+        ("timestamp_ns", "timestamp", ("bigint", True)),
+        ("timestamp_ms", "timestamp_s", ("bigint", True)),
+        ("timestamp_ms", "timestamptz", None),
+        ("timestamp", "timestamptz", None),
+        ("INT96", "timestamp", ("timestamp", True)),
+        ("INT96", "timestamptz", None),
+        (MILLISECONDS, "timestamptz", ("timestamp", False)),
+        (MILLISECONDS, "timestamp", None),
+        ("date", "timestamp", ("date", True)),
+        ("date", "timestamptz", None),
+        ("float64", "int128", ("double", True)),
+        ("float64", "uint128", ("double", True)),
+        ("float32", "int128", None),
+        ("int64", "int128", ("bigint", True)),
+        ("float32", "float64", ("float", True)),
+        ("float64", "float32", None),
+        ("decimal(5,2)", "decimal(9,2)", ("decimal(5,2)", True)),
+        ("decimal(5,2)", "float64", None),
+        ("FIXED_LEN_BYTE_ARRAY", "blob", None),
+    ],
+)
+def test_reading_of_a_stored_type(stored: str, wanted: str, expected: tuple[str, bool] | None) -> None:
+    assert leaf(stored, wanted) == expected
+
+
+def test_converted_leaves_have_the_type_of_the_column(spark: SparkSession) -> None:
+    number = leaf_reading("int16", Column(1, "c", "float64", nullable=True, initial_default=None))
+    moment = leaf_reading("INT96", Column(1, "c", "timestamp", nullable=True, initial_default=None))
+    assert number is not None
+    assert moment is not None
+    assert number[1] is not None
+    assert moment[1] is not None
+    source = spark.range(1).selectExpr("CAST(7 AS SMALLINT) AS n", "current_timestamp() AS m")
+    found = source.select(number[1](F.col("n")).alias("n"), moment[1](F.col("m")).alias("m"))
+    assert found.dtypes == [("n", "double"), ("m", "timestamp_ntz")]
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted", "expected"),
+    [
+        *(
+            ("int8", wanted, True)
+            for wanted in ("int16", "uint64", "boolean", "int128", "uint128", "float32", "float64")
+        ),
+        ("boolean", "int8", True),
+        ("uint8", "decimal(5,0)", True),
+        *(("int8", wanted, False) for wanted in ("varchar", "date", "json", "timestamp")),
+        ("int128", "int64", False),
+        ("decimal(5,2)", "decimal(9,4)", True),
+        ("decimal(5,2)", "int64", False),
+        ("float32", "float64", True),
+        ("float64", "float32", False),
+        *(("date", wanted, True) for wanted in ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns")),
+        ("date", "timestamptz", False),
+        ("varchar", "json", False),
+    ],
+)
+def test_casts_with_the_result_of_duckdb(stored: str, wanted: str, *, expected: bool) -> None:
+    assert casts_alike(stored, wanted) is expected

@@ -1,0 +1,120 @@
+"""Errors of Spark in a write become errors of lakeconf, and staged files are removed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from lakeconf.catalog.table import load_table
+from lakeconf.connection.errors import REFUSED_VALUE
+from lakeconf.engines.base import StagingRequest
+from lakeconf.engines.spark.write.storage import NULL_FOUND, LakeStorage, remove_folder
+from lakeconf.errors import SchemaError, SparkError, StorageError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from catalog_lake import Lake
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def storage(spark: SparkSession, usual: Lake) -> Iterator[LakeStorage]:
+    usual.run('CREATE SCHEMA lake."s%20 x"', 'CREATE TABLE lake."s%20 x".t (id BIGINT)')
+    with usual.connection.cursor() as writer:
+        writer.execute("USE lake")
+        yield LakeStorage(spark, writer, usual.reader.data_path)
+
+
+@pytest.fixture
+def request_(usual: Lake, storage: LakeStorage) -> StagingRequest:
+    return StagingRequest(load_table(usual.reader, '"s%20 x".t', usual.newest), {"id": "BIGINT"}, "0a1b")
+
+
+def folder_of(request: StagingRequest) -> str:
+    return f"{request.table.path}lakeconf-0a1b/"
+
+
+def test_files_are_written_to_the_staging_folder(
+    spark: SparkSession, storage: LakeStorage, request_: StagingRequest
+) -> None:
+    files = storage.write(spark.range(0, 10, 1, 2), request_)
+    assert len(files) == 2
+    assert all(file.startswith(folder_of(request_)) and file.endswith(".zstd.parquet") for file in files)
+    assert storage.writer.rows("SELECT count(*), sum(id) FROM read_parquet(?)", [files]) == [(10, 45)]
+    with pytest.raises(PySparkException, match="PATH_ALREADY_EXISTS"):
+        storage.write(spark.range(1), request_)
+    remove_folder(spark, folder_of(request_))
+    with pytest.raises(Exception, match="No files found"):
+        storage.writer.rows("SELECT count(*) FROM read_parquet(?)", [files])
+    remove_folder(spark, folder_of(request_))
+
+
+def test_staged_files_are_removed_after_an_error_only(
+    spark: SparkSession, storage: LakeStorage, request_: StagingRequest, usual: Lake
+) -> None:
+    def interrupted() -> None:
+        with storage.removed_after_errors(request_):
+            storage.write(spark.range(1), request_)
+            assert list(usual.folder.rglob("lakeconf-0a1b"))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not list(usual.folder.rglob("lakeconf-0a1b"))
+    with storage.removed_after_errors(request_):
+        storage.write(spark.range(1), request_)
+    assert list(usual.folder.rglob("lakeconf-0a1b"))
+
+
+def raised(storage: LakeStorage, request: StagingRequest, error: BaseException) -> Any:
+    """The error that the caller sees."""
+    with pytest.raises(Exception) as found, storage.removed_after_errors(request):  # noqa: PT011
+        raise error
+    return found.value
+
+
+def test_errors_of_a_job_are_translated(storage: LakeStorage, request_: StagingRequest) -> None:
+    null = raised(storage, request_, PySparkException(f"[X] {NULL_FOUND} the column 'a' is NOT NULL \nat x.y"))
+    assert isinstance(null, SchemaError)
+    assert null.message == "the column 'a' is NOT NULL"
+    assert null.hint == "replace the NULL, or drop NOT NULL from the table"
+    refused = raised(storage, request_, PySparkException(f"[X] {REFUSED_VALUE} the column 'a' has y\nat x.y"))
+    assert isinstance(refused, SchemaError)
+    assert refused.message.startswith("the column 'a' has y")
+    codec = PySparkException("Class org.apache.hadoop.io.compress.BrotliCodec was not found")
+    assert isinstance(raised(storage, request_, codec), UnsupportedError)
+
+
+@pytest.mark.parametrize("reason", ["No space left on device", "AccessDenied", "Permission denied", "Mkdirs failed"])
+def test_errors_of_the_storage_are_translated(storage: LakeStorage, request_: StagingRequest, reason: str) -> None:
+    error = raised(storage, request_, PySparkException(f"[FAILED] {reason} to create /x\nat x.y"))
+    assert isinstance(error, StorageError)
+    assert error.message == f"Spark cannot write the files: [FAILED] {reason} to create /x"
+
+
+def test_other_errors_of_spark_name_their_reason(storage: LakeStorage, request_: StagingRequest) -> None:
+    plain = raised(storage, request_, PySparkException("[BROKEN] the reason\nat x.y"))
+    assert isinstance(plain, SparkError)
+    assert plain.message == "the Spark job that writes the rows failed: [BROKEN] the reason"
+    traceback = "Traceback (most recent call last):\n  File x\n    raise\n\nValueError: of the user\n"
+    of_python = raised(storage, request_, PySparkException(f"[BROKEN] job aborted\n{traceback}"))
+    assert of_python.message == "the Spark job that writes the rows failed: ValueError: of the user"
+
+
+def test_errors_of_others_are_not_translated(storage: LakeStorage, request_: StagingRequest) -> None:
+    error = ValueError("No space left")
+    assert raised(storage, request_, error) is error
+
+
+def test_error_of_a_real_job_is_translated(
+    spark: SparkSession, storage: LakeStorage, request_: StagingRequest, tmp_path: Path
+) -> None:
+    frame = spark.range(1).select(F.raise_error(F.lit(f"{NULL_FOUND} planted")).cast("long").alias("id"))
+    with pytest.raises(SchemaError, match=r"^planted'?"), storage.removed_after_errors(request_):
+        storage.write(frame, request_)
+    assert not list(tmp_path.rglob("lakeconf-0a1b"))
