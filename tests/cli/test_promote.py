@@ -109,3 +109,33 @@ def test_command_refuses_two_names_of_one_lake(
 ) -> None:
     assert run(["promote", *names, "--yes"]) == 1
     assert "are the same lake" in capsys.readouterr().err
+
+
+def test_link_to_the_same_catalog_is_the_same_lake(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "link.sqlite").hardlink_to(folder / "prod.sqlite")
+    linked = '\n[stores.linked]\nextends = "prod"\nmetadata_backend = { uri = "link.sqlite" }\n'
+    (folder / "lakeconf.toml").write_text((folder / "lakeconf.toml").read_text() + linked)
+    assert run(["promote", "prod", "linked", "--yes"]) == 1
+    shown = capsys.readouterr().err
+    assert "error: prod and linked are the same lake\n  hint: name two stores with different catalogs\n" in shown
+
+
+def test_promoted_tables_and_their_snapshot_are_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert run(["promote", "dev", "prod", "marts.t", "--yes"]) == 0
+    with lakeconf.init().get_store("prod").open() as lake:
+        made = lake.snapshot_id
+    assert capsys.readouterr().out == f"replace  marts.t  1 row added\nmarts.t: snapshot {made} of prod\n"
+    assert run(["promote", "dev", "prod", "marts.tt"]) == 1
+    assert "unknown model 'marts.tt'" in capsys.readouterr().err
+
+
+def test_dropped_columns_need_the_option(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with lakeconf.init().get_store("prod").open() as lake:
+        lake.table("marts.t").evolve(add={"note": "VARCHAR"})
+    capsys.readouterr()
+    assert run(["promote", "dev", "prod", "--yes"]) == 1
+    assert "--allow-drop-columns" in capsys.readouterr().err
+    assert run(["promote", "dev", "prod", "--yes", "--allow-drop-columns", "--format", "json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["table"], found["columns"]["dropped"]) == ("marts.t", ["note"])

@@ -301,3 +301,49 @@ def test_paths_are_relative_to_the_repository_root(
     assert validated(below, BROKEN, capsys, "--format", "github")[1].startswith("::error file=jobs/daily%2C 1/lakeconf")
     (result,) = json.loads(validated(below, BROKEN, capsys, "--format", "sarif")[1])["runs"][0]["results"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "jobs/daily%2C%201/lakeconf.toml"
+
+
+def test_validate_of_a_valid_configuration(run_in_stores: Any, prod_is_set: None) -> None:
+    assert run_in_stores("validate") == (0, "no problem found\n", "")
+
+
+def test_validate_of_one_store_ignores_the_others(run_in_stores: Any) -> None:
+    assert run_in_stores("validate", "dev") == (0, "no problem found\n", "")
+    code, out, _ = run_in_stores("validate", "dev", "prod")
+    assert code == 1
+    assert out.count("[LC030]") == 2
+    assert out.endswith("2 problems found\n")
+
+
+def test_validate_of_an_unknown_store_is_a_usage_error(run_in_stores: Any) -> None:
+    code, out, err = run_in_stores("validate", "nowhere")
+    assert (code, out) == (2, "")
+    assert "known stores: dev, prod, staging" in err
+
+
+def test_validate_as_json(run_in_stores: Any, prod_is_set: None, project: Path) -> None:
+    assert json.loads(run_in_stores("validate", "--format", "json")[1]) == {
+        "valid": True,
+        "problems": [],
+        "warnings": [],
+    }
+    toml = project / "lakeconf.toml"
+    toml.write_text(toml.read_text().replace('bucket = "acme"', 'bucket = "acme"\nregoin = "x"'))
+    code, out, _ = run_in_stores("validate", "--format", "json")
+    assert code == 1
+    assert json.loads(out) == {
+        "valid": False,
+        "warnings": [],
+        "problems": [
+            {
+                "code": "LC010",
+                "message": "unknown key",
+                "hint": 'did you mean "region"?',
+                "key": "stores.prod.storage_backend.regoin",
+                "store": "prod",
+                "file": str(toml),
+                "line": 22,
+                "column": 1,
+            }
+        ],
+    }

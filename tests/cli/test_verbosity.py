@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import pty
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
 import lakeconf
 from lakeconf.cli import commands
-from lakeconf.cli.progress import ProgressLine
-from lakeconf.logs import EventLogger
 
 CONFIG = """
 [stores.dev]
@@ -66,34 +62,6 @@ def test_debug_shows_the_traceback_of_an_error(project: Path, capsys: pytest.Cap
     assert shown.count("nowhere") >= 2
     assert commands.run(["-v", "tables", "nowhere"]) == 1
     assert "Traceback" not in capsys.readouterr().err
-
-
-class Terminal(io.StringIO):
-    """A stream that sets an event when something is drawn."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.drawn = threading.Event()
-
-    def flush(self) -> None:
-        super().flush()
-        self.drawn.set()
-
-
-def test_progress_line_shows_the_latest_record_and_is_erased() -> None:
-    terminal = Terminal()
-    line = ProgressLine(terminal, first_seconds=0, every_seconds=60)
-    log = EventLogger("commit")
-    line.emit(logging.makeLogRecord({"msg": "merging files of %s", "args": ("raw.events",)}))
-    line.start()
-    assert terminal.drawn.wait(30)
-    assert "merging files of raw.events (0 s)" in terminal.getvalue()
-    line.close()
-    assert terminal.getvalue().endswith("\r\x1b[K")
-    before = terminal.getvalue()
-    log.info("later")
-    line.clear()
-    assert terminal.getvalue() == before
 
 
 def test_short_command_on_a_terminal_shows_no_progress(project: Path) -> None:

@@ -200,14 +200,6 @@ def test_unexpected_exception_is_a_failed_step(tmp_path: Path, monkeypatch: pyte
     assert diagnosed(local(tmp_path))["spark"].found == "ValueError: a package of somebody else"
 
 
-def test_exit_code_and_unknown_store(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (project / "catalog.sqlite").write_text("this is no database, but a text of some length")
-    assert run(["doctor"]) == 1
-    assert "✗ catalog" in capsys.readouterr().out
-    assert run(["doctor", "dve"]) == 1
-    assert "did you mean" in capsys.readouterr().err
-
-
 def test_server_that_ends_idle_transactions(postgres_server: PostgresServer, s3_server: S3Server) -> None:
     config = on_servers(postgres_server, s3_server)
     lakeconf.init({"stores": {"dev": config}}).get_store("dev").open().close()

@@ -18,7 +18,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import lakeconf
-from lakeconf.cli.commands import run
 from lakeconf.config.model import init
 from lakeconf.errors import LakeconfError
 from lakeconf.integrations.exports import TOOLS, _property, export
@@ -129,24 +128,6 @@ def test_secret_in_a_bucket_name_is_refused(stores: Path) -> None:
     with pytest.raises(LakeconfError, match="bucket name of the store 'prod' contains a secret") as refused:
         export(init(), "spark", "prod")
     assert "planted" not in str(refused.value)
-
-
-def test_export_command(stores: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = export(init(), "dbt", "dev", "prod")
-    assert run(["export", "dbt", "dev", "prod"]) == 0
-    output = capsys.readouterr()
-    assert output.out == made.text
-    assert output.err.startswith("note: threads: 1")
-    assert run(["export", "dbt", "dev", "prod", "-o", "missing/profiles.yml"]) == 2
-    assert "cannot be written: No such file" in capsys.readouterr().err
-    assert run(["export", "dbt", "dev", "prod", "-o", "."]) == 0
-    assert capsys.readouterr().err.startswith("note: threads: 1")
-    assert (stores / "profiles.yml").read_text() == made.text
-    assert run(["export", "dbt", "dev", "-o", "profiles.yml"]) == 2
-    assert "use --force to overwrite it" in capsys.readouterr().err
-    assert run(["export", "dlt", "dev", "prod"]) == 1
-    assert capsys.readouterr().err.startswith("error: dlt supports one store at a time")
-    assert run(["export", "airflow"]) == 2
 
 
 def test_dbt_runs_with_the_exported_profile(stores: Path) -> None:

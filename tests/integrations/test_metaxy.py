@@ -115,15 +115,6 @@ def test_omitted_settings_are_reported(tmp_path: Path, capsys: pytest.CaptureFix
     ]
 
 
-def test_existing_file_is_kept_without_force(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, output = metaxy(tmp_path, METADATA["sqlite"], STORAGE["local"], spelling=0), tmp_path / "lakeconf.toml"
-    assert run(["import", str(path), "-o", str(output)]) == 0
-    written = output.read_text()
-    assert run(["import", str(path), "-o", str(output)]) == 2
-    assert "use --force to overwrite it" in capsys.readouterr().err
-    assert (run(["import", str(path), "-o", str(output), "--force"]), output.read_text()) == (0, written)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [(None, "cannot be read: No such file"), ("[stores", "is not valid TOML"), ("", "has no DuckLake store")],

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
-import pty
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
 import lakeconf
-from lakeconf.cli.commands import run
 from lakeconf.engines.staging import announce
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard.guard import LakeGuard
@@ -118,66 +114,6 @@ def test_file_removal_works_after_an_interrupted_one(lake: Lake, tmp_path: Path)
     (unneeded := tmp_path / "unneeded.parquet").write_text("rows")
     remove_files(connection, [str(unneeded)])
     assert not unneeded.exists()
-
-
-def test_maintain_command(lake: Lake, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (orphan := project / "data/raw/t/ducklake-01234567-89ab-7cde-8f01-23456789abcd.parquet").write_text("rows")
-    rows, files = ids(lake), stored(project)
-    lake.close()
-    command = ["maintain", "dev", "--expire-days", "0", "--cleanup-days", "0", "--force"]
-    assert run([*command, "--dry-run"]) == 0
-    plan = capsys.readouterr().out
-    assert plan == (
-        "compact   raw.t: merge 10 small files\n"
-        "expire    11 snapshots would be expired (versions 0 to 10)\n"
-        "clean up  1 file would be removed, plus files that this run makes obsolete\n"
-        f"          {orphan}\n"
-    )
-    # Without a terminal and without --yes: exit code 2, the plan and a hint.
-    assert run(command) == 2
-    shown = capsys.readouterr()
-    assert (shown.out, "pass --yes" in shown.err) == (plan, True)
-    assert run([*command, "--format", "json"]) == 2
-    shown = capsys.readouterr()
-    planned = json.loads(shown.out)
-    assert planned["dry_run"] is True
-    assert planned["compaction"] == [{"table": "raw.t", "flushed_rows": 0, "rewritten_files": 0, "merged_files": 10}]
-    assert stored(project) == files
-    assert run([*command, "--yes", "--format", "json"]) == 0
-    done: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert done["compacted"]["files_after"] < done["compacted"]["files_before"] == 10
-    assert len(done["removed"]) == 11
-    with lakeconf.init(project).get_store("dev").open() as reopened:
-        assert ids(reopened) == rows
-        assert len(reopened.snapshots()) == 1
-    assert run(["maintain", "dev"]) == 0
-    assert capsys.readouterr().out == (
-        "compact   nothing to merge, rewrite or flush\n"
-        "expire    0 snapshots would be expired\nclean up  0 files would be removed\n"
-    )
-
-
-def test_maintain_with_an_age_of_less_than_a_day_needs_force(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    lake.close()
-    for age in ("--expire-days", "--cleanup-days"):
-        assert run(["maintain", "dev", age, "0.9", "--dry-run"]) == 1
-        assert "less than a day" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("answer", ["y", "n"])
-def test_maintain_asks_for_confirmation_on_a_terminal(
-    answer: str, lake: Lake, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lake.close()
-    files = stored(project)
-    master, slave = pty.openpty()
-    os.write(master, f"{answer}\n".encode())
-    with os.fdopen(slave, "r") as stdin:
-        monkeypatch.setattr(sys, "stdin", stdin)
-        assert run(["maintain", "dev"]) == (0 if answer == "y" else 1)
-    os.close(master)
-    assert "Carry this out on dev?" in capsys.readouterr().err
-    assert (stored(project) == files) == (answer == "n")
 
 
 def test_compaction_plan_matches_the_compaction(lake: Lake) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from plain_sql import run_plain
 
+import lakeconf
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError, SparkError, TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -337,3 +338,17 @@ def test_names_from_tables_are_valid_for_table(duckdb_lake: Lake) -> None:
     assert names == ['"a.b"."c.d"', 'raw."say ""hi"""', "raw.numbers", "raw.with space"]
     for name in names:
         assert duckdb_lake.table(name).schema
+
+
+def test_history_contains_a_rename(events_folder: Path) -> None:
+    native = lakeconf.init().get_store().connect()
+    native.execute("ALTER TABLE raw.events RENAME TO happenings; ALTER TABLE raw.happenings RENAME kind TO sort")
+    native.close()
+    with lakeconf.init().get_store().open() as opened:
+        history = opened.table("raw.happenings").history()
+    assert [(change.snapshot_id, change.changes) for change in history[-3:]] == [
+        (4, ("inserted_into_table",)),
+        (5, ("renamed_table",)),
+        (6, ("altered_table",)),
+    ]
+    assert history[0].changes == ("created_table",)

@@ -63,40 +63,6 @@ def folder(project: Path) -> Path:
     return project
 
 
-def test_plan_and_run_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    until = ("--to", "2024-01-03")
-    assert run(["plan", *until]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "run  raw.prices     seed         first run",
-        "run  marts.by_day   incremental  first run: 2024-01-01 to 2024-01-03",
-        "run  marts.dearest  full         first run",
-    ]
-    assert run(["run", "--dry-run", "marts.*", *until]) == 0
-    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()] == [
-        ["run", "marts.by_day"],
-        ["run", "marts.dearest"],
-    ]
-    assert run(["run", *until]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "done     raw.prices: first run, 3 rows in snapshot 1",
-        "done     marts.by_day: first run: 2024-01-01 to 2024-01-03, 2 rows in snapshot 2",
-        "done     marts.dearest: first run, 2 rows in snapshot 3",
-        "3 done",
-    ]
-    assert run(["run", "marts.dearest", "--format", "json"]) == 0
-    (result,) = json.loads(capsys.readouterr().out)
-    assert (result["status"], result["error"]) == ("skipped", None)
-    (folder / "prices.csv").write_text("day,price\n2024-01-02,-4.5\n")
-    assert run(["run", "+marts.by_day", "--rebuild", *until]) == 2
-    refused = capsys.readouterr()
-    assert refused.out.splitlines()[0] == "run  raw.prices    seed         requested"
-    assert "--yes" in refused.err
-    assert run(["run", "+marts.by_day", "--rebuild", "--yes", *until]) == 1
-    output = capsys.readouterr()
-    assert "failed   marts.by_day" in output.out
-    assert "the audit 'positive' found 1 row" in output.err
-
-
 def test_run_promote_and_diff_with_two_stores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     until = ("--to", "2024-01-03")
     assert run(["run", *until]) == 0

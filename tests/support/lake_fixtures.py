@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from catalog_lake import Lake, lake
+
+import lakeconf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    import pyarrow as pa
-
-    import lakeconf
-
 
 @pytest.fixture(params=["duckdb", "sqlite", "postgres"])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
-    """An empty lake with DuckLake's default settings, on each kind of catalog."""
+    """An empty lake with DuckLake's default settings, on each kind of catalog, created by DuckDB without lakeconf."""
     server = request.getfixturevalue("postgres_server") if request.param == "postgres" else None
     with lake(request.param, tmp_path, server=server) as attached:
         yield attached
@@ -34,3 +33,14 @@ def lake_with(table: str, rows: pa.Table) -> Any:
             yield lake
 
     return lake
+
+
+@pytest.fixture
+def events_folder(project: Path) -> Path:
+    """The folder of `project`, whose lake has one table, `raw.events`, with a delete and two files."""
+    with lakeconf.init().get_store().open() as opened:
+        table = opened.create_table("raw.events", {"id": "BIGINT", "kind": "VARCHAR"})
+        table.append(pa.table({"id": [1, 2], "kind": ["view", "view"]}))
+        table.delete("id = 1")
+        table.append(pa.table({"id": [3], "kind": ["buy"]}))
+    return project

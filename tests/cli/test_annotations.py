@@ -1,0 +1,106 @@
+"""Problems as annotations of code hosts: workflow commands of GitHub, and SARIF."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeconf import __version__
+from lakeconf.cli.annotations import github, sarif
+from lakeconf.config.codes import Code
+from lakeconf.config.explain_code import explanation
+from lakeconf.errors import Problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def problem(file: Path | None = None, **given: Any) -> Problem:
+    values = {"message": "unknown key", "hint": None, "key": "stores.dev.x", "line": None, "column": None}
+    return Problem("LC010", **{**values, "file": file, **given})
+
+
+def location(one: Problem) -> dict[str, Any]:
+    (found,) = sarif([one], [])["runs"][0]["results"][0]["locations"]
+    place: dict[str, Any] = found["physicalLocation"]
+    return place
+
+
+def test_command_has_the_place_and_the_title(folder: Path) -> None:
+    found = problem(folder / "a" / "lakeconf.toml", hint="remove it", line=3, column=7)
+    assert github([found, problem()], "warning") == [
+        "::warning file=a/lakeconf.toml,line=3,col=7,title=LC010::stores.dev.x: unknown key%0Ahint: remove it",
+        "::warning title=LC010::stores.dev.x: unknown key",
+    ]
+    assert github([problem(key=None)], "error") == ["::error title=LC010::unknown key"]
+    assert github([], "error") == []
+
+
+def test_text_and_properties_of_a_command_are_escaped(folder: Path) -> None:
+    (line,) = github([problem(folder / "50%,a:b\x1b.toml", message="1%\r\n::error::\x1b[2J", key=None)], "error")
+    assert line == ("::error file=50%25%2Ca%3Ab\\x1b.toml,title=LC010::1%25%0D%0A::error::\\x1b[2J")
+
+
+@pytest.mark.parametrize(("repository", "here", "shown"), [
+    (".", "jobs/daily", "jobs/daily/lakeconf.toml"),
+    ("jobs", "jobs/daily", "daily/lakeconf.toml"),
+    ("jobs/daily", "jobs/daily", "lakeconf.toml"),
+    (None, "jobs/daily", "lakeconf.toml"),
+    (None, ".", "jobs/daily/lakeconf.toml"),
+])  # fmt: skip
+def test_paths_are_relative_to_the_repository_or_the_working_folder(
+    repository: str | None, here: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs" / "daily").mkdir(parents=True)
+    if repository is not None:
+        # A worktree has a file instead of a folder.
+        (tmp_path / repository / ".git").write_text("gitdir: elsewhere")
+    monkeypatch.chdir(tmp_path / here)
+    found = problem(tmp_path / "jobs" / "daily" / "lakeconf.toml")
+    assert github([found], "error")[0].startswith(f"::error file={shown},title=")
+    assert location(found)["artifactLocation"] == {"uri": shown}
+
+
+def test_file_elsewhere_has_its_whole_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "here").mkdir()
+    monkeypatch.chdir(folder / "here")
+    found = problem(folder / "a b.toml")
+    assert github([found], "error")[0].startswith(f"::error file={folder}/a b.toml,")
+    assert location(found)["artifactLocation"] == {"uri": f"file://{folder}/a%20b.toml"}
+
+
+def test_sarif_has_one_rule_for_each_code() -> None:
+    log = sarif([], [])
+    assert (log["$schema"], log["version"]) == ("https://json.schemastore.org/sarif-2.1.0.json", "2.1.0")
+    (scan,) = log["runs"]
+    driver = scan["tool"]["driver"]
+    assert (driver["name"], driver["version"], scan["results"]) == ("lakeconf", __version__, [])
+    assert [rule["id"] for rule in driver["rules"]] == [code.code for code in Code]
+    rule, code = next((rule, code) for rule, code in zip(driver["rules"], Code, strict=True) if code.code == "LC010")
+    assert rule == {
+        "id": "LC010",
+        "name": "UnknownKey",
+        "shortDescription": {"text": code.title},
+        "help": {"text": explanation("LC010"), "markdown": explanation("LC010")},
+        "helpUri": "https://github.com/lakeconf/lakeconf/blob/main/lakeconf/config/explanations/LC010.md",
+    }
+
+
+def test_sarif_lists_errors_before_warnings(folder: Path) -> None:
+    results = sarif([problem(hint="remove it")], [problem(message="odd", key=None)])["runs"][0]["results"]
+    assert results == [
+        {"ruleId": "LC010", "level": "error", "message": {"text": "stores.dev.x: unknown key\nhint: remove it"}},
+        {"ruleId": "LC010", "level": "warning", "message": {"text": "odd"}},
+    ]
+
+
+def test_region_of_sarif_begins_at_one(folder: Path) -> None:
+    assert location(problem(folder / "x.toml"))["region"] == {"startLine": 1, "startColumn": 1}
+    assert location(problem(folder / "x.toml", line=3, column=7))["region"] == {"startLine": 3, "startColumn": 7}

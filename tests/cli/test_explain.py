@@ -1,0 +1,61 @@
+"""`lakeconf explain`: a code, a key, and all keys of a store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakeconf.config.explain_code import explanation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_code_is_explained_without_a_configuration(tmp_path: Path, monkeypatch: Any, called: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert called("explain", "lc012") == (0, explanation("LC012").rstrip() + "\n", "")
+
+
+def test_key_has_a_value_an_origin_and_a_meaning(project: Path, called: Any) -> None:
+    code, out, err = called("explain", "stores.dev.storage_backend.path")
+    assert (code, err) == (0, "")
+    first, origin, meaning = out.splitlines()
+    assert first == "stores.dev.storage_backend.path = data"
+    assert origin == "  from  lakeconf.toml:9"
+    assert meaning.startswith("  is    ")
+    assert len(meaning) > 20
+
+
+def test_all_keys_of_a_store_are_a_table(project: Path, called: Any) -> None:
+    code, out, err = called("explain", "stores.dev")
+    assert (code, err) == (0, "")
+    header, *lines = out.splitlines()
+    assert header.split() == ["key", "value", "from"]
+    (path,) = [line.split() for line in lines if line.startswith("stores.dev.storage_backend.path ")]
+    assert path == ["stores.dev.storage_backend.path", "data", "lakeconf.toml:9"]
+
+
+def test_value_of_a_secret_is_hidden(run_in_stores: Any, prod_is_set: None) -> None:
+    for key in ("stores.prod.metadata_backend.password", "stores.prod"):
+        code, out, err = run_in_stores("explain", key)
+        assert (code, err) == (0, "")
+        assert "***" in out
+        assert "hunter2" not in out
+
+
+def test_unknown_code_and_unknown_key(project: Path, called: Any) -> None:
+    for what, message in (
+        ("LC999", "unknown code 'LC999'"),
+        ("stores.dev.storage_backend.pth", 'did you mean "stores.dev.storage_backend.path"?'),
+        ("stores.dve", 'did you mean "dev"?'),
+    ):
+        code, out, err = called("explain", what)
+        assert (code, out) == (1, "")
+        assert message in err
+
+
+def test_key_is_looked_up_in_the_given_file(project: Path, tmp_path_factory: Any, called: Any) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    text = (project / "lakeconf.toml").read_text().replace('"data"', '"other"')
+    (elsewhere / "lakeconf.toml").write_text(text)
+    out = called("explain", "stores.dev.storage_backend.path", "--config", str(elsewhere))[1]
+    assert out.startswith("stores.dev.storage_backend.path = other\n")

@@ -1,0 +1,65 @@
+"""`lakeconf export`: prints or writes the configuration of another tool, and overwrites nothing without consent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeconf.config.model import init
+from lakeconf.integrations.exports import TOOLS, export
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def stores(project: Path, run_in_stores: Any, prod_is_set: None) -> Path:
+    return project
+
+
+@pytest.mark.parametrize("tool", sorted(TOOLS))
+def test_every_tool_is_printed(tool: str, stores: Path, called: Any) -> None:
+    made = export(init(), tool, "dev")
+    code, out, err = called("export", tool, "dev")
+    assert (code, out) == (0, made.text.rstrip("\n") + "\n")
+    assert err.splitlines() == [f"note: {note}" for note in made.notes]
+
+
+def test_default_store_is_exported(stores: Path, called: Any) -> None:
+    assert called("export", "dbt") == called("export", "dbt", "dev")
+
+
+def test_file_is_written_to_a_path_or_a_folder(stores: Path, called: Any) -> None:
+    made = export(init(), "dbt", "dev", "prod")
+    code, out, err = called("export", "dbt", "dev", "prod", "-o", ".")
+    assert (code, out, (stores / "profiles.yml").read_text()) == (0, "", made.text)
+    assert err.startswith("note: threads: 1")
+    assert "hunter2" not in made.text
+    assert called("export", "dbt", "dev", "prod", "--output", "other.yml")[0] == 0
+    assert (stores / "other.yml").read_text() == made.text
+
+
+def test_existing_file_is_kept_without_force(stores: Path, called: Any) -> None:
+    (stores / "profiles.yml").write_text("mine")
+    for output in ("profiles.yml", "."):
+        code, out, err = called("export", "dbt", "dev", "-o", output)
+        assert (code, out, (stores / "profiles.yml").read_text()) == (2, "", "mine")
+        assert "profiles.yml already exists; use --force to overwrite it" in err
+    assert called("export", "dbt", "dev", "-o", "profiles.yml", "--force")[0] == 0
+    assert (stores / "profiles.yml").read_text() == export(init(), "dbt", "dev").text
+
+
+def test_file_that_cannot_be_written(stores: Path, called: Any) -> None:
+    code, out, err = called("export", "dbt", "dev", "-o", "missing/profiles.yml")
+    assert (code, out) == (2, "")
+    assert "missing/profiles.yml cannot be written: No such file" in err
+    assert "note:" not in err
+
+
+def test_refused_exports(stores: Path, called: Any) -> None:
+    code, out, err = called("export", "dlt", "dev", "prod")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: dlt supports one store at a time")
+    assert called("export", "airflow")[0] == 2
+    assert called("export", "dbt", "nowhere")[0] == 1

@@ -1,0 +1,126 @@
+"""`lakeconf maintain`: its plan, consent, what it does, and its JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import lakeconf
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = ("--expire-days", "0", "--cleanup-days", "0", "--force")
+
+
+@pytest.fixture
+def folder(project: Path) -> Path:
+    """A lake with a table of ten small files, and a file that belongs to no snapshot."""
+    with lakeconf.init().get_store().open() as lake:
+        lake.create_table("raw.t", {"id": "BIGINT"})
+        for number in range(10):
+            lake.table("raw.t").append(pa.table({"id": pa.array(range(10 * number, 10 * number + 10), pa.int64())}))
+    (project / "data/raw/t/ducklake-01234567-89ab-7cde-8f01-23456789abcd.parquet").write_text("rows")
+    return project
+
+
+def ids() -> list[int]:
+    with lakeconf.init().get_store().open() as lake:
+        return [row[0] for row in lake.sql("SELECT id FROM raw.t ORDER BY id").collect("pyarrow").rows()]
+
+
+def stored(project: Path) -> set[str]:
+    return {path.name for path in (project / "data").rglob("*") if path.is_file()}
+
+
+def plan_of(folder: Path) -> str:
+    return (
+        "compact   raw.t: merge 10 small files\n"
+        "expire    11 snapshots would be expired (versions 0 to 10)\n"
+        "clean up  1 file would be removed, plus files that this run makes obsolete\n"
+        f"          {folder}/data/raw/t/ducklake-01234567-89ab-7cde-8f01-23456789abcd.parquet\n"
+    )
+
+
+def test_plan_is_shown_and_nothing_changes_without_consent(folder: Path, called: Any) -> None:
+    files = stored(folder)
+    assert called("maintain", "dev", *NOW, "--dry-run") == (0, plan_of(folder), "")
+    assert called("maintain", *NOW, "--dry-run", "--yes") == (0, plan_of(folder), "")
+    # Without a terminal and without --yes: exit code 2, the plan and a hint.
+    code, out, err = called("maintain", "dev", *NOW)
+    assert (code, out, "pass --yes" in err) == (2, plan_of(folder), True)
+    code, out, _ = called("maintain", "dev", *NOW, "--format", "json")
+    planned = json.loads(out)
+    assert (code, planned["dry_run"]) == (2, True)
+    assert planned["compaction"] == [{"table": "raw.t", "flushed_rows": 0, "rewritten_files": 0, "merged_files": 10}]
+    assert stored(folder) == files
+
+
+def test_plan_is_carried_out_with_consent(folder: Path, called: Any) -> None:
+    rows = ids()
+    code, out, err = called("maintain", "dev", *NOW, "--yes")
+    assert (code, err) == (0, "")
+    plan, done = out.split("done:\n")
+    assert plan == plan_of(folder)
+    assert "became 1 (" in done
+    assert "snapshots expired (versions 0 to 11)" in done
+    assert "11 files removed" in done
+    assert ids() == rows
+    with lakeconf.init().get_store().open() as lake:
+        assert len(lake.snapshots()) == 1
+    assert called("maintain", "dev") == (
+        0,
+        "compact   nothing to merge, rewrite or flush\n"
+        "expire    0 snapshots would be expired\nclean up  0 files would be removed\n",
+        "",
+    )
+
+
+def test_result_as_json(folder: Path, called: Any) -> None:
+    code, out, err = called("maintain", "dev", *NOW, "--yes", "--format", "json")
+    done = json.loads(out)
+    assert (code, err, done["dry_run"]) == (0, "", False)
+    assert done["compacted"]["files_after"] < done["compacted"]["files_before"] == 10
+    assert len(done["removed"]) == 11
+
+
+def test_number_of_kept_snapshots(folder: Path, called: Any) -> None:
+    assert "8 snapshots would be expired" in called("maintain", *NOW, "--dry-run", "--keep", "4")[1]
+    assert called("maintain", "--keep", "0")[0] == called("maintain", "--expire-days", "-1")[0] == 2
+
+
+def test_default_ages_keep_the_recent_history(folder: Path, called: Any) -> None:
+    code, out, _ = called("maintain", "--dry-run")
+    assert code == 0
+    assert "0 snapshots would be expired" in out
+    assert "0 files would be removed" in out
+
+
+@pytest.mark.parametrize("age", ["--expire-days", "--cleanup-days"])
+def test_age_of_less_than_a_day_needs_force(age: str, folder: Path, called: Any) -> None:
+    code, _, err = called("maintain", "dev", age, "0.9", "--dry-run")
+    assert (code, "less than a day" in err) == (1, True)
+    assert called("maintain", "dev", age, "1", "--dry-run")[0] == 0
+    assert called("maintain", "dev", age, "0.9", "--dry-run", "--force")[0] == 0
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_consent_is_asked_for_on_a_terminal(
+    answer: str, folder: Path, called: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = stored(folder)
+    master, slave = pty.openpty()
+    os.write(master, f"{answer}\n".encode())
+    with os.fdopen(slave, "r") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        code, _, err = called("maintain", "dev")
+    os.close(master)
+    assert code == (0 if answer == "y" else 1)
+    assert "Carry this out on dev?" in err
+    assert (stored(folder) == files) == (answer == "n")

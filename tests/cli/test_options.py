@@ -1,0 +1,83 @@
+"""Options that several commands share: the file, the format, and the models and time ranges of a run."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from lakeconf.cli.options import config_option, format_option, models_options
+
+
+@click.command()
+@models_options
+def models_command(**given: Any) -> None:
+    click.echo(repr(given))
+
+
+@click.command()
+@format_option
+@config_option
+def plain_command(**given: Any) -> None:
+    click.echo(repr(given))
+
+
+def parsed(command: click.Command, *arguments: str) -> dict[str, Any]:
+    found = CliRunner().invoke(command, arguments)
+    assert found.exit_code == 0, found.output
+    values: dict[str, Any] = eval(found.output, {"datetime": __import__("datetime")})  # noqa: S307 - printed above
+    return values
+
+
+def test_defaults() -> None:
+    assert parsed(plain_command) == {"format_name": "text", "source": None}
+    assert parsed(models_command) == {
+        "models": (),
+        "store": None,
+        "since": None,
+        "until": None,
+        "redo_late": False,
+        "rebuild": False,
+        "format_name": "text",
+        "source": None,
+    }
+
+
+def test_values() -> None:
+    given = parsed(
+        models_command, "a.b", "--store", "prod", "--from", "2024-01-01", "--to", "2024-01-02T03:04:05", "+raw.*",
+        "--redo-late", "--rebuild", "--format", "json", "--config", "x.toml",
+    )  # fmt: skip
+    assert given == {
+        "models": ("a.b", "+raw.*"),
+        "store": "prod",
+        "since": datetime(2024, 1, 1),
+        "until": datetime(2024, 1, 2, 3, 4, 5),
+        "redo_late": True,
+        "rebuild": True,
+        "format_name": "json",
+        "source": "x.toml",
+    }
+    assert parsed(models_command, "--to", "2024-01-02 03:04:05")["until"] == datetime(2024, 1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--from", "01.01.2024"], ["--to", "2024-01-01T03"], ["--to", "2024-13-01"], ["--format", "yaml"]]
+)
+def test_invalid_values(arguments: list[str]) -> None:
+    found = CliRunner().invoke(models_command, arguments)
+    assert found.exit_code == 2
+    assert f"Invalid value for '{arguments[0]}'" in found.output
+
+
+@pytest.mark.parametrize("command", ["preview-sql", "stores", "validate"])
+def test_config_option_selects_the_file(command: str, run_in_stores: Any, project: Path, tmp_path_factory: Any) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "lakeconf.toml").write_text((project / "lakeconf.toml").read_text().partition("\n[stores.prod")[0])
+    for path in (elsewhere, elsewhere / "lakeconf.toml"):
+        assert run_in_stores(command, "--config", str(path))[0] == 0
+    assert run_in_stores(command, "--config", str(elsewhere / "no.toml"))[0] == 1

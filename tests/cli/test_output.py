@@ -1,0 +1,172 @@
+"""Output of all commands: streams, colours, tables, JSON and errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from lakeconf.cli import verbosity
+from lakeconf.cli.output import (
+    plain,
+    problem_data,
+    problem_text,
+    safe_line,
+    show,
+    show_error,
+    show_exactly,
+    show_json,
+    show_lines,
+    show_table,
+    style,
+)
+from lakeconf.errors import ConfigError, LakeconfError, Problem
+
+
+def test_lines_go_to_stdout_or_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    show("one\ntwo")
+    show("three", to_stderr=True)
+    show_lines("four\n::five", to_stderr=True)
+    show_lines("six\n\x1bseven")
+    assert capsys.readouterr() == ("one\\x0atwo\nsix\n\\x1bseven\n", "three\nfour\n\\x3a:five\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("::error::x", "\\x3a:error::x"),
+        ("  ::error", "  \\x3a:error"),
+        ("a::b", "a::b"),
+        (":a", ":a"),
+        ("##[error]", "\\x23#[error]"),
+        ("x ##vso[task]", "x \\x23#vso[task]"),
+        ("##teamcity[x]", "\\x23#teamcity[x]"),
+        ("## a heading", "## a heading"),
+    ],
+)
+def test_commands_of_ci_systems_are_escaped(text: str, shown: str) -> None:
+    assert safe_line(text) == shown
+
+
+def test_style_survives_and_its_text_is_escaped() -> None:
+    assert safe_line(style("a\x1b[2J", fg="red", bold=True)) == click.style("a\\x1b[2J", fg="red", bold=True)
+    assert safe_line(style("::a", fg="red")) == click.style("::a", fg="red")
+
+
+def test_exact_text_keeps_its_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    show_exactly("::error file=a\x1b[0m::b")
+    assert capsys.readouterr().out == "::error file=a\x1b[0m::b\n"
+
+
+def test_output_erases_the_progress_line_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    for print_it in (show, show_lines, show_exactly, show_json):
+        calls: list[str] = []
+        monkeypatch.setattr("lakeconf.cli.output.clear_progress", lambda calls=calls: calls.append("cleared"))
+        monkeypatch.setattr(click, "echo", lambda *_, calls=calls, **__: calls.append("printed"))
+        print_it("text")
+        assert calls == ["cleared", "printed"]
+    assert callable(verbosity.clear_progress)
+
+
+def test_table_is_aligned_and_its_cells_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table([("a", "long name", ""), ("\x1b", "x", "")])
+    assert capsys.readouterr().out == "a     long name\n\\x1b  x\n"
+
+
+def test_json_is_readable_and_escapes_what_controls_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    data = {"é": ["##[x]", "\u202e\x7f", 1, None, True], "b": {}}
+    show_json(data)
+    out = capsys.readouterr().out
+    assert json.loads(out) == data
+    assert out.startswith('{\n  "é": [\n    "#\\u0023[x]",\n    "\\u202e\\u007f",')
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({1: (b"\x00\xff", [date(2024, 1, 2)])}, {"1": ["00ff", ["2024-01-02"]]}),
+        (datetime(2024, 1, 2, 3, tzinfo=UTC), "2024-01-02T03:00:00+00:00"),
+        (time(1, 2, 3, 4), "01:02:03.000004"),
+        (Decimal("1.50"), "1.50"),
+        ([True, 1, 1.5, "x", None], [True, 1, 1.5, "x", None]),
+        (Path("a/b"), "a/b"),
+    ],
+)
+def test_values_are_converted_for_json(value: Any, expected: Any) -> None:
+    assert plain(value) == expected
+
+
+def test_error_has_a_hint_and_indented_further_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    show_error(LakeconfError("first\nerror: second", hint="do it"))
+    assert capsys.readouterr() == ("", "error: first\n  error: second\n  hint: do it\n")
+    show_error(LakeconfError("first"))
+    assert capsys.readouterr().err == "error: first\n"
+
+
+def test_error_of_the_configuration_lists_all_problems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    problems = [
+        Problem("LC010", "unknown key", "remove it", "stores.x", file=tmp_path / "a.toml", line=3, column=2),
+        Problem("LC001", "no file", None, None),
+    ]
+    show_error(ConfigError(problems))
+    assert capsys.readouterr() == (
+        "",
+        "a.toml:3:2: stores.x: unknown key [LC010]\n  hint: remove it\nerror: no file [LC001]\n",
+    )
+
+
+def test_place_of_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    below = Problem("LC010", "odd", None, None, file=tmp_path / "a" / "b.toml")
+    assert safe_line(click.unstyle(safe_line(problem_text(below)))) == "a/b.toml: odd [LC010]"
+    (tmp_path / "a").mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    above = below._replace(file=tmp_path / "b.toml", line=1, column=1)
+    assert click.unstyle(safe_line(problem_text(above))) == f"{tmp_path}/b.toml:1:1: odd [LC010]"
+
+
+def test_problem_cannot_forge_lines() -> None:
+    forged = Problem("LC010", "a\nb", "c\nd", "e\nf")
+    assert problem_text(forged).count("\n") == 1
+
+
+def test_problems_for_json(tmp_path: Path) -> None:
+    one, other = problem_data([Problem("LC010", "odd", None, None, file=tmp_path), Problem("LC001", "no", None, None)])
+    assert (one["file"], one["code"], other["file"]) == (str(tmp_path), "LC010", None)
+
+
+def test_colours_are_used_only_on_a_terminal(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "lakeconf.toml").write_text("")
+    assert (
+        "\x1b["
+        not in subprocess.run(
+            [sys.executable, "-m", "lakeconf", "validate"], cwd=project, capture_output=True, text=True, check=False
+        ).stdout
+    )
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert b"\x1b[" in on_a_terminal(project, "validate")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert b"\x1b[" not in on_a_terminal(project, "validate")
+
+
+def on_a_terminal(folder: Path, *arguments: str) -> bytes:
+    """The output of a command whose streams are a pseudo-terminal."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "lakeconf", *arguments]
+    subprocess.run(command, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, check=False)
+    os.close(theirs)
+    output = os.read(ours, 65536)
+    os.close(ours)
+    return output

@@ -1,0 +1,91 @@
+"""`lakeconf plan`: what a run would do, with warnings and column changes; nothing changes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeconf.cli.plan import show_plan
+from lakeconf.pipelines.columns import ColumnChanges
+from lakeconf.pipelines.kinds import Full, Merge
+from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.plan import Step
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UNTIL = ("--to", "2024-01-03")
+
+
+def test_plan_of_a_first_run_creates_nothing(pipeline_folder: Path, called: Any) -> None:
+    before = sorted(pipeline_folder.rglob("*"))
+    code, out, err = called("plan", *UNTIL)
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "run  raw.prices     seed         first run",
+        "run  marts.by_day   incremental  first run: 2024-01-01 to 2024-01-03",
+        "run  marts.dearest  full         first run",
+    ]
+    assert sorted(pipeline_folder.rglob("*")) == before
+
+
+def test_options_reach_the_plan(pipeline_folder: Path, called: Any, shown: Any) -> None:
+    shown("run", *UNTIL)
+    assert [line.split()[0] for line in shown("plan", *UNTIL).splitlines()] == ["skip"] * 3
+    assert "requested" in shown("plan", "marts.dearest", "--rebuild", *UNTIL)
+    (line,) = shown("plan", "marts.by_day", "--from", "2024-01-02", *UNTIL).splitlines()
+    assert line == "run  marts.by_day  incremental  missing: 2024-01-02 to 2024-01-03"
+    assert [line.split()[1] for line in shown("plan", "+marts.by_day", *UNTIL).splitlines()] == [
+        "raw.prices",
+        "marts.by_day",
+    ]
+    (pipeline_folder / "prices.csv").write_text("day,price\n2024-01-01,9.5\n")
+    shown("run", "raw.prices")
+    code, out, err = called("plan", "marts.by_day", *UNTIL)
+    assert (code, out.split()[0]) == (0, "skip")
+    assert err.startswith("warning: marts.by_day: raw.prices changed in done intervals: run with --from")
+    assert shown("plan", "marts.by_day", "--redo-late", *UNTIL).startswith("run ")
+
+
+def test_plan_as_json(pipeline_folder: Path, shown: Any) -> None:
+    first, second, _ = json.loads(shown("plan", "--format", "json", *UNTIL))
+    columns = {"added": {}, "renamed": {}, "retyped": {}, "dropped": []}
+    assert first == {"model": "raw.prices", "runs": True, "reason": "first run", "columns": columns, "warnings": []}
+    assert second["reason"] == "first run: 2024-01-01 to 2024-01-03"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(("marts.by_dy",), 'did you mean "marts.by_day"?'), (("--store", "dve"), 'did you mean "dev"?')],
+)
+def test_unknown_names(arguments: tuple[str, ...], message: str, pipeline_folder: Path, called: Any) -> None:
+    code, out, err = called("plan", *arguments)
+    assert (code, out) == (1, "")
+    assert message in err
+
+
+def test_configuration_without_a_pipeline(project: Path, called: Any) -> None:
+    assert "has no [pipeline]" in called("plan")[2]
+
+
+def test_dropped_columns_need_consent_unless_the_model_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+    changes = ColumnChanges(added={"b": "INTEGER"}, dropped=["A"])
+    steps = [
+        Step(Model("m.refused", Full()), "why", columns=changes, warnings=["odd", "strange"]),
+        Step(Model("m.agreed", Merge("id"), dropped=["a", "c"]), "why", columns=changes),
+        Step(Model("m.skipped", Full()), "done", runs=False),
+    ]
+    show_plan(steps, "text")
+    assert capsys.readouterr() == (
+        "run   m.refused  full   why; adds b INTEGER, drops A (needs --allow-drop-columns)\n"
+        "run   m.agreed   merge  why; adds b INTEGER, drops A\n"
+        "skip  m.skipped  full   done\n",
+        "warning: m.refused: odd\nwarning: m.refused: strange\n",
+    )
+    show_plan(steps, "json")
+    found = json.loads(capsys.readouterr().out)
+    assert [one["warnings"] for one in found] == [["odd", "strange"], [], []]
+    assert [one["runs"] for one in found] == [True, True, False]
+    assert found[0]["columns"] == {"added": {"b": "INTEGER"}, "renamed": {}, "retyped": {}, "dropped": ["A"]}

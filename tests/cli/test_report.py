@@ -1,0 +1,39 @@
+"""`lakeconf report`: writes one file, and overwrites nothing without consent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_page_is_written(events_folder: Path, called: Any) -> None:
+    assert called("report", "dev") == (0, "wrote lake.html\n", "")
+    page = (events_folder / "lake.html").read_text(encoding="utf-8")
+    assert "<h1>The lake of dev</h1>" in page
+    assert "<td>raw.events</td>" in page
+    assert called("report", "-o", "other.html") == (0, "wrote other.html\n", "")
+    assert (events_folder / "other.html").stat().st_size > 1_000_000
+
+
+def test_existing_file_is_kept_without_force(events_folder: Path, called: Any) -> None:
+    (events_folder / "lake.html").write_text("mine")
+    code, out, err = called("report")
+    assert (code, out, (events_folder / "lake.html").read_text()) == (2, "", "mine")
+    assert "lake.html already exists; use --force to overwrite it" in err
+    assert called("report", "--force") == (0, "wrote lake.html\n", "")
+    assert "<h1>" in (events_folder / "lake.html").read_text(encoding="utf-8")
+
+
+def test_file_that_cannot_be_written(events_folder: Path, called: Any) -> None:
+    code, out, err = called("report", "-o", "none/lake.html")
+    assert (code, out) == (2, "")
+    assert "none/lake.html cannot be written: No such file" in err
+
+
+def test_missing_lake_is_not_created(project: Path, called: Any) -> None:
+    code, out, err = called("report")
+    assert (code, out) == (1, "")
+    assert "has no lake yet" in err
+    assert [path.name for path in project.iterdir()] == ["lakeconf.toml"]

@@ -1,0 +1,129 @@
+"""`lakeconf run`: results of the models, consent to a rebuild, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import lakeconf
+from lakeconf.cli.run import _show
+from lakeconf.errors import AuditError
+from lakeconf.pipelines import ModelResult
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UNTIL = ("--to", "2024-01-03")
+
+
+def snapshot() -> int:
+    with lakeconf.init().get_store().open() as lake:
+        return lake.snapshot_id
+
+
+def test_models_run_once(pipeline_folder: Path, called: Any) -> None:
+    code, out, err = called("run", *UNTIL)
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "done     raw.prices: first run, 3 rows in snapshot 1",
+        "done     marts.by_day: first run: 2024-01-01 to 2024-01-03, 2 rows in snapshot 2",
+        "done     marts.dearest: first run, 2 rows in snapshot 3",
+        "3 done",
+    ]
+    code, out, _ = called("run", *UNTIL)
+    assert (code, out.splitlines()[-1]) == (0, "3 skipped")
+    assert out.splitlines()[0] == "skipped  raw.prices: nothing has changed"
+
+
+def test_dry_run_is_the_plan_and_creates_nothing(pipeline_folder: Path, called: Any) -> None:
+    before = sorted(pipeline_folder.rglob("*"))
+    for more in ((), ("--rebuild", "--yes"), ("--format", "json")):
+        code, out, err = called("run", "--dry-run", "marts.*", *UNTIL, *more)
+        assert (code, err) == (0, "")
+        assert [name in out for name in ("marts.by_day", "marts.dearest", "raw.prices")] == [True, True, False]
+    assert out == called("plan", "marts.*", *UNTIL, "--format", "json")[1]
+    assert sorted(pipeline_folder.rglob("*")) == before
+
+
+def test_failed_model_is_reported(pipeline_folder: Path, called: Any) -> None:
+    (pipeline_folder / "prices.csv").write_text("day,price\n2024-01-02,-4.5\n")
+    code, out, err = called("run", *UNTIL)
+    assert code == 1
+    assert "failed   marts.by_day" in out
+    assert out.splitlines()[-1] == "2 done, 1 failed"
+    assert "error: the audit 'positive' found 1 row" in err
+    code, out, err = called("run", *UNTIL, "--format", "json")
+    found = {one["model"]: one for one in json.loads(out)}
+    assert (code, err) == (1, "")
+    assert found["marts.by_day"]["error"].startswith("the audit 'positive' found 1 row")
+    assert (found["raw.prices"]["status"], found["raw.prices"]["error"]) == ("skipped", None)
+
+
+def test_rebuild_without_a_terminal_needs_yes(pipeline_folder: Path, called: Any) -> None:
+    # There is nothing to replace in the first run.
+    assert called("run", "--rebuild", *UNTIL)[0] == 0
+    before = snapshot()
+    code, out, err = called("run", "marts.dearest", "--rebuild", *UNTIL)
+    assert (code, out) == (2, "run  marts.dearest  full  requested\n")
+    assert "--yes" in err
+    code, out, err = called("run", "marts.dearest", "--rebuild", "--format", "json", *UNTIL)
+    assert (code, out) == (2, "")
+    assert snapshot() == before
+    code, out, _ = called("run", "marts.dearest", "--rebuild", "--yes", *UNTIL)
+    assert (code, out.splitlines()[-1], snapshot()) == (0, "1 done", before + 1)
+    assert "run  " not in out
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_rebuild_asks_on_a_terminal(
+    answer: str, pipeline_folder: Path, called: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert called("run", *UNTIL)[0] == 0
+    before = snapshot()
+    master, slave = pty.openpty()
+    os.write(master, f"{answer}\n".encode())
+    with os.fdopen(slave, "r") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        code, _, err = called("run", "marts.*", "--rebuild", *UNTIL)
+    os.close(master)
+    assert "Replace the rows of marts.by_day, marts.dearest?" in err
+    assert (code, snapshot() > before) == ((0, True) if answer == "y" else (1, False))
+
+
+def test_dropped_columns_need_the_option(pipeline_folder: Path, called: Any) -> None:
+    assert called("run", *UNTIL)[0] == 0
+    (pipeline_folder / "dearest.sql").write_text("SELECT max(price) AS price FROM raw.prices")
+    code, _, err = called("run", "marts.dearest")
+    assert (code, "this would drop the column day of marts.dearest" in err) == (1, True)
+    assert called("run", "marts.dearest", "--allow-drop-columns")[0] == 0
+
+
+def test_late_rows_are_a_warning_and_run_on_request(pipeline_folder: Path, called: Any) -> None:
+    assert called("run", *UNTIL)[0] == 0
+    (pipeline_folder / "prices.csv").write_text("day,price\n2024-01-01,9.5\n2024-01-02,4\n")
+    code, out, err = called("run", *UNTIL)
+    assert (code, out.splitlines()[-1]) == (0, "2 done, 1 skipped")
+    assert err.startswith("warning: marts.by_day: raw.prices changed in done intervals")
+    code, out, err = called("run", "marts.by_day", "--redo-late", *UNTIL)
+    assert (code, err, out.splitlines()[-1]) == (0, "", "1 done")
+    assert called("run", "marts.by_day", "--from", "2024-01-02", *UNTIL)[1].startswith("done ")
+
+
+def test_store_and_engine_are_checked(pipeline_folder: Path, called: Any) -> None:
+    assert 'did you mean "dev"?' in called("run", "--store", "dve")[2]
+    assert called("run", "--engine", "polars")[0] == 2
+    assert called("run", "--store", "dev", "--engine", "duckdb", *UNTIL)[0] == 0
+
+
+def test_result_without_a_snapshot_has_no_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    _show(ModelResult("m.a", "not run", "m.b failed"))
+    _show(ModelResult("m.b", "failed", "first run", 7, 2, error=AuditError("bad rows", hint="look"), warnings=["odd"]))
+    assert capsys.readouterr() == (
+        "not run  m.a: m.b failed\nfailed   m.b: first run, 2 rows in snapshot 7\n",
+        "error: bad rows\n  hint: look\nwarning: m.b: odd\n",
+    )

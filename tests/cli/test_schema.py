@@ -1,0 +1,17 @@
+"""`lakeconf schema`: the JSON Schema for editors."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+
+from lakeconf.config.schema import json_schema
+
+
+def test_schema_prints_the_schema(run_in_stores: Any) -> None:
+    code, out, _ = run_in_stores("schema")
+    assert code == 0
+    assert json.loads(out) == json_schema()
+    jsonschema.Draft202012Validator.check_schema(json.loads(out))

@@ -1,0 +1,61 @@
+"""`lakeconf snapshots`: the newest snapshots of a lake."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import lakeconf
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_newest_snapshots_are_listed_newest_last(events_folder: Path, shown: Any) -> None:
+    lines = shown("snapshots", "--limit", "2").splitlines()
+    assert [line.split()[0] for line in lines] == ["snapshot", "3", "4"]
+    assert re.split(r"  +", lines[0]) == ["snapshot", "time (UTC)", "changes", "author", "message"]
+    assert re.fullmatch(r"4 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  inserted_into_table:2.*", lines[-1])
+
+
+def test_json_has_the_same_snapshots(events_folder: Path, shown: Any) -> None:
+    found = json.loads(shown("snapshots", "--format", "json"))
+    assert [one["snapshot_id"] for one in found] == [0, 1, 2, 3, 4]
+    assert found[-1]["changes"] == "inserted_into_table:2"
+    assert found[-1]["time"].endswith("+00:00")
+    (last,) = json.loads(shown("snapshots", "dev", "--limit", "1", "--format", "json"))
+    assert last == found[-1]
+
+
+def test_author_and_message_are_shown(project: Path, shown: Any) -> None:
+    with (
+        lakeconf.init().get_store().open() as lake,
+        lake.transaction("a first table", author="me") as transaction,
+    ):
+        transaction.create_table("raw.t", {"id": "BIGINT"})
+    first, last = shown("snapshots").splitlines()[1:]
+    assert re.split(r"  +", last)[-2:] == ["me", "a first table"]
+    assert first.startswith("0 ")
+
+
+def test_twenty_snapshots_are_listed_by_default(project: Path, shown: Any) -> None:
+    connection = lakeconf.init().get_store().connect()
+    for number in range(21):
+        connection.execute(f"CREATE SCHEMA s{number}")
+    connection.close()
+    assert [line.split()[0] for line in shown("snapshots").splitlines()[1:]] == [str(one) for one in range(2, 22)]
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "x"])
+def test_limit_is_a_positive_number(limit: str, project: Path, called: Any) -> None:
+    code, out, err = called("snapshots", "--limit", limit)
+    assert (code, out) == (2, "")
+    assert "Invalid value for '--limit'" in err
+
+
+def test_missing_lake_is_not_created(project: Path, called: Any) -> None:
+    assert called("snapshots")[0] == 1
+    assert [path.name for path in project.iterdir()] == ["lakeconf.toml"]

@@ -1,0 +1,160 @@
+"""`lakeconf sql`: output formats, and statements that are refused."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import lakeconf
+from lakeconf.cli.commands import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_values_of_every_kind_are_shown(events_folder: Path, shown: Any) -> None:
+    query = "SELECT DATE '2024-01-02' d, 1.50 n, 'ab'::BLOB b, [1, NULL] l, {'a': 1} s, NULL x, repeat('y', 70) t"
+    (row,) = json.loads(shown("sql", query, "--format", "json"))
+    assert row == {
+        "d": "2024-01-02",
+        "n": "1.50",
+        "b": "6162",
+        "l": [1, None],
+        "s": {"a": 1},
+        "x": None,
+        "t": "y" * 70,
+    }
+    assert shown("sql", query, "--format", "csv").splitlines()[1] == (
+        '2024-01-02,1.50,6162,"[1, null]","{""a"": 1}",,' + "y" * 70
+    )
+    assert shown("sql", query).splitlines()[1].split("  ")[-2:] == ["NULL", "y" * 59 + "…"]
+
+
+def test_truncated_output_is_reported(events_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sql", "FROM range(9)", "--limit", "3"]) == 0
+    output = capsys.readouterr()
+    assert output.out.split() == ["range", "0", "1", "2"]
+    assert output.err == "only the first 3 rows are shown; use --limit to show more\n"
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("DELETE FROM raw.events", "the statement is not a single query"),
+        ("SELECT 1; DROP TABLE raw.events", "the statement is not a single query"),
+        ("CALL ducklake_expire_snapshots('dev', older_than => now())", "the statement is not a single query"),
+        ("FROM ducklake_expire_snapshots('dev', older_than => now())", "calls ducklake_expire_snapshots"),
+        ("FROM sqlite_query('__ducklake_metadata_dev', 'SELECT 1')", "calls sqlite_query"),
+        ("FROM duckdb_secrets()", "calls duckdb_secrets"),
+        ("FROM raw.event", "Table with name event does not exist"),
+        ("SELEC 1", "syntax error"),
+        ("PRAGMA import_database('data')", "the statement is not a single query"),
+    ],
+)
+def test_statements_other_than_safe_queries_are_refused(
+    statement: str, message: str, events_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["sql", statement]) == 1
+    output = capsys.readouterr()
+    assert (output.out, output.err.startswith("error: ")) == ("", True)
+    assert message in output.err
+    with lakeconf.init().get_store().open() as after:
+        assert after.snapshot_id == 4
+
+
+CLEANUP = "FROM ducklake_cleanup_old_files('dev', cleanup_all => true)"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        CLEANUP,
+        f"WITH gone AS ({CLEANUP}) SELECT (SELECT count(*) FROM gone), id FROM raw.events",
+        f"""FROM query('{CLEANUP.replace("'", "''")}')""",
+        "FROM removal",
+        "FROM remove_files()",
+        "FROM ducklake_delete_orphaned_files('dev', cleanup_all => true)",
+    ],
+)
+def test_no_query_removes_files(statement: str, events_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    native = lakeconf.init().get_store().connect()
+    native.execute("CREATE TABLE raw.gone AS FROM range(99); DROP TABLE raw.gone")
+    native.execute("CALL ducklake_expire_snapshots('dev', older_than => now())")
+    native.execute(f"CREATE VIEW removal AS {CLEANUP}; CREATE MACRO remove_files() AS TABLE {CLEANUP}")
+    native.close()
+    before = sorted(events_folder.rglob("*.parquet"))
+    assert run(["sql", statement]) == 1
+    assert "error: " in capsys.readouterr().err
+    assert sorted(events_folder.rglob("*.parquet")) == before != []
+
+
+@pytest.mark.parametrize(
+    ("statement", "answer"),
+    [
+        ("FROM dev.snapshots()", "tables_created"),
+        ("FROM ducklake_table_changes('dev', 'raw', 'events', 0, 4)", "insert"),
+        ("SUMMARIZE raw.events", "approx_unique"),
+        ("SHOW TABLES", "name"),
+        ("DESCRIBE raw.events", "column_type"),
+        ("FROM information_schema.columns", "ordinal_position"),
+        ("SELECT unnest([1, 2])", "2"),
+        ("SELECT count(*) AS found FROM raw.events AT (VERSION => 2)", "found"),
+    ],
+)
+def test_reading_statements_are_allowed(statement: str, answer: str, events_folder: Path, shown: Any) -> None:
+    assert answer in shown("sql", statement)
+
+
+def test_limit_applies_to_the_table_only(events_folder: Path, called: Any) -> None:
+    code, out, err = called("sql", "FROM range(3)", "--limit", "3")
+    assert (code, out.split(), err) == (0, ["range", "0", "1", "2"], "")
+    for form in ("csv", "json"):
+        code, out, err = called("sql", "FROM range(200)", "--limit", "3", "--format", form)
+        assert (code, out.count("\n"), err) == (0, 201 if form == "csv" else 602, "")
+    assert called("sql", "FROM range(101)")[2] == "only the first 100 rows are shown; use --limit to show more\n"
+    assert called("sql", "FROM range(9)", "--limit", "0")[0] == 2
+
+
+def test_cells_of_a_table_are_short_and_on_one_line(events_folder: Path, shown: Any) -> None:
+    query = "SELECT repeat('x', 60) AS a, repeat('y', 61) AS b, 'l' || chr(10) || 'm' AS c"
+    assert shown("sql", query).splitlines()[1].split() == ["x" * 60, "y" * 59 + "…", "l\\nm"]
+
+
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [
+        ("'=1+1'", 1), ("'+a'", 1), ("'-a'", 1), ("'@a'", 1), ("chr(9) || 'a'", 1), ("chr(13) || 'a'", 1),
+        ("'-1'", 0), ("'+1.5e3'", 0), ("-1", 0), ("'a=1'", 0), ("''", 0), ("NULL", 0),
+    ],
+)  # fmt: skip
+def test_values_that_spreadsheets_evaluate_are_reported(
+    value: str, count: int, events_folder: Path, called: Any
+) -> None:
+    _, _, err = called("sql", f"SELECT {value} AS a", "--format", "csv")
+    warning = "warning: the output contains 1 value that spreadsheets evaluate as formulas"
+    assert err.startswith(warning) if count else err == ""
+    _, _, err = called("sql", "SELECT '=1' AS \"=a\"", "--format", "csv")
+    assert err == (
+        "warning: the output contains 2 values that spreadsheets evaluate as formulas "
+        "(starting with =, +, - or @); import as text\n"
+    )
+
+
+def test_only_rows_that_a_code_host_would_execute_are_quoted(events_folder: Path, shown: Any) -> None:
+    out = shown("sql", "SELECT unnest(['::error::x', ' ::a', 'a::b', 'c']) AS a, 'd' AS b", "--format", "csv")
+    assert out.splitlines() == ["a,b", '"::error::x","d"', '" ::a","d"', "a::b,d", "c,d"]
+
+
+def test_files_are_read_only_with_the_option(events_folder: Path, called: Any) -> None:
+    (events_folder / "x.csv").write_text("n\n7\n")
+    code, out, err = called("sql", f"FROM '{events_folder}/x.csv'")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert called("sql", f"FROM '{events_folder}/x.csv'", "--allow-files") == (0, "n\n7\n", "")
+
+
+def test_store_is_selected(events_folder: Path, called: Any) -> None:
+    assert called("sql", "SELECT count(*) AS n FROM raw.events", "--store", "dev") == (0, "n\n2\n", "")
+    assert 'did you mean "dev"?' in called("sql", "SELECT 1", "--store", "dve")[2]
