@@ -26,6 +26,7 @@ from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.kinds import KINDS, Kind, Seed
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline, check
+from lakeconf.sql import LoadExtension, Statement
 from lakeconf.store import Store
 
 
@@ -139,10 +140,28 @@ def opened_for_reading(store: Store, stack: contextlib.ExitStack, session: Any =
     try:
         return stack.enter_context(store.open(session, read_only=True))
     except CatalogMissingError:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lakeconf-"))
-        catalog = SQLiteMetadata(uri=str(Path(folder, "catalog.sqlite")))
-        empty = Store(store.name, catalog, LocalStorage(path=str(Path(folder, "data"))), alias=store.alias)
-        return stack.enter_context(empty.open(session))
+        return _empty_lake(store, stack, session)
+
+
+def _empty_lake(store: Store, stack: contextlib.ExitStack, session: Any) -> Lake:
+    """Opens a temporary lake without tables and runs, whose queries can read the files that the store can read.
+
+    A plan needs the engine of a lake: it lists new files and counts rows with it.
+    """
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lakeconf-"))
+    catalog = SQLiteMetadata(uri=str(Path(folder, "catalog.sqlite")))
+    files = LocalStorage(path=str(Path(folder, "data")))
+    lake = stack.enter_context(Store(store.name, catalog, files, alias=store.alias, hidden=store.secrets).open(session))
+    storage = store.storage_backend
+    if storage is not None:
+        statements: tuple[Statement, ...] = (
+            *map(LoadExtension, storage.extensions),
+            *storage.duckdb_settings,
+            *storage.secrets(store.names),
+        )
+        for statement in statements:
+            lake._session.writer.run(statement)  # noqa: SLF001 - secrets and settings are those of the whole instance
+    return lake
 
 
 def _section(config: Config) -> Mapping[str, Any]:

@@ -51,7 +51,7 @@ def test_options_reach_the_plan(pipeline_folder: Path, called: Any, shown: Any) 
 
 def test_plan_as_json(pipeline_folder: Path, shown: Any) -> None:
     first, second, _ = json.loads(shown("plan", "--format", "json", *UNTIL))
-    columns = {"added": {}, "renamed": {}, "retyped": {}, "dropped": []}
+    columns: dict[str, Any] = {"added": {}, "renamed": {}, "retyped": {}, "dropped": []}
     assert first == {"model": "raw.prices", "runs": True, "reason": "first run", "columns": columns, "warnings": []}
     assert second["reason"] == "first run: 2024-01-01 to 2024-01-03"
 

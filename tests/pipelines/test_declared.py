@@ -17,6 +17,8 @@ from lakeconf.pipelines import Incremental, declared_pipeline
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from servers import S3Server
+
 TABLES = """
 [stores.prod]
 metadata_backend = { type = "sqlite", uri = "prod.sqlite" }
@@ -177,3 +179,40 @@ def test_input_of_another_store(folder: Path) -> None:
 def test_configuration_without_a_pipeline(project: Path) -> None:
     with pytest.raises(LakeconfError, match=r"has no \[pipeline\]"):
         declared_pipeline(init())
+
+
+IN_A_BUCKET = """
+[stores.bucket]
+metadata_backend = {{ type = "sqlite", uri = "bucket.sqlite" }}
+
+[stores.bucket.storage_backend]
+type = "s3"
+bucket = "{bucket}"
+region = "{region}"
+endpoint = "{endpoint}"
+url_style = "path"
+use_ssl = false
+key_id = "{key_id}"
+secret = "{secret}"
+
+[pipeline.models."raw.numbers"]
+kind = "append"
+files = "s3://{bucket}/landing/*.csv"
+"""
+
+
+def test_plan_of_a_store_without_a_lake_lists_the_files_of_its_bucket(
+    project: Path, s3_server: S3Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bucket = s3_server.create_bucket()
+    places = {"bucket": bucket, "region": s3_server.region, "endpoint": s3_server.endpoint}
+    text = IN_A_BUCKET.format(**places, key_id=s3_server.keys.key_id, secret=s3_server.keys.secret)
+    (project / "lakeconf.toml").write_text((project / "lakeconf.toml").read_text() + text)
+    with init().get_store("bucket").open() as lake:
+        lake.sql("SELECT 1 AS i").to_native().write_csv(f"s3://{bucket}/landing/1.csv")
+    (project / "bucket.sqlite").unlink()
+    objects = s3_server.objects(bucket)
+    assert run(["plan", "--store", "bucket"]) == 0
+    assert capsys.readouterr().out == "run  raw.numbers  append  1 new file\n"
+    assert not (project / "bucket.sqlite").exists()
+    assert s3_server.objects(bucket) == objects

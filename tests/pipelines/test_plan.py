@@ -265,6 +265,8 @@ def test_missing_intervals_are_planned(lakes: dict[str, Lake]) -> None:
 def test_reason_lists_three_intervals(lakes: dict[str, Lake]) -> None:
     step = daily(lakes, kind={"batch": 1}, until=datetime(2024, 1, 4))
     assert step.reason.endswith("2024-01-03 to 2024-01-04")
+    step = daily(lakes, kind={"batch": 1})
+    assert step.reason.endswith("2024-01-03 to 2024-01-04 and 1 more")
     step = daily(lakes, kind={"batch": 1}, until=datetime(2024, 1, 6))
     assert step.reason == (
         "first run: 2024-01-01 to 2024-01-02, 2024-01-02 to 2024-01-03, 2024-01-03 to 2024-01-04 and 2 more"
@@ -299,6 +301,11 @@ def test_changed_input_repeats_the_lookback(lakes: dict[str, Lake]) -> None:
     step = daily(lakes, inputs={"raw.a": 2}, **given)
     assert (told(step), days(step)) == (("raw.a changed: 2024-01-03 to 2024-01-05", True, False), [(3, 5)])
     assert daily(lakes, inputs={"raw.a": 3}, **given).runs is False
+    # An input whose late rows are not processed is no reason of the run.
+    first = Late([(datetime(2024, 1, 1), datetime(2024, 1, 2))], {"raw.b": 6})
+    late = daily(lakes, inputs={"raw.a": 2}, late=first, **given)
+    assert late.reason == "raw.a changed: 2024-01-03 to 2024-01-05"
+    assert late.late_since == {"raw.b": 6}
 
 
 LATE = Late([(datetime(2024, 1, 1), datetime(2024, 1, 2)), (datetime(2024, 1, 3), UNTIL)], {"raw.a": 5, "raw.b": 6})
