@@ -87,9 +87,46 @@ def test_encoded_value_is_found(value: str, form: str) -> None:
     assert without(f"error: {form}", value) == "error: ***"
 
 
+@pytest.mark.parametrize(
+    ("letter", "character"),
+    [("n", "\n"), ("r", "\r"), ("t", "\t"), ("b", "\b"), ("f", "\f"), ("v", "\v"), ("a", "\a"), ("0", "\0")],
+)
+def test_control_character_of_a_short_value_is_found_as_its_escape(letter: str, character: str) -> None:
+    for backslashes in ("\\", "\\\\"):
+        assert without(f"x='a{backslashes}{letter}1'", f"a{character}1") == "x='***'"
+
+
+@pytest.mark.parametrize(
+    ("value", "form"),
+    [
+        ("a'1", "a''1"),
+        ("a''1", "a''''1"),
+        ("a''1", "a\\'\\'1"),
+        ('a"1', 'a""1'),
+        ("a\\1", "a\\\\1"),
+        ("a\\\\1", "a\\\\\\\\1"),
+        ("a\\\\\\1", "a\\\\\\1"),
+        ("a\\\\\\\\1", "a\\\\\\\\1"),
+        ("\\a\\b\\c\\1", "\\\\a\\\\b\\\\c\\\\1"),
+        ("\\a\\b\\c\\d\\", "\\a\\b\\c\\d\\"),
+        ("a 1", "a+1"),
+        ("a 1", "a%201"),
+        ("a++1", "a%2B%2B1"),
+        ("ü#1", "\\xfc#1"),
+        ("🦆1", "\\ud83e\\udd861"),
+        ("🦆1", "\\\\ud83e\\\\udd861"),
+        ("🦆1", "\\U0001F9861"),
+        ("\ud83e1", "\\ud83e1"),
+        ("\ud83e1", "%ed%a0%be1"),
+    ],
+)
+def test_encoded_short_value_is_found_between_delimiters(value: str, form: str) -> None:
+    assert without(f"x='{form}' y", value) == "x='***' y"
+
+
 @pytest.mark.parametrize("value", ["p#1", "a&b", "ü"])
 @pytest.mark.parametrize("encode", [str, quote, html.escape, quote_plus])
-def test_short_encoded_value_is_found_between_delimiters(value: str, encode: object) -> None:
+def test_short_value_is_found_in_other_encodings(value: str, encode: object) -> None:
     form = encode(value)  # type: ignore[operator]
     assert without(f"password={form}&x", value) == "password=***&x"
 

@@ -21,6 +21,9 @@ BackendType = TypeVar("BackendType", bound=Backend)
 
 # A scheme has at least two letters: C:\lake is a path.
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+:|:memory:"
+# Python raises an error for integers of many digits; nothing configurable has more than 20.
+_INTEGER = r"[+-]?[0-9]{1,20}"
+_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _ABOUT_CREDENTIALS = r"credentials|secret_parameters|conflict with secret"
 _EXPECTED = {
     "string_type": "a string",
@@ -95,9 +98,9 @@ def typed(text: Any, allowed: set[type]) -> Any:
         return text
     if bool in allowed and text.lower() in ("true", "false", "1", "0"):
         return text.lower() in ("true", "1")
-    if int in allowed and re.fullmatch(r"[+-]?[0-9]+", text):
+    if int in allowed and re.fullmatch(_INTEGER, text):
         return int(text)
-    if float in allowed and re.fullmatch(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?", text):
+    if float in allowed and re.fullmatch(_NUMBER, text):
         return float(text)
     return text
 

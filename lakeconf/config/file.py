@@ -26,6 +26,8 @@ Table: TypeAlias = Mapping[str, Any]
 # More than any configuration needs, and small enough to parse quickly even if the file is hostile.
 MAX_BYTES = 1024 * 1024
 _MAX_DEPTH = 30
+# Those of TOML. Python converts integers of many digits neither from nor to text.
+_INTEGERS = range(-(2**63), 2**63)
 
 _PLACE = r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$"
 # The beginning of tomllib's message, and our message and hint. tomllib's wording depends on the version of Python.
@@ -211,8 +213,10 @@ def _parsed(path: Path, text: str) -> Table:
         raise _too_deep(path) from None
     except tomllib.TOMLDecodeError as error:
         message = str(error)
+    except ValueError:
+        raise _too_large(path) from None
     else:
-        check_depth(data, path)
+        check_limits(data, path)
         return data
     line, column = _syntax_place(message, text)
     message = re.sub(_PLACE, "", message)
@@ -221,19 +225,21 @@ def _parsed(path: Path, text: str) -> Table:
     raise ConfigError([Problem(Code.NOT_TOML.code, f"invalid TOML: {text}", hint, file=path, line=line, column=column)])
 
 
-def check_depth(data: Table, path: Path | None = None) -> None:
-    """Rejects tables and lists that are nested deeply enough to cause a RecursionError.
+def check_limits(data: Table, path: Path | None = None) -> None:
+    """Rejects tables and lists that are nested deeply enough to cause a RecursionError, and integers of over 64 bits.
 
     Args:
         data: The configuration.
         path: Its file.
 
     Raises:
-        ConfigError: The configuration is nested too deeply.
+        ConfigError: The configuration is nested too deeply, or an integer is too large.
     """
     level: list[Any] = [data]
     for _ in range(_MAX_DEPTH):
         values = [value for table in level for value in (table.values() if isinstance(table, Mapping) else table)]
+        if any(isinstance(value, int) and value not in _INTEGERS for value in values):
+            raise _too_large(path)
         level = [value for value in values if isinstance(value, Mapping | list | tuple)]
         if not level:
             return
@@ -243,6 +249,11 @@ def check_depth(data: Table, path: Path | None = None) -> None:
 def _too_deep(path: Path | None) -> ConfigError:
     hint = f"nest at most {_MAX_DEPTH} levels"
     return ConfigError([Problem(Code.NOT_TOML.code, "tables or lists are nested too deeply", hint, file=path)])
+
+
+def _too_large(path: Path | None) -> ConfigError:
+    hint = "use at most 64 bits: from -9223372036854775808 to 9223372036854775807"
+    return ConfigError([Problem(Code.NOT_TOML.code, "an integer is too large", hint, file=path)])
 
 
 def _syntax_place(message: str, text: str) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from lakeconf.config.backend import type_name
 from lakeconf.config.codes import Code
 from lakeconf.config.data_paths import data_path_problems
-from lakeconf.config.file import Source, Table, check_depth, find
+from lakeconf.config.file import Source, Table, check_limits, find
 from lakeconf.config.hidden import HiddenValues
 from lakeconf.config.inheritance import Inheritance
 from lakeconf.config.inheritance import Path as Key
@@ -84,7 +84,7 @@ def read(source: str | os.PathLike[str] | Table | None, *, trusted: bool = True)
     """Reads a configuration like `init`, but keeps its problems in `Config.problems` instead of raising them."""
     if not isinstance(source, Mapping):
         return Config(find(source), os.environ if trusted else None)
-    check_depth(source)
+    check_limits(source)
     return Config(Source(source), os.environ if trusted else None)
 
 

@@ -227,7 +227,7 @@ class LakeMarker:
             return None
         try:
             found = json.loads(text) if text is not None else None
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if text is not None and not isinstance(found, dict):
             raise CatalogError(

@@ -164,6 +164,7 @@ def test_wait_for_other_commits_is_rolled_back_and_leaves_no_transaction(source:
     with pytest.raises(QueryError, match="a commit takes too long"):
         await_commits(source.reader, FAILS)
     source.run("BEGIN", "ROLLBACK")
+    await_commits(source.reader, "COMMIT")  # then the rollback fails, as on a lost connection
 
 
 def test_transaction_reads_the_snapshot_at_which_it_began(source: Lake) -> None:
@@ -189,6 +190,11 @@ def test_snapshot_of_the_last_commit(source: Lake) -> None:
     assert catalog.last_committed(begun) == 3
     commit(source, more())
     assert (catalog.begin(), catalog.last_committed(4)) == (4, 4)
+
+
+def test_connection_without_a_commit_knows_no_snapshot(tmp_path: Path) -> None:
+    with lake("duckdb", tmp_path) as empty:
+        assert catalog_of(empty).last_committed(0) == 0
 
 
 def test_retries_are_disabled_only_inside_the_block(source: Lake) -> None:

@@ -215,3 +215,31 @@ def test_paths_in_a_dict_are_relative_to_the_working_directory(tmp_path: Path, m
     sql = init({"stores": {"dev": backends}}).get_store().preview_sql()[2]
     assert f"'sqlite:{tmp_path}/c.sqlite'" in sql
     assert f"'{tmp_path.parent}/data/'" in sql
+
+
+LARGE = {"digits": "9" * 5000, "negative": "-" + "9" * 5000, "next": str(2**63), "below": str(-(2**63) - 1)}
+
+
+@pytest.mark.parametrize("number", [*LARGE.values(), "0x" + "f" * 6000], ids=[*LARGE, "hexadecimal"])
+def test_integer_of_more_than_64_bits_is_refused(number: str, tmp_path: Path) -> None:
+    """Python neither reads nor prints integers of more than 4300 decimal digits."""
+    path = tmp_path / "lakeconf.toml"
+    for text in (f"a = {number}", f"[stores.dev]\nx = [{{ y = {number} }}]"):
+        path.write_text(text)
+        problem = refusal(path)
+        assert (problem.code, problem.message) == ("LC003", "an integer is too large")
+        assert problem.hint == "use at most 64 bits: from -9223372036854775808 to 9223372036854775807"
+        assert problem.file == path
+
+
+def test_integer_of_64_bits_is_accepted(tmp_path: Path) -> None:
+    path = tmp_path / "lakeconf.toml"
+    for number in (2**63 - 1, -(2**63)):
+        path.write_text(f"a = {number}\n[stores.dev]")
+        assert refusal(path).message == "unknown key"
+
+
+def test_integer_of_a_dict_has_the_same_limit() -> None:
+    for number in (2**63, 10**5000):
+        with pytest.raises(ConfigError, match="an integer is too large"):
+            init({"stores": {"dev": {"password": number}}})

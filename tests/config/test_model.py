@@ -1,71 +1,17 @@
-"""`init()`, `Config`, and how a store combines the file, its parents and the environment."""
+"""`init()`, `Config`, and how a store combines the file and the environment."""
 
 from __future__ import annotations
 
 import copy
 import pickle
 from pathlib import Path
-from typing import Any
 
 import pytest
+from prod_store import DEV, LOCAL, PROD, SQLITE, postgres, problems_of, stores
 
-from lakeconf.backends.metadata.postgres import PostgresMetadata
-from lakeconf.backends.storage.s3 import S3Storage
-from lakeconf.config.model import Config, init, validate
-from lakeconf.errors import ConfigError, LakeconfError, Problem
+from lakeconf.config.model import init, validate
+from lakeconf.errors import ConfigError, LakeconfError
 from lakeconf.secret import Secret
-from lakeconf.sql import CreateSecret
-
-SQLITE = {"type": "sqlite", "uri": "/lake/c.sqlite"}
-LOCAL = {"type": "local", "path": "/lake/data"}
-DEV = {"metadata_backend": SQLITE, "storage_backend": LOCAL}
-PROD: dict[str, Any] = {
-    "alias": "lake",
-    "metadata_backend": {
-        "type": "postgres",
-        "secret_name": "prod_catalog",
-        "host": "${PGHOST}",
-        "database": "${PGDATABASE:-lake}",
-        "user": "lake",
-        "password": "${PGPASSWORD:?export it}",
-    },
-    "storage_backend": {
-        "type": "s3",
-        "secret_name": "prod_s3",
-        "bucket": "acme",
-        "prefix": "shop",
-        "secret_parameters": {"provider": "credential_chain"},
-    },
-}
-
-
-@pytest.fixture
-def variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PGHOST", "db.example.com")
-    monkeypatch.setenv("PGPASSWORD", "hunter2")
-
-
-def stores(**tables: Any) -> dict[str, Any]:
-    return {"stores": tables}
-
-
-def problems_of(source: Any, name: str | None = None) -> tuple[Problem, ...]:
-    with pytest.raises(ConfigError) as raised:
-        init(source).get_store(name)
-    return raised.value.problems
-
-
-def postgres(config: Config, name: str) -> PostgresMetadata:
-    backend = config.get_store(name).metadata_backend
-    assert isinstance(backend, PostgresMetadata)
-    return backend
-
-
-def s3(config: Config, name: str) -> S3Storage:
-    backend = config.get_store(name).storage_backend
-    assert isinstance(backend, S3Storage)
-    return backend
-
 
 # Store selection.
 
@@ -230,160 +176,6 @@ def test_values_of_variables_in_attach_options_are_converted(monkeypatch: pytest
     options = {"snapshot_version": "${VERSION}", "read_only": "${UNSET:-true}", "meta_x": "${VERSION}"}
     store = init(stores(dev={**DEV, "attach_options": options})).get_store()
     assert store.attach_options == {"snapshot_version": 7, "read_only": True, "meta_x": Secret("7")}
-
-
-# Overrides.
-
-
-def test_override_variables_replace_keys(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKECONF_STORES__PROD__METADATA_BACKEND__HOST", "other")
-    monkeypatch.setenv("LAKECONF_STORES__PROD__METADATA_BACKEND__PORT", "5433")
-    monkeypatch.setenv("LAKECONF_STORES__PROD__STORAGE_BACKEND__USE_SSL", "false")
-    monkeypatch.setenv("LAKECONF_STORES__PROD__STORAGE_BACKEND__SECRET_PARAMETERS__PROFILE", "ci")
-    monkeypatch.setenv("LAKECONF_STORES__PROD__ATTACH_OPTIONS__READ_ONLY", "true")
-    monkeypatch.setenv("LAKECONF_STORES__PROD__ALIAS", "mine")
-    config = init(stores(prod=PROD))
-    assert (postgres(config, "prod").host, postgres(config, "prod").port) == ("other", 5433)
-    assert s3(config, "prod").use_ssl is False
-    assert s3(config, "prod").secret_parameters == {"provider": "credential_chain", "profile": "ci"}
-    assert config.get_store().alias == "mine"
-    assert config.get_store().read_only is True
-
-
-def test_overridden_variables_need_not_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKECONF_STORES__PROD__METADATA_BACKEND__HOST", "h")
-    monkeypatch.setenv("LAKECONF_STORES__PROD__METADATA_BACKEND__PASSWORD", "hunter2")
-    password = postgres(init(stores(prod=PROD)), "prod").password
-    assert password is not None
-    assert password.variable == "LAKECONF_STORES__PROD__METADATA_BACKEND__PASSWORD"
-
-
-def test_override_values_are_not_expanded(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKECONF_STORES__PROD__METADATA_BACKEND__USER", "${X} $$")
-    assert postgres(init(stores(prod=PROD)), "prod").user == "${X} $$"
-
-
-def test_override_of_a_parent_is_inherited(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKECONF_STORES__PROD__METADATA_BACKEND__HOST", "other")
-    assert postgres(init(stores(prod=PROD, staging={"extends": "prod"})), "staging").host == "other"
-
-
-def test_override_matches_an_upper_case_key(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKECONF_STORES__PROD__STORAGE_BACKEND__SECRET_PARAMETERS__KMS_KEY_ID", "b")
-    parameters = {"provider": "credential_chain", "KMS_KEY_ID": "a"}
-    prod = {**PROD, "storage_backend": {**PROD["storage_backend"], "secret_parameters": parameters}}
-    assert s3(init(stores(prod=prod)), "prod").secret_parameters["KMS_KEY_ID"] == "b"
-
-
-def test_the_default_store_can_be_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKECONF_DEFAULT_STORE", "b")
-    assert init({"default_store": "a", **stores(a=DEV, b=DEV)}).get_store().name == "b"
-
-
-def test_unrelated_variables_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKECONF_HOME", "x")
-    monkeypatch.setenv("OTHER_STORES__DEV__ALIAS", "x")
-    assert init(stores(dev=DEV)).get_store().alias == "dev"
-
-
-# Inheritance.
-
-
-def test_child_replaces_only_the_keys_it_sets(variables: None) -> None:
-    staging = {"extends": "prod", "metadata_backend": {"metadata_schema": "s"}, "storage_backend": {"prefix": "t"}}
-    config = init(stores(prod=PROD, staging=staging))
-    store = config.get_store("staging")
-    assert store.alias == "lake"
-    assert (postgres(config, "staging").host, postgres(config, "staging").metadata_schema) == ("db.example.com", "s")
-    assert (s3(config, "staging").bucket, s3(config, "staging").prefix) == ("acme", "t")
-    assert postgres(config, "prod").metadata_schema == "public"
-
-
-def test_inheritance_over_several_levels(variables: None) -> None:
-    config = init(
-        stores(
-            a={"extends": "b", "alias": "from_a"},
-            b={"extends": "c", "alias": "from_b", "storage_backend": {"prefix": "from_b"}},
-            c=PROD,
-        )
-    )
-    assert config.get_store("a").alias == "from_a"
-    assert s3(config, "a").prefix == "from_b"
-    assert postgres(config, "a").user == "lake"
-
-
-def test_backend_of_another_type_inherits_nothing(variables: None) -> None:
-    dev = {"extends": "prod", "storage_backend": {"type": "local", "path": "/d"}}
-    assert init(stores(prod=PROD, dev=dev)).get_store("dev").storage_backend is not None
-
-
-def test_backend_of_the_same_type_inherits_the_other_keys(variables: None) -> None:
-    dev = {"extends": "prod", "storage_backend": {"type": "s3", "prefix": "d"}}
-    assert s3(init(stores(prod=PROD, dev=dev)), "dev").bucket == "acme"
-
-
-def test_variable_replaced_by_the_child_need_not_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PGPASSWORD", "p")
-    staging = {"extends": "prod", "metadata_backend": {"secret_name": "own", "host": "h"}}
-    assert postgres(init(stores(prod=PROD, staging=staging)), "staging").host == "h"
-
-
-def test_problem_of_a_parent_is_reported_once(tmp_path: Path) -> None:
-    prod = {**DEV, "allias": "x"}
-    assert len(validate(stores(prod=prod, staging={"extends": "prod"}))) == 1
-
-
-# Shared secrets.
-
-
-def test_stores_with_equal_fields_can_share_a_secret(variables: None) -> None:
-    assert validate(stores(prod=PROD, staging={"extends": "prod", "alias": "other"})) == []
-
-
-def test_shared_secret_with_different_fields_is_refused(variables: None) -> None:
-    staging = {"extends": "prod", "metadata_backend": {"host": "other"}}
-    source = stores(prod=PROD, staging=staging)
-    for name, other in [("prod", "staging"), ("staging", "prod")]:
-        (problem,) = problems_of(source, name)
-        assert problem.code == "LC055"
-        assert other in problem.message
-
-
-def test_store_can_refer_to_the_secret_of_another_store(variables: None) -> None:
-    reader = {**PROD, "metadata_backend": {"type": "postgres", "secret_name": "prod_catalog"}}
-    assert validate(stores(prod=PROD, reader=reader)) == []
-
-
-def test_generated_secret_names_are_unique(variables: None) -> None:
-    metadata = {key: value for key, value in PROD["metadata_backend"].items() if key != "secret_name"}
-    storage = {key: value for key, value in PROD["storage_backend"].items() if key != "secret_name"}
-    table = {"metadata_backend": metadata, "storage_backend": storage}
-    names = ["a", "a_b", "metadata", "a_metadata", "a_storage", "lakeconf"]
-    config = init(stores(**dict.fromkeys(names, table)))
-    made = [s.name for name in names for s in config.get_store(name).statements if isinstance(s, CreateSecret)]
-    assert len(set(made)) == len(made) == 3 * len(names)
-
-
-# Origins of values.
-
-
-def test_origin_of_each_value(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKECONF_STORES__STAGING__METADATA_BACKEND__PORT", "5433")
-    config = init(stores(prod=PROD, staging={"extends": "prod", "metadata_backend": {"user": "own"}}))
-    origins = config.reading("staging").origins
-    seen = {
-        key: (origins["metadata_backend", key].kind, origins["metadata_backend", key].variable)
-        for key in ("host", "database", "user", "port", "type")
-    }
-    assert seen == {
-        "host": ("variable", "PGHOST"),
-        "database": ("default", "PGDATABASE"),
-        "user": ("literal", None),
-        "port": ("override", "LAKECONF_STORES__STAGING__METADATA_BACKEND__PORT"),
-        "type": ("literal", None),
-    }
-    assert origins["metadata_backend", "host"].place == ("stores", "prod", "metadata_backend", "host")
-    assert origins["metadata_backend", "user"].place == ("stores", "staging", "metadata_backend", "user")
 
 
 # Problems show no values.

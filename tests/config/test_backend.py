@@ -1,0 +1,401 @@
+"""A backend's table becomes a backend, or problems with a key, a line and a hint, but without the value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Annotated, Any, Literal
+
+import pytest
+from config_source import draft_of, summary
+from pydantic import Field, model_validator
+
+from lakeconf.backends.base import MetadataBackend, StoreNames
+from lakeconf.backends.fields import SecretParameters, Text
+from lakeconf.backends.metadata.postgres import PostgresMetadata
+from lakeconf.backends.registry import UnknownTypeError, metadata_backend, storage_backend
+from lakeconf.backends.storage.s3 import S3Storage
+from lakeconf.config.backend import build_backend, field_types, type_name, typed, unknown_key_hint
+from lakeconf.config.file import Source
+from lakeconf.config.inheritance import Inheritance
+from lakeconf.config.store_builder import Draft
+from lakeconf.secret import FromVariable, Secret
+from lakeconf.sql import Value
+
+Summary = tuple[str, str, str | None, str | None, int | None]
+TYPES = "allowed: duckdb, motherduck, postgres, sqlite"
+
+
+class Shelf(MetadataBackend):
+    """A shelf.
+
+    More about it.
+    """
+
+    type: Literal["shelf"] = "shelf"
+    board: Annotated[Text, Field(description="The board.")]
+    height: Annotated[int | None, Field(description="In cm.", ge=1, le=9)] = None
+    width: Annotated[float | None, Field(description="In m.")] = None
+    colour: Annotated[Literal["red", "blue"] | None, Field(description="Its colour.")] = None
+    books: Annotated[list[Text] | None, Field(description="Its books.")] = None
+    open: Annotated[bool | None, Field(description="No doors.")] = None
+    undescribed: Text | None = None
+    secret_parameters: SecretParameters = {}  # noqa: RUF012 - a field of the model
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Shelf:
+        if self.height == 7:
+            raise ValueError("height and width conflict")
+        if self.height == 8:
+            raise ValueError("nothing fits")
+        if self.undescribed == "conflict":
+            raise ValueError("these credentials are odd")
+        return self
+
+    @classmethod
+    def path_fields(cls) -> tuple[str, ...]:
+        return ("board", "undescribed")
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        return ()
+
+    def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - the contract
+        return {"metadata_path": self.board}
+
+
+def find(name: str) -> type[MetadataBackend]:
+    if name == "shelf":
+        return Shelf
+    raise UnknownTypeError(f"unknown type {name!r}", hint="allowed: shelf")
+
+
+def built(lines: str, environment: dict[str, str] | None = None, **more: Any) -> tuple[Any, list[Summary]]:
+    """The backend of the table, and the problems; the type is in line 2, and other keys follow."""
+    draft = draft_of(f'[stores.dev.metadata_backend]\ntype = "shelf"\n{lines}', environment, **more)
+    backend = build_backend(draft, "metadata_backend", find)
+    return backend, [summary(problem) for problem in draft.problems]
+
+
+def problem(lines: str, environment: dict[str, str] | None = None) -> tuple[Any, ...]:
+    """The only problem of the table; its key is relative to the table."""
+    _, (found,) = built(lines, environment)
+    return (*found[:3], (found[3] or "").removeprefix("stores.dev.metadata_backend").lstrip("."), found[4])
+
+
+# A valid table.
+
+
+def test_valid_table_is_a_backend_with_absolute_paths() -> None:
+    backend, problems = built('board = "a/../b"\nheight = 1\nbooks = ["x"]\nundescribed = "/abs"')
+    assert problems == []
+    assert (backend.board, backend.height, backend.books, backend.undescribed) == ("/conf/b", 1, ["x"], "/abs")
+
+
+@pytest.mark.parametrize("path", ["C:\\\\lake", "a:b", "1a:b", "x/y:z", "mem"])
+def test_path_with_a_colon_is_a_path(path: str) -> None:
+    assert built(f'board = "{path}"')[1] == []
+
+
+@pytest.mark.parametrize("path", ["s3://b/x", "file:x", ":memory:", "az+x.y-z:q", "memory:"])
+def test_uri_is_not_a_local_path(path: str) -> None:
+    hint = "remove the scheme; relative paths start from the folder of lakeconf.toml"
+    assert built(f'board = "{path}"')[1] == [
+        ("LC013", "must be a local path, not a URI", hint, "stores.dev.metadata_backend.board", 3)
+    ]
+
+
+def test_store_without_the_table_has_no_backend_and_no_problem() -> None:
+    draft = draft_of("[stores.dev]")
+    assert build_backend(draft, "metadata_backend", find) is None
+    assert draft.problems == []
+
+
+def test_backend_that_is_no_table_is_reported() -> None:
+    draft = draft_of('[stores.dev]\nmetadata_backend = "shelf"')
+    assert build_backend(draft, "metadata_backend", find) is None
+    assert [summary(one) for one in draft.problems] == [
+        (
+            "LC012",
+            "must be a table, not a string",
+            'write [stores.dev.metadata_backend] and add type = "…" below it',
+            "stores.dev.metadata_backend",
+            2,
+        )
+    ]
+
+
+# The type.
+
+
+def of_type(line: str, environment: dict[str, str] | None = None) -> list[Summary]:
+    draft = draft_of(f"[stores.dev.metadata_backend]\n{line}\n", environment)
+    assert build_backend(draft, "metadata_backend", metadata_backend) is None
+    return [summary(one) for one in draft.problems]
+
+
+KEY = "stores.dev.metadata_backend.type"
+
+
+def test_type_is_required_and_a_text() -> None:
+    assert of_type("") == [("LC011", "is missing", TYPES, KEY, 1)]
+    assert of_type("type = 7") == [("LC012", "must be a string, not an integer", TYPES, KEY, 2)]
+
+
+def test_unknown_type_has_a_suggestion_unless_it_is_the_value_of_a_variable() -> None:
+    hint = f'did you mean "sqlite"? {TYPES}'
+    assert of_type('type = "sqlit"') == [("LC050", "unknown type 'sqlit'", hint, KEY, 2)]
+    assert of_type('type = "${T}"', {"T": "sqllite"}) == [
+        ("LC050", "unknown type (from the variable T)", TYPES, KEY, 2)
+    ]
+    assert [one[0] for one in of_type('type = "${T}"')] == ["LC030"]
+
+
+# Keys and types of values.
+
+
+def test_unknown_key_is_reported_with_the_nearest() -> None:
+    assert problem('bord = "x"') == ("LC010", "unknown key", 'did you mean "board"?', "bord", 3)
+    assert problem('BORD = "x"')[:3] == ("LC010", "unknown key", 'did you mean "board"?')
+    hint = "valid keys: type, board, height, width, colour, books, open, undescribed, secret_parameters"
+    assert problem('board = "x"\nq = 1') == ("LC010", "unknown key", hint, "q", 4)
+
+
+def test_key_of_the_store_is_moved_there() -> None:
+    hint = "this key belongs to the store: move it to [stores.dev]"
+    assert problem('board = "x"\nalias = "a"') == ("LC010", "unknown key", hint, "alias", 4)
+
+
+def test_missing_key_is_reported_beside_an_unrelated_unknown_one() -> None:
+    _, problems = built("q = 1")
+    assert sorted((one[0], one[2]) for one in problems if one[0] == "LC011") == [("LC011", "The board.")]
+    assert len(problems) == 2
+    _, problems = built("q = 1\nheight = 'x'")
+    assert sorted(one[:2] for one in problems) == [
+        ("LC010", "unknown key"),
+        ("LC011", "is missing"),
+        ("LC012", "must be an integer, not a string"),
+    ]
+
+
+def test_empty_item_of_a_list_is_no_parameter() -> None:
+    assert problem('board = "x"\nbooks = [""]')[:3] == ("LC013", "must not be empty", "Its books.")
+
+
+def test_values_of_misspelt_keys_are_checked_as_if_they_were_correct() -> None:
+    _, problems = built('bord = "x"\nheigt = 7')
+    assert [one[:2] for one in problems] == [
+        ("LC010", "unknown key"),
+        ("LC010", "unknown key"),
+        ("LC053", "height and width conflict"),
+    ]
+    _, problems = built('board = "x"\nbord = "y"\nHEIGHT = 99')
+    assert [one[1] for one in problems] == ["unknown key", "unknown key", "must be at most 9"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "hint"),
+    [
+        ("height = '1'", "must be an integer, not a string", "write a whole number, without quotes"),
+        ("height = 1.5", "must be an integer, not a number", "write a whole number, without quotes"),
+        ("width = '1'", "must be a number, not a string", "write a number, without quotes"),
+        ("open = 1", "must be true or false, not an integer", "write true or false, without quotes"),
+        ("books = 'x'", "must be a list, not a string", 'write ["value"]'),
+        ("undescribed = 1979-05-27", "must be a string, not a date or time", "write it in quotes"),
+        ("undescribed = true", "must be a string, not a boolean", "write it in quotes"),
+        ("secret_parameters = 1", "must be a table, not an integer", 'write { key = "value" }'),
+    ],
+)
+def test_value_of_another_type_is_reported(line: str, message: str, hint: str) -> None:
+    assert problem(f'board = "x"\n{line}') == ("LC012", message, hint, line.partition(" ")[0], 4)
+
+
+def test_wrong_type_of_a_variable_is_changed_in_the_variable() -> None:
+    assert problem('board = "x"\nheight = "${H}"', {"H": "planted"}) == (
+        "LC012",
+        "must be an integer, not a string (from the variable H)",
+        "change the value of the variable",
+        "height",
+        4,
+    )
+
+
+def test_wrong_type_of_a_secret_is_reported() -> None:
+    draft = draft_of(
+        '[stores.dev.metadata_backend]\ntype = "postgres"\nhost="h"\ndatabase="d"\nuser="u"\npassword = 7351947'
+    )
+    build_backend(draft, "metadata_backend", metadata_backend)
+    assert [summary(one)[:4] for one in draft.problems] == [
+        ("LC012", "must be a string, not an integer", "write it in quotes", "stores.dev.metadata_backend.password")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "hint"),
+    [
+        ("height = 0", "must be at least 1", "In cm."),
+        ("height = 10", "must be at most 9", "In cm."),
+        ("colour = 'planted'", "must be 'red' or 'blue'", "Its colour."),
+        ("undescribed = ''", "must not be empty", "choose another undescribed"),
+        (
+            'undescribed = "a\\nb"',
+            "must not contain control characters, such as line ends",
+            "choose another undescribed",
+        ),
+    ],
+)
+def test_wrong_value_is_reported_with_the_description_of_its_key(line: str, message: str, hint: str) -> None:
+    assert problem(f'board = "x"\n{line}') == ("LC013", message, hint, line.partition(" ")[0], 4)
+
+
+@pytest.mark.parametrize("value", ['""', "[1]", "{ a = 1 }", "1979-05-27", "[['x']]"])
+def test_value_of_a_parameter_is_reported_once(value: str) -> None:
+    found = problem(f'board = "x"\nsecret_parameters = {{ region = {value} }}')
+    assert found == (
+        "LC013",
+        "is not a valid CREATE SECRET parameter value",
+        "use a non-empty string, a number, true or false, a list of strings, or a table of strings",
+        "secret_parameters.region",
+        4,
+    )
+
+
+def test_unset_variable_is_the_only_problem_of_its_key() -> None:
+    for line in ('height = "${UNSET}"', 'undescribed = "${UNSET}"', 'books = ["${UNSET}"]'):
+        assert problem(f'board = "x"\n{line}')[0] == "LC030"
+    assert problem('board = "x"\nsecret_parameters = { region = "${UNSET}" }')[0] == "LC030"
+    assert [one[0] for one in built('board = "x"\nq = "${UNSET}"')[1]] == ["LC030", "LC010"]
+
+
+def test_conflict_with_an_unset_variable_is_not_reported() -> None:
+    assert [one[0] for one in built('board = "x"\nheight = 7\nwidth = "${UNSET}"')[1]] == ["LC030"]
+
+
+# Conflicts between keys.
+
+
+def test_conflict_is_reported_at_the_first_key_that_it_names() -> None:
+    assert problem('board = "x"\nwidth = 1.0\nheight = 7') == (
+        "LC053",
+        "height and width conflict",
+        "In cm.",
+        "height",
+        5,
+    )
+
+
+def test_conflict_without_a_key_is_reported_at_the_table() -> None:
+    assert problem('board = "x"\nheight = 8') == ("LC053", "nothing fits", "A shelf.", "", 1)
+
+
+def test_conflict_of_credentials_has_their_hint() -> None:
+    rest = "omit them all to use the existing secret that secret_name names"
+    draft = draft_of('[stores.dev.metadata_backend]\ntype = "shelf"\nboard = "x"\nundescribed = "conflict"')
+    draft.values["metadata_backend"]["undescribed"] = FromVariable("conflict", "X")
+    build_backend(draft, "metadata_backend", lambda _name: NoPaths)
+    assert [summary(one)[:3] for one in draft.problems] == [
+        ("LC052", "these credentials are odd", f"set all credentials, or {rest}")
+    ]
+    draft = draft_of('[stores.dev.storage_backend]\ntype = "s3"\nbucket = "b"\nsecret = "s"')
+    build_backend(draft, "storage_backend", storage_backend)
+    assert [summary(one) for one in draft.problems] == [
+        (
+            "LC052",
+            "incomplete credentials: secret without key_id",
+            f"set all of them, or {rest}",
+            "stores.dev.storage_backend.secret",
+            4,
+        )
+    ]
+
+
+class NoPaths(Shelf):
+    """A shelf whose texts are no paths."""
+
+    @classmethod
+    def path_fields(cls) -> tuple[str, ...]:
+        return ()
+
+
+# Helpers.
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ("x", "a string"),
+        (True, "a boolean"),
+        (1, "an integer"),
+        (1.5, "a number"),
+        ({}, "a table"),
+        ([], "a list"),
+        (date(2026, 1, 1), "a date or time"),
+        (None, "a date or time"),
+        (FromVariable("x", "X"), "a string"),
+    ],
+)
+def test_type_names_of_toml(value: object, name: str) -> None:
+    assert type_name(value) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed", "expected"),
+    [
+        ("true", {bool}, True),
+        ("TRUE", {bool, int}, True),
+        ("1", {bool}, True),
+        ("0", {bool}, False),
+        ("False", {bool}, False),
+        ("yes", {bool}, "yes"),
+        ("7", {bool, int}, 7),
+        ("-7", {int}, -7),
+        ("+7", {int}, 7),
+        ("7.0", {int}, "7.0"),
+        ("", {int, float, bool}, ""),
+        ("٣", {int}, "٣"),
+        ("7_0", {int}, "7_0"),
+        ("7", {float}, 7.0),
+        ("-1.5e+3", {float}, -1500.0),
+        ("1e", {float}, "1e"),
+        (".5", {float}, 0.5),
+        ("5.", {float}, 5.0),
+        (".", {float}, "."),
+        ("9" * 20, {int}, 10**20 - 1),
+        ("9" * 5000, {int}, "9" * 5000),
+        ("inf", {float}, "inf"),
+        ("7", {int, str}, "7"),
+        ("7", {int, Secret}, "7"),
+        ("true", set(), "true"),
+        (7, {bool}, 7),
+        (["1"], {int}, ["1"]),
+    ],
+)
+def test_text_of_a_variable_gets_an_allowed_type(text: object, allowed: set[type], expected: object) -> None:
+    found = typed(text, allowed)
+    assert (found, type(found)) == (expected, type(expected))
+
+
+@pytest.mark.parametrize("text", ["1.2.3", "...", "1e5.5"])
+def test_text_that_is_almost_a_number_stays_a_text(text: str) -> None:
+    assert typed(text, {float}) == text
+
+
+def test_types_of_a_field() -> None:
+    assert field_types(PostgresMetadata, "port") == {int, type(None)}
+    assert field_types(PostgresMetadata, "password") == {Secret, type(None)}
+    assert field_types(S3Storage, "use_ssl") == {bool, type(None)}
+    assert field_types(Shelf, "board") == {str}
+    assert str in field_types(S3Storage, "secret_parameters")
+
+
+def test_hint_for_an_unknown_key() -> None:
+    assert unknown_key_hint("ab", ["abc", "xyz"]) == 'did you mean "abc"?'
+    assert unknown_key_hint("q", ["abc", "xyz"]) == "valid keys: abc, xyz"
+
+
+def test_problem_of_a_dict_has_no_line() -> None:
+    source = Source({"stores": {"dev": {"metadata_backend": {"type": "shelf", "board": "s3://x"}}}})
+    draft = Draft(source, "dev", Inheritance(source, source.data["stores"]).tree("dev"), {})
+    build_backend(draft, "metadata_backend", find)
+    assert draft.problems[0].hint == "remove the scheme; relative paths start from the folder of the configuration"
+    assert draft.problems[0].line is None

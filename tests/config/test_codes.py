@@ -1,0 +1,33 @@
+"""The codes of problems: stable and unique. test_explain_code.py tests their explanations."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lakeconf.config.codes import Code
+
+
+def test_codes_and_titles_are_unique() -> None:
+    assert len({code.code for code in Code}) == len({code.title for code in Code}) == len(list(Code))
+
+
+@pytest.mark.parametrize("code", Code, ids=lambda code: code.name)
+def test_code_has_a_number_and_a_title(code: Code) -> None:
+    assert re.fullmatch(r"LC\d{3}", code.code)
+    assert code.title[0].isupper()
+    assert not code.title.endswith(".")
+    assert (code.code, code.title) == code.value
+
+
+def test_codes_are_in_ascending_order() -> None:
+    codes = [code.code for code in Code]
+    assert codes == sorted(codes)
+
+
+def test_codes_do_not_change() -> None:
+    """Users ignore and search for them; this list only grows."""
+    numbers = "001 002 003 004 010 011 012 013 020 021 022 023 030 031 032 040 041 050 051 052 053 054 055 056"
+    warnings = "060 061 062 063 064"
+    assert [code.code for code in Code] == [f"LC{number}" for number in f"{numbers} {warnings}".split()]

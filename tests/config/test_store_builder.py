@@ -1,0 +1,270 @@
+"""A store while it is read: its values, their origins, and problems that show no value."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from config_source import FOLDER, draft_of, summary
+from prod_store import PROD, stores
+
+from lakeconf.config.codes import Code
+from lakeconf.config.file import Source
+from lakeconf.config.inheritance import Inheritance
+from lakeconf.config.model import init
+from lakeconf.config.store_builder import Draft, Origin
+from lakeconf.secret import FromVariable, Secret
+
+if TYPE_CHECKING:
+    from lakeconf.errors import Problem
+
+TEXT = """
+[stores.dev]
+alias = "${ALIAS}"
+extends = "base"
+[stores.dev.storage_backend]
+prefix = "a/${PREFIX:-x}/b"
+secret = "${TOKEN:-fallback}"
+use_ssl = false
+list = ["${ALIAS}", [1]]
+[stores.base.storage_backend]
+bucket = "acme"
+secret = "inherited"
+"""
+
+
+def draft_of_data(data: dict[str, Any], **environment: str) -> Draft:
+    """The draft of the store `dev` of a dict."""
+    source = Source({"stores": {"dev": data}})
+    return Draft(source, "dev", Inheritance(source, source.data["stores"]).tree("dev"), environment)
+
+
+def reported(draft: Draft, *arguments: Any, **more: Any) -> Problem:
+    draft.report(*arguments, **more)
+    return draft.problems[-1]
+
+
+# Values and origins.
+
+
+def test_values_are_resolved_at_every_depth() -> None:
+    draft = draft_of(TEXT, {"ALIAS": "lake", "TOKEN": ""})
+    assert draft.values == {
+        "alias": "lake",
+        "extends": "base",
+        "storage_backend": {
+            "prefix": "a/x/b",
+            "secret": "fallback",
+            "use_ssl": False,
+            "list": ["lake", [1]],
+            "bucket": "acme",
+        },
+    }
+    assert (draft.name, draft.file_name, draft.problems, draft.unresolved) == ("dev", "lakeconf.toml", [], set())
+    assert draft.looked_up == {"ALIAS": "lake", "PREFIX": None, "TOKEN": ""}
+
+
+def test_origin_of_each_kind() -> None:
+    origins = draft_of(TEXT, {"ALIAS": "lake"}).origins
+    place = ("stores", "dev", "storage_backend")
+    assert origins["alias",] == Origin(("stores", "dev", "alias"), "variable", "ALIAS", has_literal=False)
+    assert origins["storage_backend", "prefix"] == Origin((*place, "prefix"), "mixed", "PREFIX", has_literal=True)
+    assert origins["storage_backend", "secret"] == Origin((*place, "secret"), "default", "TOKEN", has_literal=True)
+    assert origins["storage_backend", "use_ssl"] == Origin((*place, "use_ssl"))
+    assert origins["storage_backend", "bucket"] == Origin(("stores", "base", "storage_backend", "bucket"))
+    assert origins["storage_backend",] == Origin(place)
+    assert origins[()] == Origin(("stores", "dev"))
+
+
+def test_single_variable_keeps_its_name() -> None:
+    alias = draft_of(TEXT, {"ALIAS": "lake"}).values["alias"]
+    assert isinstance(alias, FromVariable)
+    assert alias.variable == "ALIAS"
+
+
+def test_override_is_not_resolved_again() -> None:
+    draft = draft_of_data({"alias": FromVariable("${X}$$", "LAKECONF_X"), "l": [FromVariable("y", "Y")]})
+    assert draft.values == {"alias": "${X}$$", "l": ["y"]}
+    expected = Origin(("stores", "dev", "alias"), "override", "LAKECONF_X", has_literal=False)
+    assert draft.origins["alias",] == expected
+    assert draft.origins["l",].variable == "Y"
+
+
+def test_other_objects_are_kept_and_paths_become_texts() -> None:
+    secret = Secret("x")
+    draft = draft_of_data({"a": Path("/a/${X}"), "b": secret, "c": 1.5, "d": None})
+    assert draft.values == {"a": "/a/${X}", "b": secret, "c": 1.5, "d": None}
+    assert draft.file_name == "the configuration"
+
+
+@pytest.mark.parametrize(
+    ("key", "known"),
+    [(("alias",), True), (("storage_backend", "prefix"), True), (("storage_backend", "use_ssl"), False)],
+)
+def test_value_with_a_variable_is_from_the_environment(key: tuple[str, ...], *, known: bool) -> None:
+    assert draft_of(TEXT, {"ALIAS": "lake"}).is_from_environment(key) == known
+    assert not draft_of(TEXT, {"ALIAS": "lake"}).is_from_environment(("missing",))
+
+
+# Variables that cannot be resolved.
+
+
+def test_unset_variable_is_reported_and_its_value_is_replaced() -> None:
+    draft = draft_of(TEXT)
+    assert draft.values["alias"] == "unresolved"
+    assert draft.values["storage_backend"]["list"] == ["unresolved", [1]]
+    assert draft.unresolved == {("alias",), ("storage_backend", "list")}
+    hint = "export ALIAS=…, or set a default: ${ALIAS:-…}"
+    assert sorted(map(summary, draft.problems), key=lambda one: one[4] or 0) == [
+        ("LC030", "the variable ALIAS is not set", hint, "stores.dev.alias", 3),
+        ("LC030", "the variable ALIAS is not set", hint, "stores.dev.storage_backend.list", 9),
+    ]
+    assert {problem.store for problem in draft.problems} == {"dev"}
+
+
+def test_untrusted_file_reads_no_variable_and_reports_none_as_missing() -> None:
+    draft = draft_of(TEXT, untrusted=True)
+    assert draft.problems == []
+    assert draft.unresolved == {("alias",), ("storage_backend", "list")}
+    malformed = draft_of('[stores.dev]\nalias = "${1}"', untrusted=True)
+    assert [problem.code for problem in malformed.problems] == ["LC031"]
+
+
+# Problems.
+
+
+def test_problem_has_the_position_of_its_key_or_of_the_table_around_it() -> None:
+    draft = draft_of(TEXT, {"ALIAS": "lake"})
+    missing = reported(draft, Code.MISSING_KEY, "is missing", ("storage_backend", "new", "deep"), hint="add it")
+    assert summary(missing) == ("LC011", "is missing", "add it", "stores.dev.storage_backend.new.deep", 5)
+    inherited = reported(draft, Code.WRONG_VALUE, "is wrong", ("storage_backend", "bucket"))
+    assert summary(inherited) == ("LC013", "is wrong", None, "stores.base.storage_backend.bucket", 11)
+    whole = reported(draft, Code.PAIR, "is wrong")
+    assert summary(whole) == ("LC051", "is wrong", None, "stores.dev", 2)
+    assert (whole.store, whole.file) == ("dev", FOLDER / "lakeconf.toml")
+
+
+def test_problem_names_the_variable_of_the_value() -> None:
+    draft = draft_of(TEXT, {"ALIAS": "lake"})
+    problem = reported(draft, Code.ALIAS, "invalid alias", ("alias",))
+    assert problem.message == "invalid alias (from the variable ALIAS)"
+    assert reported(draft, Code.UNSET_VARIABLE, "unset", ("alias",)).message == "unset"
+    assert reported(draft, Code.MALFORMED_VARIABLE, "bad", ("alias",)).message == "bad"
+
+
+def test_problem_of_an_override_has_no_position() -> None:
+    text = '[stores.dev]\nalias = "x"'
+    draft = draft_of(text)
+    draft.origins["alias",] = Origin(("stores", "dev", "alias"), "override", "LAKECONF_X", has_literal=False)
+    problem = reported(draft, Code.ALIAS, "invalid alias", ("alias",))
+    assert summary(problem) == (
+        "LC023",
+        "invalid alias (set by the variable LAKECONF_X)",
+        None,
+        "stores.dev.alias",
+        None,
+    )
+
+
+# What messages show.
+
+
+def test_message_and_hint_show_no_secret_and_no_value_of_a_variable() -> None:
+    draft = draft_of(TEXT, {"ALIAS": "planted", "TOKEN": "hunter2"}, hidden=[Secret("elsewhere")])
+    text = "planted hunter2 elsewhere inherited acme"
+    problem = reported(draft, Code.WRONG_VALUE, text, ("storage_backend", "bucket"), hint=text)
+    assert problem.message == "${ALIAS} *** *** inherited acme"
+    assert problem.hint == problem.message
+    assert draft.shown(text) == problem.message
+    assert draft.hidden == (Secret("elsewhere"),)
+
+
+@pytest.mark.parametrize(("value", "shown"), [("abc", "abc"), ("abcd", "${ALIAS}"), ("", "")])
+def test_values_of_four_characters_or_more_are_replaced(value: str, shown: str) -> None:
+    draft = draft_of('[stores.dev]\nalias = "x${ALIAS}"', {"ALIAS": value})
+    assert draft.shown(f"<{value}>") == f"<{shown}>"
+
+
+def test_escaped_form_of_a_value_is_replaced() -> None:
+    draft = draft_of('[stores.dev]\nalias = "${ALIAS}"', {"ALIAS": "a\nb'c\\d"})
+    assert draft.shown(repr("a\nb'c\\d")) == '"${ALIAS}"'
+    assert draft.shown("a\nb'c\\d") == "${ALIAS}"
+
+
+def test_value_of_an_override_is_replaced_by_its_variable() -> None:
+    draft = draft_of_data({"alias": FromVariable("planted", "LAKECONF_X")})
+    assert draft.shown("invalid alias 'planted'") == "invalid alias '${LAKECONF_X}'"
+
+
+def test_first_of_two_variables_with_one_value_is_named() -> None:
+    draft = draft_of('[stores.dev]\nalias = "${ONE}"\nother = "${TWO}"', {"ONE": "same", "TWO": "same"})
+    assert draft.shown("same") == "${ONE}"
+
+
+def test_secrets_in_lists_and_tables_are_masked() -> None:
+    data = {
+        "storage_backend": {"secret_parameters": {"tokens": ["planted-1", {"region": "planted-2"}]}},
+        "password": Secret("planted-3"),
+        "secret": "",
+        "region": "shown-1",
+    }
+    draft = draft_of_data(data)
+    assert draft.shown("planted-1 planted-2 planted-3 shown-1") == "*** *** *** shown-1"
+
+
+def test_problem_while_the_values_are_read_masks_those_of_the_whole_configuration() -> None:
+    draft = draft_of('[stores.dev]\nalias = "${X:?planted}"', hidden=[Secret("planted")])
+    assert draft.problems[0].message == "the variable X is not set: ***"
+
+
+# Paths.
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("data", "/conf/data"),
+        ("./a/../b", "/conf/b"),
+        ("../b", "/b"),
+        ("/abs/x/", "/abs/x"),
+        ("", "/conf"),
+        ("a b'c", "/conf/a b'c"),
+    ],
+)
+def test_relative_path_starts_from_the_folder_of_the_file(path: str, expected: str) -> None:
+    assert draft_of("[stores.dev]").absolute(path) == expected
+
+
+def test_home_is_expanded_and_links_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    draft = draft_of("[stores.dev]")
+    assert draft.absolute("~/data") == str(tmp_path / "data")
+    assert draft.absolute(str(tmp_path / "link" / "x")) == str(tmp_path / "link" / "x")
+
+
+def test_path_of_a_dict_starts_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert draft_of_data({}).absolute("data") == os.path.join(os.getcwd(), "data")
+
+
+def test_origin_of_each_value(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKECONF_STORES__STAGING__METADATA_BACKEND__PORT", "5433")
+    config = init(stores(prod=PROD, staging={"extends": "prod", "metadata_backend": {"user": "own"}}))
+    origins = config.reading("staging").origins
+    seen = {
+        key: (origins["metadata_backend", key].kind, origins["metadata_backend", key].variable)
+        for key in ("host", "database", "user", "port", "type")
+    }
+    assert seen == {
+        "host": ("variable", "PGHOST"),
+        "database": ("default", "PGDATABASE"),
+        "user": ("literal", None),
+        "port": ("override", "LAKECONF_STORES__STAGING__METADATA_BACKEND__PORT"),
+        "type": ("literal", None),
+    }
+    assert origins["metadata_backend", "host"].place == ("stores", "prod", "metadata_backend", "host")
+    assert origins["metadata_backend", "user"].place == ("stores", "staging", "metadata_backend", "user")

@@ -1,0 +1,177 @@
+"""The text of a first configuration: valid, with variables for secrets. tests/cli/test_init.py runs the command."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from lakeconf.backends.metadata.postgres import PostgresMetadata
+from lakeconf.backends.storage.s3 import S3Storage
+from lakeconf.config.template import DEFAULT_METADATA, DEFAULT_STORAGE, NO_STORAGE, first_configuration, holds_secret
+from lakeconf.errors import LakeconfError
+
+Values = dict[tuple[str, str], str]
+BUCKET = ("storage_backend", "bucket")
+PORT = ("metadata_backend", "port")
+
+
+def error(store: str, metadata: str, storage: str | None, values: Values | None = None) -> tuple[str, str | None]:
+    with pytest.raises(LakeconfError) as raised:
+        first_configuration(store, metadata, storage, values or {})
+    return raised.value.message, raised.value.hint
+
+
+def test_defaults_are_files_on_this_machine() -> None:
+    assert (DEFAULT_METADATA, DEFAULT_STORAGE, NO_STORAGE) == ("sqlite", "local", "none")
+    assert first_configuration("dev", DEFAULT_METADATA, DEFAULT_STORAGE, {}) == (
+        'default_store = "dev"\n'
+        "\n"
+        "# Where the catalog is: names of tables, snapshots, files.\n"
+        "[stores.dev.metadata_backend]\n"
+        'type = "sqlite"\n'
+        'uri = ".lakeconf/catalog.sqlite"\n'
+        "\n"
+        "# Where the Parquet files are.\n"
+        "[stores.dev.storage_backend]\n"
+        'type = "local"\n'
+        'path = ".lakeconf/data"\n'
+    )
+
+
+def test_store_without_a_storage() -> None:
+    assert first_configuration("prod", "motherduck", None, {}) == (
+        'default_store = "prod"\n'
+        "\n"
+        "# Where the catalog is: names of tables, snapshots, files.\n"
+        "[stores.prod.metadata_backend]\n"
+        'type = "motherduck"\n'
+        'database = "lake"\n'
+    )
+
+
+def test_given_fields_replace_defaults_and_are_added() -> None:
+    values = {PORT: "5433", ("metadata_backend", "host"): "db", ("metadata_backend", "metadata_schema"): 'a"b'}
+    text = first_configuration("dev", "postgres", "local", values)
+    backend = tomllib.loads(text)["stores"]["dev"]["metadata_backend"]
+    assert backend == {
+        "type": "postgres",
+        "host": "db",
+        "database": "lake",
+        "user": "${PGUSER}",
+        "password": "${LAKE_PG_PASSWORD}",
+        "port": 5433,
+        "metadata_schema": 'a"b',
+        "secret_parameters": {"sslmode": "${LAKE_PG_SSLMODE:-require}"},
+    }
+    assert text.endswith('path = ".lakeconf/data"\n')
+
+
+def test_values_have_the_types_of_their_fields() -> None:
+    text = first_configuration("dev", "sqlite", "s3", {BUCKET: "1", ("storage_backend", "use_ssl"): "false"})
+    assert 'bucket = "1"\n' in text
+    assert "use_ssl = false\n" in text
+
+
+@pytest.mark.parametrize("omitted", ["key_id", "secret_name"])
+def test_parameters_are_written_unless_a_field_replaces_them(omitted: str) -> None:
+    given = {"key_id": {"key_id": "k", "secret": "${S}"}, "secret_name": {"secret_name": "mine"}}[omitted]
+    values = {BUCKET: "b"} | {("storage_backend", name): value for name, value in given.items()}
+    assert "secret_parameters" not in first_configuration("dev", "sqlite", "s3", values)
+    assert 'secret_parameters = { provider = "credential_chain" }' in first_configuration(
+        "dev", "sqlite", "s3", {BUCKET: "b"}
+    )
+
+
+@pytest.mark.parametrize(("name", "allowed"), [("My-Store", "my_store"), ("", "store"), ("a b", "a_b")])
+def test_invalid_store_name_is_refused(name: str, allowed: str) -> None:
+    assert error(name, "sqlite", "local") == (f"invalid store name {name!r}", f"write it as {allowed}")
+
+
+def test_unknown_type_is_refused() -> None:
+    assert error("dev", "sqlit", "local") == ("unknown type 'sqlit' of metadata_backend", 'did you mean "sqlite"?')
+    assert error("dev", "local", "local") == (
+        "unknown type 'local' of metadata_backend",
+        "known types: duckdb, motherduck, postgres, sqlite",
+    )
+    assert error("dev", "sqlite", "sqlite") == (
+        "unknown type 'sqlite' of storage_backend",
+        "known types: gcs, local, r2, s3",
+    )
+
+
+def test_field_of_another_section_is_refused() -> None:
+    hint = "sections: metadata_backend, storage_backend"
+    assert error("dev", "sqlite", "local", {("storage", "bucket"): "b"}) == (
+        "storage.bucket cannot be set: the store has no storage",
+        hint,
+    )
+    assert error("dev", "motherduck", None, {BUCKET: "b"}) == (
+        "storage_backend.bucket cannot be set: the store has no storage_backend",
+        hint,
+    )
+
+
+def test_type_cannot_be_set_as_a_field() -> None:
+    assert error("dev", "sqlite", "local", {("metadata_backend", "type"): "sqlite"}) == (
+        "metadata_backend.type is already sqlite",
+        "set it with --metadata and --storage",
+    )
+
+
+def test_missing_field_is_refused() -> None:
+    assert error("dev", "sqlite", "s3") == ("storage_backend.bucket is missing", "--set storage_backend.bucket=…")
+
+
+@pytest.mark.parametrize("value", ["planted", "x${P}", "${P:-planted}", "$P"])
+def test_secret_that_is_not_a_variable_is_refused_without_its_value(value: str) -> None:
+    found = error("dev", "postgres", "local", {("metadata_backend", "password"): value})
+    assert found == (
+        "metadata_backend.password is a secret, so its value must not be in the file",
+        "use a variable: --set 'metadata_backend.password=${MY_PASSWORD}'",
+    )
+
+
+@pytest.mark.parametrize("value", ["${P}", "${P:?why}"])
+def test_secret_may_be_any_single_variable(value: str) -> None:
+    text = first_configuration("dev", "postgres", "local", {("metadata_backend", "password"): value})
+    assert f'password = "{value}"' in text
+
+
+@pytest.mark.parametrize(
+    ("values", "message", "hint"),
+    [
+        (
+            {PORT: "99999"},
+            "stores.dev.metadata_backend.port: must be at most 65535",
+            "Port of the server; default 5432.",
+        ),
+        (
+            {("metadata_backend", "prt"): "1"},
+            "stores.dev.metadata_backend.prt: unknown key",
+            'did you mean "port"?',
+        ),
+        (
+            {("storage_backend", "a b"): "1"},
+            'stores.dev.storage_backend."a b": unknown key',
+            "valid keys: type, path",
+        ),
+    ],
+)
+def test_invalid_configuration_is_refused(values: Values, message: str, hint: str) -> None:
+    assert error("dev", "postgres", "local", values) == (message, hint)
+
+
+def test_unsupported_pair_is_refused() -> None:
+    message, hint = error("dev", "motherduck", "local")
+    assert message.startswith("stores.dev.storage_backend: motherduck supports s3, r2 or gcs storage")
+    assert hint == "change the type of one of the two"
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"), [("password", True), ("host", False), ("api_token", True), ("secret_name", False), ("x", False)]
+)
+def test_field_is_a_secret_by_its_type_or_its_name(name: str, *, secret: bool) -> None:
+    assert holds_secret(PostgresMetadata, "metadata_backend", name) == secret
+    assert holds_secret(S3Storage, "storage_backend", "secret")
+    assert not holds_secret(S3Storage, "storage_backend", "key_id")
