@@ -1,0 +1,104 @@
+"""`read` returns the rows of a plan, with the ids of the rows if they are wanted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeconf.catalog.scan import plan_scan, plan_with_inlined_rows
+from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
+from lakeconf.engines.base import ROW_ID
+from lakeconf.engines.spark.read.file_columns import FILENAME
+from lakeconf.engines.spark.read.scan import FILE_ROW_NUMBER, SNAPSHOT_ID, read
+from lakeconf.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from catalog_lake import Lake
+    from pyspark.sql import SparkSession
+
+IDS = [ROW_ID, SNAPSHOT_ID, FILENAME, FILE_ROW_NUMBER]
+
+
+def rows(
+    spark: SparkSession,
+    lake: Lake,
+    *,
+    version: int | None = None,
+    columns: Sequence[str] | None = None,
+    ids: bool = False,
+) -> list[tuple[Any, ...]]:
+    plan, inlined = plan_with_inlined_rows(lake.reader, "t", version or lake.newest, columns)
+    return sorted(tuple(row) for row in read(spark, plan, inlined, row_ids=ids).collect())
+
+
+def with_ids(lake: Lake) -> list[tuple[Any, ...]]:
+    """The rows with DuckDB's virtual columns, sorted; inlined rows have no file."""
+    in_file = "filename NOT LIKE 'ducklake_inlined%'"
+    virtual = ", ".join(f"CASE WHEN {in_file} THEN {column} END" for column in ("filename", "file_row_number"))
+    return sorted(lake.rows(f"SELECT *, rowid, snapshot_id, {virtual} FROM lake.t"))
+
+
+def test_frame_has_the_columns_of_the_plan_and_no_metadata(spark: SparkSession, usual: Lake) -> None:
+    usual.run(
+        "CREATE TABLE lake.t (a INTEGER, b VARCHAR, c DATE)",
+        "INSERT INTO lake.t SELECT range, 'x', NULL FROM range(20)",
+    )
+    usual.run("INSERT INTO lake.t VALUES (20, 'y', '2026-01-01')")
+    plan, inlined = plan_with_inlined_rows(usual.reader, "t", usual.newest, ["c", "A"])
+    frame = read(spark, plan, inlined)
+    assert frame.dtypes == [("c", "date"), ("a", "int")]
+    assert all(field.metadata == {} for field in frame.schema.fields)
+    assert frame.count() == 21
+
+
+def test_table_without_rows_keeps_its_schema(spark: SparkSession, usual: Lake) -> None:
+    usual.run("CREATE TABLE lake.t (a DECIMAL(9, 2), s STRUCT(x INTEGER))")
+    frame = read(spark, plan_scan(usual.reader, "t", usual.newest), None, row_ids=True)
+    assert frame.columns == ["a", "s", *IDS]
+    assert frame.collect() == []
+
+
+def test_ids_of_rows_are_those_of_duckdb(spark: SparkSession, usual: Lake) -> None:
+    """In files with and without deletes, in merged and rewritten files that contain the ids, and in the catalog."""
+    usual.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t FROM range(100, 120)")
+    usual.run("INSERT INTO lake.t FROM range(200, 220)", "CALL ducklake_merge_adjacent_files('lake')")
+    usual.run("INSERT INTO lake.t FROM range(300, 320)", "DELETE FROM lake.t WHERE a >= 200 AND a < 215")
+    usual.run("UPDATE lake.t SET a = a + 1000 WHERE a % 2 = 0", "INSERT INTO lake.t VALUES (1), (2)")
+    usual.run("DELETE FROM lake.t WHERE a = 2")
+    found = rows(spark, usual, ids=True)
+    assert found == with_ids(usual)
+    assert {path is None for *_, path, _ in found} == {True, False}
+
+
+def test_rows_of_later_snapshots_in_a_merged_file_are_left_out(spark: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)", "INSERT INTO lake.t VALUES (2)")
+    files.run("CALL ducklake_merge_adjacent_files('lake')")
+    assert rows(spark, files, version=2) == [(1,)]
+    assert rows(spark, files, version=3) == [(1,), (2,)]
+    ((_, row_id, snapshot, _, _),) = rows(spark, files, version=2, ids=True)
+    assert (row_id, snapshot) == (0, 2)
+
+
+def test_column_that_a_file_lacks_has_its_default(spark: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
+    files.run("ALTER TABLE lake.t ADD COLUMN b INTEGER DEFAULT 7", "ALTER TABLE lake.t ADD COLUMN c INTEGER")
+    files.run("INSERT INTO lake.t VALUES (2, NULL, 3)")
+    assert [tuple(map(str, row)) for row in rows(spark, files)] == [("1", "7", "None"), ("2", "None", "3")]
+
+
+@pytest.mark.parametrize("name", [ROW_ID, FILENAME])
+def test_columns_with_the_names_of_ids_are_refused_only_with_ids(spark: SparkSession, files: Lake, name: str) -> None:
+    files.run(f'CREATE TABLE lake.t ("{name}" INTEGER)', "INSERT INTO lake.t VALUES (1)")
+    assert rows(spark, files) == [(1,)]
+    with pytest.raises(UnsupportedError, match="reserves for the ids of rows") as raised:
+        rows(spark, files, ids=True)
+    assert raised.value.hint == "rename the column, or use DuckDB: store.open()"
+
+
+def test_names_that_ducklake_gives_to_stored_ids_are_ordinary_names(spark: SparkSession, files: Lake) -> None:
+    names = ", ".join(f'"{column.name}_" INTEGER' for column in (INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID))
+    files.run(f"CREATE TABLE lake.t ({names})", "INSERT INTO lake.t VALUES (1, 2)")
+    assert [row[:2] for row in rows(spark, files, ids=True)] == [(1, 2)]
