@@ -77,6 +77,13 @@ def default_connection() -> Iterator[None]:
 
 
 @pytest.fixture
+def variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variables of the store `prod`, which some tests declare."""
+    monkeypatch.setenv("PGHOST", "db.example.com")
+    monkeypatch.setenv("PGPASSWORD", "hunter2")
+
+
+@pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder; it contains only a lakeconf.toml with one store, `dev`, on SQLite and local files."""
     (tmp_path / "lakeconf.toml").write_text(PROJECT)

@@ -62,12 +62,6 @@ def run_in_stores(project: Path, called: Any) -> Any:
     return called
 
 
-@pytest.fixture
-def prod_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PGHOST", "db.example.com")
-    monkeypatch.setenv("PGPASSWORD", "hunter2")
-
-
 PIPELINE = """
 [pipeline.models."raw.prices"]
 kind = "seed"
@@ -96,3 +90,10 @@ def pipeline_folder(project: Path) -> Path:
     (project / "dearest.sql").write_text("SELECT day, max(price) AS price FROM raw.prices GROUP BY day")
     (project / "prices.csv").write_text("day,price\n2024-01-01,2.5\n2024-01-01,1\n2024-01-02,4\n")
     return project
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

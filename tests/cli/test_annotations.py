@@ -16,12 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def problem(file: Path | None = None, **given: Any) -> Problem:
     values = {"message": "unknown key", "hint": None, "key": "stores.dev.x", "line": None, "column": None}
     return Problem("LC010", **{**values, "file": file, **given})

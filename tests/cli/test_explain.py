@@ -34,7 +34,7 @@ def test_all_keys_of_a_store_are_a_table(project: Path, called: Any) -> None:
     assert path == ["stores.dev.storage_backend.path", "data", "lakeconf.toml:9"]
 
 
-def test_value_of_a_secret_is_hidden(run_in_stores: Any, prod_is_set: None) -> None:
+def test_value_of_a_secret_is_hidden(run_in_stores: Any, variables: None) -> None:
     for key in ("stores.prod.metadata_backend.password", "stores.prod"):
         code, out, err = run_in_stores("explain", key)
         assert (code, err) == (0, "")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def stores(project: Path, run_in_stores: Any, prod_is_set: None) -> Path:
+def stores(project: Path, run_in_stores: Any, variables: None) -> Path:
     return project
 
 

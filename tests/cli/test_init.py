@@ -32,12 +32,6 @@ PAIRS = [
 BUCKETS = ["--set", "storage_backend.bucket=acme", "--set", "storage_backend.account_id=0123"]
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def usable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
     for variable in re.findall(r"\$\{(\w+)\}", (folder / "lakeconf.toml").read_text()):
         monkeypatch.setenv(variable, "a-value")

@@ -19,7 +19,7 @@ def test_preview_sql_of_the_default_store(run_in_stores: Any, project: Path) -> 
     assert not (project / "catalog.sqlite").exists()
 
 
-def test_preview_sql_masks_shows_or_references_the_secret(run_in_stores: Any, prod_is_set: None) -> None:
+def test_preview_sql_masks_shows_or_references_the_secret(run_in_stores: Any, variables: None) -> None:
     assert "PASSWORD '***'" in run_in_stores("preview-sql", "prod")[1]
     assert "PASSWORD 'hunter2'" in run_in_stores("preview-sql", "prod", "--show-secrets")[1]
     portable = run_in_stores("preview-sql", "prod", "--portable")[1]
@@ -28,7 +28,7 @@ def test_preview_sql_masks_shows_or_references_the_secret(run_in_stores: Any, pr
     assert "hunter2" not in run_in_stores("preview-sql", "prod")[1] + portable
 
 
-def test_preview_sql_as_json(run_in_stores: Any, prod_is_set: None) -> None:
+def test_preview_sql_as_json(run_in_stores: Any, variables: None) -> None:
     data = json.loads(run_in_stores("preview-sql", "prod", "--format", "json")[1])
     assert data["store"] == data["alias"] == "prod"
     assert data["extensions"] == ["ducklake", "postgres_scanner", "httpfs", "aws"]
@@ -41,7 +41,7 @@ def test_show_secrets_and_portable_cannot_be_combined(run_in_stores: Any) -> Non
     assert "cannot be combined" in err
 
 
-def test_portable_script_with_a_literal_secret_is_refused(run_in_stores: Any, project: Path, prod_is_set: None) -> None:
+def test_portable_script_with_a_literal_secret_is_refused(run_in_stores: Any, project: Path, variables: None) -> None:
     toml = project / "lakeconf.toml"
     toml.write_text(toml.read_text().replace("${PGPASSWORD}", "hunter3"))
     code, out, err = run_in_stores("preview-sql", "prod", "--portable")

@@ -46,12 +46,6 @@ secret = "hunter3-planted"
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def validated(folder: Path, text: str, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str]:
     (folder / "lakeconf.toml").write_text(text)
     code = run(["validate", *options])
@@ -303,7 +297,7 @@ def test_paths_are_relative_to_the_repository_root(
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "jobs/daily%2C%201/lakeconf.toml"
 
 
-def test_validate_of_a_valid_configuration(run_in_stores: Any, prod_is_set: None) -> None:
+def test_validate_of_a_valid_configuration(run_in_stores: Any, variables: None) -> None:
     assert run_in_stores("validate") == (0, "no problem found\n", "")
 
 
@@ -321,7 +315,7 @@ def test_validate_of_an_unknown_store_is_a_usage_error(run_in_stores: Any) -> No
     assert "known stores: dev, prod, staging" in err
 
 
-def test_validate_as_json(run_in_stores: Any, prod_is_set: None, project: Path) -> None:
+def test_validate_as_json(run_in_stores: Any, variables: None, project: Path) -> None:
     assert json.loads(run_in_stores("validate", "--format", "json")[1]) == {
         "valid": True,
         "problems": [],

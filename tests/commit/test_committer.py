@@ -38,11 +38,6 @@ def sqlite(tmp_path: Path) -> Store:
 
 
 @pytest.fixture
-def database(postgres_server: PostgresServer) -> str:
-    return postgres_server.create_database()
-
-
-@pytest.fixture
 def direct(tmp_path: Path, postgres_server: PostgresServer, database: str) -> Store:
     return store_of(tmp_path, on_postgres(postgres_server, database, postgres_server.port))
 

@@ -10,23 +10,12 @@ from lakeconf.commit.scope import Scope
 from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lakeconf import Lake, Store
 
 
 @pytest.fixture
-def lake(store: Store) -> Iterator[Lake]:
-    """A lake at snapshot 2."""
-    with store.open() as lake:
-        for name in ("t", "u"):
-            lake.create_table(name, {"id": "BIGINT"})
-        yield lake
-
-
-@pytest.fixture
-def scope(lake: Lake) -> Scope:
-    return Scope(lake._session)
+def scope(two_tables: Lake) -> Scope:
+    return Scope(two_tables._session)
 
 
 def test_scope_follows_the_session_the_past_or_the_transaction(scope: Scope) -> None:

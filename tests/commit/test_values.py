@@ -13,8 +13,6 @@ import pytest
 from lakeconf.errors import SchemaError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lakeconf import Lake, Store
 
 PLACEHOLDERS = [
@@ -22,12 +20,6 @@ PLACEHOLDERS = [
     *("METADATA_CATALOG_NAME_IDENTIFIER", "METADATA_CATALOG_NAME_LITERAL", "METADATA_SCHEMA_ESCAPED"),
     *("METADATA_SCHEMA_NAME_LITERAL", "NEXT_CATALOG_ID", "NEXT_FILE_ID", "SCHEMA_VERSION", "SNAPSHOT_ID"),
 ]
-
-
-@pytest.fixture
-def lake(store: Store, engine: Any) -> Iterator[Lake]:
-    with store.open(engine) as lake:
-        yield lake
 
 
 def rows(lake: Lake, query: str) -> list[tuple[Any, ...]]:

@@ -11,13 +11,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def usual(tmp_path: Path) -> Iterator[Lake]:
-    """An empty lake in a DuckDB file, with DuckLake's default settings."""
-    with lake("duckdb", tmp_path) as attached:
-        yield attached
-
-
-@pytest.fixture
 def files(tmp_path: Path) -> Iterator[Lake]:
     """An empty lake in a DuckDB file that writes small inserts and deletes to files as well."""
     with lake("duckdb", tmp_path, options=", DATA_INLINING_ROW_LIMIT 0") as attached:

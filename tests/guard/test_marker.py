@@ -17,7 +17,7 @@ from lakeconf.guard.guard import marker_of
 from lakeconf.guard.marker import MARKER, LakeMarker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from servers import S3Server
@@ -28,17 +28,10 @@ CONFIRM = "lakeconf doctor STORE --repair"
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Iterator[Lake]:
-    """An empty lake at snapshot 0; its data path does not exist."""
-    with lake("duckdb", tmp_path) as attached:
-        yield attached
-
-
-@pytest.fixture
-def filled(source: Lake) -> Lake:
+def filled(usual: Lake) -> Lake:
     """A lake with one file at snapshot 2, and without a marker."""
-    source.run("CREATE TABLE lake.t (id BIGINT)", "INSERT INTO lake.t FROM range(100)")
-    return source
+    usual.run("CREATE TABLE lake.t (id BIGINT)", "INSERT INTO lake.t FROM range(100)")
+    return usual
 
 
 def marker(source: Lake, places: tuple[str, ...] = HERE, neighbours: tuple[str, ...] = ()) -> LakeMarker:
@@ -89,22 +82,22 @@ def assert_refused(do: Callable[[], object], kind: type[CatalogError], message: 
 # Creation.
 
 
-def test_first_write_of_a_new_lake_creates_the_marker(source: Lake) -> None:
-    one = marker(source)
-    assert (one.path, one.exists()) == (str(place(source)), False)
+def test_first_write_of_a_new_lake_creates_the_marker(usual: Lake) -> None:
+    one = marker(usual)
+    assert (one.path, one.exists()) == (str(place(usual)), False)
     one.before_write()
     assert one.exists()
-    found = content(source)
+    found = content(usual)
     assert found == {
         "lakeconf": "marks the folder of one DuckLake; `lakeconf doctor STORE --repair` creates this file",
-        "lake": source.reader.lake_id,
+        "lake": usual.reader.lake_id,
         "catalog": module._hashes(HERE),
-        **snapshot(source),
+        **snapshot(usual),
     }
-    assert [path.name for path in place(source).parent.iterdir()] == [MARKER]
+    assert [path.name for path in place(usual).parent.iterdir()] == [MARKER]
     assert all(re.fullmatch("[0-9a-f]{32}", mark) for mark in found["catalog"])
     one.before_write()
-    assert content(source) == found
+    assert content(usual) == found
 
 
 def test_hashes_of_places_are_stable_and_differ() -> None:
@@ -122,72 +115,72 @@ def test_write_to_a_lake_with_files_creates_no_marker(filled: Lake) -> None:
 
 
 @pytest.mark.parametrize("path", ["x.parquet", "a/b/x.parquet"])
-def test_empty_catalog_neither_writes_nor_repairs_next_to_unknown_files(path: str, source: Lake) -> None:
-    foreign_file(source, path)
-    for do in (marker(source).before_write, marker(source).repair):
-        message = rf"the catalog has no files, but there are Parquet files below {source.folder}/data/: they belong"
+def test_empty_catalog_neither_writes_nor_repairs_next_to_unknown_files(path: str, usual: Lake) -> None:
+    foreign_file(usual, path)
+    for do in (marker(usual).before_write, marker(usual).repair):
+        message = rf"the catalog has no files, but there are Parquet files below {usual.folder}/data/: they belong"
         assert_refused(do, CatalogError, message, "check `path` and `metadata_schema` of the store, or choose an empty")
-    assert not place(source).exists()
+    assert not place(usual).exists()
 
 
-def test_other_files_do_not_prevent_a_new_lake(source: Lake) -> None:
+def test_other_files_do_not_prevent_a_new_lake(usual: Lake) -> None:
     for name in ("notes.txt", "a/x.parquet.tmp"):
-        foreign_file(source, name)
-    marker(source).before_write()
-    assert place(source).exists()
+        foreign_file(usual, name)
+    marker(usual).before_write()
+    assert place(usual).exists()
 
 
-def test_catalog_knows_files_of_every_kind(source: Lake) -> None:
-    one = marker(source)
+def test_catalog_knows_files_of_every_kind(usual: Lake) -> None:
+    one = marker(usual)
     assert one.knows_files() is False
     for table, key in (
         ("ducklake_data_file", "data_file_id"),
         ("ducklake_delete_file", "delete_file_id"),
         ("ducklake_files_scheduled_for_deletion", "data_file_id"),
     ):
-        source.metadata(f"INSERT INTO {table} ({key}) VALUES (7)")
+        usual.metadata(f"INSERT INTO {table} ({key}) VALUES (7)")
         assert one.knows_files() is True, table
-        source.metadata(f"DELETE FROM {table}")
+        usual.metadata(f"DELETE FROM {table}")
         assert one.knows_files() is False
 
 
-def test_marker_that_another_lake_creates_first_is_not_replaced(source: Lake) -> None:
-    other = write(source, lake=STRANGER)
-    message = f"the data path {source.folder}/data/ belongs to another lake, according to {place(source)}: nothing was"
-    assert_refused(marker(source).create, CatalogError, message, "each lake needs its own data path. If the other lake")
-    assert place(source).read_bytes() == other
-    assert [path.name for path in place(source).parent.iterdir()] == [MARKER]
+def test_marker_that_another_lake_creates_first_is_not_replaced(usual: Lake) -> None:
+    other = write(usual, lake=STRANGER)
+    message = f"the data path {usual.folder}/data/ belongs to another lake, according to {place(usual)}: nothing was"
+    assert_refused(marker(usual).create, CatalogError, message, "each lake needs its own data path. If the other lake")
+    assert place(usual).read_bytes() == other
+    assert [path.name for path in place(usual).parent.iterdir()] == [MARKER]
 
 
-def test_marker_that_disappears_during_its_creation_is_an_error(source: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marker_that_disappears_during_its_creation_is_an_error(usual: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_create_file", lambda *_: None)
     with pytest.raises(CatalogError, match="belongs to another lake"):
-        marker(source).create()
+        marker(usual).create()
 
 
-def test_marker_that_cannot_be_written_is_an_error(source: Lake) -> None:
-    (source.folder / "data").write_text("a file in place of the folder")
+def test_marker_that_cannot_be_written_is_an_error(usual: Lake) -> None:
+    (usual.folder / "data").write_text("a file in place of the folder")
     with pytest.raises(StorageError) as caught:
-        marker(source)._write(module._create_file)
-    assert caught.value.message == f"the marker {place(source)} cannot be written: File exists"
+        marker(usual)._write(module._create_file)
+    assert caught.value.message == f"the marker {place(usual)} cannot be written: File exists"
 
 
-def test_marker_that_cannot_be_read_is_an_error(source: Lake) -> None:
-    place(source).mkdir(parents=True)
-    for do in (marker(source).exists, marker(source).before_write, marker(source).before_cleanup):
+def test_marker_that_cannot_be_read_is_an_error(usual: Lake) -> None:
+    place(usual).mkdir(parents=True)
+    for do in (marker(usual).exists, marker(usual).before_write, marker(usual).before_cleanup):
         with pytest.raises(StorageError) as caught:
             do()
-        assert caught.value.message == f"the marker {place(source)} cannot be read: Is a directory"
+        assert caught.value.message == f"the marker {place(usual)} cannot be read: Is a directory"
 
 
-def test_failed_replacement_keeps_the_marker_and_leaves_no_file(source: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = write(source, catalog=["another"])
+def test_failed_replacement_keeps_the_marker_and_leaves_no_file(usual: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = write(usual, catalog=["another"])
     with monkeypatch.context() as patch:
         patch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(StorageError, match="cannot be written: No space left on device"):
-            marker(source).confirm_move()
-    assert place(source).read_bytes() == before
-    assert [path.name for path in place(source).parent.iterdir()] == [MARKER]
+            marker(usual).confirm_move()
+    assert place(usual).read_bytes() == before
+    assert [path.name for path in place(usual).parent.iterdir()] == [MARKER]
 
 
 # Writes.
@@ -238,21 +231,21 @@ def test_marker_without_a_lake_belongs_to_another_lake(lake_id: object, filled: 
 # Cleanup.
 
 
-def test_cleanup_of_a_new_lake_needs_no_marker(source: Lake) -> None:
-    marker(source).before_cleanup()
-    marker(source).record()
-    assert not place(source).exists()
+def test_cleanup_of_a_new_lake_needs_no_marker(usual: Lake) -> None:
+    marker(usual).before_cleanup()
+    marker(usual).record()
+    assert not place(usual).exists()
 
 
-def test_cleanup_of_files_without_a_marker_is_refused(source: Lake) -> None:
-    message = rf"{place(source)} does not exist, so the files below {source.folder}/data/ may belong to another lake"
+def test_cleanup_of_files_without_a_marker_is_refused(usual: Lake) -> None:
+    message = rf"{place(usual)} does not exist, so the files below {usual.folder}/data/ may belong to another lake"
     hint = f"if no other lake uses this data path, run: {CONFIRM}"
-    source.run("CREATE TABLE lake.t (id BIGINT)", "INSERT INTO lake.t FROM range(100)")
-    assert_refused(marker(source).before_cleanup, CatalogError, message, hint)
-    source.run("DROP TABLE lake.t")
+    usual.run("CREATE TABLE lake.t (id BIGINT)", "INSERT INTO lake.t FROM range(100)")
+    assert_refused(marker(usual).before_cleanup, CatalogError, message, hint)
+    usual.run("DROP TABLE lake.t")
     for table in ("data_file", "delete_file", "files_scheduled_for_deletion"):
-        source.metadata(f"DELETE FROM ducklake_{table}")
-    assert_refused(marker(source).before_cleanup, CatalogError, message, hint)
+        usual.metadata(f"DELETE FROM ducklake_{table}")
+    assert_refused(marker(usual).before_cleanup, CatalogError, message, hint)
 
 
 MOVES = [
@@ -277,28 +270,28 @@ MOVES = [
 
 @pytest.mark.parametrize(("recorded", "here", "neighbours", "refused"), MOVES)
 def test_cleanup_of_a_moved_or_copied_catalog_needs_a_confirmation(
-    recorded: tuple[str, ...], here: tuple[str, ...], neighbours: tuple[str, ...], refused: bool, source: Lake
+    recorded: tuple[str, ...], here: tuple[str, ...], neighbours: tuple[str, ...], refused: bool, usual: Lake
 ) -> None:
-    write(source, catalog=module._hashes(recorded))
-    one = marker(source, here, neighbours)
+    write(usual, catalog=module._hashes(recorded))
+    one = marker(usual, here, neighbours)
     if not refused:
         one.before_cleanup()
         return
-    message = f"{place(source)} was created for a catalog at another location: this catalog was copied or moved"
+    message = f"{place(usual)} was created for a catalog at another location: this catalog was copied or moved"
     for do in (one.before_cleanup, one.record, one.repair):
         assert_refused(do, CatalogMovedError, message, f"confirm the move: {CONFIRM}")
-    assert content(source)["catalog"] == module._hashes(recorded)
+    assert content(usual)["catalog"] == module._hashes(recorded)
     one.confirm_move()
-    assert content(source)["catalog"] == module._hashes(here)
-    marker(source, here, neighbours).before_cleanup()
-    assert_refused(marker(source, recorded, here).before_cleanup, CatalogMovedError, "copied or moved", CONFIRM)
+    assert content(usual)["catalog"] == module._hashes(here)
+    marker(usual, here, neighbours).before_cleanup()
+    assert_refused(marker(usual, recorded, here).before_cleanup, CatalogMovedError, "copied or moved", CONFIRM)
 
 
 @pytest.mark.parametrize("recorded", [None, "a", {"a": 1}, 7], ids=str)
-def test_marker_without_a_list_of_places_is_not_compared(recorded: object, source: Lake) -> None:
+def test_marker_without_a_list_of_places_is_not_compared(recorded: object, usual: Lake) -> None:
     """So is one of a metadata backend without locations."""
-    write(source, catalog=recorded)
-    marker(source, ("elsewhere",)).before_cleanup()
+    write(usual, catalog=recorded)
+    marker(usual, ("elsewhere",)).before_cleanup()
 
 
 def test_cleanup_of_a_restored_catalog_needs_a_confirmation(filled: Lake) -> None:
@@ -382,8 +375,8 @@ def test_marker_without_places_of_the_catalog(filled: Lake) -> None:
     one.before_cleanup()
 
 
-def test_repr_of_a_marker_does_not_say_whether_it_was_compared(source: Lake) -> None:
-    assert "_checked" not in repr(marker(source))
+def test_repr_of_a_marker_does_not_say_whether_it_was_compared(usual: Lake) -> None:
+    assert "_checked" not in repr(marker(usual))
 
 
 # Object storage.

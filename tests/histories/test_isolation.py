@@ -28,11 +28,6 @@ LONG = 2500 if PROVE else 12
 SHARED = pytest.mark.parametrize("task", ["sqlite", "postgres"], indirect=True)
 
 
-@pytest.fixture
-def database(postgres_server: PostgresServer) -> str:
-    return postgres_server.create_database()
-
-
 @pytest.fixture(params=["sqlite", "duckdb", "postgres"])
 def task(request: pytest.FixtureRequest, tmp_path: Path) -> Task:
     """What a process does, for a lake with empty tables, on each kind of catalog."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from promotions import NUMBERS, done, full, rows, stores
 
-import lakeconf
 from lakeconf.errors import CommitConflictError, DataLossError, LakeconfError
 from lakeconf.pipelines import (
     Append,
@@ -19,52 +19,12 @@ from lakeconf.pipelines import (
     plan,
     plan_promotion,
     promote,
-    run,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from lakeconf import Lake, Store
-
-NUMBERS = "(VALUES (1, 'a'), (2, 'b')) AS t(id, name)"
-
-
-def stores(folder: Path, *names: str) -> dict[str, Store]:
-    declared = {
-        name: {
-            "metadata_backend": {"type": "sqlite", "uri": str(folder / f"{name}.sqlite")},
-            "storage_backend": {"type": "local", "path": str(folder / name)},
-        }
-        for name in names
-    }
-    config = lakeconf.init({"stores": declared})
-    return {name: config.get_store(name) for name in names}
-
-
-@pytest.fixture
-def lakes(tmp_path: Path) -> Iterator[tuple[Lake, Lake]]:
-    found = stores(tmp_path, "dev", "prod")
-    with found["dev"].open() as dev, found["prod"].open() as prod:
-        yield dev, prod
-
-
-def full(query: str, **given: Any) -> Pipeline:
-    return Pipeline([Model("marts.t", Full(), Query(query), **given)])
-
-
-def rows(lake: Lake, table: str = "marts.t") -> list[tuple[Any, ...]]:
-    lake.refresh()
-    native: Any = lake.sql(f"FROM {table} ORDER BY ALL").to_native()
-    found: list[tuple[Any, ...]] = native.fetchall()
-    return found
-
-
-def done(pipeline: Pipeline, lake: Lake, **given: Any) -> None:
-    for result in run(pipeline, lake, **given):
-        if result.error is not None:
-            raise result.error
+    from lakeconf import Lake
 
 
 def test_missing_table_is_created(lakes: tuple[Lake, Lake]) -> None:

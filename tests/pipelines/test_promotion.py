@@ -6,58 +6,20 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from promotions import NUMBERS, done, full, rows, stores
 
 import lakeconf
 from lakeconf.commit.journal import ModelRun
 from lakeconf.errors import DataLossError, PipelineError
-from lakeconf.pipelines import Full, Merge, Model, Pipeline, Query, View, promote, run
+from lakeconf.pipelines import Full, Merge, Model, Pipeline, Query, View, promote
 from lakeconf.pipelines.columns import ColumnChanges
 from lakeconf.pipelines.plan import PROMOTED
 from lakeconf.pipelines.promotion import Promotion, PromotionPlan, RowChanges, describe, plan_promotion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from lakeconf import Lake, Store
-
-NUMBERS = "(VALUES (1, 'a'), (2, 'b')) AS t(id, name)"
-
-
-def stores(folder: Path, *names: str) -> dict[str, Store]:
-    declared = {
-        name: {
-            "metadata_backend": {"type": "sqlite", "uri": str(folder / f"{name}.sqlite")},
-            "storage_backend": {"type": "local", "path": str(folder / name)},
-        }
-        for name in names
-    }
-    config = lakeconf.init({"stores": declared})
-    return {name: config.get_store(name) for name in names}
-
-
-@pytest.fixture
-def lakes(tmp_path: Path) -> Iterator[tuple[Lake, Lake]]:
-    found = stores(tmp_path, "dev", "prod")
-    with found["dev"].open() as dev, found["prod"].open() as prod:
-        yield dev, prod
-
-
-def full(query: str, **given: Any) -> Pipeline:
-    return Pipeline([Model("marts.t", Full(), Query(query), **given)])
-
-
-def rows(lake: Lake, table: str = "marts.t") -> list[tuple[Any, ...]]:
-    lake.refresh()
-    native: Any = lake.sql(f"FROM {table} ORDER BY ALL").to_native()
-    found: list[tuple[Any, ...]] = native.fetchall()
-    return found
-
-
-def done(pipeline: Pipeline, lake: Lake, **given: Any) -> None:
-    for result in run(pipeline, lake, **given):
-        if result.error is not None:
-            raise result.error
+    from lakeconf import Lake
 
 
 def test_rows_with_the_same_key_count_as_changed(lakes: tuple[Lake, Lake]) -> None:

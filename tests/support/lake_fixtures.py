@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from catalog_lake import Lake, lake
+from catalog_lake import Lake
+from catalog_lake import lake as attached_lake
 
 import lakeconf
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
     """An empty lake with DuckLake's default settings, on each kind of catalog, created by DuckDB without lakeconf."""
     server = request.getfixturevalue("postgres_server") if request.param == "postgres" else None
-    with lake(request.param, tmp_path, server=server) as attached:
+    with attached_lake(request.param, tmp_path, server=server) as attached:
         yield attached
 
 
@@ -44,3 +45,35 @@ def events_folder(project: Path) -> Path:
         table.delete("id = 1")
         table.append(pa.table({"id": [3], "kind": ["buy"]}))
     return project
+
+
+@pytest.fixture
+def usual(tmp_path: Path) -> Iterator[Lake]:
+    """An empty lake in a DuckDB file, with DuckLake's default settings."""
+    with attached_lake("duckdb", tmp_path) as attached:
+        yield attached
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> Iterator[Lake]:
+    """An empty lake that writes deletion vectors."""
+    with attached_lake(
+        "duckdb", tmp_path, options=", WRITE_DELETION_VECTORS true, DATA_INLINING_ROW_LIMIT 0"
+    ) as attached:
+        yield attached
+
+
+@pytest.fixture
+def lake(store: lakeconf.Store, engine: Any) -> Iterator[lakeconf.Lake]:
+    """The empty lake of the fixture `store`, open on each engine."""
+    with store.open(engine) as lake:
+        yield lake
+
+
+@pytest.fixture
+def two_tables(store: lakeconf.Store) -> Iterator[lakeconf.Lake]:
+    """The lake of the fixture `store` with the empty tables `t` and `u`, at snapshot 2."""
+    with store.open() as lake:
+        for name in ("t", "u"):
+            lake.create_table(name, {"id": "BIGINT"})
+        yield lake

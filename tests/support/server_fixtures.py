@@ -64,3 +64,9 @@ def postgres_proxy(proxies: Connection, postgres_server: PostgresServer) -> Iter
 def s3_proxy(proxies: Connection, s3_server: S3Server) -> Iterator[FaultProxy]:
     with fault_proxy(proxies, s3_server.port) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def database(postgres_server: PostgresServer) -> str:
+    """The name of an empty database on the PostgreSQL server."""
+    return postgres_server.create_database()

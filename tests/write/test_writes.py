@@ -15,18 +15,11 @@ from lakeconf.errors import AuditError, CommitError, LakeconfError, SchemaError
 from lakeconf.guard.guard import LakeGuard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from lakeconf import Lake, Store
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "kind": ["view", None]})
-
-
-@pytest.fixture
-def lake(store: Store, engine: Any) -> Iterator[Lake]:
-    with store.open(engine) as lake:
-        yield lake
 
 
 def rows(lake: Lake, query: str) -> list[tuple[Any, ...]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 import pytest
-from catalog_lake import Lake, lake
+from catalog_lake import Lake
 from pyspark import cloudpickle
 
 from lakeconf.connection.connection import connect, load_extension
@@ -19,7 +19,6 @@ from lakeconf.engines.spark.read import executor_code
 from lakeconf.engines.spark.read.executor_code import POSITION, ROWS, Task, puffin_positions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 KEY, OTHER_KEY = "MDEyMzQ1Njc4OWFiY2RlZg==", "MDEyMzQ1Njc4OWFiY2RlWg=="
@@ -35,13 +34,6 @@ TASK = Task(
     key=None,
     delete_key=None,
 )
-
-
-@pytest.fixture
-def vectors(tmp_path: Path) -> Iterator[Lake]:
-    """An empty lake that writes deletion vectors."""
-    with lake("duckdb", tmp_path, options=", WRITE_DELETION_VECTORS true, DATA_INLINING_ROW_LIMIT 0") as source:
-        yield source
 
 
 @pytest.fixture

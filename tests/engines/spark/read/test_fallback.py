@@ -90,13 +90,6 @@ def test_executors_without_duckdb_raise_an_error(
         frame.collect()
 
 
-@pytest.fixture
-def vectors(tmp_path: Path) -> Iterator[Lake]:
-    """An empty lake that writes deletion vectors."""
-    with lake("duckdb", tmp_path, options=", WRITE_DELETION_VECTORS true, DATA_INLINING_ROW_LIMIT 0") as source:
-        yield source
-
-
 def test_deletion_vectors_are_applied(spark: SparkSession, vectors: Lake) -> None:
     vectors.run("CREATE TABLE lake.t (a INTEGER)")
     vectors.run(*(f"INSERT INTO lake.t SELECT i FROM range({n}, {n + 100}) r(i)" for n in (0, 100)))

@@ -11,17 +11,11 @@ import pytest
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.engines.spark.read import groups as module
 from lakeconf.engines.spark.read.groups import Group, groups
-from lakeconf.engines.spark.session import private_session
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from catalog_lake import Lake
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="module")
-def private(spark: SparkSession) -> SparkSession:
-    return private_session(spark)
 
 
 def of_table(private: SparkSession, lake: Lake, columns: list[str] | None = None) -> list[Group]:

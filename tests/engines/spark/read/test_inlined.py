@@ -13,16 +13,10 @@ from pyspark.sql.types import LongType, StringType, StructField
 from lakeconf.catalog.types import columns_of
 from lakeconf.connection.connection import connect
 from lakeconf.engines.spark.read.inlined import inlined_frame
-from lakeconf.engines.spark.session import private_session
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="module")
-def private(spark: SparkSession) -> SparkSession:
-    return private_session(spark)
 
 
 def arrow(query: str) -> pa.Table:

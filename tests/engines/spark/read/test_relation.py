@@ -11,7 +11,6 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from lakeconf.engines.spark.internals import FileListing, ListedFile
 from lakeconf.engines.spark.read.relation import _by_path, _Listed, _marks, check_local, relation
-from lakeconf.engines.spark.session import private_session
 from lakeconf.errors import StorageError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -31,11 +30,6 @@ class Planned:
 
 def planned(path: Path) -> Planned:
     return Planned(str(path), path.stat().st_size)
-
-
-@pytest.fixture(scope="module")
-def private(spark: SparkSession) -> SparkSession:
-    return private_session(spark)
 
 
 @pytest.fixture(scope="module")
