@@ -1,13 +1,13 @@
-# `make` prints the list of targets: the text behind ## of each.
+# `make` lists the targets with the text after `##`.
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.setup
 
-# uv does not read pip's settings: hand on where packages come from, if pip was told.
+# uv does not read pip's settings: pass on the package index of pip.
 ifneq ($(PIP_INDEX_URL),)
 export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
 endif
-# PySpark is one file of 450 MB: give a slow line the time.
+# PySpark is a download of 450 MB, which can be slow.
 export UV_HTTP_TIMEOUT ?= 600
 
 .DEFAULT_GOAL := help
@@ -16,7 +16,7 @@ export UV_HTTP_TIMEOUT ?= 600
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## Make .venv with everything the targets below need (PYTHON=python3.12 chooses another Python)
+setup: $(STAMP) ## Create .venv with all packages of requirements.lock (PYTHON=python3.12 selects another Python)
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "lakeconf needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Choose another: make PYTHON=python3.12 setup")'
@@ -36,8 +36,8 @@ test: setup ## Run all tests, in two processes
 prove: setup ## Run the same tests at full strength: many more examples for each property
 	@LAKECONF_PROVE=1 $(BIN)/python -m pytest -n 2 --dist worksteal -o timeout=0
 
-# dbt-core stays in its range: 1.12 downloads a part of itself from GitHub while it is installed.
-test-latest: setup ## Run the tests of the hooks into other tools with the newest versions that there are (every night, say)
+# dbt-core is not upgraded: 1.12 downloads a wheel from GitHub while it is installed.
+test-latest: setup ## Run the tests of the integrations with the newest versions of the other tools
 	@$(PYTHON) -m venv --clear .venv-latest
 	@printf '%s\n' narwhals pydantic polars sqlmesh dbt-duckdb 'dlt[ducklake]' dagster 'pathspec>=1' > .venv-latest/newest
 	@$(BIN)/uv pip install --python .venv-latest/bin/python --upgrade --no-config --override .venv-latest/newest \
@@ -46,11 +46,11 @@ test-latest: setup ## Run the tests of the hooks into other tools with the newes
 
 SPARK_TESTS := tests/engines/spark tests/differential tests/commit tests/write/test_merge.py tests/inspection/test_verify.py
 
-# The package allows 4.3.x only, and a lake opens with no other version. To allow another one, change pyproject.toml and
-# lakeconf/engines/spark/version.py first, and then run the tests with it.
+# The package supports only 4.3.x. To support another version, change pyproject.toml and
+# lakeconf/engines/spark/version.py, and then run the tests with it.
 SPARK ?= $(shell sed -n 's/.*"pyspark>=\([0-9.]*\),.*/\1/p' pyproject.toml)
 
-test-spark-oldest: setup ## Run the tests of Spark with the oldest version that the package allows, or with SPARK=4.3.1
+test-spark-oldest: setup ## Run the Spark tests with the oldest supported version; SPARK=4.3.1 selects another
 	@$(PYTHON) -m venv --clear .venv-spark-oldest
 	@sed "s/^pyspark==.*/pyspark==$(SPARK)/" requirements.lock > .venv-spark-oldest/requirements
 	@$(BIN)/uv pip install --python .venv-spark-oldest/bin/python --requirements .venv-spark-oldest/requirements
@@ -63,17 +63,17 @@ check: setup ## Check formatting, lint and types
 	@$(BIN)/mypy
 	@$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs --allow-untyped-calls --allow-untyped-decorators tests
 
-bench: setup ## Measure against rivals, as ratios in one run: start-up, and Spark scans of 10 M rows
+bench: setup ## Run all benchmarks: ratios against other tools on the same data
 	@for file in $$(ls benchmarks/*.py | grep -v ratios); do echo "$$file"; $(BIN)/python $$file || exit 1; done
 
 docs: setup ## Build the site of the documentation below build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 
-lock: setup ## Resolve requirements.lock anew, for every Python and platform at once
+lock: setup ## Update requirements.lock, for all supported versions of Python and all platforms
 	@$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --upgrade --quiet \
 		--no-emit-index-url --no-emit-find-links --no-header --no-annotate --output-file requirements.lock
 
-clean: ## Remove the demo's lake, caches and built files (.venv stays)
+clean: ## Remove the demo's lake, caches and built files, but not .venv
 	@rm -rf .lakeconf .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist spark-warehouse
 	@find lakeconf tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
