@@ -26,6 +26,9 @@ INTERNAL_ROW_ID = InternalColumn(2147483540, "_ducklake_internal_row_id")
 INTERNAL_SNAPSHOT_ID = InternalColumn(2147483539, "_ducklake_internal_snapshot_id")
 # The catalog tables with the inlined rows of a table; `?` is the id of the table.
 INLINED_TABLES = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ? ORDER BY schema_version"
+# The types of catalogs, as in `ducklake_settings`, whose tables DuckDB reads on separate connections, and so in
+# different states, except in a transaction that writes.
+SEPARATE_READS = frozenset({"sqlite"})
 # The fix for an older catalog; ends the message.
 MIGRATE = (
     "open a copy of the lake once with attach_options = { automatic_migration = true }, "

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from lakeconf.catalog.cached import cached
 from lakeconf.connection.connection import Connection
-from lakeconf.ducklake import SUPPORTED_VERSION, metadata_database, version_sentence
+from lakeconf.ducklake import SEPARATE_READS, SUPPORTED_VERSION, metadata_database, version_sentence
 from lakeconf.errors import CatalogChangedError, CatalogError, LakeconfError, QueryError, UnknownNameError
 from lakeconf.sql import identifier, literal
 
@@ -49,7 +49,7 @@ class CatalogReader:
                 meanwhile; see `repeated`.
         """
         metadata, data_path = self.metadata, self.data_path
-        before = self._snapshots() if self._reads_separately else None
+        before = self._snapshots() if self._reads_separately and self._is_read_only else None
         with self.lake_cursor() as cursor:
             self._begin(cursor, metadata)
             try:
@@ -63,16 +63,16 @@ class CatalogReader:
             )
 
     @cached
-    def _is_sqlite(self) -> bool:
-        """True if the metadata database is a SQLite file."""
+    def _reads_separately(self) -> bool:
+        """True if the queries of a transaction may see different states, unless it writes."""
         with self.connection.cursor() as cursor:
-            return cursor.rows("SELECT catalog_type FROM ducklake_settings(?)", [self.alias]) == [("sqlite",)]
+            ((catalog_type,),) = cursor.rows("SELECT catalog_type FROM ducklake_settings(?)", [self.alias])
+        return catalog_type in SEPARATE_READS
 
     @cached
-    def _reads_separately(self) -> bool:
-        """True if the queries of a transaction may see different states: see `_begin`."""
-        read_only = "SELECT readonly FROM duckdb_databases() WHERE database_name = ?"
-        return self._is_sqlite and (True,) in self.connection.rows(read_only, [self.alias])
+    def _is_read_only(self) -> bool:
+        attached = "SELECT readonly FROM duckdb_databases() WHERE database_name = ?"
+        return (True,) in self.connection.rows(attached, [self.alias])
 
     def _snapshots(self) -> object:
         """Identifies the state of the catalog: every commit adds or removes snapshots."""
@@ -169,9 +169,8 @@ class CatalogReader:
         try:
             cursor.execute(f"USE {metadata}")
             cursor.execute("BEGIN")
-            if self._is_sqlite and not self._reads_separately:
-                # DuckDB reads each table of SQLite on a connection of its own, and so in different states, except in a
-                # transaction that writes. This statement writes nothing, and SQLite takes no lock for it.
+            if self._reads_separately and not self._is_read_only:
+                # With this statement, the transaction counts as one that writes. It matches no row and takes no lock.
                 cursor.execute("DELETE FROM ducklake_metadata WHERE false")
             found = cursor.rows("SELECT value FROM ducklake_metadata WHERE key = 'version' AND scope IS NULL")
         except QueryError as error:
