@@ -76,6 +76,25 @@ def default_connection() -> Iterator[None]:
         duckdb.rollback()
 
 
+# The session of the fixture `spark`, once a test has requested it.
+sessions: list[SparkSession] = []
+
+
+@pytest.fixture(autouse=True)
+def spark_settings_are_kept() -> Iterator[None]:
+    """No test leaves a changed setting in the Spark session, which all tests of the process share."""
+
+    def settings() -> list[Any]:
+        return [session._jsparkSession.conf().getAllAsJava() for session in sessions]
+
+    before = settings()
+    yield
+    after = settings()
+    # A test that starts the session has nothing to compare.
+    if before and after and not before[0].equals(after[0]):
+        assert dict(after[0]) == dict(before[0])
+
+
 @pytest.fixture
 def variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """The variables of the store `prod`, which some tests declare."""
@@ -133,5 +152,7 @@ def spark(
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    sessions.append(session)
     yield session
+    sessions.remove(session)
     session.stop()

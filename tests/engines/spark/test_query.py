@@ -30,8 +30,7 @@ def strict(spark: SparkSession) -> Iterator[SparkSession]:
         spark.conf.set(key, value)
     yield spark
     for key, old in before.items():
-        if old is not None:
-            spark.conf.set(key, old)
+        spark.conf.unset(key) if old is None else spark.conf.set(key, old)
 
 
 def test_names_are_compared_without_their_case(strict: SparkSession, frame: DataFrame) -> None:
