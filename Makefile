@@ -11,7 +11,7 @@ endif
 export UV_HTTP_TIMEOUT ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove test-latest test-spark-oldest check bench docs lock clean
+.PHONY: help setup demo test prove test-latest test-spark-oldest check bench mutate docs lock clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,14 @@ check: setup ## Check formatting, lint and types
 bench: setup ## Run all benchmarks: ratios against other tools on the same data
 	@for file in $$(ls benchmarks/*.py | grep -v ratios); do echo "$$file"; $(BIN)/python $$file || exit 1; done
 
+# All mutants take many hours: choose some, as in `make mutate MUTANTS="lakeconf.guard.*"`.
+MUTANTS ?=
+
+mutate: setup ## Mutation testing of the core: list the changes of the code that no test notices
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python mutmut==3.8.1
+	@$(BIN)/mutmut run $(foreach name,$(MUTANTS),"$(name)")
+	@$(BIN)/mutmut results
+
 docs: setup ## Build the site of the documentation below build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
@@ -75,5 +83,5 @@ lock: setup ## Update requirements.lock, for all supported versions of Python an
 		--no-emit-index-url --no-emit-find-links --no-header --no-annotate --output-file requirements.lock
 
 clean: ## Remove the demo's lake, caches and built files, but not .venv
-	@rm -rf .lakeconf .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist spark-warehouse
+	@rm -rf .lakeconf mutants .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist spark-warehouse
 	@find lakeconf tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
