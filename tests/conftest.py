@@ -81,8 +81,8 @@ sessions: list[SparkSession] = []
 
 
 @pytest.fixture(autouse=True)
-def spark_settings_are_kept() -> Iterator[None]:
-    """No test leaves a changed setting in the Spark session, which all tests of the process share."""
+def spark_session_is_kept() -> Iterator[None]:
+    """No test leaves changed settings or another active session to later tests, which share the Spark session."""
 
     def settings() -> list[Any]:
         return [session._jsparkSession.conf().getAllAsJava() for session in sessions]
@@ -97,6 +97,11 @@ def spark_settings_are_kept() -> Iterator[None]:
             for found in (before, after)
         )
         assert new == old
+    for session in sessions:
+        active = type(session).getActiveSession()
+        if active is not None and not active._jsparkSession.equals(session._jsparkSession):
+            session.createDataFrame([], "i int")  # activates its session
+            pytest.fail("another Spark session is active")
 
 
 @pytest.fixture

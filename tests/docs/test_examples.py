@@ -67,7 +67,11 @@ def test_main_job_can_be_repeated(shop: Path, monkeypatch: pytest.MonkeyPatch, s
     assert expected in result.stdout
     assert result.stderr.count("Traceback") == 0
     monkeypatch.setattr(spark, "stop", lambda: None)
-    code, output = run_here(MAIN_JOB / "job.py", monkeypatch, folder=shop)
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    try:
+        code, output = run_here(MAIN_JOB / "job.py", monkeypatch, folder=shop)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", partitions)
     assert code == 0
     assert expected in output
 

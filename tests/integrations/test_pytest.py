@@ -9,12 +9,14 @@ from doc_pages import block, named
 from shell import run_shell
 
 import lakeconf
+from lakeconf.integrations import pytest as plugin
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lakeconf.integrations.pytest import LocalLakes
 
+lake = plugin.lake  # The fixtures of these tests have another one of this name.
 PAGE = "integrations/pytest.md"
 # None of these servers exists, and no variable is set.
 STORES = """

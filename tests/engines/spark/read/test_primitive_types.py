@@ -17,7 +17,6 @@ from lakeconf.catalog.table import Column
 from lakeconf.engines.spark.read import primitive_types as primitive
 from lakeconf.engines.spark.read.footers import MILLISECONDS
 from lakeconf.engines.spark.read.primitive_types import casts_alike, leaf_reading
-from lakeconf.engines.spark.session import private_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,10 +37,10 @@ INTERVALS = [
 WHOLE = [0, 1, -1, 2**32, -(2**32) - 1, 2**53, 2**64, -(2**64), 2**96, 3 * 2**95, -(2**100) + 2**60, 10**22]
 
 
-def frame(spark: SparkSession, values: list[Any], kind: DataType) -> DataFrame:
-    """A frame with these values and a NULL in the column `x`, of a session like that of a scan."""
+def frame(private: SparkSession, values: list[Any], kind: DataType) -> DataFrame:
+    """A frame with these values and a NULL in the column `x`."""
     rows = [(value,) for value in (*values, None)]
-    return private_session(spark).createDataFrame(rows, StructType([StructField("x", kind)])).coalesce(1)
+    return private.createDataFrame(rows, StructType([StructField("x", kind)])).coalesce(1)
 
 
 def converted(found: DataFrame, convert: primitive.Convert) -> list[Any]:
@@ -53,21 +52,21 @@ def by_duckdb(sql: str) -> list[Any]:
         return [row[0] for row in con.execute(sql).fetchall()]
 
 
-def test_times_have_the_text_of_duckdb(spark: SparkSession) -> None:
-    found = frame(spark, TIMES, LongType())
+def test_times_have_the_text_of_duckdb(private: SparkSession) -> None:
+    found = frame(private, TIMES, LongType())
     texts = by_duckdb(f"SELECT CAST(make_time(0, 0, 0) + to_microseconds(unnest({TIMES})) AS VARCHAR)")
     assert converted(found, primitive.time_from_micros) == [*texts, None]
     assert converted(found, primitive.zoned_time_from_micros) == [*(f"{text}+00" for text in texts), None]
 
 
-def test_uuids_have_the_text_of_duckdb(spark: SparkSession) -> None:
+def test_uuids_have_the_text_of_duckdb(private: SparkSession) -> None:
     values = [uuid.UUID(int=number) for number in (0, 1, 2**128 - 1, 0x550E8400E29B41D4A716446655440000)]
-    found = frame(spark, [bytearray(value.bytes) for value in values], BinaryType())
+    found = frame(private, [bytearray(value.bytes) for value in values], BinaryType())
     assert converted(found, primitive.uuid_from_bytes) == [*map(str, values), None]
 
 
-def test_intervals_have_the_text_of_duckdb(spark: SparkSession) -> None:
-    found = frame(spark, [bytearray(struct.pack("<3I", *parts)) for parts in INTERVALS], BinaryType())
+def test_intervals_have_the_text_of_duckdb(private: SparkSession) -> None:
+    found = frame(private, [bytearray(struct.pack("<3I", *parts)) for parts in INTERVALS], BinaryType())
     queries = (
         f"SELECT CAST(to_months({months}) + to_days({days}) + to_milliseconds({millis}) AS VARCHAR)"
         for months, days, millis in INTERVALS
@@ -76,29 +75,29 @@ def test_intervals_have_the_text_of_duckdb(spark: SparkSession) -> None:
     assert converted(found, primitive.interval_from_bytes) == [*expected, None]
 
 
-def test_whole_microseconds_of_nanoseconds_are_kept(spark: SparkSession) -> None:
-    found = frame(spark, [0, 1000, -1000, 1_700_000_000_123_456_000, -(2**62) // 1000 * 1000], LongType())
+def test_whole_microseconds_of_nanoseconds_are_kept(private: SparkSession) -> None:
+    found = frame(private, [0, 1000, -1000, 1_700_000_000_123_456_000, -(2**62) // 1000 * 1000], LongType())
     values = converted(found, primitive.timestamp_from_nanos)
     epoch = dt.datetime(1970, 1, 1)
     steps = (0, 1, -1, 1_700_000_000_123_456, -(2**62) // 1000)
     assert values == [*(epoch + dt.timedelta(microseconds=step) for step in steps), None]
     for value in (1, -1, 1001):
         with pytest.raises(Exception, match=rf"a TIMESTAMP_NS has more digits .* read it with DuckDB: {value} ns"):
-            converted(frame(spark, [value], LongType()), primitive.timestamp_from_nanos)
+            converted(frame(private, [value], LongType()), primitive.timestamp_from_nanos)
 
 
-def test_milliseconds_and_infinity(spark: SparkSession) -> None:
+def test_milliseconds_and_infinity(private: SparkSession) -> None:
     infinity = 2**63 - 1
-    found = frame(spark, [0, -1, 1_700_000_000_123, infinity, -infinity], LongType())
+    found = frame(private, [0, -1, 1_700_000_000_123, infinity, -infinity], LongType())
     moments = found.select(primitive.timestamp_from_millis(F.col("x")).alias("t"))
     assert moments.dtypes == [("t", "timestamp_ntz")]
     micros = moments.selectExpr("unix_micros(CAST(t AS TIMESTAMP))")
     assert micros.collect() == [(0,), (-1000,), (1_700_000_000_123_000,), (infinity,), (-infinity,), (None,)]
 
 
-def test_doubles_become_their_exact_integers(spark: SparkSession) -> None:
+def test_doubles_become_their_exact_integers(private: SparkSession) -> None:
     doubles = [float(value) for value in WHOLE]
-    found = frame(spark, doubles, DoubleType())
+    found = frame(private, doubles, DoubleType())
     assert converted(found, primitive.decimal_from_double) == [*(Decimal(int(value)) for value in doubles), None]
 
 
