@@ -45,8 +45,7 @@ class KeptFiles:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        # The clock may be set back during the transaction.
-        self._since = time.time() - _SLACK_SECONDS
+        self._began, self._started = time.time(), time.monotonic()
         self._open: dict[str, int] = {}
         self._contents: dict[str, bytes] = {}
 
@@ -61,7 +60,7 @@ class KeptFiles:
                 if "://" in folder:
                     self._read_back(folder)
                 else:
-                    new = _new_files(folder, self._since)
+                    new = _new_files(folder, self._period()[0])
                     # The transaction's own files are the newest; other writers may have created many.
                     for path in nlargest(_MOST_FILES - len(self._open), new, key=os.path.basename):
                         self._open[path] = os.open(path, os.O_RDONLY)
@@ -89,14 +88,20 @@ class KeptFiles:
         for descriptor in descriptors:
             os.close(descriptor)
 
+    def _period(self) -> tuple[float, float]:
+        """The earliest and the latest time in names of new files, also if the clock was set during the transaction."""
+        now, elapsed = time.time(), time.monotonic() - self._started
+        return min(self._began, now - elapsed) - _SLACK_SECONDS, max(self._began + elapsed, now)
+
     def _read_back(self, folder: str) -> None:
         if _PATTERN.search(folder):
             return
         # The common prefix of names from this period: the server lists few other files.
-        times = [f"{round(seconds * 1000):012x}" for seconds in (self._since, time.time())]
+        period = self._period()
+        times = [f"{round(seconds * 1000):012x}" for seconds in period]
         pattern = f"{folder}ducklake-{_common_start(*times)[:8]}*"
         listed = [str(path) for (path,) in self._connection.rows("SELECT file FROM glob(?)", [pattern])]
-        new = [path for path in listed if _is_new(path.rpartition("/")[2], self._since)]
+        new = [path for path in listed if _is_new(path.rpartition("/")[2], period[0])]
         if not new:
             return
         sizes = dict(self._connection.rows(f"SELECT filename, size FROM read_blob({_list(new)})"))

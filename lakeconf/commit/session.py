@@ -13,6 +13,7 @@ from lakeconf.commit.recovery import AttachedCatalog, Committing
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import Engine
 from lakeconf.errors import LakeconfError
+from lakeconf.guard.clock import Clock
 from lakeconf.guard.guard import LakeGuard
 
 
@@ -27,6 +28,7 @@ class Session:
         writer: The connection that commits; nothing else runs on it.
         engine: Reads and writes the data files.
         guard: The locks of the lake and its tables, and the marker below its data path.
+        clock: The time by which the ages of its snapshots and files are measured.
         reconnect: Opens another connection, to look up a commit whose reply was lost.
         barrier: The statement that waits for commits in progress; see `recovery.AttachedCatalog`.
         base: The snapshot from which conflict checks start.
@@ -41,6 +43,7 @@ class Session:
     writer: Connection
     engine: Engine
     guard: LakeGuard
+    clock: Clock
     reconnect: Callable[[], Connection]
     barrier: str | Committing
     base: Base

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -117,7 +117,7 @@ class Maintenance:
         """
         if keep < 1:
             raise LakeconfError(f"keep is {keep}, but the latest snapshot is always kept", hint="pass 1 or more")
-        limit = _moment(older_than, force=force)
+        limit = self._limit(older_than, force=force)
         if dry_run:
             return self._expired(limit, keep)
         self._scope.check_maintainable()
@@ -156,13 +156,13 @@ class Maintenance:
         """
         if dry_run:
             return self.plan_cleanup(older_than=older_than, force=force).paths
-        limit = _moment(older_than, force=force)
+        limit = self._limit(older_than, force=force)
         with self._session.guard.removing(force=force):
             return self._cleanup().remove(limit).paths
 
     def plan_cleanup(self, *, older_than: datetime | timedelta, force: bool = False) -> Removal:
         """The files that `cleanup` would remove, and whether it would search for files of crashed writers."""
-        return self._cleanup().plan(_moment(older_than, force=force))
+        return self._cleanup().plan(self._limit(older_than, force=force))
 
     def plan_compaction(self) -> list[TableCompaction]:
         """The tables that `compact` would change, according to the catalog; no data file is read."""
@@ -173,7 +173,27 @@ class Maintenance:
         return Cleanup(self._session.reader, self._session.guard.marker, partial(run, self._session))
 
     def _expired(self, limit: datetime, keep: int) -> list[int]:
-        return [found.snapshot_id for found in snapshots(self._session.reader)[:-keep] if found.time < limit]
+        now, newest, expired = self._session.clock.now(), None, []
+        for found in snapshots(self._session.reader)[:-keep]:
+            # A snapshot is not older than those before it: the clock of its writer was behind. A time in the future is
+            # wrong itself, and proves nothing about later snapshots.
+            if found.time <= now:
+                newest = max(newest or found.time, found.time)
+            if max(newest or found.time, found.time) < limit:
+                expired.append(found.snapshot_id)
+        return expired
+
+    def _limit(self, older_than: datetime | timedelta, *, force: bool) -> datetime:
+        now = self._session.clock.now()
+        moment = now - older_than if isinstance(older_than, timedelta) else older_than
+        if moment.tzinfo is None:
+            raise LakeconfError(f"the time {older_than} has no time zone", hint="add one, such as timezone.utc")
+        if not force and moment > now - SHORTEST_AGE:
+            raise LakeconfError(
+                "older_than is less than a day: other processes may still read or write the files",
+                hint="pass a day or more; or, if nothing else uses the lake, force=True",
+            )
+        return moment
 
     def _done(self, *steps: Callable[[Session], None]) -> CompactionResult:
         self._scope.check_maintainable()
@@ -214,19 +234,6 @@ def _merge(session: Session) -> None:
     call = f"CALL ducklake_merge_adjacent_files({literal(session.alias)}, max_compacted_files => {_FILES_AT_ONCE})"
     while any(created for *_, created in run_step(session, call)):
         continue
-
-
-def _moment(older_than: datetime | timedelta, *, force: bool) -> datetime:
-    now = datetime.now(UTC)
-    moment = now - older_than if isinstance(older_than, timedelta) else older_than
-    if moment.tzinfo is None:
-        raise LakeconfError(f"the time {older_than} has no time zone", hint="add one, such as timezone.utc")
-    if not force and moment > now - SHORTEST_AGE:
-        raise LakeconfError(
-            "older_than is less than a day: other processes may still read or write the files",
-            hint="pass a day or more; or, if nothing else uses the lake, force=True",
-        )
-    return moment
 
 
 def _size(session: Session) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from lakeconf.byte_size import byte_size
 from lakeconf.lake.compaction import TableCompaction
@@ -88,12 +88,8 @@ def maintain(
         CatalogError: Files to remove do not provably belong to this lake; nothing was changed.
         CommitError: The catalog stayed locked, or writers were active all the time.
     """
-    # The plan and the run use the same time, so files that become unneeded later are only removed if the age allows it.
-    now = datetime.now(UTC)
-    removal = lake.maintenance.plan_cleanup(older_than=now - cleanup_older_than, force=force)
-    expired = lake.maintenance.expire_snapshots(
-        older_than=now - expire_older_than, keep=keep, dry_run=True, force=force
-    )
+    removal = lake.maintenance.plan_cleanup(older_than=cleanup_older_than, force=force)
+    expired = lake.maintenance.expire_snapshots(older_than=expire_older_than, keep=keep, dry_run=True, force=force)
     if dry_run:
         plan = tuple(lake.maintenance.plan_compaction())
         gives_up = cleanup_older_than <= timedelta(0) and bool(plan or expired)

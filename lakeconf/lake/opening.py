@@ -15,6 +15,7 @@ from lakeconf.connection.shared import SharedConnection
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.errors import required
 from lakeconf.guard.catalog_place import reader_of
+from lakeconf.guard.clock import clock_of
 from lakeconf.guard.guard import guard_of
 from lakeconf.logs import EventLogger
 from lakeconf.sql import literal
@@ -46,6 +47,7 @@ def open_session(store: Store, engine: Any = None) -> Session:
             writer=writer,
             engine=DuckDBEngine(reader, writer) if engine is None else _spark_engine(store, reader, writer, engine),
             guard=guard_of(reader, store.metadata_backend, store.storage_backend, store.names, store.secrets),
+            clock=clock_of(reader, store.metadata_backend),
             # Only one DuckDB instance can open a DuckDB file.
             reconnect=store.open_connection if store.metadata_backend.file() is None else reading.cursor,
             barrier=_barrier(store.metadata_backend, reader),

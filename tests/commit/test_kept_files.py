@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from commit_hooks import at_commit
 from local_stores import on_postgres
 
 import lakeconf
+from lakeconf.commit.kept_files import KeptFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from servers import FaultProxy, PostgresServer
 
     from lakeconf import Lake, Store
+    from lakeconf.connection.connection import Connection
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -121,3 +124,26 @@ def test_kept_files_are_not_displaced_by_files_of_other_writers(
         assert postgres_proxy.fired == 1
     with direct.open() as other:
         assert ids(other) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("seconds", [-86_400, 86_400])
+def test_files_are_kept_if_the_clock_is_set_during_a_commit(
+    seconds: int, stores: list[Store], postgres_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    direct, hurt = stores
+    with direct.open() as other:
+        other.create_table("t", {"id": "BIGINT"})
+    begin, real = KeptFiles.__init__, time.time
+
+    def begin_at_another_time(self: KeptFiles, connection: Connection) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "time", lambda: real() - seconds)
+            begin(self, connection)
+
+    monkeypatch.setattr(KeptFiles, "__init__", begin_at_another_time)
+    with hurt.open() as lake:
+        at_commit(monkeypatch, before=lambda: postgres_proxy.reset_on(b"COMMIT", forward=True))
+        lake.table("t").append(rows(1))
+        assert postgres_proxy.fired == 1
+    with direct.open() as other:
+        assert ids(other) == [1]

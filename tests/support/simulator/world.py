@@ -19,7 +19,7 @@ import duckdb
 import lakeconf.lake.opening
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.commit import kept_files, transaction
-from lakeconf.guard import file_locks, locks, server_locks
+from lakeconf.guard import clock, file_locks, locks, server_locks
 from simulator.bucket import Bucket
 from simulator.catalog import Catalog
 from simulator.duckdb_model import DuckDBModel, Instance, Result, Session
@@ -264,12 +264,12 @@ class World:
     @contextlib.contextmanager
     def around(self) -> Iterator[None]:
         """Puts lakeconf into this world."""
-        clock = types.SimpleNamespace(
+        simulated = types.SimpleNamespace(
             monotonic=lambda: self.scheduler.now, time=lambda: self.scheduler.now, sleep=self.scheduler.sleep
         )
         with contextlib.ExitStack() as patches:
-            for module in (locks, server_locks, kept_files, transaction):
-                patches.enter_context(mock.patch.object(module, "time", clock))
+            for module in (locks, server_locks, kept_files, transaction, clock):
+                patches.enter_context(mock.patch.object(module, "time", simulated))
             for owner, name, value in (
                 (locks, "random", types.SimpleNamespace(uniform=self.values.uniform)),
                 (uuid, "uuid4", lambda: uuid.UUID(int=self.values.getrandbits(128), version=4)),
