@@ -10,7 +10,8 @@ from lakeconf.errors import SnapshotNotFoundError
 # A quoted name is matched too, so that its text is not taken for changes.
 _CHANGED = re.compile(r'"(?:[^"]|"")*"|(?P<change>[a-z_]+):(?P<table>\d+)(?:,|$)')
 # Maintenance: these changes move rows between files and keep the contents of the table.
-_MAINTENANCE = ("merge_adjacent", "compacted_table", "rewrite_delete", "inline_flush", "flushed_inlined")
+_FLUSHES = ("inline_flush", "flushed_inlined")
+_MAINTENANCE = ("merge_adjacent", "compacted_table", "rewrite_delete", *_FLUSHES)
 _CHANGES = (
     "SELECT snapshot_id, changes_made FROM ducklake_snapshot LEFT JOIN ducklake_snapshot_changes "
     "USING (snapshot_id) WHERE snapshot_id > ? AND snapshot_id <= ? ORDER BY snapshot_id"
@@ -57,6 +58,11 @@ def changes_since(reader: CatalogReader, table_id: int, since: int, until: int) 
 def changed_tables(made: str | None) -> list[tuple[str, int]]:
     """Returns pairs of a change kind and a table id, without maintenance."""
     return [(kind, table) for kind, table in made_changes(made) if not kind.startswith(_MAINTENANCE)]
+
+
+def flushed_tables(made: str | None) -> list[tuple[str, int]]:
+    """Returns pairs of a change kind and a table id, only for flushes of rows and deletes from the catalog to files."""
+    return [(kind, table) for kind, table in made_changes(made) if kind.startswith(_FLUSHES)]
 
 
 def made_changes(made: str | None) -> list[tuple[str, int]]:

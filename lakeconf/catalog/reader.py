@@ -49,7 +49,7 @@ class CatalogReader:
                 meanwhile; see `repeated`.
         """
         metadata, data_path = self.metadata, self.data_path
-        before = self._snapshots() if self._reads_separately and self._is_read_only else None
+        before = self._snapshots() if self.reads_separately and self._is_read_only else None
         with self.lake_cursor() as cursor:
             self._begin(cursor, metadata)
             try:
@@ -63,7 +63,7 @@ class CatalogReader:
             )
 
     @cached
-    def _reads_separately(self) -> bool:
+    def reads_separately(self) -> bool:
         """True if the queries of a transaction may see different states, unless it writes."""
         with self.connection.cursor() as cursor:
             ((catalog_type,),) = cursor.rows("SELECT catalog_type FROM ducklake_settings(?)", [self.alias])
@@ -169,7 +169,7 @@ class CatalogReader:
         try:
             cursor.execute(f"USE {metadata}")
             cursor.execute("BEGIN")
-            if self._reads_separately and not self._is_read_only:
+            if self.reads_separately and not self._is_read_only:
                 # With this statement, the transaction counts as one that writes. It matches no row and takes no lock.
                 cursor.execute("DELETE FROM ducklake_metadata WHERE false")
             found = cursor.rows("SELECT value FROM ducklake_metadata WHERE key = 'version' AND scope IS NULL")

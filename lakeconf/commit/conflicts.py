@@ -6,11 +6,13 @@ import threading
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from lakeconf.catalog.changes_made import changed_tables, changes_between
+from lakeconf.catalog.changes_made import changed_tables, changes_between, flushed_tables
 from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import Column, TableInfo, find_table
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import (
+    CatalogLockedError,
     CommitConflictError,
     TableNotFoundError,
     UnsupportedError,
@@ -137,6 +139,9 @@ def check_conflicts(reader: CatalogReader, dependencies: Sequence[ReadDependency
             hint="call lake.refresh(), read the table again and repeat the write",
         )
     made = {version: changed_tables(changes) for version, changes in newer.items()}
+    if reader.reads_separately:
+        # DuckDB may have missed rows and deletes that were flushed while it read them.
+        made = {version: [*changes, *flushed_tables(newer[version])] for version, changes in made.items()}
     for dependency in dependencies:
         own = base.own.keys() - dependency.unseen
         for version in sorted(newer.keys() - own):
@@ -151,6 +156,18 @@ def check_conflicts(reader: CatalogReader, dependencies: Sequence[ReadDependency
                     "writer has changed it since",
                     hint="call lake.refresh() and try again",
                 )
+
+
+def check_not_overtaken(reader: CatalogReader, begun: int) -> None:
+    """Refuses a commit if another one was faster, because it may have flushed rows while a statement looked for them.
+
+    Such a commit fails anyway, unless its statements found no row, so that it commits nothing.
+
+    Raises:
+        CatalogLockedError: The latest snapshot is not `begun`; the commit can be repeated.
+    """
+    if latest(reader).snapshot_id != begun:
+        raise CatalogLockedError("another process committed meanwhile", hint="try again")
 
 
 def check_columns(reader: CatalogReader, written_for: Iterable[TableInfo], begun: int) -> None:

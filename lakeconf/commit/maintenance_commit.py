@@ -53,7 +53,11 @@ def run_step(session: Session, call: str) -> list[tuple[Any, ...]]:
         )
         try:
             with lock as held, session.writer_lock, without_retries(session.writer):
-                return step.run(held)
+                rows = step.run(held)
+                if step.commit.made is not None:
+                    # A flush can be a conflict for commits of others, but not for those of this thread.
+                    session.advance(step.commit.made, own=step.commit.made)
+                return rows
         except LakeconfError as error:
             if not step.commit.lost_race(error, conflicts=True):
                 raise

@@ -17,7 +17,7 @@ from lakeconf.commit import audits, journal
 from lakeconf.commit.audits import Audit
 from lakeconf.commit.change import Change, Target
 from lakeconf.commit.committer import Commit, Phase
-from lakeconf.commit.conflicts import Base, check_columns, check_conflicts, run_counted
+from lakeconf.commit.conflicts import Base, check_columns, check_conflicts, check_not_overtaken, run_counted
 from lakeconf.commit.delete_files import check_delete_files
 from lakeconf.commit.journal import CommitKey, ModelRun
 from lakeconf.commit.recovery import without_retries
@@ -225,6 +225,8 @@ class Transaction:
         check_columns(self.session.reader, [change.written_for for change in changes if change.written_for], begun)
         check_delete_files(self.session.reader, [change.depends_on for change in changes if change.deletes])
         self._carry_out(changes)
+        if dependencies and self.session.reader.reads_separately:
+            check_not_overtaken(self.session.reader, begun)
         # Files that Spark wrote are registered, and DuckLake does not remove them.
         by_ducklake = {change.table for change in changes if not (change.is_registered or change.defines)}
         keeps = {journal.TABLE} if self.runs or any(change.key for change in changes) else set[str]()

@@ -94,6 +94,8 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         ConnectionFailed,
         "check that the server is running, and check `host` and `port` of the metadata backend",
     ),
+    # A statement on the catalog's tables that runs before COMMIT, such as in a flush of inlined rows.
+    (r"could not serialize access", CatalogLockedError, "another process is writing; try again"),
     (r"[Cc]onflict|has been altered by another|attempting to .* another transaction", CommitConflictError, None),
     (r"Failed to (attach|probe|initialize|load|migrate) DuckLake", CatalogError, None),
     (r"Failed to commit", CommitError, None),

@@ -31,7 +31,11 @@ class Clock:
         self._offset = time.time() - time.monotonic()
 
     def now(self) -> datetime:
-        """The earliest time, in UTC.
+        """The earliest time, in UTC; see `span`."""
+        return self.span()[0]
+
+    def span(self) -> tuple[datetime, datetime]:
+        """The earliest and the latest time, in UTC.
 
         Raises:
             LakeconfError: The catalog's server does not answer.
@@ -39,14 +43,14 @@ class Clock:
         times = [time.time(), self._offset + time.monotonic()]
         if self._server_time is not None:
             times.append(self._server_time())
-        difference = max(times) - min(times)
-        if difference > _TOLERANCE_SECONDS:
+        earliest, latest = min(times), max(times)
+        if latest - earliest > _TOLERANCE_SECONDS:
             _log.warning(
                 "the clock of this machine was set, or differs from that of the catalog's server, by %.0f s: ages of "
                 "snapshots and files are measured by the earlier time",
-                difference,
+                latest - earliest,
             )
-        return datetime.fromtimestamp(min(times), UTC)
+        return datetime.fromtimestamp(earliest, UTC), datetime.fromtimestamp(latest, UTC)
 
 
 def clock_of(reader: CatalogReader, backend: MetadataBackend) -> Clock:

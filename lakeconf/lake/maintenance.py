@@ -173,7 +173,7 @@ class Maintenance:
         return Cleanup(self._session.reader, self._session.guard.marker, partial(run, self._session))
 
     def _expired(self, limit: datetime, keep: int) -> list[int]:
-        now, newest, expired = self._session.clock.now(), None, []
+        (_, now), newest, expired = self._session.clock.span(), None, []
         for found in snapshots(self._session.reader)[:-keep]:
             # A snapshot is not older than those before it: the clock of its writer was behind. A time in the future is
             # wrong itself, and proves nothing about later snapshots.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from commit_hooks import at_commit, during
+from local_stores import on_postgres, store_of
 from lock_files import held
 from plain_sql import run_plain
 
@@ -20,6 +21,8 @@ from lakeconf.guard.guard import LakeGuard
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
+
+    from servers import PostgresServer
 
     from lakeconf import Lake, Store
 
@@ -172,3 +175,24 @@ def test_step_whose_reply_was_lost_succeeds(lake: Lake, monkeypatch: pytest.Monk
     at_commit(monkeypatch, after=lost)
     assert run_step(lake._session, MERGE)
     assert (lake.refresh(), files(lake)) == (5, 1)
+
+
+def test_two_flushes_of_one_delete_both_succeed(
+    postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one waits for the first one's rows in the catalog, and PostgreSQL then refuses its statement."""
+    store = store_of(tmp_path, on_postgres(postgres_server), data_inlining_row_limit=10)
+    with store.open() as lake, store.open() as other:
+        run_plain(lake, "CREATE TABLE t AS FROM range(100) r(id)")
+        run_plain(lake, "DELETE FROM t WHERE id = 1")
+        begun: list[bool] = []
+
+        def flush_first() -> None:
+            begun.append(True)
+            if len(begun) == 1:
+                other.maintenance.flush()
+
+        during(lake, monkeypatch, "CALL ducklake_flush", flush_first)
+        lake.maintenance.flush()
+        assert len(begun) == 3, "the flush was repeated"
+        assert len(lake.table("t").scan().collect()) == 99

@@ -118,3 +118,17 @@ def test_snapshots_of_a_writer_whose_clock_is_behind_are_kept(tmp_path: Path) ->
         stamp(first, 300)
         assert lake.maintenance.expire_snapshots(older_than=DAY) == young
         assert [found.snapshot_id for found in lake.snapshots()] == [first, newest]
+
+
+def test_a_clock_that_is_set_back_does_not_hide_the_right_times_of_snapshots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store_of(tmp_path).open() as lake:
+        fill(lake, tmp_path / "data")
+        later = lake.snapshots()[1].snapshot_id
+        lake._session.writer.execute(
+            "UPDATE __ducklake_metadata_dev.ducklake_snapshot SET snapshot_time = now() - INTERVAL '10 days' "
+            f"WHERE snapshot_id >= {later}"
+        )
+        set_clock(monkeypatch, -3)
+        assert lake.maintenance.expire_snapshots(older_than=DAY) == []

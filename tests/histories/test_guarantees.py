@@ -14,7 +14,7 @@ from anomalies import find_anomalies
 from anomaly_scenarios import FIRST, KEYS, SCENARIOS, SET_UP
 from commit_hooks import at_commit
 from history_clients import LakeClient, PlainClient, Script
-from history_writer import unprotect
+from history_faults import unprotect
 from local_stores import on_postgres, store_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -109,6 +109,35 @@ class Journal:
 
     def _write(self, line: dict[str, object]) -> None:
         os.write(self._descriptor, (json.dumps(line) + "\n").encode())
+
+
+@dataclass(frozen=True)
+class Maintained:
+    """One call of maintenance.
+
+    Attributes:
+        what: The kind of maintenance.
+        done: False if it raised an error.
+        changed: How much it changed.
+        forced: True if it accepted any age.
+        why: The error.
+    """
+
+    what: str
+    done: bool
+    changed: int
+    forced: bool
+    why: str = ""
+
+    def write(self, path: Path) -> None:
+        """Adds it to a file."""
+        with path.open("a") as file:
+            file.write(json.dumps(asdict(self)) + "\n")
+
+
+def load_maintenance(paths: Iterable[Path]) -> list[Maintained]:
+    """Reads the maintenance of a history."""
+    return [Maintained(**json.loads(line)) for path in paths for line in path.read_text().splitlines()]
 
 
 def now() -> int:

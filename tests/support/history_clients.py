@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import duckdb
 import pyarrow as pa
 from history import Append, Read, Status, Transaction, now
-from history_writer import LIST, found, read
+from history_plan import LIST
+from history_writer import found, read
 
 from lakeconf.errors import LakeconfError
 

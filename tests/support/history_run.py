@@ -6,13 +6,15 @@ import contextlib
 import multiprocessing
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from history import NEVER, Read, Transaction, load, now
-from history_writer import Task, _opened, found, names, read, work
+from history import NEVER, Maintained, Read, Transaction, load, load_maintenance, now
+from history_plan import Task, names
+from history_writer import found, opened, read, run_all, work
 
 import lakeconf
 
@@ -41,12 +43,14 @@ class Run:
 
     Attributes:
         tasks: What the processes do.
+        here: Tasks of threads of this process, each with the Spark session that it uses.
         while_paused: Called while a process is paused, before it continues.
         kills: The number of processes that were killed.
         paused: The number of pauses.
     """
 
     tasks: Sequence[Task]
+    here: Sequence[tuple[Task, Any]] = ()
     while_paused: Callable[[], None] | None = None
     kills: int = 0
     paused: int = 0
@@ -58,10 +62,14 @@ class Run:
         try:
             for task in self.tasks:
                 self._start(task)
-            while self._running:
-                wait([process.sentinel for process, _ in self._running.values()], _TICK_SECONDS)
-                for process, task in list(self._running.values()):
-                    self._look_at(process, task)
+            with ThreadPoolExecutor(max(len(self.here), 1)) as pool:
+                threads = [pool.submit(run_all, *each) for each in self.here]
+                while self._running:
+                    wait([process.sentinel for process, _ in self._running.values()], _TICK_SECONDS)
+                    for process, task in list(self._running.values()):
+                        self._look_at(process, task)
+                for thread in threads:
+                    thread.result()
         finally:
             for process, _ in self._running.values():
                 process.kill()
@@ -70,6 +78,11 @@ class Run:
         assert [path.read_text() for path in folder.glob("*.error")] == []
         history = load(sorted(folder.glob("*.jsonl")))
         return [*history, *final_reads(self.tasks[0], history)]
+
+    @property
+    def maintained(self) -> list[Maintained]:
+        """The maintenance of all processes."""
+        return load_maintenance(self.tasks[0].folder.glob("*.maintenance"))
 
     def _start(self, task: Task) -> None:
         process = _context.Process(target=work, args=(task,))
@@ -111,12 +124,12 @@ def final_reads(task: Task, history: Sequence[Transaction]) -> list[Transaction]
     done = []
     reads: list[Read] = []
     began = now()
-    with _opened(store) as lake:
+    with opened(store.open) as lake:
         for table, wanted in keys.items():
             reads += read(lake, table, wanted)
     done.append(Transaction(-1, -1, tuple(reads), "ok", began, now(), "final"))
     reads, began = [], now()
-    with contextlib.closing(store.connect()) as connection:
+    with contextlib.closing(opened(store.connect)) as connection:
         for table, wanted in keys.items():
             rows = connection.execute(f"SELECT k, v FROM dev.{table} ORDER BY rowid").fetchall()
             reads += found(table, wanted, rows)
