@@ -109,6 +109,18 @@ class CatalogServer(ABC):
     def check_connection(self, database: str) -> str:
         """The query that fails if the connection was lost."""
 
+    def unwritable(self, database: str, schema: str | None) -> str | None:  # noqa: ARG002 - for those that can tell
+        """The query for a table of the catalog that the role may not change; None if the server cannot tell.
+
+        It returns one text, or no row if the role may change all of them. Without it, the server refuses a write only
+        when it is committed, and its outcome is unknown until the server was asked again.
+
+        Args:
+            database: The attached database.
+            schema: The schema of the catalog's tables; None for the server's default.
+        """
+        return None
+
     def await_commits(self, database: str, schema: str | None) -> str | None:  # noqa: ARG002 - for those that can
         """The statement that waits until no commit is in progress; None if the server cannot wait for them.
 

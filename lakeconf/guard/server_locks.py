@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from lakeconf.backends.base import MetadataBackend, StoreNames
 from lakeconf.backends.server import CatalogServer
 from lakeconf.connection.connection import Connection, connect
-from lakeconf.errors import ConnectionFailed, LakeconfError
+from lakeconf.errors import CatalogError, ConnectionFailed, LakeconfError
 from lakeconf.guard.locks import Held, wait_for
 from lakeconf.logs import escaped
 from lakeconf.secret import Secret
@@ -129,10 +129,22 @@ class ServerLocks:
             for secret in self._backend.secrets(self._names):
                 connection.run(secret)
             connection.run(Attach(str(options["metadata_path"]), _DATABASE, _parameters(options)))
+            self._check_privileges(connection)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _check_privileges(self, connection: Connection) -> None:
+        schema = self._backend.catalog_schema(self._names)
+        query = self._server.unwritable(_DATABASE, schema)
+        refused = connection.rows(query) if query else []
+        if refused:
+            raise CatalogError(
+                f"the role may not change the catalog's table {escaped(str(refused[0][0]))}, so nothing was written",
+                hint="use a role with all privileges on the catalog's tables, or write attach_options = { read_only = "
+                "true }",
+            )
 
 
 class _HeldOnServer:

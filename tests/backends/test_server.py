@@ -36,6 +36,7 @@ def test_server_without_more_than_the_contract() -> None:
     assert (server.description, server.url, server.tls_hint) == ("service lake", None, None)
     assert server.secret is None
     assert server.await_commits("d", None) is None
+    assert server.unwritable("d", None) is None
 
 
 def test_known_address_is_the_description() -> None:

@@ -16,7 +16,7 @@ from local_stores import on_postgres, store_of
 
 from lakeconf.backends.metadata.postgres_server import PostgresServer as Server
 from lakeconf.connection.connection import Connection, connect
-from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError, QueryError
+from lakeconf.errors import CatalogError, CommitError, ConnectionFailed, LakeconfError, QueryError
 from lakeconf.guard import locks, server_locks
 from lakeconf.guard.guard import locks_of
 from lakeconf.guard.server_locks import ServerLocks, _HeldOnServer
@@ -227,6 +227,26 @@ def test_instance_that_cannot_connect_is_closed_and_shows_no_secret(
     for connection in opened:
         with pytest.raises(LakeconfError, match="closed"):
             connection.execute("SELECT 1")
+
+
+@pytest.mark.parametrize("privilege", ["INSERT", "UPDATE", "DELETE"])
+def test_role_that_may_not_change_the_catalog_gets_no_lock(privilege: str, database: Database) -> None:
+    with database.store().open() as lake:
+        lake.create_table("t", {"n": "BIGINT"})
+    role = f"clerk_{privilege.lower()}_{os.getpid()}"
+    database.sql(f"CREATE ROLE {role} LOGIN PASSWORD 'of-the-clerk'; GRANT USAGE ON SCHEMA lake TO {role}")
+    database.sql(f"GRANT ALL ON ALL TABLES IN SCHEMA lake TO {role}")
+    with closing(database.locks(user=role, password="of-the-clerk")) as found:
+        with found(["t"]):
+            pass
+        found.close()
+        database.sql(f"REVOKE {privilege} ON lake.ducklake_snapshot FROM {role}")
+        for lock in (found(["t"]), found.shared(), found.exclusive()):
+            with pytest.raises(CatalogError, match="may not change the catalog's table ducklake_snapshot"), lock:
+                pass
+        database.sql(f"GRANT {privilege} ON lake.ducklake_snapshot TO {role}")
+        with found.shared():
+            assert len(database.held()) == 1
 
 
 def test_lost_lock_is_reported_and_taken_again(one: ServerLocks, database: Database) -> None:

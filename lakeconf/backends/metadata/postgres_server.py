@@ -21,6 +21,13 @@ _CATALOG_ID = """
     WHERE d.datname = current_database() AND n.nspname = {}
 """
 _SERVER_ID = "SELECT system_identifier::text AS place FROM pg_control_system()"
+# Tables with inlined rows are left out: they belong to the role that created them.
+_UNWRITABLE = """
+    SELECT c.relname::text AS name FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname = {} AND c.relkind = 'r' AND starts_with(c.relname, 'ducklake_')
+    AND NOT starts_with(c.relname, 'ducklake_inlined_') AND NOT (has_table_privilege(c.oid, 'INSERT')
+    AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE')) ORDER BY 1 LIMIT 1
+"""
 # The server cuts off longer names.
 _LONGEST_NAME = 63
 
@@ -96,6 +103,9 @@ class PostgresServer(CatalogServer):
 
     def check_connection(self, database: str) -> str:
         return _query(database, "SELECT 1")
+
+    def unwritable(self, database: str, schema: str | None) -> str:
+        return _query(database, _UNWRITABLE.format(literal(schema or DEFAULT_SCHEMA)))
 
     def await_commits(self, database: str, schema: str | None) -> str | None:
         # This mode waits for open transactions that have written to the table, but not for readers.

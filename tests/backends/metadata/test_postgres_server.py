@@ -107,6 +107,29 @@ def test_idle_timeout_is_in_milliseconds(
         postgres_server.sql(f"ALTER DATABASE {database} RESET idle_in_transaction_session_timeout")
 
 
+def test_tables_that_the_role_may_not_change(
+    connect: Callable[[], Connection], postgres_server: servers.PostgresServer, database: str
+) -> None:
+    for table in ("ducklake_a", "ducklake_b", "ducklake_inlined_data_1_1", "another"):
+        postgres_server.sql(f'CREATE TABLE {table} (i int); CREATE SCHEMA IF NOT EXISTS "it\'s"', database)
+    postgres_server.sql('CREATE TABLE "it\'s".ducklake_c (i int)', database)
+    role = f"{database}_reader"
+    postgres_server.sql(f"CREATE ROLE {role}; GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}", database)
+    postgres_server.sql(f'GRANT {role} TO {postgres_server.user}; GRANT USAGE ON SCHEMA "it\'s" TO {role}', database)
+    postgres_server.sql(f"REVOKE DELETE ON ducklake_inlined_data_1_1, another FROM {role}", database)
+    connection = connect()
+    connection.execute("BEGIN")
+    connection.rows(f"FROM postgres_query('it''s', 'SELECT set_config(''role'', ''{role}'', true)')")
+    for schema in (None, "public"):
+        assert connection.rows(SERVER.unwritable(ALIAS, schema)) == []
+    assert value(connection, SERVER.unwritable(ALIAS, "it's")) == "ducklake_c"
+    for privilege in ("INSERT", "UPDATE", "DELETE"):
+        postgres_server.sql(f"REVOKE {privilege} ON ducklake_b FROM {role}", database)
+        assert value(connection, SERVER.unwritable(ALIAS, None)) == "ducklake_b"
+        postgres_server.sql(f"GRANT {privilege} ON ducklake_b TO {role}", database)
+    assert connection.rows(SERVER.unwritable(ALIAS, "missing")) == []
+
+
 def test_catalog_and_server_have_different_ids(
     connect: Callable[[], Connection], postgres_server: servers.PostgresServer, database: str
 ) -> None:
