@@ -19,6 +19,8 @@ _TABLES = f"""
     FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
     WHERE {visible_at(row="t")} AND {visible_at(row="s")}
 """  # noqa: S608
+# The id of a table that is not committed yet; the catalog assigns ids at the commit.
+NO_ID = -1
 # Other objects that may have the name, with their kinds.
 _VIEWS_AND_MACROS = f"""
     WITH other AS (

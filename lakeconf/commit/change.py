@@ -41,7 +41,10 @@ class Change:
     @property
     def is_registered(self) -> bool:
         """True if the staged files become files of the table, so DuckLake writes no files itself."""
-        return self.staged is not None and self.staged.keeps_files and bool(self.staged.files) and not self.deletes
+        staged = self.staged
+        if staged is None or self.deletes or not staged.keeps_files:
+            return False
+        return bool(staged.files) and staged.rest is None
 
 
 @dataclass(frozen=True)

@@ -43,18 +43,26 @@ class Staged:
     Attributes:
         source: SQL that returns the staged rows, with the columns and types of the table.
         files: Parquet files that can be registered unchanged; empty if the rows of `source` must be inserted.
+        rest: SQL that returns the rows outside `files`, which must be inserted besides; None if there are none.
         discard: SQL statements that remove the staged rows from DuckDB.
-        folder: The staging folder of this write; None if it has no files.
+        folder: The staging folder of this write; None if it has no files. Files of a partitioned table are outside.
         row_count: Number of rows; None if it is not known before the commit.
         keeps_files: True if `files` are registered and remain after the write; False if their rows are inserted.
     """
 
     source: str
     files: tuple[str, ...] = ()
+    rest: str | None = None
     discard: tuple[str, ...] = ()
     folder: str | None = None
     row_count: int | None = None
     keeps_files: bool = True
+
+    @property
+    def placed_files(self) -> tuple[str, ...]:
+        """The files outside the staging folder."""
+        folder = self.folder
+        return () if folder is None else tuple(path for path in self.files if not path.startswith(folder))
 
 
 class ScanEngine(Protocol):

@@ -1,9 +1,11 @@
-"""The manifest of staged files: identifies their writer, so that they are not treated as orphaned files."""
+"""The names of staged files, and their manifest: it identifies their lake, even if the catalog lacks their table."""
 
 from __future__ import annotations
 
 import os
+import re
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 
 from lakeconf.catalog.table import TableInfo
@@ -12,11 +14,36 @@ from lakeconf.errors import LakeconfError, StorageError
 from lakeconf.sql import literal
 
 PREFIX = "lakeconf-"
+_PLACED = re.compile(rf"(?P<table>.*?/)(?:[^/]*=[^/]*/)+(?P<write>{PREFIX}[0-9a-f]+)-\d+\.parquet", re.DOTALL)
 
 
 def staging_folder(table: TableInfo, token: str) -> str:
     """The staging folder of one write."""
     return f"{table.path}{PREFIX}{token}/"
+
+
+def placed_path(table: TableInfo, folder: str, token: str, number: int) -> str:
+    """The path of a file of one write in a partition folder.
+
+    Args:
+        table: The table.
+        folder: The folder below the table's folder, with a trailing slash.
+        token: The id of the write.
+        number: Distinguishes the files of the write.
+    """
+    return f"{table.path}{folder}{PREFIX}{token}-{number}.parquet"
+
+
+def is_announced(path: str, manifests: Iterable[str]) -> bool:
+    """True if a path is one of these manifests, or could be a file that one of them announces.
+
+    A manifest announces the files in its staging folder, and files in partition folders beside it, by their names.
+    """
+    found = _PLACED.fullmatch(path)
+    written = {path} if found is None else {path, f"{found['table']}{found['write']}.parquet"}
+    return any(
+        manifest in written or path.startswith(manifest.removesuffix(".parquet") + "/") for manifest in manifests
+    )
 
 
 def manifest_path(folder: str) -> str:

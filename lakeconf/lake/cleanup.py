@@ -15,7 +15,7 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import compose_path
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import metadata_database
-from lakeconf.engines.staging import PREFIX, is_manifest_of
+from lakeconf.engines.staging import PREFIX, is_announced, is_manifest_of
 from lakeconf.errors import CatalogError, StorageError
 from lakeconf.guard.marker import MARKER, LakeMarker
 from lakeconf.logs import EventLogger
@@ -184,8 +184,8 @@ class Cleanup:
         with self.reader.transaction() as transaction:
             known = {_name(path) for (path,) in transaction.rows(_KNOWN)}
             folders = {self._folder(*row) for row in transaction.rows(_FOLDERS)}
-        announced = {
-            path.removesuffix(".parquet")
+        manifests = {
+            path
             for path in paths
             if _STAGED.fullmatch(_name(path)) and is_manifest_of(self.reader.connection, path, self.reader.lake_id)
         }
@@ -196,7 +196,7 @@ class Cleanup:
             if self._is_below_data_path(path)
             and not _is_below(_real(path), other)
             and _name(path) not in known
-            and (_is_in(path, folders) or _is_announced(path, announced))
+            and (_is_in(path, folders) or is_announced(path, manifests))
         ]
 
     def _other_lakes(self, paths: Sequence[str]) -> set[str]:
@@ -282,10 +282,6 @@ def _is_in(path: str, folders: set[str]) -> bool:
     """True if a writer could have written this path directly into the folder of a table."""
     rests = [path[len(folder) :] for folder in _folders_of(path) if folder in folders]
     return any(pattern.fullmatch(rest) for rest in rests for pattern in (_STAGED, _BY_DUCKDB, _REGISTERED))
-
-
-def _is_announced(path: str, announced: set[str]) -> bool:
-    return any(path == f"{folder}.parquet" or path.startswith(f"{folder}/") for folder in announced)
 
 
 def _name(path: str) -> str:

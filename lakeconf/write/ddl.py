@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
-from lakeconf.catalog.table import Column, PartitionField, TableInfo
+from lakeconf.catalog.table import NO_ID, Column, PartitionField, TableInfo
 from lakeconf.catalog.types import columns_of, parsed_type
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.schema_check import check_names, fits, has_null
@@ -17,8 +17,6 @@ from lakeconf.errors import SchemaError, suggestion
 from lakeconf.sql import identifier, literal
 
 _TRANSFORM = re.compile(r"(?P<name>year|month|day|hour)\((?P<column>.+)\)|bucket\((?P<count>\d+),\s*(?P<bucketed>.+)\)")
-# The id of a table that is not committed yet; the catalog assigns ids at the commit.
-NO_ID = -1
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 _ORDER = re.compile(
     r"(?P<column>.+?)(?P<direction>\s+(?:ASC|DESC))?(?P<nulls>\s+NULLS\s+(?:FIRST|LAST))?", re.IGNORECASE

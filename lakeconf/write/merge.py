@@ -10,7 +10,7 @@ import narwhals as nw
 
 from lakeconf.catalog.predicate.nodes import to_duckdb_sql
 from lakeconf.catalog.predicate.parse import Where, parse
-from lakeconf.catalog.table import Column, TableInfo, load_table
+from lakeconf.catalog.table import NO_ID, Column, TableInfo, load_table
 from lakeconf.commit.change import Change, Target
 from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
@@ -20,7 +20,7 @@ from lakeconf.engines.schema_check import RESERVED, check_fit, selected
 from lakeconf.errors import LakeconfError, SchemaError, UnsupportedError
 from lakeconf.sql import folded, identifier
 from lakeconf.write import writes
-from lakeconf.write.ddl import NO_ID, constant
+from lakeconf.write.ddl import constant
 from lakeconf.write.merge_clauses import (
     ACTION,
     DELETE,

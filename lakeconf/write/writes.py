@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from lakeconf.catalog.row_size import with_bytes_per_row
-from lakeconf.catalog.table import Column, TableInfo, load_table
+from lakeconf.catalog.table import NO_ID, Column, TableInfo, load_table
 from lakeconf.catalog.table_name import full_name
 from lakeconf.commit import journal
 from lakeconf.commit.change import Change, Target
@@ -23,7 +23,6 @@ from lakeconf.engines.schema_check import check_fit
 from lakeconf.errors import CommitError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import folded, identifier, literal
-from lakeconf.write.ddl import NO_ID
 
 _log = EventLogger("stage")
 
@@ -123,15 +122,18 @@ def stage(transaction: Transaction, adopted: Any, wanted: Target) -> Staged:
 
 def insert(session: Session, info: TableInfo, staged: Staged) -> tuple[str, ...]:
     """The SQL that commits staged rows."""
+    rest = staged.rest if staged.files else staged.source
+    # Name the columns: otherwise DuckDB matches by position, and another writer may have changed the columns.
+    names = ", ".join(identifier(column.name) for column in info.columns)
+    inserts = () if rest is None else (f"INSERT INTO {quoted(session, info)} ({names}) SELECT {names} FROM ({rest})",)
     if not staged.files:
-        # Name the columns: otherwise DuckDB matches by position, and another writer may have changed the columns.
-        names = ", ".join(identifier(column.name) for column in info.columns)
-        return (f"INSERT INTO {quoted(session, info)} ({names}) SELECT {names} FROM ({staged.source})",)
+        return inserts
     files = ", ".join(map(literal, staged.files))
     arguments = ", ".join(map(literal, (session.alias, info.name)))
     # A folder such as `env=prod` in the data path is not a partition of the table.
-    options = f"schema => {literal(info.schema_name)}, hive_partitioning => false"
-    return (f"CALL ducklake_add_data_files({arguments}, [{files}], {options})",)
+    in_path = str(bool(info.partition_fields)).lower()
+    options = f"schema => {literal(info.schema_name)}, hive_partitioning => {in_path}"
+    return (f"CALL ducklake_add_data_files({arguments}, [{files}], {options})", *inserts)
 
 
 def replace_rows(transaction: Transaction, wanted: Target, staged: Staged, condition: str | None) -> None:

@@ -12,6 +12,7 @@ CASES = [
     (None, False, False),
     (FILES, False, True),
     (FILES, True, False),
+    (Staged("FROM rows", files=FILES.files, rest="FROM rest"), False, False),
     (Staged("FROM rows"), False, False),
     (Staged("FROM rows", files=FILES.files, keeps_files=False), False, False),
 ]

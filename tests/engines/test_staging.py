@@ -11,7 +11,15 @@ import pytest
 
 from lakeconf.catalog.table import TableInfo
 from lakeconf.connection.connection import connect
-from lakeconf.engines.staging import PREFIX, announce, is_manifest_of, manifest_path, staging_folder
+from lakeconf.engines.staging import (
+    PREFIX,
+    announce,
+    is_announced,
+    is_manifest_of,
+    manifest_path,
+    placed_path,
+    staging_folder,
+)
 from lakeconf.errors import StorageError
 
 if TYPE_CHECKING:
@@ -33,6 +41,37 @@ def test_staging_folder_is_below_the_folder_of_the_table() -> None:
     table = TableInfo(1, "s", "t", (), "s3://bucket/lake/s/t/")
     assert PREFIX == "lakeconf-"
     assert staging_folder(table, "0a1b") == "s3://bucket/lake/s/t/lakeconf-0a1b/"
+
+
+def test_manifest_announces_the_files_of_its_write() -> None:
+    table, manifests = (
+        TableInfo(1, "s", "t", (), "s3://bucket/lake/s/t/"),
+        ["s3://bucket/lake/s/t/lakeconf-0a1b.parquet"],
+    )
+    placed = placed_path(table, "day=2024-01-01/kind=/", "0a1b", 7)
+    assert placed == "s3://bucket/lake/s/t/day=2024-01-01/kind=/lakeconf-0a1b-7.parquet"
+    folder = staging_folder(table, "0a1b")
+    announced = [placed, *manifests, f"{folder}part-0.parquet", f"{folder}__lakeconf_group_0=1/part-0.parquet"]
+    assert all(is_announced(path, manifests) for path in announced)
+    assert not any(is_announced(path, []) for path in announced)
+    assert not any(is_announced(path, ["s3://bucket/lake/s/other/lakeconf-0a1b.parquet"]) for path in announced)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "day=1/lakeconf-0a1-7.parquet",
+        "day=1/lakeconf-0a1bc-7.parquet",
+        "day=1/lakeconf-0a1b-x.parquet",
+        "day=1/lakeconf-0a1b.parquet",
+        "day=1/x/lakeconf-0a1b-7.parquet",
+        "lakeconf-0a1b-7.parquet",
+        "lakeconf-0a1bc/part-0.parquet",
+        "day=1/ducklake-0a1b-7.parquet",
+    ],
+)
+def test_other_files_are_not_announced(path: str) -> None:
+    assert not is_announced(f"/data/t/{path}", ["/data/t/lakeconf-0a1b.parquet"])
 
 
 def test_manifest_is_a_parquet_file_next_to_the_folder() -> None:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from catalog_lake import lake
 
-from lakeconf.catalog.table import PartitionField, load_table
+from lakeconf.catalog.table import NO_ID, PartitionField, load_table
 from lakeconf.catalog.types import columns_of
 from lakeconf.errors import SchemaError
 from lakeconf.write.ddl import (
-    NO_ID,
     Definition,
     Evolution,
     constant,

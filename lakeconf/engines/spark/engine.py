@@ -164,10 +164,15 @@ class SparkEngine:
             return stage_files(self._storage, part, request)
 
     def release(self, staged: Staged) -> None:
-        if staged.folder is not None:
-            if not staged.keeps_files:
-                remove_folder(self._spark, staged.folder)
-            remove_folder(self._spark, manifest_path(staged.folder))
+        if staged.folder is None:
+            return
+        placed = staged.placed_files
+        if not staged.keeps_files:
+            for path in placed:
+                remove_folder(self._spark, path)
+        if placed or not staged.keeps_files:
+            remove_folder(self._spark, staged.folder)
+        remove_folder(self._spark, manifest_path(staged.folder))
 
     @contextlib.contextmanager
     def _announced(self, request: StagingRequest) -> Iterator[None]:

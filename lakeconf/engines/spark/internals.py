@@ -1,7 +1,6 @@
 """All calls of private pyspark functions, and all calls of Spark's JVM through py4j.
 
-`tests/engines/spark/test_internals.py` has a contract test for each function. To support another version of Spark, run
-these tests with it, and change this file.
+`tests/engines/spark/test_internals.py` has a contract test for each function: run it with each new version of Spark.
 """
 
 from __future__ import annotations
@@ -207,15 +206,9 @@ def with_file_index(frame: DataFrame, class_name: str, source: str) -> DataFrame
     relation = frame._jdf.queryExecution().analyzed().relation()
     arguments = _gateway(spark).new_array(_jvm(spark).java.lang.Object, 1)
     arguments[0] = relation.location()
-    indexed = relation.copy(
-        _constructor(spark, class_name, source).newInstance(arguments),
-        relation.partitionSchema(),
-        relation.dataSchema(),
-        relation.bucketSpec(),
-        relation.fileFormat(),
-        relation.options(),
-        relation.sparkSession(),
-    )
+    index = _constructor(spark, class_name, source).newInstance(arguments)
+    same = (relation.partitionSchema(), relation.dataSchema(), relation.bucketSpec(), relation.fileFormat())
+    indexed = relation.copy(index, *same, relation.options(), relation.sparkSession())
     return DataFrame(spark._jsparkSession.baseRelationToDataFrame(indexed), spark)
 
 
@@ -266,9 +259,16 @@ def file_exists(spark: SparkSession, uri: str) -> bool:
 
 def remove_file(spark: SparkSession, uri: str) -> None:
     """Removes a file or a folder with its contents, if it exists."""
-    path = _jvm(spark).org.apache.hadoop.fs.Path(uri)
-    recursive = True
+    path, recursive = _jvm(spark).org.apache.hadoop.fs.Path(uri), True
     path.getFileSystem(hadoop_configuration(spark)).delete(path, recursive)
+
+
+def move_file(spark: SparkSession, source: str, target: str) -> bool:
+    """Renames a file and creates its folder; in a bucket, the server copies the file. Returns False if it cannot."""
+    old, new = (_jvm(spark).org.apache.hadoop.fs.Path(uri) for uri in (source, target))
+    system = old.getFileSystem(hadoop_configuration(spark))
+    system.mkdirs(new.getParent())
+    return bool(system.rename(old, new))
 
 
 def parquet_files(spark: SparkSession, uri: str) -> list[str]:

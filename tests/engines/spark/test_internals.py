@@ -166,6 +166,14 @@ def test_hadoop_path_finds_and_removes_files(spark: SparkSession, tmp_path: Path
     internals.remove_file(spark, uri)
 
 
+def test_rename_moves_a_file_to_a_new_folder(spark: SparkSession, tmp_path: Path) -> None:
+    source, target = tmp_path / "a b.txt", tmp_path / "new" / "p=%20:x" / "c.txt"
+    source.write_text("x")
+    assert internals.move_file(spark, f"file://{source}", f"file://{target}")
+    assert (source.exists(), target.read_text()) == (False, "x")
+    assert not internals.move_file(spark, f"file://{source}", f"file://{target}")
+
+
 def test_listfiles_of_the_raw_file_system_includes_checksums(spark: SparkSession, tmp_path: Path) -> None:
     written(spark, tmp_path)
     assert list(tmp_path.rglob(".*.crc"))

@@ -59,7 +59,8 @@ class SimulatedEngine:
             raise
         source = f"SELECT id FROM read_parquet(['{path}'], hive_partitioning = false)"
         registered = style == "registered"
-        return Staged(source, (path,) if registered else (), (), folder, len(adopted), keeps_files=registered)
+        files = (path,) if registered else ()
+        return Staged(source, files, folder=folder, row_count=len(adopted), keeps_files=registered)
 
     def release(self, staged: Staged) -> None:
         if staged.folder is not None:

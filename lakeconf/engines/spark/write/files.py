@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
 
-from lakeconf.catalog.table import Column
+from lakeconf.catalog.partition_folders import FolderKey, folder_keys
+from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import Staged, StagingRequest
 from lakeconf.engines.exact_casts import exact_casts, rounded_columns
@@ -17,6 +18,8 @@ from lakeconf.engines.schema_check import not_null_violation
 from lakeconf.engines.spark.internals import rebind
 from lakeconf.engines.spark.read.column_reader import FIELD_ID, quoted
 from lakeconf.engines.spark.types import SHARED_TYPES, spark_type
+from lakeconf.engines.spark.write.parquet_options import uses_partition_folders
+from lakeconf.engines.spark.write.partitions import folders, grouped, placed
 from lakeconf.engines.spark.write.placeholders import without_placeholders
 from lakeconf.engines.spark.write.storage import NULL_FOUND, LakeStorage, remove_folder
 from lakeconf.engines.staging import staging_folder
@@ -69,18 +72,32 @@ def stage_files(storage: LakeStorage, frame: DataFrame, request: StagingRequest)
     rebound = rebind(frame, writing_session(frame.sparkSession))
     by_name = {folded(name): name for name in frame.columns}
     columns = [_value(rebound, by_name[folded(column.name)], column, table.full_name) for column in table.columns]
+    rows, keys = rebound.select(*columns), _keys(storage.writer, table)
     with storage.removed_after_errors(request):
-        files = _row_counts(storage.writer, storage.write(rebound.select(*columns), request))
-        return _staged(storage, files, request)
+        if keys:
+            rows = grouped(rows, keys)
+        written = storage.write(rows, request, by=rows.columns[len(columns) :])
+        return _staged(storage, _row_counts(storage.writer, written), request, keys)
 
 
-def _staged(storage: LakeStorage, files: Mapping[str, int], request: StagingRequest) -> Staged:
+def _keys(writer: Connection, table: TableInfo) -> tuple[FolderKey, ...]:
+    """The partition keys, if files of the partitions can be registered."""
+    if not all(map(is_registered, table.columns)):
+        return ()
+    keys = folder_keys(table)
+    return keys if keys and uses_partition_folders(writer, table) else ()
+
+
+def _staged(
+    storage: LakeStorage, files: Mapping[str, int], request: StagingRequest, keys: Sequence[FolderKey]
+) -> Staged:
     """Decides how the commit uses files: it registers them, or inserts their rows.
 
     Args:
         storage: The storage of the files.
         files: The files, each with its number of rows.
         request: The table, with its columns and their types.
+        keys: The partition keys of files with one partition each.
     """
     table, types, folder = request.table, request.types, staging_folder(request.table, request.token)
     count = sum(files.values())
@@ -89,7 +106,15 @@ def _staged(storage: LakeStorage, files: Mapping[str, int], request: StagingRequ
         remove_folder(storage.spark, folder)
         empty = ", ".join(f"CAST(NULL AS {type_name}) AS {identifier(name)}" for name, type_name in types.items())
         return Staged(f"SELECT {empty} LIMIT 0", folder=folder, row_count=0, keeps_files=False)
-    source = staged_source(storage.writer, filled, types)
+    writer = storage.writer
+    found = folders(writer, filled, keys) if keys else {}
+    if found:
+        left = [path for path in filled if path not in found]
+        with placed(storage, found, request) as moved:
+            source = staged_source(writer, [*moved.values(), *left], types)
+            rest = staged_source(writer, left, types) if left else None
+            return Staged(source, tuple(moved.values()), rest, folder=folder, row_count=count)
+    source = staged_source(writer, filled, types)
     # DuckLake's compaction fails with an internal error if the files of a partition are in several folders.
     if table.partition_fields or not all(map(is_registered, table.columns)):
         return Staged(source, folder=folder, row_count=count, keeps_files=False)

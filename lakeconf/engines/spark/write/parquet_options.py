@@ -40,12 +40,7 @@ def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dic
     Raises:
         UnsupportedError: The lake's files are encrypted, or Spark does not support their compression.
     """
-    query = "SELECT option_name, value, scope, scope_entry FROM ducklake_options(?)"
-    rows = writer.rows(query, [writer.database])
-    order = {"GLOBAL": 0, "SCHEMA": 1, "TABLE": 2}
-    entries = {"GLOBAL": None, "SCHEMA": table.schema_name, "TABLE": table.full_name}
-    ordered = sorted(rows, key=lambda row: order[row[2]])
-    found: dict[str, object] = {name: value for name, value, scope, entry in ordered if entries[scope] in (None, entry)}
+    found = _options(writer, table)
     if str(found.get("encrypted", "false")).lower() == "true":
         raise UnsupportedError(
             f"the files of {table.full_name} are encrypted, and Spark would write them unencrypted",
@@ -65,6 +60,21 @@ def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dic
     if "parquet_row_group_size_bytes" in found:
         options[_ROW_GROUP] = str(found["parquet_row_group_size_bytes"])
     return options
+
+
+def uses_partition_folders(writer: Connection, table: TableInfo) -> bool:
+    """False if the lake's options tell DuckLake to write the files of all partitions to one folder."""
+    return str(_options(writer, table).get("hive_file_pattern", "true")).lower() == "true"
+
+
+def _options(writer: Connection, table: TableInfo) -> dict[str, object]:
+    """The lake's options for a table."""
+    query = "SELECT option_name, value, scope, scope_entry FROM ducklake_options(?)"
+    rows = writer.rows(query, [writer.database])
+    order = {"GLOBAL": 0, "SCHEMA": 1, "TABLE": 2}
+    entries = {"GLOBAL": None, "SCHEMA": table.schema_name, "TABLE": table.full_name}
+    ordered = sorted(rows, key=lambda row: order[row[2]])
+    return {name: value for name, value, scope, entry in ordered if entries[scope] in (None, entry)}
 
 
 def _bytes(text: str) -> float:

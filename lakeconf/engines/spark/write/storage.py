@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JJavaError
@@ -40,12 +40,13 @@ class LakeStorage:
     writer: Connection
     location: str
 
-    def write(self, frame: DataFrame, request: StagingRequest) -> list[str]:
+    def write(self, frame: DataFrame, request: StagingRequest, by: Sequence[str] = ()) -> list[str]:
         """Writes a frame to the staging folder of a request.
 
         Args:
             frame: A frame of a session with the settings of the writer.
             request: The table and the token, which name the folder.
+            by: Columns that no file contains; each file has rows with the same values of them.
 
         Returns:
             The Parquet files, as the catalog writes their paths.
@@ -55,7 +56,7 @@ class LakeStorage:
         """
         folder = staging_folder(request.table, request.token)
         options = parquet_options(self.writer, request.table, row_width(frame))
-        job = frame.write.options(**options).mode("error")
+        job = frame.write.options(**options).partitionBy(*by).mode("error")
         run_job(self.spark, lambda: job.parquet(spark_uri(folder)), request.token)
         return [catalog_uri(path, self.location) for path in parquet_files(self.spark, spark_uri(folder))]
 
