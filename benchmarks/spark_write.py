@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FILES = 20
 KEYS = 1_000_000
+DAYS = 30
 numbers = itertools.count()
 
 
@@ -70,6 +71,27 @@ def measure_append(lake: lakeconf.Lake, frame: DataFrame, folder: Path) -> None:
         shutil.rmtree(target)
 
     compare("append of all rows", ours, "df.write.parquet", theirs, goal=1.15)
+
+
+def measure_partitions(lake: lakeconf.Lake, frame: DataFrame, folder: Path) -> None:
+    """Each run writes all rows to 30 days of a new table or a new folder."""
+    columns = [name for name in frame.columns if name != "day"]
+    spread = frame.selectExpr(*columns, "date_add(DATE'2024-01-01', CAST(id * 7919 % 30 AS INT)) AS day")
+    types = lake._session.engine.schema(spread)  # noqa: SLF001 - the types of a frame
+
+    def ours() -> None:
+        name = f"partitioned_{next(numbers)}"
+        lake.create_table(name, types, partitioned_by=["day"]).append(spread)
+        files = lake.table(name).files()
+        assert len({file.path.rpartition("/")[0] for file in files}) == DAYS  # noqa: S101
+        shutil.rmtree(folder / "data" / "main" / name)
+
+    def theirs() -> None:
+        target = folder / f"plain_{next(numbers)}"
+        spread.repartition("day").write.option("compression", "zstd").partitionBy("day").parquet(str(target))
+        shutil.rmtree(target)
+
+    compare("append to 30 days", ours, "df.repartition.write.partitionBy.parquet", theirs, goal=1.2)
 
 
 def measure_merge(spark: SparkSession, store: lakeconf.Store, frame: DataFrame, rows: int) -> None:
@@ -158,7 +180,9 @@ def main(rows: int) -> None:
         frame = spark.read.option("inferTimestampNTZ", "true").parquet(str(source))
         print(HEADER)
         with store.open(spark) as lake:
-            measure_append(lake, frame, Path(store.storage_backend.path).parent)  # type: ignore[union-attr]
+            folder_of_lake = Path(store.storage_backend.path).parent  # type: ignore[union-attr]
+            measure_append(lake, frame, folder_of_lake)
+            measure_partitions(lake, frame, folder_of_lake)
         measure_merge(spark, store, frame, rows)
         spark.stop()
         measure_commits(folder)

@@ -13,7 +13,19 @@ import pytest
 import writing_process
 from local_stores import config_of, on_postgres, store_of
 from spark_session import spark_settings
-from writing_process import FIRST_BYTES, OPERATIONS, TABLE, WAITS, PreparedWriters, Rows, frame, ids_of, read, start
+from writing_process import (
+    FIRST_BYTES,
+    MOVES,
+    OPERATIONS,
+    TABLE,
+    WAITS,
+    PreparedWriters,
+    Rows,
+    frame,
+    ids_of,
+    read,
+    start,
+)
 
 import lakeconf
 
@@ -145,6 +157,26 @@ def test_killed_spark_writer_leaves_a_consistent_lake(sqlite: dict[str, Any], tm
         writer.communicate()
         assert writer.returncode == (-25 if point in FIRST_BYTES else -9), (operation, point)
         rows = check(store, tmp_path, [after(rows, operation, number) if POINTS[point] else rows])
+
+
+def test_killed_spark_writer_of_a_partitioned_table_leaves_a_consistent_lake(
+    sqlite: dict[str, Any], tmp_path: Path
+) -> None:
+    settings = {**spark_settings(), "spark.master": "local[2]"}
+    store = lakeconf.init(sqlite).get_store("dev")
+    with store.open() as lake:
+        lake.create_table(TABLE, like=frame(0), partitioned_by=["id"])
+        for number in range(2):
+            lake.table(TABLE).append(frame(number))
+        rows = read(lake)
+    points = [MOVES, *POINTS] if PROVE else [MOVES, "before the commit", "resolve"]
+    for number, point in enumerate(points, start=2):
+        writer = start(sqlite, settings, operation="append", number=number, point=point)
+        writer.communicate()
+        assert writer.returncode == (-25 if point in FIRST_BYTES else -9), point
+        placed = [path for path in (tmp_path / "data").rglob("lakeconf-*.parquet") if "=" in path.parent.name]
+        assert placed or point not in (MOVES, "before the commit", "resolve")
+        rows = check(store, tmp_path, [after(rows, "append", number) if POINTS.get(point) else rows])
 
 
 def test_writer_killed_at_a_random_time_leaves_a_consistent_lake(config: dict[str, Any], tmp_path: Path) -> None:
