@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -55,6 +56,23 @@ def test_manifest_exists_until_the_release(engine: SparkEngine, usual: Lake, spa
     assert sorted(path.name for path in usual.folder.rglob("lakeconf-*")) == ["lakeconf-0a1b", "lakeconf-0a1b.parquet"]
     engine.release(staged)
     assert [path.name for path in usual.folder.rglob("lakeconf-*")] == ["lakeconf-0a1b"]
+
+
+@pytest.mark.parametrize("keeps_files", [True, False])
+def test_release_removes_the_folder_of_files_that_were_moved(
+    engine: SparkEngine, usual: Lake, spark: SparkSession, keeps_files: bool
+) -> None:
+    usual.run("CREATE TABLE lake.p (a BIGINT, b VARCHAR)", "ALTER TABLE lake.p SET PARTITIONED BY (b)")
+    request = StagingRequest(load_table(usual.reader, "p", usual.newest), {"a": "BIGINT", "b": "VARCHAR"}, "0a1b")
+    staged = engine.stage(spark.sql("SELECT 1L AS a, 'x' AS b UNION ALL SELECT 2L, 'NULL'"), request)
+    assert [path.rpartition("/p/")[2] for path in staged.files] == ["b=x/lakeconf-0a1b-0.parquet"]
+    assert staged.placed_files == staged.files
+    assert engine._writer.rows(f"SELECT * FROM ({staged.rest})") == [(2, "NULL")]
+    assert sorted(engine._writer.rows(f"SELECT * FROM ({staged.source})")) == [(1, "x"), (2, "NULL")]
+    assert (staged.row_count, len(list(usual.folder.rglob("lakeconf-0a1b/*")))) == (2, 1)
+    engine.release(replace(staged, keeps_files=keeps_files))
+    left = [str(path).rpartition("/p/")[2] for path in usual.folder.rglob("lakeconf-*")]
+    assert left == (["b=x/lakeconf-0a1b-0.parquet"] if keeps_files else [])
 
 
 def test_failed_staging_leaves_nothing(engine: SparkEngine, usual: Lake, spark: SparkSession) -> None:

@@ -9,7 +9,7 @@ from catalog_lake import Lake, lake
 
 from lakeconf.catalog.table import TableInfo
 from lakeconf.connection.connection import load_extension
-from lakeconf.engines.spark.write.parquet_options import parquet_options
+from lakeconf.engines.spark.write.parquet_options import parquet_options, uses_partition_folders
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -140,6 +140,16 @@ def test_text_that_is_no_size_is_rejected(usual: Lake, writer: Connection, text:
         parquet_options(writer, TABLE, 8)
     assert refused.value.message == f"the lake's option target_file_size is {text!r}, which is not a size"
     assert refused.value.hint == "use a value such as 512MB"
+
+
+def test_partition_folders_follow_the_options_of_the_table(writer: Connection) -> None:
+    other = TableInfo(3, "s", "u", (), "/data/s/u/")
+    assert uses_partition_folders(writer, TABLE)
+    set_option(writer, "hive_file_pattern", "false")
+    assert not uses_partition_folders(writer, TABLE)
+    set_option(writer, "hive_file_pattern", "true", ", schema => 's', table_name => 't'")
+    assert uses_partition_folders(writer, TABLE)
+    assert not uses_partition_folders(writer, other)
 
 
 def test_encrypted_lake_is_rejected(tmp_path: Path) -> None:
