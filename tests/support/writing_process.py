@@ -168,7 +168,8 @@ def _wait_at(point: str) -> None:
 MOVES = "between two moves"
 
 
-def _kill_between_moves() -> None:
+def kill_between_moves() -> None:
+    """Makes this process kill itself at the point `MOVES`."""
     partitions = importlib.import_module("lakeconf.engines.spark.write.partitions")
     move, moved = partitions.move_file, list[str]()
 
@@ -182,8 +183,6 @@ def _kill_between_moves() -> None:
 
 def kill_at(point: str) -> None:
     """Makes this process kill itself when it first reaches a point of a write."""
-    if point == MOVES:
-        _kill_between_moves()
     execute, target, tidy = Connection.execute, writes.target, transaction.Transaction._tidy
 
     def executing(self: Connection, sql: str, parameters: Any = None) -> Any:
@@ -254,7 +253,7 @@ def main() -> None:
     with lakeconf.init(task["config"]).get_store("dev").open(spark) as lake:
         say("ready")
         if task["point"] is not None:
-            kill_at(task["point"])
+            kill_between_moves() if task["point"] == MOVES else kill_at(task["point"])
         if task["operation"] == "stream":
             stream(spark, lake, task["folder"])
         else:

@@ -145,9 +145,9 @@ def test_text_that_is_no_size_is_rejected(usual: Lake, writer: Connection, text:
 def test_partition_folders_follow_the_options_of_the_table(writer: Connection) -> None:
     other = TableInfo(3, "s", "u", (), "/data/s/u/")
     assert uses_partition_folders(writer, TABLE)
-    set_option(writer, "hive_file_pattern", "false")
+    set_option(writer, "hive_file_pattern", 0)
     assert not uses_partition_folders(writer, TABLE)
-    set_option(writer, "hive_file_pattern", "true", ", schema => 's', table_name => 't'")
+    set_option(writer, "hive_file_pattern", 1, ", schema => 's', table_name => 't'")
     assert uses_partition_folders(writer, TABLE)
     assert not uses_partition_folders(writer, other)
 
