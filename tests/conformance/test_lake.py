@@ -98,6 +98,44 @@ def test_the_life_of_a_table_in_a_lake(
         assert [tuple(row) for row in json.loads(read.stdout.splitlines()[-1])] == expected
 
 
+DAYS = [dt.date(2024, 1, 1 + number % 3) for number in range(10)]
+KINDS = [["a b/ü", "", None, "NULL"][number % 4] for number in range(10)]
+PARTED = ROWS.append_column("day", pa.array(DAYS, pa.date32())).append_column("kind", pa.array(KINDS, pa.string()))
+
+
+@pytest.mark.parametrize(
+    "pair", [("duckdb", "local"), ("sqlite", "s3"), ("postgres", "s3")], ids="-".join, indirect=True
+)
+def test_the_life_of_a_partitioned_table(store: Store, engine: Any, files: Callable[[], set[str]]) -> None:
+    with store.open(engine) as lake:
+        table = lake.create_table("raw.t", like=PARTED, partitioned_by=["day", "kind"])
+        written = table.append(PARTED)
+        folders = {path.partition("/raw/t/")[2].rpartition("/")[0] for path in files()}
+        names = {"a b/ü": "a%20b%2F%C3%BC", None: "__HIVE_DEFAULT_PARTITION__"}
+        assert folders == {f"day={day}/kind={names.get(kind, kind)}" for day, kind in zip(DAYS, KINDS, strict=True)}
+        again = PARTED.set_column(0, "id", pa.array(range(20, 30), pa.int64()))
+        table.append(again)
+        table.overwrite_partitions(again.slice(0, 1))
+        table.delete("id = 21")
+        table.update({"name": "changed"}, where="id = 22")
+        kept = [(number, f"n{number}") for number in range(1, 10)]
+        expected = [*kept, (20, "n0"), (22, "changed"), *((20 + number, name) for number, name in kept[2:])]
+        assert rows(lake) == expected
+        assert len(rows(lake.at(version=written))) == 10
+        for where in ("day = '2024-01-02'", "kind IS NULL", "kind = ''", "kind = 'NULL'", "kind = 'a b/ü'"):
+            found = sorted(table.scan(columns=["id"], where=where).collect("pyarrow").rows())
+            assert found == sorted(lake.sql(f"SELECT id FROM raw.t WHERE {where}").collect("pyarrow").rows()) != []
+        lake.maintenance.compact()
+        lake.maintenance.expire_snapshots(older_than=dt.timedelta(0), force=True)
+        lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
+        assert rows(lake) == expected
+        listed = lake.sql(
+            f"SELECT data_file, delete_file FROM ducklake_list_files('{store.alias}', 't', schema => 'raw')"
+        )
+        live = {path for row in listed.collect("pyarrow").rows() for path in row if path is not None}
+        assert sorted(path.rpartition("/")[2] for path in files()) == sorted(path.rpartition("/")[2] for path in live)
+
+
 # One pair of each kind is enough: a rejected write never reaches a backend.
 @pytest.mark.parametrize("pair", [("sqlite", "local"), ("postgres", "s3")], ids="-".join, indirect=True)
 def test_rejected_write_leaves_no_file(store: Store, engine: Any, files: Callable[[], set[str]]) -> None:
