@@ -123,6 +123,42 @@ def test_several_writes_of_a_transaction_are_one_snapshot(lake: Lake, tmp_path: 
     assert len(files(tmp_path)) == len(known)
 
 
+def test_merge_registers_its_new_rows(lake: Lake, tmp_path: Path) -> None:
+    before = len(files(tmp_path))
+    lake.table("t").merge(frame(*range(10, 20)), on="id")
+    assert ids(lake) == list(range(20))
+    # The file of row 11 has no rows left.
+    assert names(lake).count("lakeconf") == 8 + len({(n % 3, n % 4) for n in range(12, 20) if n % 4 != 2})
+    assert before < len(files(tmp_path))
+    assert not list(tmp_path.rglob("lakeconf-*/*"))
+
+
+def test_frame_without_rows_changes_nothing(lake: Lake, tmp_path: Path) -> None:
+    before, snapshot_id = files(tmp_path), lake.snapshot_id
+    lake.table("t").append(FIRST.slice(0, 0))
+    assert (files(tmp_path), lake.snapshot_id) == (before, snapshot_id)
+    assert not list(tmp_path.rglob("lakeconf-*[0-9a-f]"))
+
+
+def test_later_appends_reuse_the_mapping_of_the_columns(lake: Lake) -> None:
+    lake.table("t").append(SECOND)
+    mappings = "SELECT count(*) FROM __ducklake_metadata_dev.ducklake_column_mapping"
+    assert lake._session.writer.rows(mappings) == [(1,)]
+
+
+def test_table_of_another_writer_keeps_a_column_with_a_reserved_name(lake: Lake, store: Store) -> None:
+    with store.open() as other:
+        run_plain(
+            other,
+            "CREATE TABLE u (id BIGINT, day DATE, __lakeconf_group_0 VARCHAR)",
+            "ALTER TABLE u SET PARTITIONED BY (day)",
+        )
+    lake.refresh()
+    lake.table("u").append(FIRST.rename_columns(["id", "day", "__lakeconf_group_0"]))
+    kinds = lake._session.writer.rows("SELECT DISTINCT __lakeconf_group_0 FROM dev.u ORDER BY ALL NULLS FIRST")
+    assert kinds == [(None,), ("",), ("NULL",), ("a b",)]
+
+
 def test_overwrite_of_partitions_replaces_them(lake: Lake) -> None:
     lake.table("t").overwrite_partitions(frame(300, 302))
     same = {(number % 3, number % 4) for number in (300, 302)}

@@ -14,7 +14,7 @@ from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import Staged, StagingRequest
 from lakeconf.engines.exact_casts import exact_casts, rounded_columns
-from lakeconf.engines.schema_check import not_null_violation
+from lakeconf.engines.schema_check import RESERVED, not_null_violation
 from lakeconf.engines.spark.internals import rebind
 from lakeconf.engines.spark.read.column_reader import FIELD_ID, quoted
 from lakeconf.engines.spark.types import SHARED_TYPES, spark_type
@@ -82,7 +82,8 @@ def stage_files(storage: LakeStorage, frame: DataFrame, request: StagingRequest)
 
 def _keys(writer: Connection, table: TableInfo) -> tuple[FolderKey, ...]:
     """The partition keys, if files of the partitions can be registered."""
-    if not all(map(is_registered, table.columns)):
+    # A reserved name could be that of a column that separates the partitions.
+    if not all(is_registered(column) and not folded(column.name).startswith(RESERVED) for column in table.columns):
         return ()
     keys = folder_keys(table)
     return keys if keys and uses_partition_folders(writer, table) else ()

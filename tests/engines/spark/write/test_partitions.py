@@ -92,6 +92,7 @@ TWINS: list[tuple[str, list[str], list[str], set[str]]] = [
     ("TINYINT", ["k0"], numbers(8), set()),
     ("BIGINT", ["k0"], numbers(64), set()),
     ("DECIMAL(38, 10)", ["k0"], decimals(), set()),
+    ("DECIMAL(9, 2)", ["k0"], ["-0.05", "0", "7.1", "9999999.99"], set()),
 ]
 
 
