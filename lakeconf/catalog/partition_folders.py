@@ -48,7 +48,7 @@ def folder_keys(table: TableInfo) -> tuple[FolderKey, ...]:
     if len({field.field_id for field in fields}) < len(fields) or "=" in table.path or not _is_folder_known(table):
         return ()
     keys: list[FolderKey] = []
-    used = {folded(column.name) for column in table.columns}
+    taken = {folded(column.name) for column in table.columns}
     for field in fields:
         column = columns.get(field.field_id)
         if column is None or not _is_supported(column, field.transform):
@@ -58,9 +58,8 @@ def folder_keys(table: TableInfo) -> tuple[FolderKey, ...]:
             # The second key with a transform also has the name of its column.
             is_first = all(field.transform != key.name for key in keys)
             name = field.transform if is_first else f"{field.transform}_{column.name}"
-            if folded(name) in used:
+            if folded(name) in taken:
                 return ()
-            used.add(folded(name))
         if not _KEY_NAME.fullmatch(name):
             return ()
         keys.append(FolderKey(name, column, field.transform))

@@ -66,7 +66,7 @@ def test_keys_have_the_names_of_ducklake(keys: list[str], names: list[str]) -> N
         (["k"], {"k": "struct"}),
         (["year k"], {"k": "decimal(10,2)"}),
         (["year k"], {"k": "date", "YEAR": "int32"}),
-        (["year k", "year l"], {"k": "date", "l": "date", "year_L": "int32"}),
+        (["year k", "year L"], {"k": "date", "L": "date", "year_l": "int32"}),
         (["a b"], {"a b": "int32"}),
         (["a=b"], {"a=b": "int32"}),
         (["ü"], {"ü": "int32"}),

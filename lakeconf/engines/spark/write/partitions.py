@@ -77,14 +77,13 @@ def folders(writer: Connection, paths: Sequence[str], keys: Sequence[FolderKey])
     parts = " UNION ALL ".join(_values_sql(index, key) for index, key in enumerate(keys))
     return dict(
         writer.rows(f"""
-            WITH chunk AS (
-                SELECT file_name, path_in_schema, row_group_id, stats_min_value AS low, stats_max_value AS high,
+            WITH chunk AS MATERIALIZED (
+                SELECT file_name, path_in_schema, stats_min_value AS low, stats_max_value AS high,
                     stats_null_count AS nulls, num_values AS row_count
                 FROM parquet_metadata([{listed}])
             ), part AS (
                 SELECT file_name, number, any_value(part) AS part FROM ({parts}) GROUP BY file_name, number
                 HAVING count(part) = count(*) AND count(DISTINCT encode(part)) = 1
-                    AND count(DISTINCT row_group_id) = count(*)
             )
             SELECT file_name, string_agg(part, '' ORDER BY number) FROM part
             GROUP BY file_name HAVING count(*) = {len(keys)}""")
@@ -104,10 +103,10 @@ def _values_sql(number: int, key: FolderKey) -> str:
     name = f"url_encode({literal(key.name)})"
     value = f"CASE WHEN nulls = row_count THEN {literal(_NULL)} WHEN {is_certain} THEN url_encode({low}) END"
     return f"""
-        SELECT file_name, row_group_id, {number} AS number,
+        SELECT file_name, {number} AS number,
             CASE WHEN length(folder) <= {_LONGEST_NAME} THEN folder || '/' END AS part
         FROM (
-            SELECT file_name, row_group_id, {name} || '=' || {value} AS folder
+            SELECT file_name, {name} || '=' || {value} AS folder
             FROM chunk WHERE encode(path_in_schema) = encode({literal(key.column.name)})
         )"""
 
