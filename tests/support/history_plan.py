@@ -61,6 +61,11 @@ class Task:
         """True if only one process can have the catalog open."""
         return bool(self.config["stores"]["dev"]["metadata_backend"]["type"] == "duckdb")
 
+    @property
+    def between(self) -> int:
+        """The number of transactions of a thread between two kinds of maintenance: often, but not most of the time."""
+        return min(max(self.count // 10, 2), 10)
+
     def journal(self, thread: int) -> Path:
         """The file of the history of a thread."""
         return self.folder / f"{self.process}-{thread}.jsonl"

@@ -34,8 +34,6 @@ Opened = TypeVar("Opened")
 
 # Transactions of a thread until its process closes a DuckDB file, which only one process can have open.
 TURNS = {"duckdb": 10, "spark": 10, "plain": 40}
-# The number of transactions between two kinds of maintenance.
-_BETWEEN = 2
 
 
 def work(task: Task) -> None:
@@ -121,7 +119,7 @@ def _run(task: Task, lake: Lake, thread: int, steps: Sequence[int]) -> None:
         except LakeconfError as error:
             status, why = "fail", f"{type(error).__name__}: {error}"
         journal.complete(number, status, reads, why)
-        if thread == 0 and step % _BETWEEN == _BETWEEN - 1:
+        if thread == 0 and step % task.between == task.between - 1:
             _maintain(task, lake)
     while thread == 0 and steps[-1] == task.count - 1 and _maintenance_begun(task) < len(task.maintenance):
         _maintain(task, lake)
