@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 # Transactions of each thread of lakeconf, in most tests and under kills, of a plain writer, and of a writer with Spark.
+# With LAKECONF_PROVE, a catalog gets at least 4 * 1000 + 4 * 200 + 2 * 200 + 5000 + 100 transactions.
 COUNT, LONG, PLAIN, SPARK = (200, 1000, 5000, 100) if PROVE else (8, 12, 120, 4)
 
 
@@ -138,7 +139,7 @@ def test_without_the_checks_of_lakeconf_updates_are_lost(tmp_path: Path) -> None
     assert "lost update" in find_anomalies(of_tables(history, LIST)).found
 
 
-def test_writers_with_spark_with_duckdb_and_without_lakeconf(task: Task, request: pytest.FixtureRequest) -> None:
+def test_writers_on_both_engines_and_without_lakeconf(task: Task, request: pytest.FixtureRequest) -> None:
     """In the short run, the writer with Spark is a thread of this process, because starting a session takes longer."""
     plain = replace(task, process=1, threads=1, count=PLAIN, writer="plain", config=inlined(task))
     spark = replace(task, process=2, threads=1, count=SPARK, tables=8 if PROVE else 1, writer="spark")
