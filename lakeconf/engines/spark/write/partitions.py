@@ -100,6 +100,8 @@ def _values_sql(number: int, key: FolderKey) -> str:
     is_certain = f"nulls = 0 AND encode({low}) = encode({high})"
     if key.column.type == "varchar":
         is_certain += f" AND encode(upper({low})) <> encode('NULL') AND encode({low}) <> encode({literal(_NULL)})"
+        # DuckDB shows bytes that are no text in this form. Reading the rows, it refuses them.
+        is_certain += rf" AND NOT contains({low}, '\x')"
     name = f"url_encode({literal(key.name)})"
     value = f"CASE WHEN nulls = row_count THEN {literal(_NULL)} WHEN {is_certain} THEN url_encode({low}) END"
     return f"""

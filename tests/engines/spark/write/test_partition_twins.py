@@ -14,6 +14,7 @@ import pytest
 from local_stores import config_of
 
 import lakeconf
+from lakeconf.errors import LakeconfError
 from lakeconf.inspection.verify import verify
 from lakeconf.sql import identifier
 
@@ -63,7 +64,7 @@ def words() -> list[str]:
     alphabet = "aA0 %/\\=+?&#*[]{}'\"ü\u0301😀\n\t._-~:;,<>|^`$!()@"
     found = ["".join(CHANCE.choices(alphabet, k=CHANCE.randint(1, 12))) for _ in range(COUNT)]
     edges = ["", "NULL", "null", "Null", "nullx", "__HIVE_DEFAULT_PARTITION__", ".", "..", " ", "%20", "a b", "a%20b"]
-    return [text(word) for word in (*found, *edges, "é", "e\u0301", "A", "a", "x" * 252, "1", "true")]
+    return [text(word) for word in (*found, *edges, "é", "e\u0301", "\\xFF", "A", "a", "x" * 252, "1", "true")]
 
 
 def numbers(bits: int) -> list[str]:
@@ -82,7 +83,7 @@ TWINS: list[tuple[str, list[str], list[str], set[str]]] = [
     ("TIMESTAMP", ["k0", "year(k1)", "month(k2)", "day(k3)", "hour(k4)"], moments(), set()),
     ("TIMESTAMP", ["month(k0)", "hour(k1)"], moments(), set()),
     ("TIMESTAMPTZ", ["k0"], zoned(), set()),
-    ("VARCHAR", ["k0"], words(), {"NULL", "null", "Null", "__HIVE_DEFAULT_PARTITION__"}),
+    ("VARCHAR", ["k0"], words(), {"NULL", "null", "Null", "__HIVE_DEFAULT_PARTITION__", "\\xFF"}),
     ("BOOLEAN", ["k0"], ["true", "false"], set()),
     ("TINYINT", ["k0"], numbers(8), set()),
     ("BIGINT", ["k0"], numbers(64), set()),
@@ -168,6 +169,16 @@ def test_partitions_equal_those_of_duckdb(lake: Lake, case: tuple[str, list[str]
         where = f"WHERE {name} = {value}::{type_name} OR {name} IS NULL" if name != "id" else "WHERE k0 IS NULL"
         assert rows(lake, f"FROM dev.ours {where}") == rows(lake, f"FROM dev.theirs {where}") != [], where
     assert verify(lake, "ours").equal
+
+
+@pytest.mark.parametrize("content", ["61FF62", "EDA080"])
+def test_text_that_is_not_utf8_is_refused(lake: Lake, spark: SparkSession, content: str) -> None:
+    """DuckDB shows it as `\\xFF` in the statistics of a file."""
+    table = lake.create_table("ours", {"id": "BIGINT", "k0": "VARCHAR"}, partitioned_by=["k0"])
+    with pytest.raises(LakeconfError):
+        table.append(spark.sql(f"SELECT 1L AS id, CAST(X'{content}' AS STRING) AS k0"))
+    assert rows(lake, "FROM dev.ours") == []
+    assert not list(Path(lake._session.reader.data_path).rglob("*.parquet"))
 
 
 @pytest.mark.parametrize("type_name", ["DATE", "TIMESTAMP"])
