@@ -101,7 +101,7 @@ def _values_sql(number: int, key: FolderKey) -> str:
     if key.column.type == "varchar":
         is_certain += f" AND encode(upper({low})) <> encode('NULL') AND encode({low}) <> encode({literal(_NULL)})"
         # DuckDB shows bytes that are no text in this form. Reading the rows, it refuses them.
-        is_certain += rf" AND NOT contains({low}, '\x')"
+        is_certain += rf" AND NOT contains({low}, '\x') AND NOT contains({low}, chr(0))"
     name = f"url_encode({literal(key.name)})"
     value = f"CASE WHEN nulls = row_count THEN {literal(_NULL)} WHEN {is_certain} THEN url_encode({low}) END"
     return f"""

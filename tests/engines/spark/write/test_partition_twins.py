@@ -14,7 +14,6 @@ import pytest
 from local_stores import config_of
 
 import lakeconf
-from lakeconf.errors import LakeconfError
 from lakeconf.inspection.verify import verify
 from lakeconf.sql import identifier
 
@@ -169,16 +168,6 @@ def test_partitions_equal_those_of_duckdb(lake: Lake, case: tuple[str, list[str]
         where = f"WHERE {name} = {value}::{type_name} OR {name} IS NULL" if name != "id" else "WHERE k0 IS NULL"
         assert rows(lake, f"FROM dev.ours {where}") == rows(lake, f"FROM dev.theirs {where}") != [], where
     assert verify(lake, "ours").equal
-
-
-@pytest.mark.parametrize("content", ["61FF62", "EDA080"])
-def test_text_that_is_not_utf8_is_refused(lake: Lake, spark: SparkSession, content: str) -> None:
-    """DuckDB shows it as `\\xFF` in the statistics of a file."""
-    table = lake.create_table("ours", {"id": "BIGINT", "k0": "VARCHAR"}, partitioned_by=["k0"])
-    with pytest.raises(LakeconfError):
-        table.append(spark.sql(f"SELECT 1L AS id, CAST(X'{content}' AS STRING) AS k0"))
-    assert rows(lake, "FROM dev.ours") == []
-    assert not list(Path(lake._session.reader.data_path).rglob("*.parquet"))
 
 
 @pytest.mark.parametrize("type_name", ["DATE", "TIMESTAMP"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,10 +12,10 @@ from lakeconf.catalog.partition_folders import FolderKey
 from lakeconf.catalog.table import Column
 from lakeconf.connection.connection import connect
 from lakeconf.engines.spark.write.partitions import folders
+from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -49,6 +50,8 @@ def folder_of(tmp_path: Path, rows: str, *keys: FolderKey) -> str | None:
         ("('2024-01-01', '')", [KIND], "kind=/"),
         ("('2024-01-01', 'nUlL')", [KIND], None),
         ("('2024-01-01', '__HIVE_DEFAULT_PARTITION__')", [KIND], None),
+        ("('2024-01-01', 'a' || chr(0))", [KIND], None),
+        (r"('2024-01-01', '\xFF')", [KIND], None),
         ("('2024-01-01', 'a b/ü')", [KIND], "kind=a%20b%2F%C3%BC/"),
         (f"('2024-01-01', '{'x' * 250}')", [KIND], f"kind={'x' * 250}/"),
         (f"('2024-01-01', '{'x' * 251}')", [KIND], None),
@@ -106,3 +109,13 @@ def test_large_partition_is_split(lake: Lake, spark: SparkSession) -> None:
     assert 4 <= len(files) <= 16
     assert sum(file.rows for file in files) == 20_000
     assert {file.path.rpartition("/")[0].rpartition("/")[2] for file in files} == {"day=2024-01-01"}
+
+
+@pytest.mark.parametrize("content", ["61FF62", "EDA080"])
+def test_text_that_is_not_utf8_is_refused(lake: Lake, spark: SparkSession, content: str) -> None:
+    """DuckDB shows it as `\\xFF` in the statistics of a file."""
+    table = lake.create_table("ours", {"id": "BIGINT", "kind": "VARCHAR"}, partitioned_by=["kind"])
+    with pytest.raises(LakeconfError):
+        table.append(spark.sql(f"SELECT 1L AS id, CAST(X'{content}' AS STRING) AS kind"))
+    assert table.files() == []
+    assert not list(Path(lake._session.reader.data_path).rglob("*.parquet"))
