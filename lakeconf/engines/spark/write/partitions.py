@@ -63,7 +63,7 @@ def folders(writer: Connection, paths: Sequence[str], keys: Sequence[FolderKey])
     """The folder of each file below the folder of its table, as DuckLake names it, with a trailing slash.
 
     Args:
-        writer: A connection that can access the files, in the time zone of the commit.
+        writer: A connection that can access the files.
         paths: The files, each with rows of one partition.
         keys: The partition keys.
 
@@ -97,6 +97,10 @@ def _values_sql(number: int, key: FolderKey) -> str:
     if key.transform != "identity":
         low, high = f"{key.transform}({low})", f"{key.transform}({high})"
     low, high = f"CAST({low} AS VARCHAR)", f"CAST({high} AS VARCHAR)"
+    if key.column.type == "timestamptz":
+        # DuckDB writes these bounds and DuckLake its folders in UTC; a cast uses the time zone of the session, without
+        # the seconds of its offset.
+        low, high = "low", "high"
     is_certain = f"nulls = 0 AND encode({low}) = encode({high})"
     if key.column.type == "varchar":
         is_certain += f" AND encode(upper({low})) <> encode('NULL') AND encode({low}) <> encode({literal(_NULL)})"

@@ -158,6 +158,8 @@ def columns_for(type_name: str, keys: Sequence[str], values: Sequence[str]) -> t
 @pytest.mark.parametrize("case", TWINS, ids=[f"{type_} {len(keys)}" for type_, keys, *_ in TWINS])
 def test_partitions_equal_those_of_duckdb(lake: Lake, case: tuple[str, list[str], list[str], set[str]]) -> None:
     type_name, keys, values, inserted = case
+    # A zone whose early offsets have seconds, which DuckDB does not show.
+    lake._session.writer.execute("SET TimeZone = 'Africa/Monrovia'")
     columns, query = columns_for(type_name, keys, values)
     twins(lake, columns, keys, query)
     assert partitions(lake, "ours") == partitions(lake, "theirs")
