@@ -72,7 +72,8 @@ def _options(writer: Connection, table: TableInfo) -> dict[str, object]:
     query = "SELECT option_name, value, scope, scope_entry FROM ducklake_options(?)"
     rows = writer.rows(query, [writer.database])
     order = {"GLOBAL": 0, "SCHEMA": 1, "TABLE": 2}
-    entries = {"GLOBAL": None, "SCHEMA": table.schema_name, "TABLE": table.full_name}
+    # DuckLake does not quote the names.
+    entries = {"GLOBAL": None, "SCHEMA": table.schema_name, "TABLE": f"{table.schema_name}.{table.name}"}
     ordered = sorted(rows, key=lambda row: order[row[2]])
     return {name: value for name, value, scope, entry in ordered if entries[scope] in (None, entry)}
 

@@ -160,3 +160,10 @@ def test_encrypted_lake_is_rejected(tmp_path: Path) -> None:
             parquet_options(writer, TABLE, 8)
     assert refused.value.message == "the files of s.t are encrypted, and Spark would write them unencrypted"
     assert refused.value.hint == "open the lake with DuckDB to write to it: store.open()"
+
+
+def test_option_of_a_table_with_a_dot_in_its_name(writer: Connection) -> None:
+    writer.execute('CREATE SCHEMA lake."a.b"; CREATE TABLE lake."a.b"."c""d" (a INTEGER)')
+    table = TableInfo(3, "a.b", 'c"d', (), "/data/x/y/")
+    set_option(writer, "hive_file_pattern", 0, ", schema => 'a.b', table_name => 'c\"d'")
+    assert not uses_partition_folders(writer, table)
