@@ -67,7 +67,7 @@ def test_main_job_can_be_repeated(shop: Path, monkeypatch: pytest.MonkeyPatch, s
     assert expected in result.stdout
     assert result.stderr.count("Traceback") == 0
     monkeypatch.setattr(spark, "stop", lambda: None)
-    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    partitions = str(spark.conf.get("spark.sql.shuffle.partitions"))
     try:
         code, output = run_here(MAIN_JOB / "job.py", monkeypatch, folder=shop)
     finally:
