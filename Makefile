@@ -57,11 +57,12 @@ test-spark-oldest: setup ## Run the Spark tests with the oldest supported versio
 	@$(BIN)/uv pip install --python .venv-spark-oldest/bin/python --no-deps --editable .
 	@.venv-spark-oldest/bin/python -m pytest $(SPARK_TESTS)
 
-check: setup ## Check formatting, lint and types
+check: setup ## Check formatting, lint, types and the links of the documentation
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs --allow-untyped-calls --allow-untyped-decorators tests
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/checked-site
 
 bench: setup ## Run all benchmarks: ratios against other tools on the same data
 	@for file in $$(ls benchmarks/*.py | grep -v ratios); do echo "$$file"; $(BIN)/python $$file || exit 1; done

@@ -20,11 +20,11 @@ _ROOT = Path(__file__).parents[1]
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages."""
-    readme = (_ROOT / "README.md").read_text().replace("](docs/", "](").replace("](CHANGELOG.md", "](changelog.md")
+    readme, changelog = (_page_of_the_root(name) for name in ("README.md", "CHANGELOG.md"))
     listed = "\n".join(f"- [{code.code}]({code.code}.md): {code.title}" for code in Code)
     pages = {
         "index.md": readme,
-        "changelog.md": (_ROOT / "CHANGELOG.md").read_text(),
+        "changelog.md": changelog,
         "codes/index.md": f"# Error codes\n\n`lakeconf explain LC010` prints one of these pages.\n\n{listed}\n",
         **_backend_pages(),
         **{f"codes/{code.code}.md": explanation(code.code) for code in Code},
@@ -32,6 +32,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def _page_of_the_root(name: str) -> str:
+    """A page outside `docs/`, with links that lead to the pages of the site."""
+    return (_ROOT / name).read_text().replace("](docs/", "](").replace("](CHANGELOG.md", "](changelog.md")
 
 
 def _backend_pages() -> dict[str, str]:
