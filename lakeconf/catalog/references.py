@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,6 +17,8 @@ _CATALOG_VIEW = re.compile(r"(duckdb|pg|pragma|sqlite)_")
 _CATALOG_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
 # Functions that take the name of a relation or a query as a string, which the parser cannot resolve.
 _INDIRECT = frozenset({"histogram", "histogram_values", "json_execute_serialized_sql", "query", "query_table"})
+# Identifiers with escaped letters.
+_ESCAPED = 'u&"'
 
 
 class Name(NamedTuple):
@@ -97,6 +99,31 @@ def find_references(connection: Connection, sql: str) -> References | None:
         local=frozenset(local),
         everything=everything,
         past=past,
+    )
+
+
+def mentioned(sql: str, names: Iterable[str]) -> References:
+    """Finds names in SQL that DuckDB cannot describe, such as an UPDATE: also in its strings and comments.
+
+    Args:
+        sql: SQL.
+        names: The names to look for, in lower case.
+
+    Returns:
+        Each name that the text contains, as a relation and as a function.
+    """
+    text = sql.lower().replace('""', '"')
+    found = frozenset(name for name in names if name in text)
+    words = frozenset(re.findall(r"\w+", text))
+    return References(
+        relations=frozenset(Name("", "", name) for name in found),
+        functions=found,
+        table_functions=found,
+        local=frozenset(),
+        everything=_ESCAPED in text
+        or not words.isdisjoint(_INDIRECT | _CATALOG_SCHEMAS)
+        or any(map(_CATALOG_VIEW.match, words)),
+        past="at" in words,
     )
 
 

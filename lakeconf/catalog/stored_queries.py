@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from lakeconf.catalog.reader import CatalogReader, repeated
-from lakeconf.catalog.references import Name, References, find_references
+from lakeconf.catalog.references import Name, References, find_references, mentioned
 from lakeconf.catalog.table_name import DEFAULT_SCHEMA
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import UnknownNameError, UnsafeQueryError
@@ -149,6 +149,14 @@ class StoredQueries:
                     waiting.append(found)
         if past and query is not None and not query.past:
             self.check(replace(query, past=True))
+
+    def check_statement(self, sql: str) -> None:
+        """Rejects a statement that changes rows if it may use an unsafe view or macro.
+
+        Raises:
+            UnsafeQueryError: As for `check`.
+        """
+        self.check(mentioned(sql, (stored.name for stored in self.queries)))
 
     def check_expressions(self) -> None:
         """Rejects a lake with sort keys or default values that may do more than compute from its tables.

@@ -26,6 +26,8 @@ class Change:
         deletes: True if the statements delete rows.
         written_for: The table for which the rows were written; None if this transaction creates or changes the table.
         counts: The number of rows that each statement must change; empty if it is not known in advance.
+        sql: The user's own SQL among the statements; the views and macros that it may use are checked at the commit.
+        forbidden: A query, run after the statements, for rows that several rows of a source match; it must return none.
     """
 
     statements: tuple[str, ...]
@@ -37,14 +39,17 @@ class Change:
     deletes: bool = False
     written_for: TableInfo | None = None
     counts: tuple[int, ...] = ()
+    sql: str | None = None
+    forbidden: str | None = None
 
     @property
-    def is_registered(self) -> bool:
-        """True if the staged files become files of the table, so DuckLake writes no files itself."""
-        staged = self.staged
-        if staged is None or self.deletes or not staged.keeps_files:
+    def writes_files(self) -> bool:
+        """True if DuckLake may write files for the change: not if the staged files become files of the table."""
+        if not self.statements or self.defines:
             return False
-        return bool(staged.files) and staged.rest is None
+        staged = self.staged
+        registers = staged is not None and not self.deletes and staged.keeps_files
+        return not (registers and staged is not None and staged.files and staged.rest is None)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from lakeconf.connection.connection import Connection
 from lakeconf.errors import (
     CatalogLockedError,
     CommitConflictError,
+    CommitError,
     TableNotFoundError,
     UnsupportedError,
 )
@@ -237,3 +238,21 @@ def run_counted(writer: Connection, table: str, statements: Sequence[str], count
                 f"expected to change {counts[index]} rows of {table}, but found {found}: nothing was written",
                 hint="call lake.refresh() and try again; in a transaction, write to each row only once",
             )
+
+
+def check_single_matches(writer: Connection, table: str, query: str) -> None:
+    """Refuses to change a row several times.
+
+    Args:
+        writer: The connection whose transaction is open.
+        table: The name of the table, for the error.
+        query: A query for the rows of the table that several rows of the source match.
+
+    Raises:
+        CommitError: There is such a row.
+    """
+    if writer.rows(query):
+        raise CommitError(
+            f"several rows of the source match one row of {table}: nothing was written",
+            hint="keep one row of the source for each key, or match on more columns",
+        )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakeconf.commit.conflicts import Base
 from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
+from lakeconf.ducklake import check_placeholders
 from lakeconf.errors import LakeconfError
 from lakeconf.guard.locks import Held
 
@@ -74,6 +75,35 @@ class Scope:
         latest, base = self.session.read_point()
         snapshot_id = latest if self.at is None else self.at
         return Transaction(self.session, snapshot_id, base, message, author, extra or {}, explicit=explicit)
+
+    @contextlib.contextmanager
+    def transacting(
+        self, message: str | None, author: str | None, extra: Mapping[str, object] | None
+    ) -> Iterator[Scope]:
+        """A transaction of several writes; see `Lake.transaction`.
+
+        Yields:
+            The scope of the transaction.
+
+        Raises:
+            LakeconfError: A transaction is already open.
+        """
+        if self.transaction is not None:
+            raise LakeconfError("a transaction is open: write to its lake")
+        check_placeholders(message, "the commit message")
+        check_placeholders(author, "the author")
+        with self.writing() as held:
+            transaction = self.begin(message, author, extra, explicit=True)
+            transaction.held = held
+            try:
+                try:
+                    yield replace(self, transaction=transaction)
+                finally:
+                    transaction.end()
+            except BaseException:
+                transaction.discard()
+                raise
+            transaction.commit()
 
     def writing(self) -> AbstractContextManager[Held | None]:
         """The lake's lock for a write; nothing if this scope cannot write, because then it must create no file."""

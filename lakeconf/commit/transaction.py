@@ -17,7 +17,14 @@ from lakeconf.commit import audits, journal
 from lakeconf.commit.audits import Audit
 from lakeconf.commit.change import Change, Target
 from lakeconf.commit.committer import Commit, Phase
-from lakeconf.commit.conflicts import Base, check_columns, check_conflicts, check_not_overtaken, run_counted
+from lakeconf.commit.conflicts import (
+    Base,
+    check_columns,
+    check_conflicts,
+    check_not_overtaken,
+    check_single_matches,
+    run_counted,
+)
 from lakeconf.commit.delete_files import check_delete_files
 from lakeconf.commit.journal import CommitKey, ModelRun
 from lakeconf.commit.recovery import without_retries
@@ -218,7 +225,11 @@ class Transaction:
         changes = [change for change in self.changes if change.key not in done]
         if done and not changes:
             return max(done.values())
-        StoredQueries.load(self.session.reader, begun).check_expressions()
+        stored = StoredQueries.load(self.session.reader, begun)
+        stored.check_expressions()
+        for change in changes:
+            if change.sql is not None:
+                stored.check_statement(change.sql)
         journal.check_runs(writer, alias, self.runs)
         dependencies = [change.depends_on for change in changes if change.depends_on]
         check_conflicts(self.session.reader, dependencies, self.base, begun)
@@ -228,7 +239,7 @@ class Transaction:
         if dependencies and self.session.reader.reads_separately:
             check_not_overtaken(self.session.reader, begun)
         # Files that Spark wrote are registered, and DuckLake does not remove them.
-        by_ducklake = {change.table for change in changes if not (change.is_registered or change.defines)}
+        by_ducklake = {change.table for change in changes if change.writes_files}
         keeps = {journal.TABLE} if self.runs or any(change.key for change in changes) else set[str]()
         self._attempt.catalog.keep_written(by_ducklake | keeps, begun)
         return None
@@ -237,6 +248,8 @@ class Transaction:
         writer, alias = self.session.writer, self.session.alias
         for change in changes:
             run_counted(writer, change.table, change.statements, change.counts)
+            if change.forbidden is not None:
+                check_single_matches(writer, change.table, change.forbidden)
         for audit in self.audits:
             audits.run(audit, writer, self.session.reader)
         for statement in journal.statements(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from lakeconf.catalog.table_name import split_name
 from lakeconf.commit.audits import Audit, Check
 from lakeconf.commit.journal import INTERNAL_SCHEMA
 from lakeconf.commit.scope import Scope
-from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.base import SparkOperations, spark_operations
 from lakeconf.engines.schema_check import named_views
 from lakeconf.errors import LakeconfError
@@ -28,6 +26,7 @@ from lakeconf.lake.streaming import StreamSink
 from lakeconf.lake.table import Table
 from lakeconf.sql import identifier, literal
 from lakeconf.write.ddl import Definition
+from lakeconf.write.execute import execute
 from lakeconf.write.schema_changes import create, create_view
 
 if TYPE_CHECKING:
@@ -193,22 +192,8 @@ class Lake:
             AuditError: An audit failed.
             CommitError: Nothing was written.
         """
-        if self._scope.transaction is not None:
-            raise LakeconfError("a transaction is open: write to its lake")
-        check_placeholders(message, "the commit message")
-        check_placeholders(author, "the author")
-        with self._scope.writing() as held:
-            transaction = self._scope.begin(message, author, extra, explicit=True)
-            transaction.held = held
-            try:
-                try:
-                    yield Lake(replace(self._scope, transaction=transaction))
-                finally:
-                    transaction.end()
-            except BaseException:
-                transaction.discard()
-                raise
-            transaction.commit()
+        with self._scope.transacting(message, author, extra) as scope:
+            yield Lake(scope)
 
     def audit(self, name: str, check: Check, *, table: str | None = None) -> None:
         """Adds a condition to the open transaction: if the new state violates it, nothing is committed.
@@ -286,6 +271,29 @@ class Lake:
         """
         prepare_query(self._session.reader, sql, frames=frames)
         return self._session.engine.query(sql, frames)
+
+    def execute(self, sql: str, /, *, idempotency_key: str | None = None, **frames: object) -> int:
+        """Runs an INSERT, UPDATE, DELETE or MERGE INTO on one table of the lake, as one snapshot.
+
+        On Spark, executors write the rows of an INSERT from a query, and run a DELETE that `Table.delete` accepts and a
+        MERGE INTO without conditions or computed values. DuckDB runs other statements at the commit.
+
+        Args:
+            sql: The statement, in DuckDB's SQL; the lake is the default database.
+            idempotency_key: As for `Table.append`.
+            **frames: Frames that the statement names like tables, such as `staged=frame`.
+
+        Returns:
+            The new snapshot; in a transaction, the snapshot that it reads.
+
+        Raises:
+            QueryError: The SQL is not a single statement that changes rows, or DuckDB rejects it.
+            UnsafeQueryError: It may use a view or macro of the lake that does more than read the lake.
+            UnsupportedError: DuckLake, or Spark for an INSERT, does not support a part of the statement.
+            CommitConflictError: Another writer has changed a table that the statement depends on.
+            CommitError: Nothing was written, for example because several rows of the source match one row.
+        """
+        return execute(self._scope, sql, frames, idempotency_key)
 
     def columns_of(self, frame: object) -> dict[str, str]:
         """The columns of a frame and the DuckDB names of their types; no row is read.

@@ -9,21 +9,26 @@ from lakeconf.engines.base import Staged
 
 FILES = Staged("FROM rows", files=("s3://bucket/part-0.parquet",))
 CASES = [
-    (None, False, False),
-    (FILES, False, True),
-    (FILES, True, False),
-    (Staged("FROM rows", files=FILES.files, rest="FROM rest"), False, False),
-    (Staged("FROM rows"), False, False),
-    (Staged("FROM rows", files=FILES.files, keeps_files=False), False, False),
+    (None, False, True),
+    (FILES, False, False),
+    (FILES, True, True),
+    (Staged("FROM rows", files=FILES.files, rest="FROM rest"), False, True),
+    (Staged("FROM rows"), False, True),
+    (Staged("FROM rows", files=FILES.files, keeps_files=False), False, True),
 ]
 
 
 @pytest.mark.parametrize(("staged", "deletes", "expected"), CASES)
-def test_change_is_registered_if_its_files_become_files_of_the_table(
+def test_ducklake_writes_no_files_if_the_staged_files_become_files_of_the_table(
     staged: Staged | None, deletes: bool, expected: bool
 ) -> None:
     """A change that also deletes rows makes DuckLake write delete files."""
-    assert Change(("SELECT 1",), "main.t", staged, deletes=deletes).is_registered is expected
+    assert Change(("SELECT 1",), "main.t", staged, deletes=deletes).writes_files is expected
+
+
+@pytest.mark.parametrize("change", [Change((), "main.t"), Change(("CREATE TABLE t (a INT)",), "main.t", defines=True)])
+def test_ducklake_writes_no_files_without_rows(change: Change) -> None:
+    assert not change.writes_files
 
 
 def test_change_defines_and_deletes_nothing_unless_it_says_so() -> None:

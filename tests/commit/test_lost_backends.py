@@ -62,7 +62,9 @@ class Database:
 
     def end_connections(self) -> None:
         """Terminates every connection, and waits until none is left."""
-        others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        # Not those of the server itself, such as autovacuum.
+        clients = "backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        others = f"FROM pg_stat_activity WHERE datname = current_database() AND {clients}"
         assert "t" in self.sql(f"SELECT pg_terminate_backend(pid, 10000) {others}")
         assert self.sql(f"SELECT count(*) {others}") == "0"
         self.ended += 1

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from anomalies import ALLOWED_BY_PREFIX_CONSISTENCY, ALLOWED_BY_SNAPSHOT_ISOLATION, find_anomalies
 from history_plan import LIST, MAINTENANCE, REMOVING, Task, create_tables, names
 from history_run import Run, of_tables
+from history_writer import maintain, opened
 from local_stores import config_of, on_postgres, on_sqlite
 
 import lakeconf
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from history import Transaction
     from servers import FaultProxy, PostgresServer
 
@@ -79,10 +79,18 @@ def check(history: list[Transaction], *writers: str) -> None:
 
 
 def check_maintenance(run: Run) -> None:
-    """Faults have not silently disabled compaction, expiry and cleanup: each has changed something."""
+    """Faults have not silently disabled compaction, expiry and cleanup, and leave no file that cleanup keeps."""
     changed = {what: sum(each.changed for each in run.maintained if each.what == what) for what in REMOVING}
     changed["compact"] = sum(each.changed for each in run.maintained if each.what in MAINTENANCE)
-    assert min(changed.values()) > 0, run.maintained
+    assert min(changed["compact"], changed["expire"]) > 0, run.maintained
+    task = run.tasks[0]
+    with opened(lakeconf.init(task.config).get_store("dev").open) as lake:
+        for what in REMOVING:
+            maintain(lake, what, forced=True)
+        known = "ducklake_data_file UNION ALL SELECT path FROM __ducklake_metadata_dev.ducklake_delete_file"
+        paths = lake.sql(f"SELECT path FROM __ducklake_metadata_dev.{known}").collect("pyarrow").to_native()["path"]
+    found = Path(task.config["stores"]["dev"]["storage_backend"]["path"]).rglob("*.parquet")
+    assert sorted(path.name for path in found) == sorted(Path(path).name for path in paths.to_pylist())
 
 
 def test_writers_that_are_killed_and_paused_while_the_lake_is_maintained(task: Task) -> None:

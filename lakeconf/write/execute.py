@@ -1,0 +1,152 @@
+"""Runs a statement of SQL that changes the rows of one table, as part of a transaction.
+
+A statement becomes an append, a delete or a merge of the frame API if it means the same; then Spark's executors write
+the rows. Otherwise DuckDB runs the text of the statement inside the transaction of the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from sqlglot import exp
+
+from lakeconf.catalog.references import Name, References
+from lakeconf.catalog.stored_queries import StoredQueries
+from lakeconf.catalog.table import TableInfo
+from lakeconf.catalog.table_name import DEFAULT_SCHEMA, split_name
+from lakeconf.commit.change import Change, Target
+from lakeconf.commit.scope import Scope
+from lakeconf.commit.transaction import Transaction
+from lakeconf.connection.connection import search_path_sql
+from lakeconf.ducklake import check_placeholders
+from lakeconf.engines.base import StagingRequest
+from lakeconf.errors import QueryError, TableNotFoundError, UnsupportedError
+from lakeconf.sql import folded, identifier
+from lakeconf.write import writes
+from lakeconf.write.statement import Statement, parse_statement
+from lakeconf.write.statement_actions import actions_of, is_supported
+from lakeconf.write.statement_merge import matched_twice
+from lakeconf.write.statement_rewrite import Execution, depend_on_tables, rewritten
+
+_OTHER_NAME = "give the frame another name"
+
+
+def execute(scope: Scope, sql: str, frames: Mapping[str, object], key: str | None) -> int:
+    """Runs a statement; see `Lake.execute`."""
+    statement = parse_statement(sql, scope.session.alias)
+    change = partial(_add, statement=statement, frames=frames)
+    return writes.write_once(scope, statement.name_of(statement.target), key, change)
+
+
+def _add(transaction: Transaction, name: str, *, statement: Statement, frames: Mapping[str, object]) -> None:
+    check_placeholders(statement.text, "the statement")
+    _check_frames(statement, frames)
+    given = {folded(frame): transaction.session.engine.adopt(value) for frame, value in frames.items()}
+    _check_names(transaction, statement, given)
+    tables = {table: _table(transaction, table) for table in statement.read_tables(given)}
+    known = {table: found for table, found in tables.items() if found is not None}
+    execution = Execution(statement, transaction, writes.target(transaction, name), given, known)
+    if len(known) < len(tables) or not rewritten(execution, name):
+        _run_by_duckdb(execution)
+
+
+def _check_frames(statement: Statement, frames: Mapping[str, object]) -> None:
+    """Refuses frames that the statement changes, does not use, or uses as tables of the lake too."""
+    target, names = statement.target, set(map(folded, frames))
+    used = {folded(table.name) for table in statement.sources if not table.db}
+    for frame in frames:
+        if not target.db and folded(target.name) == folded(frame):
+            raise QueryError(f"{frame} is both the table that the statement changes and a frame", hint=_OTHER_NAME)
+        if folded(frame) not in used:
+            raise QueryError(f"the statement does not use the frame {frame!r}", hint="name it like a table")
+    for table in (target, *statement.sources):
+        # The view of a frame is in the schema `main` of DuckDB's temporary database, which comes first.
+        if not table.catalog and folded(table.db) == DEFAULT_SCHEMA and folded(table.name) in names:
+            raise QueryError(f"{table.sql('duckdb')} is both a table and a frame", hint=_OTHER_NAME)
+
+
+def _check_names(transaction: Transaction, statement: Statement, frames: Mapping[str, object]) -> None:
+    """Refuses names of tables without a schema that DuckDB would find in another schema than `main`."""
+    tables = [table for table in (statement.target, *statement.sources) if isinstance(table.this, exp.Identifier)]
+    names = frozenset(Name(*map(folded, (table.catalog, table.db, table.name))) for table in tables)
+    pending = {split_name(name)[1] for name in transaction.targets if split_name(name)[0] == "main"}
+    local = frozenset({*frames, *pending})
+    nothing: frozenset[str] = frozenset()
+    references = References(names, nothing, nothing, local, everything=False, past=False)
+    stored = StoredQueries.load(transaction.session.reader)
+    stored.check_schemas(references, transaction.session.writer)
+
+
+def _table(transaction: Transaction, name: str) -> Target | None:
+    """A table that a statement reads; None if it is a view."""
+    try:
+        return writes.target(transaction, name)
+    except (TableNotFoundError, UnsupportedError):
+        return None
+
+
+def _run_by_duckdb(execution: Execution) -> None:
+    """Adds the changes that run the statement at the commit; frames become temporary views."""
+    transaction, statement, info = execution.transaction, execution.statement, execution.target.info
+    name, is_insert = info.full_name, isinstance(statement.tree, exp.Insert)
+    views = (_search_path(execution), *_views(execution))
+    statements: tuple[str, ...] = (statement.text,)
+    dropped = tuple(f"DROP VIEW temp.main.{identifier(one)}" for one in execution.frames)
+    forbidden = None
+    if isinstance(statement.tree, exp.Merge):
+        _check_row_ids(info)
+        if is_supported(statement):
+            forbidden = matched_twice(statement)
+        else:
+            table = writes.quoted(transaction.session, info)
+            actions = actions_of(statement, table, execution.target.types, _source_columns(execution))
+            views, forbidden, statements = (*views, actions.computed), actions.twice, actions.statements
+            dropped = (actions.dropped, *dropped)
+    transaction.add(Change(views, name, sql=statement.text, forbidden=forbidden))
+    depends_on = None if is_insert else writes.read_dependency_at_commit(transaction, info)
+    read = writes.written_for(transaction, info)
+    transaction.add(Change(statements, name, depends_on=depends_on, deletes=not is_insert, written_for=read))
+    depend_on_tables(execution, at_commit=True)
+    transaction.add(Change(dropped, name))
+
+
+def _search_path(execution: Execution) -> str:
+    """The statement that lets the user's SQL name the tables of the lake, also of new schemas."""
+    session = execution.transaction.session
+    found = session.reader.connection.rows(
+        "SELECT schema_name FROM duckdb_schemas() WHERE database_name = ?", [session.alias]
+    )
+    pending = {split_name(name)[0] for name in execution.transaction.targets}
+    return search_path_sql(session.alias, sorted({*pending, *(schema for (schema,) in found)}))
+
+
+def _views(execution: Execution) -> list[str]:
+    """Stages the frames, and returns the statements that make them views."""
+    transaction, info = execution.transaction, execution.target.info
+    engine, views = transaction.session.engine, []
+    for frame, adopted in execution.frames.items():
+        staged = engine.stage_rows(adopted, StagingRequest(info, engine.schema(adopted), transaction.next_token()))
+        transaction.add(Change((), info.full_name, staged))  # removes the rows, also if a failure follows
+        views.append(f"CREATE TEMP VIEW {identifier(frame)} AS {staged.source}")
+    return views
+
+
+def _source_columns(execution: Execution) -> list[str]:
+    """The columns of the source of a MERGE INTO; empty if it is neither a frame nor a table."""
+    statement = execution.statement
+    source = statement.tree.args["using"]
+    if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
+        return []
+    if not source.db and folded(source.name) in execution.frames:
+        return list(execution.transaction.session.engine.schema(execution.frames[folded(source.name)]))
+    table = execution.tables.get(statement.name_of(source))
+    return [] if table is None else list(table.types)
+
+
+def _check_row_ids(info: TableInfo) -> None:
+    if any(folded(column.name) == "rowid" for column in info.columns):
+        raise UnsupportedError(
+            f"a column of {info.full_name} is named rowid and hides DuckLake's row id, which identifies rows",
+            hint="rename the column: table.evolve(rename={'rowid': …})",
+        )

@@ -1,0 +1,130 @@
+"""Parses a statement of SQL that changes the rows of one table: INSERT, UPDATE, DELETE or MERGE INTO."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from lakeconf.catalog.table_name import DEFAULT_SCHEMA, joined_name
+from lakeconf.errors import QueryError, UnsupportedError
+from lakeconf.sql import folded
+
+_HINT = "write one INSERT, UPDATE, DELETE or MERGE INTO; lake.sql(…) runs queries"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement.
+
+    Attributes:
+        text: The SQL, as the user wrote it.
+        tree: The SQL as sqlglot parses it.
+        alias: The alias of the lake.
+    """
+
+    text: str
+    tree: exp.Insert | exp.Update | exp.Delete | exp.Merge
+    alias: str
+
+    @property
+    def target(self) -> exp.Table:
+        """The table that the statement changes."""
+        into = self.tree.this
+        found = into.this if isinstance(into, exp.Schema) else into
+        if not isinstance(found, exp.Table) or not isinstance(found.this, exp.Identifier):
+            raise QueryError("the statement does not name the table that it changes", hint=_HINT)
+        return found
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that an INSERT lists; empty if it lists none."""
+        into = self.tree.this
+        return [column.name for column in into.expressions] if isinstance(into, exp.Schema) else []
+
+    @property
+    def sources(self) -> list[exp.Table]:
+        """The tables, views and functions that the statement reads, without its common table expressions."""
+        local = {folded(cte.alias) for cte in self.tree.find_all(exp.CTE)}
+        return [
+            table
+            for table in self.tree.find_all(exp.Table)
+            if table is not self.target and (table.db or folded(table.name) not in local)
+        ]
+
+    def read_tables(self, frames: Collection[str]) -> dict[str, list[exp.Table]]:
+        """The sources that are named like tables and are no frames, by their full names.
+
+        Args:
+            frames: The names of the frames, in lower case.
+        """
+        found: dict[str, list[exp.Table]] = {}
+        for table in self.sources:
+            if isinstance(table.this, exp.Identifier) and (table.db or folded(table.name) not in frames):
+                found.setdefault(self.name_of(table), []).append(table)
+        return found
+
+    def name_of(self, table: exp.Table) -> str:
+        """The full name of a table of the lake.
+
+        Raises:
+            QueryError: The name is that of a table of another database.
+        """
+        if table.catalog and folded(table.catalog) != folded(self.alias):
+            raise QueryError(
+                f"{table.sql('duckdb')} is a table of another database, and a statement uses one lake",
+                hint=f"the name of this lake is {self.alias}; pass rows from elsewhere as a frame",
+            )
+        return joined_name(table.db or DEFAULT_SCHEMA, table.name)
+
+
+def parse_statement(sql: str, alias: str) -> Statement:
+    """Parses a statement.
+
+    Args:
+        sql: The SQL, in DuckDB's dialect.
+        alias: The alias of the lake.
+
+    Raises:
+        QueryError: The SQL is not a single statement that changes rows.
+        UnsupportedError: DuckLake does not support a clause of the statement.
+    """
+    try:
+        found = [one for one in sqlglot.parse(sql, dialect="duckdb") if one is not None]
+    except (SqlglotError, ValueError, RecursionError) as error:
+        # Remove sqlglot's terminal escape sequences.
+        reason = re.sub("\x1b\\[[0-9;]*m", "", str(error) or "it is nested too deeply").splitlines()[0]
+        raise QueryError(f"the statement cannot be parsed: {reason}", hint=_HINT) from None
+    tree = found[0] if len(found) == 1 else None
+    if not isinstance(tree, (exp.Insert, exp.Update, exp.Delete, exp.Merge)):
+        raise QueryError("the SQL is not a single statement that changes rows", hint=_HINT)
+    if tree.args.get("returning"):
+        raise UnsupportedError(
+            "DuckLake does not support RETURNING", hint="read the rows afterwards with lake.sql(…) or table.changes(…)"
+        )
+    if tree.args.get("conflict") or tree.args.get("alternative"):
+        raise UnsupportedError(
+            "DuckLake tables have no keys, so INSERT cannot detect conflicts",
+            hint="use MERGE INTO with WHEN MATCHED and WHEN NOT MATCHED",
+        )
+    if isinstance(tree, exp.Merge):
+        _check_clauses(tree)
+    return Statement(sql, tree, alias)
+
+
+def _check_clauses(tree: exp.Merge) -> None:
+    """Refuses a clause that never applies; DuckDB may apply it instead of the clause before it."""
+    always = set()
+    for when in tree.args["whens"].expressions:
+        kind = (bool(when.args["matched"]), bool(when.args["source"]))
+        if kind in always:
+            raise UnsupportedError(
+                "the MERGE INTO has a clause after one without a condition, so it would never apply",
+                hint="remove it, or put the clause without a condition last",
+            )
+        if when.args.get("condition") is None:
+            always.add(kind)

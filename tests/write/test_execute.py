@@ -1,0 +1,324 @@
+"""`Lake.execute`: statements of SQL that change rows, on both engines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from lake_fixtures import lake_with
+
+from lakeconf.errors import (
+    AuditError,
+    CommitConflictError,
+    CommitError,
+    LakeconfError,
+    QueryError,
+    SchemaError,
+    TableNotFoundError,
+    UnknownNameError,
+    UnsafeQueryError,
+    UnsupportedError,
+)
+
+if TYPE_CHECKING:
+    from lakeconf import Lake, Store
+
+STOCK = pa.table({"id": [1, 2, 3, 4], "name": ["a", "b", "c", None], "amount": pa.array([10, 20, 30, 40], pa.int64())})
+DELIVERY = pa.table({"id": [2, 3, 9], "name": ["B", None, "i"], "amount": pa.array([5, 0, 90], pa.int64())})
+
+lake = lake_with("stock", STOCK)
+
+# DuckDB runs each of these on its own tables too, and must return the same rows.
+STATEMENTS = [
+    "INSERT INTO stock VALUES (5, 'e', 50), (6, NULL, 60)",
+    "INSERT INTO stock (amount, id) VALUES (50, 5)",
+    "INSERT INTO stock SELECT * FROM delivery",
+    "INSERT INTO stock (name, id) SELECT upper(name), id + 10 FROM delivery WHERE amount >= 5",
+    "INSERT INTO stock BY NAME SELECT amount, id FROM delivery",
+    "INSERT INTO stock SELECT d.id, s.name, d.amount FROM delivery AS d JOIN stock AS s USING (id)",
+    "INSERT INTO stock SELECT id + 100, name, amount FROM stock",
+    "WITH many AS (SELECT * FROM delivery WHERE amount > 1) INSERT INTO stock SELECT * FROM many UNION ALL FROM many",
+    "UPDATE stock SET amount = amount * 2, name = coalesce(name, '-') WHERE id % 2 = 0",
+    "UPDATE stock SET amount = 0",
+    "UPDATE stock AS s SET name = d.name FROM delivery AS d WHERE s.id = d.id",
+    "UPDATE stock SET amount = (SELECT max(amount) FROM delivery) WHERE id IN (SELECT id FROM delivery)",
+    "DELETE FROM stock WHERE id >= 3",
+    "DELETE FROM stock AS s WHERE s.name IS NULL OR s.id = 1",
+    "DELETE FROM stock WHERE id % 3 = 0",
+    "DELETE FROM stock WHERE id IN (SELECT id FROM delivery)",
+    "DELETE FROM stock USING delivery WHERE stock.id = delivery.id",
+    "WITH gone AS (SELECT id FROM delivery) DELETE FROM stock WHERE id IN (FROM gone)",
+    "DELETE FROM stock",
+    "MERGE INTO stock AS t USING delivery AS s ON t.id = s.id "
+    "WHEN MATCHED THEN UPDATE SET name = s.name, amount = s.amount WHEN NOT MATCHED THEN INSERT *",
+    "MERGE INTO stock USING delivery USING (id) WHEN MATCHED THEN UPDATE WHEN NOT MATCHED THEN INSERT",
+    "MERGE INTO stock AS t USING delivery AS s ON s.id = t.id WHEN MATCHED THEN DELETE",
+    "MERGE INTO stock AS t USING delivery AS s ON (t.id = s.id) WHEN NOT MATCHED BY SOURCE THEN DELETE",
+    "MERGE INTO stock AS t USING delivery AS s ON t.id = s.id WHEN MATCHED THEN UPDATE SET amount = s.id",
+    "MERGE INTO stock AS t USING delivery AS s ON t.id = s.id WHEN NOT MATCHED THEN "
+    "INSERT (id, name) VALUES (s.id, s.name)",
+    "MERGE INTO stock AS t USING delivery AS s ON t.id = s.id WHEN NOT MATCHED THEN "
+    "INSERT (amount, name, id) VALUES (s.amount, s.name, s.id)",
+    "MERGE INTO stock AS t USING delivery AS s ON t.id = s.id WHEN NOT MATCHED THEN "
+    "INSERT (amount, name, id) VALUES (s.id, s.name, s.amount)",
+    "MERGE INTO stock AS t USING delivery AS s ON t.id = s.id AND t.amount > s.amount "
+    "WHEN MATCHED AND s.amount = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET amount = t.amount + s.amount "
+    "WHEN NOT MATCHED AND s.id > 5 THEN INSERT (id, amount) VALUES (s.id, s.amount)",
+    "MERGE INTO stock AS t USING delivery AS s ON t.id = s.amount WHEN NOT MATCHED THEN INSERT *",
+    "MERGE INTO stock AS t USING delivery AS s ON t.id = s.id WHEN MATCHED AND t.id = 2 THEN DO NOTHING "
+    "WHEN MATCHED THEN DELETE",
+    "MERGE INTO stock AS t USING (SELECT id, max(amount) AS amount FROM delivery GROUP BY id) AS s ON t.id = s.id "
+    "WHEN MATCHED THEN UPDATE SET amount = s.amount",
+    "MERGE INTO stock AS t USING delivery AS s ON t.id = s.id WHEN NOT MATCHED BY SOURCE AND t.id = 1 THEN "
+    "UPDATE SET name = 'gone'",
+    "MERGE INTO stock USING delivery USING (id) WHEN MATCHED AND delivery.amount = 0 THEN DELETE "
+    "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE THEN DELETE",
+    "MERGE INTO stock AS t USING (SELECT * FROM delivery) AS s(k, n, a) ON t.id = s.k "
+    "WHEN MATCHED AND a = 5 THEN UPDATE SET amount = 2.6 WHEN MATCHED THEN UPDATE SET (name, amount) = (n, a + 1) "
+    "WHEN NOT MATCHED BY SOURCE AND t.id = 4 THEN DELETE WHEN NOT MATCHED AND a = 90 THEN INSERT (id) VALUES (k)",
+    "WITH few AS (SELECT * FROM delivery WHERE id < 9) MERGE INTO stock USING few AS s ON stock.id = s.id "
+    "WHEN MATCHED AND s.name IS NULL THEN DELETE WHEN MATCHED THEN UPDATE SET name = 'x' || s.name",
+]
+
+
+def rows(lake: Lake, query: str = "SELECT * FROM stock") -> list[tuple[Any, ...]]:
+    native: Any = lake.sql(query).to_native()
+    return sorted(native.fetchall(), key=repr)
+
+
+def changed(lake: Lake) -> list[str]:
+    """The kinds of changes of the latest snapshot."""
+    version = lake.snapshot_id
+    return [kind for (kind,) in rows(lake, f"SELECT change_type FROM dev.table_changes('stock', {version}, {version})")]
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_statement_changes_the_rows_that_duckdb_changes(lake: Lake, statement: str) -> None:
+    with duckdb.connect() as oracle:
+        oracle.register("delivered", DELIVERY)
+        oracle.register("stocked", STOCK)
+        oracle.execute("CREATE TABLE stock AS FROM stocked; CREATE TABLE delivery AS FROM delivered")
+        oracle.execute(statement)
+        expected = sorted(oracle.execute("FROM stock").fetchall(), key=repr)
+    before = lake.snapshot_id
+    frames = {"delivery": DELIVERY} if "delivery" in statement else {}
+    assert lake.execute(statement, **frames) == before + 1 == lake.snapshot_id
+    assert rows(lake) == expected
+
+
+@pytest.mark.parametrize("clause", ["UPDATE", "UPDATE SET name = s.name, amount = s.amount + 0"])
+def test_updated_rows_are_updates_in_the_change_feed(lake: Lake, clause: str) -> None:
+    lake.execute(
+        f"MERGE INTO stock USING delivery AS s ON stock.id = s.id WHEN MATCHED THEN {clause}", delivery=DELIVERY
+    )
+    assert changed(lake) == ["update_postimage"] * 2 + ["update_preimage"] * 2
+
+
+def test_names_of_frames_ignore_case_and_may_hide_tables_that_are_read(lake: Lake) -> None:
+    lake.create_table("Delivery", {"id": "BIGINT"})
+    lake.execute("DELETE FROM stock WHERE id IN (SELECT id FROM DELIVERY)", delivery=DELIVERY)
+    assert [key for key, *_ in rows(lake)] == [1, 4]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM stock WHERE id = 1",
+        "INSERT INTO main.stock FROM stock",
+        "DELETE FROM dev.main.stock WHERE id IN (SELECT id FROM Main.stock UNION SELECT id FROM stock)",
+    ],
+)
+def test_frame_with_the_name_of_a_table_in_the_statement_is_refused(lake: Lake, statement: str) -> None:
+    with pytest.raises(QueryError, match="is both"):
+        lake.execute(statement, Stock=DELIVERY)
+    lake.execute("INSERT INTO dev.main.stock FROM stock", stock=DELIVERY)
+    assert len(rows(lake)) == 7
+
+
+def test_frame_that_the_statement_does_not_use_is_refused(lake: Lake) -> None:
+    with pytest.raises(QueryError, match="does not use the frame 'staging'"):
+        lake.execute("INSERT INTO stock FROM staged", staging=DELIVERY)
+
+
+def test_tables_of_other_schemas_need_their_schema(lake: Lake) -> None:
+    lake.create_table("raw.events", {"id": "BIGINT"})
+    with pytest.raises(LakeconfError, match="events"):
+        lake.execute("INSERT INTO events VALUES (1)")
+    with pytest.raises(UnknownNameError, match="no table events"):
+        lake.execute("DELETE FROM stock WHERE id IN (SELECT id FROM events)")
+    lake.execute("INSERT INTO raw.events VALUES (1)")
+    lake.execute("DELETE FROM dev.main.stock WHERE id IN (SELECT id FROM raw.events)")
+    assert [key for key, *_ in rows(lake)] == [2, 3, 4]
+
+
+REFUSED = [
+    ("SELECT 1", QueryError, "not a single statement that changes rows"),
+    ("DELETE FROM stock; DELETE FROM stock", QueryError, "not a single statement that changes rows"),
+    ("", QueryError, "not a single statement that changes rows"),
+    ("DROP TABLE stock", QueryError, "not a single statement that changes rows"),
+    ("CREATE TABLE other AS FROM stock", QueryError, "not a single statement that changes rows"),
+    ("COPY stock TO 'x.parquet'", QueryError, "not a single statement that changes rows"),
+    ("DELETE FRM stock", QueryError, "does not name the table"),
+    ("UPDATE stock SETT x = 1", QueryError, "cannot be parsed"),
+    ("DELETE FROM memory.main.stock", QueryError, "a table of another database"),
+    ("DELETE FROM missing", TableNotFoundError, "missing"),
+    ("DELETE FROM stock WHERE missing % 2 = 1", QueryError, "missing"),
+    ("DELETE FROM stock WHERE id = 1 RETURNING *", UnsupportedError, "RETURNING"),
+    ("INSERT INTO stock VALUES (1, 'a', 1) ON CONFLICT DO NOTHING", UnsupportedError, "have no keys"),
+    ("INSERT OR REPLACE INTO stock VALUES (1, 'a', 1)", UnsupportedError, "have no keys"),
+    ("UPDATE stock SET name = '{DATA_PATH}'", LakeconfError, "DATA_PATH"),
+    ("INSERT INTO stock (id, name) SELECT id FROM stock", LakeconfError, None),
+    ("MERGE INTO stock USING stock AS s ON stock.id = s.id WHEN MATCHED THEN ERROR", LakeconfError, None),
+]
+
+
+@pytest.mark.parametrize(("statement", "error", "message"), REFUSED)
+def test_other_statements_are_refused(
+    lake: Lake, statement: str, error: type[LakeconfError], message: str | None
+) -> None:
+    before = lake.snapshot_id
+    with pytest.raises(error, match=message):
+        lake.execute(statement)
+    assert (lake.refresh(), len(rows(lake))) == (before, 4)
+
+
+@pytest.mark.parametrize("clause", ["UPDATE", "DELETE", "UPDATE SET amount = s.amount + 1"])
+def test_several_rows_of_the_source_for_one_row_are_refused(lake: Lake, clause: str) -> None:
+    twice = pa.concat_tables([DELIVERY, DELIVERY])
+    with pytest.raises(CommitError, match="match one row"):
+        lake.execute(f"MERGE INTO stock USING s ON stock.id = s.id WHEN MATCHED THEN {clause}", s=twice)
+    assert rows(lake) == sorted(map(tuple, (row.values() for row in STOCK.to_pylist())), key=repr)
+
+
+def test_rows_that_no_clause_changes_may_match_several_rows(lake: Lake) -> None:
+    twice = pa.concat_tables([DELIVERY, DELIVERY])
+    lake.execute(
+        "MERGE INTO stock USING s ON stock.id = s.id WHEN MATCHED AND s.id = 2 THEN DO NOTHING "
+        "WHEN MATCHED AND s.id = 7 THEN DELETE WHEN NOT MATCHED THEN INSERT VALUES (s.id, 'new', 1)",
+        s=twice,
+    )
+    assert len(rows(lake)) == 6
+
+
+def test_null_in_a_required_column_is_refused(lake: Lake) -> None:
+    lake.create_table("strict", {"id": "BIGINT NOT NULL", "name": "VARCHAR"})
+    for statement in ("INSERT INTO strict (name) VALUES ('a')", "INSERT INTO strict BY NAME SELECT name FROM stock"):
+        with pytest.raises(SchemaError, match="NOT NULL"):
+            lake.execute(statement)
+
+
+def test_column_that_an_insert_omits_has_its_default_value(lake: Lake) -> None:
+    lake.table("stock").evolve(add={"kind": "VARCHAR"}, defaults={"kind": "box"})
+    lake.execute("INSERT INTO stock (id) VALUES (7)")
+    assert rows(lake, "SELECT kind FROM stock WHERE id = 7") == [("box",)]
+    statement = "INSERT INTO stock (id, name) SELECT id, name FROM delivery"
+    if "spark" in repr(lake):
+        with pytest.raises(UnsupportedError, match="'kind', whose default value Spark cannot compute"):
+            lake.execute(statement, delivery=DELIVERY)
+    else:
+        lake.execute(statement, delivery=DELIVERY)
+        assert rows(lake, "SELECT DISTINCT kind FROM stock") == [("box",)]
+
+
+def test_key_is_committed_once(lake: Lake) -> None:
+    first = lake.execute("UPDATE stock SET amount = amount + 1", idempotency_key="once")
+    assert lake.execute("UPDATE stock SET amount = amount + 1", idempotency_key="once") == first
+    assert sum(amount for *_, amount in rows(lake)) == 104
+
+
+def test_statements_of_a_transaction_are_one_snapshot_and_see_each_other(lake: Lake) -> None:
+    before = lake.snapshot_id
+    with lake.transaction() as tx:
+        tx.create_table("copies", STOCK)
+        tx.execute("UPDATE stock SET amount = amount + 1")
+        tx.execute("UPDATE stock SET amount = amount * 10")
+        tx.execute("UPDATE stock SET name = d.name FROM d WHERE stock.id = d.id", d=DELIVERY)
+        tx.execute("DELETE FROM stock WHERE id IN (SELECT id FROM d WHERE amount = 0)", d=DELIVERY)
+        tx.execute("INSERT INTO copies VALUES (1, 'x', 1)")
+        tx.audit("three left", "SELECT count(*) FROM stock HAVING count(*) <> 3")
+    assert lake.snapshot_id == before + 1
+    assert rows(lake) == [(1, "a", 110), (2, "B", 210), (4, None, 410)]
+    assert rows(lake, "FROM copies") == [(1, "x", 1)]
+
+
+def test_failed_audit_undoes_a_statement(lake: Lake) -> None:
+    with pytest.raises(AuditError), lake.transaction() as tx:  # noqa: PT012 - the commit raises it
+        tx.execute("DELETE FROM stock USING d WHERE stock.id = d.id", d=DELIVERY)
+        tx.audit("four", "SELECT count(*) FROM stock HAVING count(*) <> 4")
+    assert len(rows(lake)) == 4
+
+
+def test_failed_statement_leaves_nothing_in_its_transaction(lake: Lake) -> None:
+    with lake.transaction() as tx:
+        with pytest.raises(QueryError):
+            tx.execute("INSERT INTO stock FROM d", e=DELIVERY)
+        tx.execute("DELETE FROM stock WHERE id = 1")
+    assert len(rows(lake)) == 3
+
+
+def test_change_of_a_table_that_was_read_is_a_conflict(lake: Lake, store: Store) -> None:
+    lake.create_table("other", STOCK).append(STOCK)
+    rows(lake, "FROM other")
+    with store.open() as second:
+        second.table("other").delete("id = 1")
+    with pytest.raises(CommitConflictError, match="other"):
+        lake.execute("DELETE FROM stock WHERE id IN (SELECT id FROM other)")
+    lake.refresh()
+    lake.execute("DELETE FROM stock WHERE id IN (SELECT id FROM other)")
+    assert rows(lake) == [(1, "a", 10)]
+
+
+def test_statement_sees_rows_that_other_writers_added(lake: Lake, store: Store) -> None:
+    with store.open() as second:
+        second.table("stock").append(DELIVERY)
+    lake.execute("UPDATE stock SET amount = 1 WHERE id % 3 = 0")
+    assert [amount for key, _, amount in rows(lake) if key in (3, 9)] == [1, 1, 1]
+
+
+def test_changed_column_is_a_conflict(lake: Lake, store: Store) -> None:
+    with store.open() as second:
+        second.table("stock").evolve(rename={"amount": "price"})
+    with pytest.raises(CommitConflictError, match="changed it since"):
+        lake.execute("UPDATE stock SET name = 'x' WHERE id % 2 = 0")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE stock SET name = spy(name)",
+        "UPDATE stock SET name = n FROM secrets",
+        'DELETE FROM stock WHERE name IN (SELECT n FROM "secrets")',
+        "INSERT INTO stock (name) SELECT n FROM secrets",
+    ],
+)
+def test_unsafe_view_or_macro_of_the_lake_is_refused(lake: Lake, statement: str) -> None:
+    lake._session.writer.execute("CREATE MACRO dev.main.spy(a) AS current_setting('TimeZone')")
+    lake._session.writer.execute("CREATE VIEW dev.main.secrets AS SELECT content AS n FROM read_text('x')")
+    with pytest.raises(UnsafeQueryError, match="steal your credentials"):
+        lake.execute(statement)
+    assert lake.execute("UPDATE stock SET name = 'safe'") == lake.snapshot_id
+
+
+def test_view_may_be_read(lake: Lake) -> None:
+    lake.create_view("small", "SELECT id FROM dev.stock WHERE amount < 25")
+    lake.execute("DELETE FROM stock WHERE id IN (SELECT id FROM small)")
+    assert [key for key, *_ in rows(lake)] == [3, 4]
+
+
+def test_staged_frames_are_removed(lake: Lake) -> None:
+    lake.execute("DELETE FROM stock USING d WHERE stock.id = d.id", d=DELIVERY)
+    with pytest.raises(QueryError):
+        lake.execute("DELETE FROM stock USING d WHERE stock.nothing = d.id", d=DELIVERY)
+    writer = lake._session.writer
+    assert (
+        writer.rows("SELECT 1 FROM duckdb_tables() WHERE table_name LIKE 'lakeconf%' AND database_name = 'memory'")
+        == []
+    )
+    assert writer.rows("SELECT 1 FROM duckdb_views() WHERE view_name = 'd'") == []
+
+
+def test_pinned_lake_refuses_statements(lake: Lake) -> None:
+    with pytest.raises(LakeconfError, match="pinned"):
+        lake.at(version=1).execute("DELETE FROM stock")
