@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import TableInfo
 from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.commit.journal import CommitKey
+from lakeconf.commit.position_delete import PositionDelete
 from lakeconf.engines.base import Staged
 
 
@@ -28,6 +30,7 @@ class Change:
         counts: The number of rows that each statement must change; empty if it is not known in advance.
         sql: The user's own SQL among the statements; the views and macros that it may use are checked at the commit.
         forbidden: A query, run after the statements, for rows that several rows of a source match; it must return none.
+        found: Rows to delete, which were found before the commit; None if `statements` find them.
     """
 
     statements: tuple[str, ...]
@@ -41,11 +44,16 @@ class Change:
     counts: tuple[int, ...] = ()
     sql: str | None = None
     forbidden: str | None = None
+    found: PositionDelete | None = None
+
+    def resolved(self, reader: CatalogReader, begun: int) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
+        """The statements for a commit that builds on the snapshot `begun`, and `counts` for them."""
+        return (self.statements, self.counts) if self.found is None else self.found.statements(reader, begun)
 
     @property
     def writes_files(self) -> bool:
         """True if DuckLake may write files for the change: not if the staged files become files of the table."""
-        if not self.statements or self.defines:
+        if not (self.statements or self.found) or self.defines:
             return False
         staged = self.staged
         registers = staged is not None and not self.deletes and staged.keeps_files

@@ -216,20 +216,20 @@ def _column_shape(column: Column) -> tuple[object, ...]:
     return (column.field_id, column.name, column.type, column.nullable, tuple(map(_column_shape, column.children)))
 
 
-def run_counted(writer: Connection, table: str, statements: Sequence[str], counts: Sequence[int]) -> None:
+def run_counted(writer: Connection, table: str, statements: Sequence[str], counts: Sequence[int | None]) -> None:
     """Runs the statements of a change inside the transaction of its commit.
 
     Args:
         writer: The connection whose transaction is open.
         table: The name of the table, for the error.
         statements: SQL.
-        counts: The number of rows that each statement must change; empty if it is not known.
+        counts: The number of rows that each statement must change, None if it is not known; empty if none is known.
 
     Raises:
         CommitConflictError: A statement changed a different number of rows.
     """
     for index, statement in enumerate(statements):
-        if not counts:
+        if not counts or counts[index] is None:
             writer.execute(statement)
             continue
         ((found,),) = writer.rows(statement)

@@ -235,8 +235,9 @@ class Transaction:
         check_conflicts(self.session.reader, dependencies, self.base, begun)
         check_columns(self.session.reader, [change.written_for for change in changes if change.written_for], begun)
         check_delete_files(self.session.reader, [change.depends_on for change in changes if change.deletes])
-        self._carry_out(changes)
-        if dependencies and self.session.reader.reads_separately:
+        self._carry_out(changes, begun)
+        is_planned = any(change.found is not None for change in changes)
+        if is_planned or (dependencies and self.session.reader.reads_separately):
             check_not_overtaken(self.session.reader, begun)
         # Files that Spark wrote are registered, and DuckLake does not remove them.
         by_ducklake = {change.table for change in changes if change.writes_files}
@@ -244,10 +245,10 @@ class Transaction:
         self._attempt.catalog.keep_written(by_ducklake | keeps, begun)
         return None
 
-    def _carry_out(self, changes: list[Change]) -> None:
+    def _carry_out(self, changes: list[Change], begun: int) -> None:
         writer, alias = self.session.writer, self.session.alias
         for change in changes:
-            run_counted(writer, change.table, change.statements, change.counts)
+            run_counted(writer, change.table, *change.resolved(self.session.reader, begun))
             if change.forbidden is not None:
                 check_single_matches(writer, change.table, change.forbidden)
         for audit in self.audits:

@@ -13,12 +13,16 @@ from typing import Any, Protocol, runtime_checkable
 import narwhals as nw
 
 from lakeconf.catalog.predicate.parse import Where
+from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.engines.checksum import TableCheck
 from lakeconf.errors import UnsupportedError
 
 # The name of the column with DuckLake's row id.
 ROW_ID = "__lakeconf_row_id"
+# The columns that identify a row in a data file, and their types in DuckDB.
+FILE, POSITION = "file", "position"
+POSITION_TYPES = {FILE: "VARCHAR", POSITION: "BIGINT"}
 
 
 @dataclass(frozen=True)
@@ -206,6 +210,20 @@ class SparkOperations(Protocol):
         Args:
             frames: The frame of each view, by name of the view.
             session: The session that gets the views; default: the engine's session.
+        """
+        ...
+
+    def find_rows(self, plan: ScanPlan) -> nw.LazyFrame[Any]:
+        """The positions of the rows in data files that satisfy the predicate of a plan.
+
+        Args:
+            plan: The files to search and the predicate; it has the columns of the predicate.
+
+        Returns:
+            A frame with the path of the file, as in the plan, and the 0-based position of each row: `POSITION_TYPES`.
+
+        Raises:
+            UnsupportedError: The engine cannot read a file exactly.
         """
         ...
 

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
+from lakeconf.catalog.predicate.nodes import Or, Predicate
+from lakeconf.catalog.predicate.parse import parse
 from lakeconf.catalog.pruning.partition import bucket_sql
-from lakeconf.catalog.table import TableInfo
-from lakeconf.errors import SchemaError
-from lakeconf.sql import identifier
+from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import PredicateError, SchemaError
+from lakeconf.sql import identifier, literal
+
+# More partitions would make the condition, which DuckDB evaluates for every file, too long.
+_MOST_PARTITIONS = 400
+_EXACT = {"boolean", "int8", "int16", "int32", "int64", "varchar", "date", "timestamp"}
+# Transforms of one column that together are a range of its values, each with the unit of this range.
+_RANGES = {
+    frozenset(("year",)): "year",
+    frozenset(("year", "month")): "month",
+    frozenset(("year", "month", "day")): "day",
+    frozenset(("year", "month", "day", "hour")): "hour",
+}
 
 
 def check_recurring(info: TableInfo) -> None:
@@ -40,3 +56,63 @@ def partition_keys(info: TableInfo) -> list[str]:
         else:
             keys.append(bucket_sql(part.transform, column) or f"{part.transform}({column})")
     return keys
+
+
+def partitions_predicate(writer: Connection, info: TableInfo, source: str) -> Predicate | None:
+    """The predicate for the rows of all partitions for which staged rows exist.
+
+    Args:
+        writer: The connection that the rows were staged on.
+        info: The table.
+        source: SQL that returns the staged rows.
+
+    Returns:
+        The predicate; None if a `where` cannot express it, or if there are too many partitions.
+    """
+    transforms: dict[int, set[str]] = defaultdict(set)
+    for part in info.partition_fields:
+        transforms[part.field_id].add(part.transform)
+    columns = {column.field_id: column for column in info.columns}
+    found = {columns[field_id]: _bounds(columns[field_id], kinds) for field_id, kinds in transforms.items()}
+    bounds = {column: bound for column, bound in found.items() if bound is not None}
+    if not bounds or len(bounds) < len(found):
+        return None
+    texts = ", ".join(f"CAST({text} AS VARCHAR)" for bound in bounds.values() for text in bound)
+    rows = writer.rows(f"SELECT DISTINCT {texts} FROM ({source}) LIMIT {_MOST_PARTITIONS + 1}")
+    if not 0 < len(rows) <= _MOST_PARTITIONS:
+        return None
+    partitions = []
+    for row in rows:
+        values = iter(row)
+        parts = [_part(column, [next(values) for _ in bound]) for column, bound in bounds.items()]
+        if None in parts:
+            return None
+        partitions.append(f"({' AND '.join(map(str, parts))})")
+    try:
+        # One by one: the parser is recursive.
+        return Or(tuple(parse(partition, info.columns) for partition in partitions))
+    except PredicateError:
+        return None  # a date that a `where` does not support
+
+
+def _bounds(column: Column, transforms: set[str]) -> tuple[str, ...] | None:
+    """SQL for the value of a column in a partition, or for the first value and the one after the last one."""
+    name = identifier(column.name)
+    if transforms == {"identity"}:
+        return (name,) if column.type in _EXACT or column.type.startswith("decimal(") else None
+    unit = _RANGES.get(frozenset(transforms))
+    if unit is None or column.type not in ("date", "timestamp"):
+        return None
+    first = f"date_trunc('{unit}', CAST({name} AS TIMESTAMP))"
+    return tuple(f"CAST({moment} AS {column.type})" for moment in (first, f"{first} + INTERVAL 1 {unit}"))
+
+
+def _part(column: Column, values: list[str | None]) -> str | None:
+    """The condition on a column; None if it is unknown, because infinite dates have no year."""
+    name = identifier(column.name)
+    if len(values) == 1:
+        return f"{name} IS NULL" if values[0] is None else f"{name} = {literal(values[0])}"
+    if None in values:
+        return None
+    first, after = map(str, values)
+    return f"{name} >= {literal(first)} AND {name} < {literal(after)}"

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+
 from lakeconf.catalog.predicate.nodes import to_duckdb_sql
 from lakeconf.catalog.predicate.parse import Where, parse
-from lakeconf.commit.change import Change
+from lakeconf.commit.change import Change, Target
 from lakeconf.commit.transaction import Transaction
+from lakeconf.engines.base import Engine, SparkOperations, Staged
 from lakeconf.errors import SchemaError
 from lakeconf.write import writes
-from lakeconf.write.partitioning import check_recurring, partition_keys
+from lakeconf.write.partitioning import check_recurring, partition_keys, partitions_predicate
+from lakeconf.write.position_deletes import deletion
 from lakeconf.write.schema_changes import evolve_for
 from lakeconf.write.staged_rows import check_condition
 
@@ -34,11 +40,16 @@ def overwrite(transaction: Transaction, name: str, *, frame: object, where: Wher
     if evolve:
         evolve_for(transaction, name, session.engine.schema(adopted))
     target = writes.target(transaction, name)
-    condition = None if where is None else to_duckdb_sql(parse(where, target.info.columns))
+    if where is None:
+        writes.replace_rows(transaction, target, writes.stage(transaction, adopted, target), None)
+        return
+    predicate = parse(where, target.info.columns)
+    condition = to_duckdb_sql(predicate)
     staged = writes.stage(transaction, adopted, target)
-    writes.replace_rows(transaction, target, staged, condition)
-    if condition is not None:
-        check_condition(session.writer, staged, condition)
+    with _released_after_errors(session.engine, staged):
+        deleted = deletion(transaction, target, predicate, condition)
+    _replace(transaction, target, staged, deleted, condition)
+    check_condition(session.writer, staged, condition)
 
 
 def overwrite_partitions(transaction: Transaction, name: str, *, frame: object, recurring: bool) -> None:
@@ -51,17 +62,41 @@ def overwrite_partitions(transaction: Transaction, name: str, *, frame: object, 
         )
     if not recurring:
         check_recurring(target.info)
-    staged = writes.stage(transaction, transaction.session.engine.adopt(frame), target)
+    session = transaction.session
+    staged = writes.stage(transaction, session.engine.adopt(frame), target)
     # Compare the keys of a row as one value, so that NULL is a partition like any other.
     row = "{" + ", ".join(f"'key{index}': {key}" for index, key in enumerate(keys)) + "}"
     condition = f"{row} IN (SELECT {row} FROM ({staged.source}))"
-    writes.replace_rows(transaction, target, staged, condition)
+    with _released_after_errors(session.engine, staged):
+        # The DuckDB engine would not use the predicate.
+        on_spark = isinstance(session.engine, SparkOperations)
+        predicate = partitions_predicate(session.writer, target.info, staged.source) if on_spark else None
+        deleted = deletion(transaction, target, predicate, condition)
+    _replace(transaction, target, staged, deleted, condition)
 
 
 def delete(transaction: Transaction, name: str, *, where: Where) -> None:
     """Adds the change that deletes the rows that satisfy a condition; see `Table.delete`."""
-    info = writes.target(transaction, name).info
-    condition = to_duckdb_sql(parse(where, info.columns))
-    sql = f"DELETE FROM {writes.quoted(transaction.session, info)} WHERE {condition}"
-    depends_on, read = writes.read_dependency_at_commit(transaction, info), writes.written_for(transaction, info)
-    transaction.add(Change((sql,), info.full_name, depends_on=depends_on, deletes=True, written_for=read))
+    target = writes.target(transaction, name)
+    predicate = parse(where, target.info.columns)
+    transaction.add(deletion(transaction, target, predicate, to_duckdb_sql(predicate)))
+
+
+@contextlib.contextmanager
+def _released_after_errors(engine: Engine, staged: Staged) -> Iterator[None]:
+    """Removes staged rows that are not part of a change yet, if the block raises."""
+    try:
+        yield
+    except BaseException:
+        engine.release(replace(staged, keeps_files=False))
+        raise
+
+
+def _replace(transaction: Transaction, target: Target, staged: Staged, deleted: Change, condition: str) -> None:
+    """Adds the changes that delete rows and insert staged rows."""
+    if deleted.found is None:
+        writes.replace_rows(transaction, target, staged, condition)
+        return
+    transaction.add(deleted)
+    inserted = writes.insert(transaction.session, target.info, staged)
+    transaction.add(Change(inserted, target.info.full_name, staged, written_for=deleted.written_for))

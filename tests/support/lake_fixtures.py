@@ -10,6 +10,7 @@ from catalog_lake import Lake
 from catalog_lake import lake as attached_lake
 
 import lakeconf
+from lakeconf.write import position_deletes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,3 +78,9 @@ def two_tables(store: lakeconf.Store) -> Iterator[lakeconf.Lake]:
         for name in ("t", "u"):
             lake.create_table(name, {"id": "BIGINT"})
         yield lake
+
+
+@pytest.fixture
+def searching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark searches files of any size."""
+    monkeypatch.setattr(position_deletes, "SEARCHED_BYTES", 0)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from lakeconf.catalog.predicate.nodes import to_duckdb_sql
 from lakeconf.catalog.table import Column, PartitionField, TableInfo
+from lakeconf.catalog.types import duckdb_name
+from lakeconf.connection.connection import connect
 from lakeconf.errors import SchemaError
-from lakeconf.write.partitioning import check_recurring, partition_keys
+from lakeconf.write.partitioning import check_recurring, partition_keys, partitions_predicate
 
 COLUMNS = tuple(
     Column(field_id, name, "timestamp", nullable=True, initial_default=None)
@@ -67,3 +72,64 @@ def test_key_that_recurs_is_refused(keys: list[tuple[int, str]], key: str, missi
     assert refused.value.hint == (
         f"use overwrite(frame, where=…), partition the table by [{wanted}], or pass recurring=True"
     )
+
+
+def predicate(rows: str, *keys: tuple[int, str], type_: str = "timestamp") -> str | None:
+    """The SQL of the predicate for the partitions of rows with the columns `at` and `o"dd`."""
+    info = table(*keys)
+    info = replace(info, columns=tuple(replace(column, type=type_) for column in info.columns))
+    with connect() as connection:
+        cast = duckdb_name(type_)
+        source = f'SELECT CAST(a AS {cast}) AS at, CAST(b AS {cast}) AS "o""dd" FROM (VALUES {rows}) AS v(a, b)'
+        found = partitions_predicate(connection, info, source)
+    return None if found is None else to_duckdb_sql(found)
+
+
+DAY = "CAST('2024-02-29 00:00:00' AS TIMESTAMP)"
+NEXT = "CAST('2024-03-01 00:00:00' AS TIMESTAMP)"
+
+
+def test_partitions_of_rows_become_a_predicate() -> None:
+    rows = "('2024-02-29 12:00:00', NULL), ('2024-02-29 13:00:00', NULL)"
+    parts = [(1, "day"), (1, "year"), (1, "month")]
+    day = f'(("at" >= {DAY}) AND ("at" < {NEXT}))'
+    assert predicate(rows, *parts) == f"({day})"
+    both = f'((("at" >= {DAY}) AND ("at" < {NEXT}) AND ("o""dd" IS NULL)))'
+    assert predicate(rows, *parts, (2, "identity")) == both
+    year = predicate(rows, (1, "year"))
+    assert year is not None
+    assert "CAST('2024-01-01 00:00:00' AS TIMESTAMP)" in year
+    assert "CAST('2025-01-01 00:00:00' AS TIMESTAMP)" in year
+    assert predicate("('it''s', '')", (1, "identity"), type_="varchar") == "((\"at\" = CAST('it''s' AS VARCHAR)))"
+    hours = predicate(rows, *parts, (1, "hour"))
+    assert hours is not None
+    assert hours.count(" OR ") == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "keys", "type_"),
+    [
+        ("('2024-02-29', NULL)", [(1, "month")], "timestamp"),
+        ("('2024-02-29', NULL)", [(1, "identity"), (1, "month")], "timestamp"),
+        ("('2024-02-29', NULL)", [(1, "year"), (2, "bucket(3)")], "timestamp"),
+        ("(NULL, NULL)", [(1, "year")], "timestamp"),
+        ("('infinity', NULL)", [(1, "year")], "timestamp"),
+        ("('infinity', NULL)", [(1, "identity")], "timestamp"),
+        ("('9999-02-01', NULL)", [(1, "year")], "date"),
+        ("('0044-03-15 (BC)', NULL)", [(1, "identity")], "date"),
+        ("('-0.0', NULL)", [(1, "identity")], "float64"),
+        ("('2024-02-29', NULL)", [(1, "identity")], "timestamptz"),
+        (", ".join(f"({number}, NULL)" for number in range(401)), [(1, "identity")], "int32"),
+    ],
+)
+def test_partitions_that_a_condition_cannot_name_have_no_predicate(
+    rows: str, keys: list[tuple[int, str]], type_: str
+) -> None:
+    assert predicate(rows, *keys, type_=type_) is None
+
+
+def test_few_hundred_partitions_have_a_predicate() -> None:
+    rows = ", ".join(f"({number}, NULL)" for number in range(400))
+    found = predicate(rows, (1, "identity"), type_="int32")
+    assert found is not None
+    assert found.count(" OR ") == 399

@@ -66,7 +66,7 @@ def surviving_files(
     columns = columns_of(predicate)
     keys = partition.usable_keys(transaction, table.table_id, columns)
     condition = _Pruning(keys).condition(predicate, negated=False)
-    tables = {f"stats_{column.field_id}": _statistics_sql(table.table_id, column) for column in columns}
+    tables = {f"stats_{column.field_id}": statistics_sql(table.table_id, column) for column in columns}
     joins = [f"LEFT JOIN {name} ON {name}.data_file_id = f.data_file_id" for name in tables]
     for key in (key for found in keys.values() for key in found):
         tables[key.name] = key.table_sql(table.table_id)
@@ -88,7 +88,8 @@ def surviving_files(
     return Survivors(tuple(sorted(survivors or ())), files_skipped, int(bytes_skipped))
 
 
-def _statistics_sql(table_id: int, column: Column) -> str:
+def statistics_sql(table_id: int, column: Column) -> str:
+    """The query for the statistics of a column by file: bounds, which are NULL if unknown, and numbers of values."""
     bounds = bounds_of(column, "min_value", "max_value") or Bounds("NULL", "NULL")
     return f"""
         SELECT data_file_id, {bounds.low} AS low, {bounds.high} AS high, null_count, value_count,
@@ -122,20 +123,20 @@ class _Pruning:
 
     def _leaf(self, predicate: Comparison | In | StartsWith, name: str, *, negated: bool) -> list[str]:
         column = predicate.column
-        evidence = [_Evidence(f"{name}.low", f"{name}.high", f"{name}.contains_nan")]
+        evidence = [Evidence(f"{name}.low", f"{name}.high", f"{name}.contains_nan")]
         found = []
         for key in self._keys.get(column.field_id, ()):
             bounds = bounds_of(column, f"{key.name}.value", f"{key.name}.value")
             if key.transform != "identity":
                 found.append(_key_condition(key, predicate, negated=negated))
             elif bounds is not None:
-                evidence.append(_Evidence(bounds.low, bounds.high, "NULL"))
-        return [_may_hold(each, predicate, negated=negated) for each in evidence] + found
+                evidence.append(Evidence(bounds.low, bounds.high, "NULL"))
+        return [may_hold(each, predicate, negated=negated) for each in evidence] + found
 
 
 @dataclass(frozen=True, slots=True)
-class _Evidence:
-    """SQL expressions for known facts about a column in a file; NULL means unknown."""
+class Evidence:
+    """SQL expressions for known facts about the values of a column in a file; NULL means unknown."""
 
     low: str
     high: str
@@ -147,7 +148,8 @@ def _unless(impossible: str) -> str:
     return f"({impossible}) IS NOT TRUE"
 
 
-def _may_hold(evidence: _Evidence, predicate: Comparison | In | StartsWith, *, negated: bool) -> str:
+def may_hold(evidence: Evidence, predicate: Comparison | In | StartsWith, *, negated: bool) -> str:
+    """The condition that a predicate may be true, or false if `negated`, for a value that is not NULL."""
     if isinstance(predicate, StartsWith):
         return _may_start(evidence, predicate.prefix, negated=negated)
     if isinstance(predicate, In):
@@ -156,7 +158,7 @@ def _may_hold(evidence: _Evidence, predicate: Comparison | In | StartsWith, *, n
     return _may_compare(evidence, predicate.column, operator, predicate.value)
 
 
-def _may_compare(evidence: _Evidence, column: Column, operator: Operator, value: Value) -> str:
+def _may_compare(evidence: Evidence, column: Column, operator: Operator, value: Value) -> str:
     if is_nan(value):
         return _may_compare_with_nan(evidence, operator)
     wanted = comparable_sql(value, column)
@@ -175,13 +177,13 @@ def _may_compare(evidence: _Evidence, column: Column, operator: Operator, value:
     return _unless(impossible)
 
 
-def _may_compare_with_nan(evidence: _Evidence, operator: Operator) -> str:
+def _may_compare_with_nan(evidence: Evidence, operator: Operator) -> str:
     if operator == ">":
         return "false"
     return _unless(f"{evidence.contains_nan} = false") if operator in ("=", ">=") else "true"
 
 
-def _may_be_one_of(evidence: _Evidence, predicate: In, *, negated: bool) -> str:
+def _may_be_one_of(evidence: Evidence, predicate: In, *, negated: bool) -> str:
     column, values = predicate.column, predicate.values
     if any(is_nan(value) for value in values):
         return "true"
@@ -194,7 +196,7 @@ def _may_be_one_of(evidence: _Evidence, predicate: In, *, negated: bool) -> str:
     return "(" + " OR ".join(_may_compare(evidence, column, "=", value) for value in values) + ")"
 
 
-def _may_start(evidence: _Evidence, prefix: str, *, negated: bool) -> str:
+def _may_start(evidence: Evidence, prefix: str, *, negated: bool) -> str:
     wanted = value_sql(prefix, "varchar")
     if negated:
         # All strings between two strings with the prefix have the prefix, too.

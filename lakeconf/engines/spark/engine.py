@@ -14,10 +14,10 @@ from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
 from lakeconf.catalog.predicate.nodes import columns_of
 from lakeconf.catalog.predicate.parse import Where, parse
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.scan import plan_with_inlined_rows
+from lakeconf.catalog.scan import ScanPlan, plan_with_inlined_rows
 from lakeconf.catalog.table import Column, load_table
 from lakeconf.connection.connection import Connection
-from lakeconf.engines.base import ROW_ID, Staged, StagingRequest
+from lakeconf.engines.base import FILE, POSITION, ROW_ID, Staged, StagingRequest
 from lakeconf.engines.change_feed import changes_sql, refuse_hidden
 from lakeconf.engines.checksum import TableCheck
 from lakeconf.engines.foreign_frames import arrow_table, native_frame
@@ -29,9 +29,10 @@ from lakeconf.engines.spark.query import query
 from lakeconf.engines.spark.read.accelerators import refuse_accelerators
 from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.engines.spark.read.column_reader import quoted
+from lakeconf.engines.spark.read.file_columns import FILENAME
 from lakeconf.engines.spark.read.landed_files import read_files
 from lakeconf.engines.spark.read.predicate import to_spark
-from lakeconf.engines.spark.read.scan import read
+from lakeconf.engines.spark.read.scan import FILE_ROW_NUMBER, read
 from lakeconf.engines.spark.session import from_arrow, private_session
 from lakeconf.engines.spark.types import duckdb_schema
 from lakeconf.engines.spark.views import register
@@ -128,6 +129,15 @@ class SparkEngine:
     def register_views(self, frames: Mapping[str, nw.LazyFrame[Any]], session: Any = None) -> None:
         views = {name: frame.to_native() for name, frame in frames.items()}
         register(self._spark if session is None else session, views)
+
+    def find_rows(self, plan: ScanPlan) -> nw.LazyFrame[Any]:
+        private = private_session(self._spark)
+        with active_session_kept(self._spark):
+            frame = rebind(read(self._spark, plan, None, row_ids=True), private)
+            if plan.predicate is not None:
+                frame = frame.where(to_spark(plan.predicate))
+            frame = frame.selectExpr(f"{FILENAME} AS {FILE}", f"{FILE_ROW_NUMBER} AS {POSITION}")
+        return nw.from_native(rebind(frame, self._spark))
 
     def check(self, table: str, snapshot_id: int) -> TableCheck:
         frame = self.scan(table, snapshot_id).to_native()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from lakeconf.catalog.scan import plan_scan
 from lakeconf.catalog.table import load_table
 from lakeconf.engines.base import ROW_ID, SparkOperations, StagingRequest
 from lakeconf.engines.spark.engine import SparkEngine
@@ -39,6 +40,18 @@ def test_scans_select_columns_and_rows(engine: SparkEngine, usual: Lake, spark: 
     assert rows(engine.scan("t", usual.newest, ["b", "a"])) == [("x", 1), ("y", 2)]
     found = engine.scan_rows("t", usual.newest, "b = 'y'")
     assert (found.collect_schema().names(), rows(found)) == ([ROW_ID, "a", "b"], [(1, 2, "y")])
+
+
+def test_rows_are_found_by_file_and_position(engine: SparkEngine, usual: Lake, spark: SparkSession) -> None:
+    usual.run(
+        "CREATE TABLE lake.many (a BIGINT, b VARCHAR)", "INSERT INTO lake.many SELECT i, i FROM range(20) AS r(i)"
+    )
+    usual.run("DELETE FROM lake.many WHERE a = 7", "INSERT INTO lake.many VALUES (8, 'inlined')")
+    plan = plan_scan(usual.reader, "many", usual.newest, ["a"], "a > 5 AND a < 9")
+    found = engine.find_rows(plan).to_native()
+    assert (found.columns, found.sparkSession) == (["file", "position"], spark)
+    query = "SELECT filename, file_row_number FROM lake.many WHERE a IN (6, 8) AND b != 'inlined'"
+    assert sorted(map(tuple, found.collect())) == sorted(usual.rows(query))
 
 
 def test_frame_of_another_application_is_rejected(engine: SparkEngine, spark: SparkSession) -> None:

@@ -1,0 +1,96 @@
+"""A delete whose rows were found before the commit: by file, or by file and position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from lakeconf.catalog.data_file import DataFile
+from lakeconf.catalog.predicate.nodes import Predicate
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.scan import plan_scan
+from lakeconf.engines.base import FILE, POSITION
+from lakeconf.sql import literal
+
+
+@dataclass(frozen=True)
+class PositionDelete:
+    """The rows of a table that satisfy a predicate, as far as they were found before the commit.
+
+    Data files do not change, so what was found in a file is right for as long as the file exists and no other row of it
+    is deleted.
+
+    Attributes:
+        name: The table, quoted, without the lake.
+        table: The table, quoted, with the lake.
+        predicate: The predicate.
+        condition: An equivalent condition in SQL.
+        covered: Files of which every row satisfies it.
+        searched: Other files.
+        found: The number of matching rows in each of the searched files that has any, by path.
+        source: SQL that returns the positions of these rows, with the columns of `POSITION_TYPES`; empty if no file was
+            searched.
+    """
+
+    name: str
+    table: str
+    predicate: Predicate
+    condition: str
+    covered: tuple[DataFile, ...] = ()
+    searched: tuple[DataFile, ...] = ()
+    found: Mapping[str, int] = field(default_factory=dict)
+    source: str = ""
+
+    def statements(self, reader: CatalogReader, begun: int) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
+        """The statements that delete exactly the rows that satisfy the predicate at a snapshot.
+
+        Rows that were not searched are selected by the predicate itself: those in the catalog, and those in files that
+        are new or have lost rows.
+
+        Args:
+            reader: Reads the catalog.
+            begun: The snapshot. The caller must check afterwards that it is still the latest one: a flush changes where
+                the rows of an older snapshot are.
+
+        Returns:
+            The statements, and the number of rows that each must delete; None if the number is not known.
+        """
+        plan = plan_scan(reader, self.name, begun, (), self.predicate)
+        unchanged = set(plan.files)
+        ids = {file.data_file_id for file in self.covered}
+        covered = [file for file in plan.files if file.data_file_id in ids]
+        searched = [file.path for file in self.searched if file in unchanged]
+        known = {*(file.path for file in covered), *searched}
+        others = [*(file.path for file in plan.files if file.path not in known), *plan.inlined_tables]
+        counted = [file for file in covered if is_exact(file)]
+        matching = [path for path in searched if self.found.get(path)]
+        positions = f"SELECT {FILE}, {POSITION} FROM ({self.source}) WHERE {_in(matching, FILE)}"
+        parts: list[tuple[list[str], str, int | None]] = [
+            ([file.path for file in counted], "", sum(map(_visible_rows, counted))),
+            ([file.path for file in covered if not is_exact(file)], "", None),
+            (matching, f"(filename, file_row_number) IN ({positions})", sum(self.found[path] for path in matching)),
+            (others, self.condition, None),
+        ]
+        statements = {
+            f"DELETE FROM {self.table} WHERE {_in(paths)}{f' AND {condition}' if condition else ''}": rows
+            for paths, condition, rows in parts
+            if paths
+        }
+        return tuple(statements), tuple(statements.values())
+
+
+def is_exact(file: DataFile) -> bool:
+    """True if all rows of a file are visible, except those that its deletes name in one place.
+
+    DuckDB does not combine a delete file with deletes in the catalog of the same rows.
+    """
+    return file.snapshot_filter is None and not (file.delete_file is not None and file.inlined_deletes)
+
+
+def _visible_rows(file: DataFile) -> int:
+    deleted = len(file.inlined_deletes) + (file.delete_file.delete_count if file.delete_file else 0)
+    return file.record_count - deleted
+
+
+def _in(paths: Iterable[str], column: str = "filename") -> str:
+    return f"{column} IN ({', '.join(map(literal, paths))})"

@@ -1,0 +1,133 @@
+"""Deletes by condition on Spark: whole files by statistics, rows by their positions, which executors find."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lakeconf.catalog.data_file import DataFile
+from lakeconf.catalog.predicate.nodes import Predicate, columns_of
+from lakeconf.catalog.pruning.coverage import covered_files
+from lakeconf.catalog.scan import ScanPlan, plan_scan
+from lakeconf.catalog.snapshot import latest
+from lakeconf.catalog.table import NO_ID
+from lakeconf.commit.change import Change, Target
+from lakeconf.commit.position_delete import PositionDelete, is_exact
+from lakeconf.commit.session import Session
+from lakeconf.commit.transaction import Transaction
+from lakeconf.engines.base import FILE, POSITION_TYPES, SparkOperations, Staged, StagingRequest
+from lakeconf.errors import CatalogError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
+from lakeconf.logs import EventLogger
+from lakeconf.sql import folded, identifier
+from lakeconf.write import writes
+
+_log = EventLogger("stage")
+# The size of files from which a Spark job finds their rows faster than DuckDB on the driver.
+SEARCHED_BYTES = 1 << 30
+# Virtual columns of DuckLake that a column of the table hides.
+_VIRTUAL = {"filename", "file_row_number"}
+_ATTEMPTS = 3
+
+
+def deletion(transaction: Transaction, target: Target, predicate: Predicate | None, condition: str) -> Change:
+    """The change that deletes the rows that satisfy a predicate.
+
+    DuckDB finds the rows at the commit on the DuckDB engine, in small tables, and in tables that cannot be searched
+    exactly. Otherwise Spark finds them now.
+
+    Args:
+        transaction: The transaction.
+        target: The table, as it will be after the transaction.
+        predicate: A predicate on its columns; None if there is none for the condition.
+        condition: The same condition in DuckDB's SQL.
+    """
+    info = target.info
+    rows, staged = (predicate and _found(transaction, target, predicate, condition)) or (None, None)
+    sql = f"DELETE FROM {writes.quoted(transaction.session, info)} WHERE {condition}"
+    return Change(
+        (sql,) if rows is None else (),
+        info.full_name,
+        staged,
+        depends_on=writes.read_dependency_at_commit(transaction, info),
+        deletes=True,
+        written_for=writes.written_for(transaction, info),
+        found=rows,
+    )
+
+
+def _found(
+    transaction: Transaction, target: Target, predicate: Predicate, condition: str
+) -> tuple[PositionDelete, Staged | None] | None:
+    """The matching rows, and their staged positions if there are any; None if DuckDB should find them at the commit."""
+    session, info = transaction.session, target.info
+    if not isinstance(session.engine, SparkOperations) or not _is_searchable(transaction, target):
+        return None
+    name = f"{identifier(info.schema_name)}.{identifier(info.name)}"
+    try:
+        planned = _plan(session, name, predicate)
+    except (CatalogError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError):
+        return None  # the commit reports it
+    # The predicate is for the columns that the transaction reads; the commit refuses to use it for others.
+    if planned is None or planned[0].table.columns != info.columns:
+        return None
+    plan, covered_ids = planned
+    covered = tuple(file for file in plan.files if file.data_file_id in covered_ids)
+    searched = [file for file in plan.files if file.data_file_id not in covered_ids and is_exact(file)]
+    table = writes.quoted(session, info)
+    staged = None
+    if searched and sum(file.file_size_bytes for file in searched) >= SEARCHED_BYTES:
+        staged = _stage(transaction, target, plan, searched)
+    if staged is None:
+        return (PositionDelete(name, table, predicate, condition, covered), None) if covered else None
+    found = _count(session, staged)
+    rows = PositionDelete(name, table, predicate, condition, covered, tuple(searched), found, staged.source)
+    return rows, staged
+
+
+def _is_searchable(transaction: Transaction, target: Target) -> bool:
+    info, session = target.info, transaction.session
+    if info.table_id == NO_ID or folded(info.full_name) in transaction.targets or writes.has_rows(transaction, info):
+        return False
+    if any(folded(column.name) in _VIRTUAL for column in info.columns):
+        return False
+    # DuckDB's names of files are relative if the data path is.
+    ((path,),) = session.reader.connection.rows("SELECT data_path FROM ducklake_settings(?)", [session.alias])
+    return str(path).startswith("/") or "://" in str(path)
+
+
+def _plan(session: Session, name: str, predicate: Predicate) -> tuple[ScanPlan, frozenset[int]] | None:
+    """The files that may contain matching rows, and the ids of covered ones; None if other processes keep committing.
+
+    The plan is that of the latest snapshot, so that the commit finds as little as possible changed. Deletes of later
+    snapshots could be in its delete files.
+    """
+    names = [column.name for column in columns_of(predicate)]
+    for _ in range(_ATTEMPTS):
+        snapshot_id = latest(session.reader).snapshot_id
+        plan = plan_scan(session.reader, name, snapshot_id, names, predicate)
+        with session.reader.transaction() as transaction:
+            covered = covered_files(transaction, plan.table, snapshot_id, predicate)
+        if latest(session.reader).snapshot_id == snapshot_id:
+            return plan, covered
+    return None
+
+
+def _stage(transaction: Transaction, target: Target, plan: ScanPlan, files: Sequence[DataFile]) -> Staged | None:
+    """Stages the positions of the matching rows of files; None if Spark cannot read a file exactly."""
+    engine = transaction.session.engine
+    assert isinstance(engine, SparkOperations)  # noqa: S101 - checked by the caller
+    request = StagingRequest(target.info, POSITION_TYPES, transaction.next_token())
+    try:
+        frame = engine.find_rows(replace(plan, files=tuple(files), inlined_tables=(), inlined_row_count=0))
+        return engine.stage_rows(frame.to_native(), request)
+    except UnsupportedError as error:
+        _log.info("DuckDB finds the rows of %s: %s", target.info.full_name, error.message)
+        return None
+
+
+def _count(session: Session, staged: Staged) -> dict[str, int]:
+    try:
+        return dict(session.writer.rows(f"SELECT {FILE}, count(*) FROM ({staged.source}) GROUP BY ALL"))
+    except BaseException:
+        session.engine.release(staged)
+        raise

@@ -1,0 +1,195 @@
+"""Deletes on Spark: whole files without reading them, and rows by positions that executors find."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from deleted_rows import COLUMNS, damage, frame, ids, statements
+from local_stores import config_of, in_bucket
+
+import lakeconf
+from lakeconf.engines.spark.hadoop import configure_session
+from lakeconf.errors import PredicateError, SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+    from servers import S3Server
+
+    from lakeconf import Lake, Store
+
+
+@pytest.fixture
+def lake(store: Store, spark: SparkSession) -> Iterator[Lake]:
+    """A table with three days and without a delete."""
+    with store.open(spark) as lake:
+        lake.create_table("t", COLUMNS, partitioned_by=["day"]).append(frame(90))
+        yield lake
+
+
+COVERING = {
+    "day = '2024-01-02'": "day",
+    "day >= '2024-01-02' AND day < '2024-01-03'": "day",
+    "day IN ('2024-01-02', '2030-01-01')": "day",
+    "NOT (day < '2024-01-02' OR day > '2024-01-02')": "day",
+    "day = '2024-01-02' OR id < 0": "day",
+    "kind = 'b/c'": "kind",
+    "kind LIKE 'b%'": "kind",
+    "kind IS NULL": "kind",
+    "id BETWEEN 30 AND 59": "id",
+    "big": "big",
+}
+
+
+@pytest.mark.parametrize("where", COVERING)
+@pytest.mark.usefixtures("searching")
+def test_covered_files_are_deleted_without_reading_them(store: Store, spark: SparkSession, where: str) -> None:
+    key = COVERING[where]
+    with store.open(spark) as lake:
+        lake.create_table("t", {**COLUMNS, "big": "BOOLEAN"}, partitioned_by=[] if key == "id" else [key])
+        rows = frame(90)
+        for part in range(3) if key == "id" else [slice(None)]:
+            chosen = rows.slice(30 * part, 30) if isinstance(part, int) else rows
+            big = pa.array([number >= 45 for number in chosen["id"].to_pylist()])
+            lake.table("t").append(chosen.append_column("big", big))
+        expected = [id_ for (id_,) in lake._session.writer.rows(f"SELECT id FROM dev.t WHERE ({where}) IS NOT TRUE")]
+        damage(lake, where)
+        lake.table("t").delete(where)
+        assert ids(lake) == sorted(expected)
+        assert 0 < len(expected) < 90
+
+
+@pytest.mark.usefixtures("searching")
+def test_rows_of_other_files_are_deleted_by_position(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = statements(lake, monkeypatch)
+    version = lake.table("t").delete("day = '2024-01-01' OR x > 40")
+    (whole, positions) = sent
+    assert "day=2024-01-01" in whole
+    assert "file_row_number" in positions
+    assert '"x"' not in positions
+    left = [number for number in range(90) if number % 3 and not (number % 5 and number / 2 > 40)]
+    assert ids(lake) == left
+    assert ids(lake, version=version - 1) == list(range(90))
+    feed = lake._session.writer.rows(f"SELECT id, change_type FROM dev.table_changes('t', {version}, {version})")
+    assert sorted(feed) == [(number, "delete") for number in range(90) if number not in left]
+    assert not list(Path(lake._session.reader.data_path).rglob("lakeconf-*/*"))
+    assert not list(Path(lake._session.reader.data_path, "main", "t").glob("lakeconf-*"))
+
+
+def test_small_tables_are_searched_by_duckdb_at_the_commit(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = statements(lake, monkeypatch)
+    lake.table("t").delete("id < 5")
+    assert sent == ['DELETE FROM "dev"."main"."t" WHERE ("id" < CAST(\'5\' AS BIGINT))']
+    lake.table("t").delete("day = '2024-01-01' OR id = 7")
+    whole, others = sent[1:]
+    assert whole.startswith('DELETE FROM "dev"."main"."t" WHERE filename IN (')
+    assert '"id" =' in others
+    assert ids(lake) == [number for number in range(5, 90) if number % 3 and number != 7]
+
+
+@pytest.mark.usefixtures("searching")
+def test_duckdb_finds_rows_that_the_transaction_itself_changed(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = statements(lake, monkeypatch)
+    with lake.transaction() as tx:
+        tx.table("t").delete("day = '2024-01-01'")
+        tx.table("t").append(frame(3))
+        tx.table("t").delete("id < 2 OR day = '2024-01-02'")
+        tx.create_table("new", COLUMNS).append(frame(6))
+        tx.table("new").delete("id < 3")
+        tx.table("t").evolve(add={"more": "BIGINT"})
+        tx.table("t").delete("more = 1")
+    assert ["file" in sql for sql in sent] == [True, False, False, False]
+    assert ids(lake) == [2, *(number for number in range(90) if number % 3 == 2)]
+    assert ids(lake, "new") == [3, 4, 5]
+
+
+@pytest.mark.usefixtures("searching")
+@pytest.mark.parametrize("name", ["filename", "FILE_ROW_NUMBER"])
+def test_column_that_hides_a_virtual_one_leaves_the_search_to_duckdb(lake: Lake, name: str) -> None:
+    table = lake.create_table("odd", {"id": "BIGINT", name: "VARCHAR"})
+    table.append(pa.table({"id": pa.array(range(9), pa.int64()), name: ["x"] * 9}))
+    table.delete(f"id < 3 OR {name} = 'y'")
+    table.delete("id < 5")
+    assert ids(lake, "odd") == [5, 6, 7, 8]
+
+
+@pytest.mark.usefixtures("searching")
+def test_condition_that_matches_nothing_creates_no_snapshot(lake: Lake) -> None:
+    before = lake.snapshot_id
+    assert lake.table("t").delete("id > 3 AND id < 5 AND x < 0") == before
+    assert lake.table("t").delete("id > 1000") == before
+
+
+@pytest.mark.usefixtures("searching")
+def test_overwrite_of_a_condition_replaces_the_found_rows(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = statements(lake, monkeypatch)
+    rows = frame(3).slice(1, 1)
+    version = lake.table("t").overwrite(rows, where="day = '2024-01-02' OR x = 1.0")
+    assert ["file_row_number" in sql for sql in sent] == [False, True]
+    assert ids(lake) == sorted([1, *(number for number in range(90) if number % 3 != 1 and number != 2)])
+    (info,) = [snapshot.extra_info for snapshot in lake.snapshots() if snapshot.snapshot_id == version]
+    assert '"rows": 1' in str(info)
+
+
+@pytest.mark.usefixtures("searching")
+def test_failed_overwrite_leaves_no_staged_file(lake: Lake) -> None:
+    before = sorted(Path(lake._session.reader.data_path).rglob("*"))
+    with pytest.raises(PredicateError):
+        lake.table("t").overwrite(frame(3), where="day = '2024-01-02' OR x = 1.0")
+    with pytest.raises(SchemaError):
+        lake.table("t").overwrite(frame(3).drop_columns("x"), where="x = 1.0")
+    damage(lake, "day = '2024-01-03'")
+    with pytest.raises(lakeconf.LakeconfError):
+        lake.table("t").overwrite(frame(3).slice(1, 1), where="day = '2024-01-02' OR x = 1.0")
+    assert sorted(Path(lake._session.reader.data_path).rglob("*")) == before
+    assert lake.refresh() == lake.snapshot_id
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["day"],
+        ["day", "kind"],
+        ["year(day)", "month(day)", "day(day)"],
+        ["kind"],
+        ["year(day)", "kind"],
+        ["x"],
+        ["bucket(3, id)"],
+    ],
+)
+def test_overwrite_replaces_the_partitions_without_reading_them(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, keys: list[str]
+) -> None:
+    table = lake.create_table("p", COLUMNS, partitioned_by=keys)
+    table.append(frame(90, days=800))
+    new = frame(90, days=800).slice(1, 2)
+    columns = ", ".join(key if "bucket" not in key else "(murmur3_32(id) & 2147483647) % 3" for key in keys)
+    wanted = lake._session.writer.rows(
+        f"SELECT id FROM dev.p WHERE ({columns}, 1) NOT IN (SELECT ({columns}, 1) FROM dev.p WHERE id IN (1, 2))"
+        if keys != ["kind"]
+        else "SELECT id FROM dev.p WHERE kind = 'a'"
+    )
+    sent = statements(lake, monkeypatch)
+    is_known = keys != ["bucket(3, id)"]
+    if is_known:
+        damage(lake, "id IN (1, 2)", "p")
+    table.overwrite_partitions(new)
+    assert ids(lake, "p") == sorted([1, 2, *(id_ for (id_,) in wanted)])
+    assert all("filename IN" in sql for sql in sent) is is_known
+
+
+@pytest.mark.hadoop_aws
+@pytest.mark.usefixtures("searching")
+def test_files_in_a_bucket_are_found(tmp_path: Path, s3_server: S3Server, spark: SparkSession) -> None:
+    """The paths of the catalog are the names that DuckDB shows: otherwise the numbers of rows would differ."""
+    store = lakeconf.init(config_of(tmp_path, storage=in_bucket(s3_server))).get_store("dev")
+    assert store.storage_backend is not None
+    configure_session(spark, store.storage_backend.hadoop_settings())
+    with store.open(spark) as lake:
+        lake.create_table("t", COLUMNS, partitioned_by=["day", "kind"]).append(frame(90))
+        lake.table("t").delete("day = '2024-01-02' OR x > 40")
+        assert ids(lake) == [n for n in range(90) if n % 3 != 1 and not (n % 5 and n / 2 > 40)]

@@ -1,0 +1,133 @@
+"""Deletes on Spark by files and positions: the same rows remain as after DuckDB's DELETE, in random lakes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import hypothesis.strategies as st
+import pytest
+from catalog_lake import Lake as Source
+from hypothesis import given, settings
+from local_stores import config_of, on_postgres
+from narrow_lakes import COLUMNS, OPERATIONS, build, conditions, statement
+
+import lakeconf
+from lakeconf.catalog.predicate.nodes import to_duckdb_sql
+from lakeconf.catalog.predicate.parse import parse
+from lakeconf.catalog.table import load_table
+from lakeconf.commit.position_delete import PositionDelete
+from lakeconf.errors import CommitConflictError, LakeconfError
+from lakeconf.write.row_changes import delete
+from lakeconf.write.writes import Writing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+PROVE = bool(os.environ.get("LAKECONF_PROVE"))
+Rows = list[tuple[Any, ...]]
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> lakeconf.Store:
+    """A store with the name that random lakes have."""
+    if request.param == "postgres":
+        catalog = on_postgres(request.getfixturevalue("postgres_server"))
+    else:
+        catalog = {"type": request.param, "uri": str(tmp_path / "catalog")}
+    return lakeconf.init({"stores": {"lake": config_of(tmp_path, catalog)["stores"]["dev"]}}).get_store("lake")
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch, searching: None) -> Counter[str]:
+    """The number of statements of deletes, by what they are based on."""
+    seen, statements = Counter[str](), PositionDelete.statements
+
+    def counted(self: PositionDelete, *arguments: Any) -> Any:
+        found = statements(self, *arguments)
+        for sql in found[0]:
+            where = "positions" if "file_row_number" in sql else "condition" if " AND " in sql else "whole files"
+            seen[where] += 1
+        return found
+
+    monkeypatch.setattr(PositionDelete, "statements", counted)
+    return seen
+
+
+def rows(source: Source, version: int | None = None) -> Rows:
+    at = "" if version is None else f" AT (VERSION => {version})"
+    return sorted(source.rows(f"SELECT rowid, * FROM (SELECT rowid, * FROM lake.t{at} OFFSET 0)"), key=repr)
+
+
+def after_delete(source: Source, condition: str) -> Rows:
+    """The rows that DuckDB's DELETE leaves; nothing is committed."""
+    source.run("BEGIN")
+    try:
+        source.run(f"DELETE FROM lake.t WHERE {condition}")
+        return rows(source)
+    finally:
+        source.run("ROLLBACK")
+
+
+def test_random_deletes_leave_the_rows_that_duckdb_leaves(
+    store: lakeconf.Store, spark: SparkSession, tmp_path: Path, seen: Counter[str]
+) -> None:
+    """Another writer sometimes changes the table between the search and the commit."""
+    with store.open(spark) as lake, lake._session.writer.cursor() as connection:
+        source = Source("", connection, tmp_path)
+        source.reader = lake._session.reader
+
+        @settings(max_examples=60 if PROVE else 3)
+        @given(columns=COLUMNS, operations=st.lists(OPERATIONS, max_size=10), data=st.data())
+        def check(columns: dict[str, str], operations: list[tuple[str, Any, int]], data: st.DataObject) -> None:
+            source.run("DROP TABLE IF EXISTS lake.t")
+            # Files with many rows and few values first: most random inserts are small.
+            build(source, columns, [("insert", 40, 1), ("partition", "{0}", 0), ("insert", 30, 4), *operations])
+            for _ in range(3):
+                table = load_table(source.reader, "t", source.newest)
+                texts = data.draw(st.lists(conditions(table.columns), min_size=1, max_size=3))
+                where = data.draw(st.sampled_from([" AND ", " OR "])).join(f"({text})" for text in texts)
+                seen["deletes"] += delete_beside(lake, source, where, data.draw(st.none() | OPERATIONS))
+
+        check()
+    # A run in which Spark finds nothing, or in which every commit is refused, proves nothing.
+    assert min(seen[kind] for kind in ("deletes", "positions", "condition", "whole files")) >= 2, seen
+
+
+def delete_beside(lake: lakeconf.Lake, source: Source, where: str, other: tuple[str, Any, int] | None) -> bool:
+    """Deletes rows, while another writer changes the table, and compares with DuckDB's DELETE.
+
+    Returns:
+        True if the commit was not refused.
+    """
+    lake.refresh()
+    condition = to_duckdb_sql(parse(where, load_table(source.reader, "t", source.newest).columns))
+    earlier, before = source.newest, rows(source)
+    expected = before
+    try:
+        with Writing(lake._scope) as transaction:
+            delete(transaction, "t", where=where)
+            if other is not None:
+                build_on(source, other)
+            expected = rows(source)
+            expected = after_delete(source, condition)
+    except CommitConflictError:
+        assert other is not None
+        assert rows(source) == expected
+        return False
+    assert rows(source) == expected, where
+    if other is None:
+        assert rows(source, earlier) == before, where
+    return True
+
+
+def build_on(source: Source, operation: tuple[str, Any, int]) -> None:
+    with contextlib.suppress(LakeconfError, StopIteration):
+        source.run(statement(source, operation))
+        return
+    with contextlib.suppress(LakeconfError):
+        source.run("ROLLBACK")
