@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis.strategies as st
 import pytest
 from catalog_lake import Lake as Source
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from local_stores import config_of, on_postgres
 from narrow_lakes import COLUMNS, OPERATIONS, build, conditions, statement
 
@@ -19,7 +19,7 @@ from lakeconf.catalog.predicate.nodes import to_duckdb_sql
 from lakeconf.catalog.predicate.parse import parse
 from lakeconf.catalog.table import load_table
 from lakeconf.commit.position_delete import PositionDelete
-from lakeconf.errors import CommitConflictError, LakeconfError
+from lakeconf.errors import CommitConflictError, LakeconfError, QueryError
 from lakeconf.write.row_changes import delete
 from lakeconf.write.writes import Writing
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PROVE = bool(os.environ.get("LAKECONF_PROVE"))
+PHASES = [Phase.explicit, Phase.reuse, Phase.generate, *([Phase.shrink] if PROVE else [])]
+# Files with many rows and few values, and rows in the catalog.
+START = [("insert", 40, 1), ("partition", "{0}", 0), ("insert", 30, 4), ("insert", 3, 5)]
 Rows = list[tuple[Any, ...]]
 
 
@@ -63,12 +66,14 @@ def rows(source: Source, version: int | None = None) -> Rows:
     return sorted(source.rows(f"SELECT rowid, * FROM (SELECT rowid, * FROM lake.t{at} OFFSET 0)"), key=repr)
 
 
-def after_delete(source: Source, condition: str) -> Rows:
-    """The rows that DuckDB's DELETE leaves; nothing is committed."""
+def after_delete(source: Source, condition: str) -> Rows | None:
+    """The rows that DuckDB's DELETE leaves; None if a column is missing. Nothing is committed."""
     source.run("BEGIN")
     try:
         source.run(f"DELETE FROM lake.t WHERE {condition}")
         return rows(source)
+    except QueryError:
+        return None
     finally:
         source.run("ROLLBACK")
 
@@ -80,13 +85,13 @@ def test_random_deletes_leave_the_rows_that_duckdb_leaves(
     with store.open(spark) as lake, lake._session.writer.cursor() as connection:
         source = Source("", connection, tmp_path)
         source.reader = lake._session.reader
+        source.run("CALL lake.set_option('data_inlining_row_limit', 10)")
 
-        @settings(max_examples=60 if PROVE else 3)
+        @settings(max_examples=60 if PROVE else 3, phases=PHASES)
         @given(columns=COLUMNS, operations=st.lists(OPERATIONS, max_size=10), data=st.data())
         def check(columns: dict[str, str], operations: list[tuple[str, Any, int]], data: st.DataObject) -> None:
             source.run("DROP TABLE IF EXISTS lake.t")
-            # Files with many rows and few values first: most random inserts are small.
-            build(source, columns, [("insert", 40, 1), ("partition", "{0}", 0), ("insert", 30, 4), *operations])
+            build(source, columns, [*START, *operations])
             for _ in range(3):
                 table = load_table(source.reader, "t", source.newest)
                 texts = data.draw(st.lists(conditions(table.columns), min_size=1, max_size=3))
@@ -95,7 +100,7 @@ def test_random_deletes_leave_the_rows_that_duckdb_leaves(
 
         check()
     # A run in which Spark finds nothing, or in which every commit is refused, proves nothing.
-    assert min(seen[kind] for kind in ("deletes", "positions", "condition", "whole files")) >= 2, seen
+    assert min(seen[kind] for kind in ("deletes", "positions", "condition", "whole files")) >= 1, seen
 
 
 def delete_beside(lake: lakeconf.Lake, source: Source, where: str, other: tuple[str, Any, int] | None) -> bool:
@@ -107,17 +112,18 @@ def delete_beside(lake: lakeconf.Lake, source: Source, where: str, other: tuple[
     lake.refresh()
     condition = to_duckdb_sql(parse(where, load_table(source.reader, "t", source.newest).columns))
     earlier, before = source.newest, rows(source)
-    expected = before
+    expected: Rows | None = before
+    now = before
     try:
         with Writing(lake._scope) as transaction:
             delete(transaction, "t", where=where)
             if other is not None:
                 build_on(source, other)
-            expected = rows(source)
+            now = rows(source)
             expected = after_delete(source, condition)
     except CommitConflictError:
         assert other is not None
-        assert rows(source) == expected
+        assert rows(source) == now
         return False
     assert rows(source) == expected, where
     if other is None:
