@@ -16,7 +16,7 @@ from lakeconf.commit.position_delete import PositionDelete, is_exact
 from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
 from lakeconf.engines.base import FILE, POSITION_TYPES, SparkOperations, Staged, StagingRequest
-from lakeconf.errors import CatalogError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
+from lakeconf.errors import CatalogError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import folded, identifier
 from lakeconf.write import writes
@@ -65,7 +65,7 @@ def _found(
     name = f"{identifier(info.schema_name)}.{identifier(info.name)}"
     try:
         planned = _plan(session, name, predicate)
-    except (CatalogError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError):
+    except (CatalogError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError):
         return None  # the commit reports it
     # The predicate is for the columns that the transaction reads; the commit refuses to use it for others.
     if planned is None or planned[0].table.columns != info.columns:
