@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lakeconf.catalog.predicate.nodes import Or
 from lakeconf.commit.change import Change
+from lakeconf.commit.position_delete import PositionDelete
 from lakeconf.engines.base import Staged
 
 FILES = Staged("FROM rows", files=("s3://bucket/part-0.parquet",))
@@ -29,6 +31,11 @@ def test_ducklake_writes_no_files_if_the_staged_files_become_files_of_the_table(
 @pytest.mark.parametrize("change", [Change((), "main.t"), Change(("CREATE TABLE t (a INT)",), "main.t", defines=True)])
 def test_ducklake_writes_no_files_without_rows(change: Change) -> None:
     assert not change.writes_files
+
+
+def test_ducklake_writes_delete_files_for_rows_that_were_found_before() -> None:
+    rows = PositionDelete("main.t", "dev.main.t", Or(()), "false")
+    assert Change((), "main.t", deletes=True, found=rows).writes_files
 
 
 def test_change_defines_and_deletes_nothing_unless_it_says_so() -> None:
