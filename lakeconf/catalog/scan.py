@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from lakeconf.catalog.column_lookup import columns_named
 from lakeconf.catalog.data_file import DataFile, NameMapping, load_data_files, load_name_mappings
 from lakeconf.catalog.predicate.nodes import Predicate
-from lakeconf.catalog.predicate.parse import Where, parse
+from lakeconf.catalog.predicate.parse import Where, predicate_of
 from lakeconf.catalog.pruning.files import Survivors, surviving_files
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.table import Column, TableInfo, find_table
@@ -88,7 +88,7 @@ def plan_scan(
     with reader.transaction() as transaction:
         table = find_table(transaction, table_name, snapshot_id)
         wanted = table.columns if columns is None else columns_named(table, columns)
-        predicate = where if where is None or isinstance(where, Predicate) else parse(where, table.columns)
+        predicate = None if where is None else predicate_of(where, table.columns)
         survivors: Survivors | None = None
         if predicate is not None:
             survivors = surviving_files(transaction, table, snapshot_id, predicate)

@@ -60,6 +60,11 @@ def decimal_digits(type_name: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
+def all_types(column: Column) -> set[str]:
+    """Returns the types of a column and of its nested fields, at any depth."""
+    return {column.type}.union(*map(all_types, column.children))
+
+
 def integers() -> dict[str, tuple[bool, int]]:
     """Returns DuckDB's integer types by `id`: True if the type is signed, and its number of bits."""
     found = {type_id: _INTEGER.fullmatch(name) for type_id, name in _BY_ID.items()}

@@ -31,6 +31,7 @@ class Change:
         sql: The user's own SQL among the statements; the views and macros that it may use are checked at the commit.
         forbidden: A query, run after the statements, for rows that several rows of a source match; it must return none.
         found: Rows to delete, which were found before the commit; None if `statements` find them.
+        decision: For a merge on Spark, the engine that computed it and the reason for the choice.
     """
 
     statements: tuple[str, ...]
@@ -44,6 +45,7 @@ class Change:
     counts: tuple[int, ...] = ()
     sql: str | None = None
     forbidden: str | None = None
+    decision: str | None = None
     found: PositionDelete | None = None
 
     def resolved(self, reader: CatalogReader, begun: int) -> tuple[tuple[str, ...], tuple[int | None, ...]]:

@@ -277,6 +277,8 @@ class Transaction:
             "rows": sum(rows.row_count or 0 for rows in staged),
             "seconds": round(time.monotonic() - self._started, 3),
         }
+        decisions = {change.table: change.decision for change in changes if change.decision is not None}
+        info |= {"merged_by": decisions} if decisions else {}
         return escaped_json(json.dumps(info | ({"extra": dict(self.extra)} if self.extra else {})))
 
     def _tidy(self, changes: list[Change], *, committed: bool) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import narwhals as nw
 
+from lakeconf.catalog.predicate.nodes import Predicate
 from lakeconf.catalog.predicate.parse import Where
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column, TableInfo
@@ -90,7 +91,7 @@ class ScanEngine(Protocol):
         """
         ...
 
-    def scan_rows(self, table: str, snapshot_id: int, where: Where | None = None) -> nw.LazyFrame[Any]:
+    def scan_rows(self, table: str, snapshot_id: int, where: Where | Predicate | None = None) -> nw.LazyFrame[Any]:
         """Like `scan` of all columns, with `ROW_ID` as an additional column."""
         ...
 
@@ -169,6 +170,15 @@ class WriteEngine(Protocol):
         """
         ...
 
+    def staged_rows(self, staged: Staged, columns: Sequence[str]) -> Any:
+        """The rows of `stage_rows` as a frame of the engine.
+
+        Args:
+            staged: The result of `stage_rows`.
+            columns: The columns.
+        """
+        ...
+
     def stage_part(self, staged: Staged, condition: str, request: StagingRequest) -> Staged:
         """Stages some of the rows of `stage_rows` as rows of the table.
 
@@ -186,6 +196,10 @@ class WriteEngine(Protocol):
 
 class Engine(ScanEngine, WriteEngine, Protocol):
     """DuckDB or Spark."""
+
+    def for_small_merges(self) -> Engine | None:
+        """The engine that computes merges of little data on frames that this engine has staged; None if it does so."""
+        ...
 
 
 @runtime_checkable

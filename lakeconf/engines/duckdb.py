@@ -13,8 +13,8 @@ import duckdb
 import narwhals as nw
 
 from lakeconf.catalog.change_feed import plan_changes
-from lakeconf.catalog.predicate.nodes import to_duckdb_sql
-from lakeconf.catalog.predicate.parse import Where, parse
+from lakeconf.catalog.predicate.nodes import Predicate, to_duckdb_sql
+from lakeconf.catalog.predicate.parse import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import Column, TableInfo, load_table
 from lakeconf.connection.connection import Connection
@@ -46,13 +46,16 @@ class DuckDBEngine:
     def details(self) -> Mapping[str, str]:
         return {}
 
+    def for_small_merges(self) -> None:
+        return None
+
     def scan(
         self, table: str, snapshot_id: int, columns: Sequence[str] | None = None, where: Where | None = None
     ) -> nw.LazyFrame[Any]:
         info = load_table(self._reader, table, snapshot_id)
         return self._scan(info, snapshot_id, [identifier(column.name) for column in selected(info, columns)], where)
 
-    def scan_rows(self, table: str, snapshot_id: int, where: Where | None = None) -> nw.LazyFrame[Any]:
+    def scan_rows(self, table: str, snapshot_id: int, where: Where | Predicate | None = None) -> nw.LazyFrame[Any]:
         info = load_table(self._reader, table, snapshot_id)
         columns = [identifier(column.name) for column in info.columns]
         return self._scan(info, snapshot_id, [f"rowid AS {ROW_ID}", *columns], where)
@@ -102,6 +105,9 @@ class DuckDBEngine:
             adopted.query("lakeconf_rows", made)
         return Staged(f"FROM {staged}", discard=(f"DROP TABLE IF EXISTS {staged}",))
 
+    def staged_rows(self, staged: Staged, columns: Sequence[str]) -> duckdb.DuckDBPyRelation:
+        return self._connection.relation(f"SELECT {', '.join(map(identifier, columns))} FROM ({staged.source})")
+
     def stage_part(self, staged: Staged, condition: str, request: StagingRequest) -> Staged:
         columns = ", ".join(map(identifier, request.types))
         source = f"SELECT {columns} FROM ({staged.source}) WHERE {condition}"
@@ -113,8 +119,10 @@ class DuckDBEngine:
             with contextlib.suppress(LakeconfError):
                 self._writer.execute(statement)
 
-    def _scan(self, info: TableInfo, snapshot_id: int, values: Sequence[str], where: Where | None) -> nw.LazyFrame[Any]:
-        condition = "" if where is None else f" WHERE {to_duckdb_sql(parse(where, info.columns))}"
+    def _scan(
+        self, info: TableInfo, snapshot_id: int, values: Sequence[str], where: Where | Predicate | None
+    ) -> nw.LazyFrame[Any]:
+        condition = "" if where is None else f" WHERE {to_duckdb_sql(predicate_of(where, info.columns))}"
         name = f"{identifier(self._reader.alias)}.{identifier(info.schema_name)}.{identifier(info.name)}"
         query = f"SELECT {', '.join(values)} FROM {name} AT (VERSION => {snapshot_id}){condition}"
         return nw.from_native(self._connection.relation(query))

@@ -9,7 +9,9 @@ from lakeconf.byte_size import byte_size
 from lakeconf.catalog.predicate.parse import Where
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.engines.base import ScanEngine
+from lakeconf.catalog.table import TableInfo
+from lakeconf.engines.base import Engine
+from lakeconf.engines.small_merges import MOST_FRAME_BYTES, size_refusal, type_refusal
 from lakeconf.errors import UnsupportedError
 
 
@@ -31,6 +33,7 @@ class ScanSummary:
         inlined_deletes: Number of rows in these data files that the catalog lists as deleted.
         inlined_rows: Number of rows that the catalog contains, whether they match or not.
         refusal: Why the engine refuses the scan; None if it accepts it.
+        merge: Which engine would compute a merge into these files, and when; None if there is no choice.
     """
 
     table: str
@@ -44,6 +47,7 @@ class ScanSummary:
     inlined_deletes: int
     inlined_rows: int
     refusal: str | None = None
+    merge: str | None = None
 
     def __str__(self) -> str:
         lines = [
@@ -53,13 +57,15 @@ class ScanSummary:
             f"  delete files  {self.delete_files}",
             f"  in catalog    {self.inlined_rows} rows, {self.inlined_deletes} deletes",
         ]
+        if self.merge is not None:
+            lines.append(f"  merge         {self.merge}")
         if self.refusal is not None:
             lines.append(f"  refused       {self.refusal}")
         return "\n".join(lines)
 
 
 def summary(
-    engine: ScanEngine,
+    engine: Engine,
     reader: CatalogReader,
     table: str,
     snapshot_id: int,
@@ -73,16 +79,26 @@ def summary(
         engine.scan(table, snapshot_id, columns, where)
     except UnsupportedError as error:
         refusal = str(error)
+    read = sum(file.file_size_bytes for file in plan.files)
     return ScanSummary(
         table=plan.table.full_name,
         snapshot_id=snapshot_id,
         engine=engine.name,
         files=len(plan.files),
         files_skipped=plan.files_skipped,
-        bytes=sum(file.file_size_bytes for file in plan.files),
+        bytes=read,
         bytes_skipped=plan.bytes_skipped,
         delete_files=sum(file.delete_file is not None for file in plan.files),
         inlined_deletes=sum(len(file.inlined_deletes) for file in plan.files),
         inlined_rows=plan.inlined_row_count,
         refusal=refusal,
+        merge=None if engine.for_small_merges() is None else _merge(plan.table, read),
     )
+
+
+def _merge(table: TableInfo, size: int) -> str:
+    refused = type_refusal(table.columns, ()) or size_refusal(0, size)
+    if refused is not None:
+        return f"by Spark: {refused}"
+    frame = f"the frame has at most {byte_size(MOST_FRAME_BYTES)}"
+    return f"by DuckDB, if {frame} and both engines compute the clauses alike"

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import narwhals as nw
 
-from lakeconf.catalog.predicate.nodes import to_duckdb_sql
+from lakeconf.catalog.predicate.nodes import Predicate, to_duckdb_sql
 from lakeconf.catalog.predicate.parse import Where, parse
 from lakeconf.catalog.table import NO_ID, Column, TableInfo, load_table
 from lakeconf.commit.change import Change, Target
@@ -35,6 +35,7 @@ from lakeconf.write.merge_clauses import (
     action,
     value,
 )
+from lakeconf.write.merge_source import Source, merge_source, quoted_name
 from lakeconf.write.schema_changes import evolve_for
 from lakeconf.write.staged_rows import check_matches, check_required
 
@@ -60,9 +61,11 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
         depends_on = writes.read_dependency_at_commit(transaction, info)
         transaction.add(replace(_change(target, transaction, (sql,)), depends_on=depends_on))
         return
-    rows = _rows(transaction, target, where).select(ROW_ID, *(value.alias(name) for name, value in computed.items()))
+    _check_readable(transaction, target)
+    rows = _rows(session.engine, transaction, target, where)
+    rows = rows.select(ROW_ID, *(value.alias(name) for name, value in computed.items()))
     wanted = {name: types[name] for name in computed}
-    staged = _stage(transaction, target, rows, wanted)
+    staged = _stage(session.engine, transaction, target, rows, wanted)
     change = _change(target, transaction, (_update(session, target, settings, staged.source),), staged)
     transaction.add(change)  # first, so that a failure below removes the staged rows
     transaction.changes[-1] = replace(change, counts=(_count(session.writer, staged),))
@@ -79,21 +82,29 @@ def merge(transaction: Transaction, name: str, *, frame: object, clauses: Clause
 
 
 def _merge_rows(transaction: Transaction, target: Target, adopted: Any, clauses: Clauses) -> None:
-    session, info = transaction.session, target.info
-    given = _check_frame(session.engine, target, adopted, clauses)
+    info = target.info
+    given = _check_frame(transaction.session.engine, target, adopted, clauses)
     if clauses.deletes_matches and writes.has_rows(transaction, info):
         writes.delete_matches(transaction, target, adopted, selected(info, clauses.on))
         return
-    _check_names(info)
-    joined = _joined(transaction, target, adopted, given, clauses)
-    frame = joined.with_columns(action(clauses).alias(ACTION)).filter(nw.col(ACTION) != NOTHING)
-    values = [value(column, given, clauses).alias(column.name) for column in info.columns]
-    staged = _stage(transaction, target, frame.select(ROW_ID, ACTION, *values), target.types, acted=True)
-    change = _change(target, transaction, (), staged)
-    transaction.add(change)
+    _check_readable(transaction, target)
+    with merge_source(transaction, target, adopted, given, clauses) as source:
+        joined = _joined(transaction, target, source, given, clauses)
+        frame = joined.with_columns(action(clauses).alias(ACTION)).filter(nw.col(ACTION) != NOTHING)
+        values = [value(column, given, clauses).alias(column.name) for column in info.columns]
+        rows = frame.select(ROW_ID, ACTION, *values)
+        staged = _stage(source.engine, transaction, target, rows, target.types, acted=True)
+        change = replace(_change(target, transaction, (), staged), decision=source.decision)
+        transaction.add(change)  # first, so that a failure below removes the staged rows
+    _carry_out(source.engine, transaction, target, staged, clauses)
+
+
+def _carry_out(engine: Engine, transaction: Transaction, target: Target, staged: Staged, clauses: Clauses) -> None:
+    """Adds the statements of the staged actions of a merge to the last change, and the inserted rows as another one."""
+    session, info, change = transaction.session, target.info, transaction.changes[-1]
     counts = dict(session.writer.rows(f"SELECT {ACTION}, count(*) FROM ({staged.source}) GROUP BY ALL"))
-    check_matches(session.writer, target.info, staged, clauses.on)
-    check_required(session.writer, target.info, staged, target.types, f"{ACTION} IN ('{UPDATE}', '{INSERT}')")
+    check_matches(session.writer, info, staged, clauses.on)
+    check_required(session.writer, info, staged, target.types, f"{ACTION} IN ('{UPDATE}', '{INSERT}')")
     statements: tuple[str, ...] = ()
     if counts.get(DELETE):
         gone = f"SELECT {ROW_ID} FROM ({staged.source}) WHERE {ACTION} = '{DELETE}'"
@@ -109,7 +120,7 @@ def _merge_rows(transaction: Transaction, target: Target, adopted: Any, clauses:
     if counts.get(INSERT):
         part = f"{ACTION} = '{INSERT}'"
         token = transaction.next_token()
-        inserted = session.engine.stage_part(staged, part, StagingRequest(info, target.types, token))
+        inserted = engine.stage_part(staged, part, StagingRequest(info, target.types, token))
         statements = writes.insert(session, info, inserted)
         transaction.add(Change(statements, info.full_name, inserted, written_for=change.written_for))
 
@@ -154,23 +165,22 @@ def _check_frame(engine: Engine, target: Target, adopted: Any, clauses: Clauses)
 def _joined(
     transaction: Transaction,
     target: Target,
-    adopted: Any,
+    source: Source,
     given: Sequence[Column],
     clauses: Clauses,
 ) -> nw.LazyFrame[Any]:
     """The frame's rows, joined with the matching rows of the table."""
-    types = {column: target.types[column.name] for column in given}
-    conformed: nw.LazyFrame[Any] = nw.from_native(transaction.session.engine.conform(adopted, types))
-    source = conformed.select(nw.col(column.name).alias(f"source_{column.name}") for column in given)
-    source = source.with_columns(nw.lit(1).alias(IN_SOURCE))
+    frame: nw.LazyFrame[Any] = nw.from_native(source.rows)
+    frame = frame.select(nw.col(column.name).alias(f"source_{column.name}") for column in given)
+    frame = frame.with_columns(nw.lit(1).alias(IN_SOURCE))
     keys = selected(target.info, clauses.on)
     ons = [nw.col(key.name).alias(f"{_ON}{index}") for index, key in enumerate(keys)]
     columns = [nw.col(column.name).alias(f"target_{column.name}") for column in target.info.columns]
-    rows = _rows(transaction, target, None).select(ROW_ID, *ons, *columns)
+    rows = _rows(source.engine, transaction, target, source.where).select(ROW_ID, *ons, *columns)
     how: Literal["full", "left", "inner"] = (
         "full" if clauses.not_matched_by_source else "left" if clauses.not_matched else "inner"
     )
-    return source.join(
+    return frame.join(
         rows,
         how=how,
         left_on=[f"source_{key.name}" for key in keys],
@@ -178,9 +188,22 @@ def _joined(
     )
 
 
-def _rows(transaction: Transaction, target: Target, where: Where | None) -> nw.LazyFrame[Any]:
+def _rows(
+    engine: Engine, transaction: Transaction, target: Target, where: Where | Predicate | None
+) -> nw.LazyFrame[Any]:
     """The table's rows at the read snapshot, with row ids."""
     info = target.info
+    name, snapshot_id = quoted_name(target), transaction.snapshot_id
+    read = {column.name for column in load_table(transaction.session.reader, name, snapshot_id).columns}
+    rows = engine.scan_rows(name, snapshot_id, where)
+    new = {column.name: target.types[column.name] for column in info.columns if column.name not in read}
+    return rows.with_columns(nw.lit(None).alias(column) for column in new) if new else rows
+
+
+def _check_readable(transaction: Transaction, target: Target) -> None:
+    """Refuses tables whose rows a merge or a computed update cannot read or identify."""
+    info = target.info
+    _check_names(info)
     if info.table_id != NO_ID and writes.has_rows(transaction, info):
         raise UnsupportedError(
             f"the transaction already contains a write to {info.full_name}, and this write reads the table before it",
@@ -196,16 +219,11 @@ def _rows(transaction: Transaction, target: Target, where: Where | None) -> nw.L
             f"a column of {info.full_name} is named rowid and hides DuckLake's row id, which identifies rows",
             hint="rename the column: table.evolve(rename={'rowid': …})",
         )
-    _check_names(info)
-    session, name, snapshot_id = transaction.session, _quoted_name(target), transaction.snapshot_id
-    read = {column.name for column in load_table(session.reader, name, snapshot_id).columns}
-    rows = session.engine.scan_rows(name, snapshot_id, where)
-    new = {column.name: target.types[column.name] for column in info.columns if column.name not in read}
-    if len(read) + len(new) != len(info.columns):
+    columns = load_table(transaction.session.reader, quoted_name(target), transaction.snapshot_id).columns
+    if not {column.name for column in columns} <= {column.name for column in info.columns}:
         raise LakeconfError(
             f"columns of {info.full_name} were renamed or dropped in this transaction", hint="commit it first"
         )
-    return rows.with_columns(nw.lit(None).alias(column) for column in new) if new else rows
 
 
 def _check_names(info: TableInfo) -> None:
@@ -220,11 +238,8 @@ def _check_names(info: TableInfo) -> None:
             )
 
 
-def _quoted_name(target: Target) -> str:
-    return f"{identifier(target.info.schema_name)}.{identifier(target.info.name)}"
-
-
 def _stage(
+    engine: Engine,
     transaction: Transaction,
     target: Target,
     rows: nw.LazyFrame[Any],
@@ -234,10 +249,9 @@ def _stage(
 ) -> Staged:
     native = nw.to_native(rows)
     own = {ROW_ID: "BIGINT"} | ({ACTION: "VARCHAR"} if acted else {})
-    session = transaction.session
-    found = {name: text for name, text in session.engine.schema(native).items() if name not in own}
+    found = {name: text for name, text in engine.schema(native).items() if name not in own}
     check_fit(target.info.full_name, found, types)
-    return session.engine.stage_rows(native, StagingRequest(target.info, {**own, **types}, transaction.next_token()))
+    return engine.stage_rows(native, StagingRequest(target.info, {**own, **types}, transaction.next_token()))
 
 
 def _count(writer: Connection, staged: Staged) -> int:

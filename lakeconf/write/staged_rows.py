@@ -39,18 +39,18 @@ def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Seque
     Raises:
         CommitError: Several rows match one row.
     """
-    keys = [identifier(key.name) for key in selected(info, on)]
-    twice = writer.rows(
-        f"SELECT any_value({{{', '.join(f'{key}: {key}' for key in keys)}}}), count(*) "
-        f"FROM ({staged.source}) WHERE {ROW_ID} IS NOT NULL GROUP BY {ROW_ID} HAVING count(*) > 1 LIMIT 1"
+    acted = f"FROM ({staged.source}) WHERE {ROW_ID} IS NOT NULL"
+    twice = writer.rows(f"SELECT {ROW_ID}, count(*) {acted} GROUP BY {ROW_ID} HAVING count(*) > 1 LIMIT 1")
+    if not twice:
+        return
+    ((row_id, count),) = twice
+    keys = [key.name for key in selected(info, on)]
+    values, *_ = writer.rows(f"SELECT {', '.join(map(identifier, keys))} {acted} AND {ROW_ID} = {row_id} LIMIT 1")
+    row = ", ".join(f"{name} = {value!r}" for name, value in zip(keys, values, strict=True))
+    raise CommitError(
+        f"{count} rows of the frame match one row of {info.full_name} ({row}): nothing was written",
+        hint="keep one row of the frame for each key, or match on more columns",
     )
-    if twice:
-        ((values, count),) = twice
-        row = ", ".join(f"{name} = {value!r}" for name, value in values.items())
-        raise CommitError(
-            f"{count} rows of the frame match one row of {info.full_name} ({row}): nothing was written",
-            hint="keep one row of the frame for each key, or match on more columns",
-        )
 
 
 def check_required(

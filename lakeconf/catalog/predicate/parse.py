@@ -70,6 +70,11 @@ def parse(where: Where, columns: Sequence[Column]) -> Predicate:
         raise PredicateError("the condition is nested too deeply", hint="use IN instead of many ORs") from error
 
 
+def predicate_of(where: Where | Predicate, columns: Sequence[Column]) -> Predicate:
+    """Returns a predicate unchanged, and parses a condition; see `parse`."""
+    return where if isinstance(where, Predicate) else parse(where, columns)
+
+
 def _sql_of(where: nw.Expr, columns: Sequence[Column]) -> str:
     """Converts a narwhals expression to SQL by filtering a DuckDB relation with these columns."""
     # A nested column can only be tested for NULL, so any type works.

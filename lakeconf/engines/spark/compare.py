@@ -11,13 +11,14 @@ from pyspark.sql.types import DecimalType, LongType, StructField, StructType
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.catalog.types import all_types
 from lakeconf.engines.checksum import ColumnCheck, Fingerprint, TableCheck, fingerprint_sql, fingerprints
 from lakeconf.engines.spark.internals import active_session_kept, rebind
 from lakeconf.engines.spark.read import executor_code
 from lakeconf.engines.spark.read.codecs import missing_codec
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.session import private_session
-from lakeconf.engines.spark.types import all_types, exact_cast
+from lakeconf.engines.spark.types import exact_cast
 from lakeconf.sql import identifier
 
 

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakeconf.catalog.change_feed import plan_changes
 from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
-from lakeconf.catalog.predicate.nodes import columns_of
-from lakeconf.catalog.predicate.parse import Where, parse
+from lakeconf.catalog.predicate.nodes import Predicate, columns_of
+from lakeconf.catalog.predicate.parse import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import ScanPlan, plan_with_inlined_rows
 from lakeconf.catalog.table import Column, load_table
@@ -20,6 +20,7 @@ from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import FILE, POSITION, ROW_ID, Staged, StagingRequest
 from lakeconf.engines.change_feed import changes_sql, refuse_hidden
 from lakeconf.engines.checksum import TableCheck
+from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.foreign_frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected
 from lakeconf.engines.spark.compare import check
@@ -70,11 +71,15 @@ class SparkEngine:
         self._reader = reader
         self._lake_id = reader.lake_id
         self._writer = writer
+        self._duckdb = DuckDBEngine(reader, writer)
         self._storage = LakeStorage(spark, writer, reader.data_path)
 
     def details(self) -> Mapping[str, str]:
         context = self._spark.sparkContext
         return {"spark": context.version, "application_id": str(context.applicationId)}
+
+    def for_small_merges(self) -> DuckDBEngine:
+        return self._duckdb
 
     def scan(
         self, table: str, snapshot_id: int, columns: Sequence[str] | None = None, where: Where | None = None
@@ -83,18 +88,18 @@ class SparkEngine:
             return self._filtered(table, snapshot_id, columns, where, row_ids=False)
         return nw.from_native(read(self._spark, *plan_with_inlined_rows(self._reader, table, snapshot_id, columns)))
 
-    def scan_rows(self, table: str, snapshot_id: int, where: Where | None = None) -> nw.LazyFrame[Any]:
+    def scan_rows(self, table: str, snapshot_id: int, where: Where | Predicate | None = None) -> nw.LazyFrame[Any]:
         if where is not None:
             return self._filtered(table, snapshot_id, None, where, row_ids=True)
         planned = plan_with_inlined_rows(self._reader, table, snapshot_id, None)
         return nw.from_native(read(self._spark, *planned, row_ids=True))
 
     def _filtered(
-        self, table: str, snapshot_id: int, columns: Sequence[str] | None, where: Where, *, row_ids: bool
+        self, table: str, snapshot_id: int, columns: Sequence[str] | None, where: Where | Predicate, *, row_ids: bool
     ) -> nw.LazyFrame[Any]:
         info = load_table(self._reader, table, snapshot_id)
         wanted = selected(info, columns)
-        predicate = parse(where, info.columns)
+        predicate = predicate_of(where, info.columns)
         # The scan also reads the columns of the condition, and drops them after the filter.
         names = list(dict.fromkeys(column.name for column in (*wanted, *columns_of(predicate))))
         planned = plan_with_inlined_rows(self._reader, table, snapshot_id, names, predicate)
@@ -168,12 +173,16 @@ class SparkEngine:
         with self._announced(request):
             return stage_rows(self._storage, adopted, request)
 
+    def staged_rows(self, staged: Staged, columns: Sequence[str]) -> DataFrame:
+        return staged_frame(self._spark, staged, "true", columns)
+
     def stage_part(self, staged: Staged, condition: str, request: StagingRequest) -> Staged:
         part = staged_frame(self._spark, staged, condition, list(request.types))
         with self._announced(request):
             return stage_files(self._storage, part, request)
 
     def release(self, staged: Staged) -> None:
+        self._duckdb.release(staged)
         if staged.folder is None:
             return
         placed = staged.placed_files

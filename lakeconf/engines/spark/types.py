@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 )
 
 from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import DUCKDB_NAMES, decimal_digits, duckdb_name
+from lakeconf.catalog.types import DUCKDB_NAMES, all_types, decimal_digits, duckdb_name
 from lakeconf.errors import SchemaError, UnsupportedError
 from lakeconf.sql import folded, identifier, literal
 
@@ -141,11 +141,6 @@ def exact_cast(sql: str, column: Column) -> str:
     lossless = f"CAST({sql} AS VARCHAR) IS NOT DISTINCT FROM CAST({cast} AS VARCHAR)"
     message = literal(f"{column.name}: a TIMESTAMP_NS has more digits than Spark's microseconds; read it with DuckDB")
     return f"CASE WHEN {lossless} THEN {cast} ELSE error({message}) END"
-
-
-def all_types(column: Column) -> set[str]:
-    """The types of a column and of its nested fields, at any depth."""
-    return {column.type}.union(*map(all_types, column.children))
 
 
 def duckdb_schema(frame: DataFrame) -> dict[str, str]:

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructField, StructType
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column
+from lakeconf.catalog.types import all_types
 from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.spark.read import executor_code
 from lakeconf.engines.spark.read.columns import IN_PATH, Found
@@ -29,7 +30,7 @@ from lakeconf.engines.spark.read.projection import (
     snapshot_sql,
 )
 from lakeconf.engines.spark.read.relation import File, relation
-from lakeconf.engines.spark.types import all_types, exact_cast, spark_schema
+from lakeconf.engines.spark.types import exact_cast, spark_schema
 from lakeconf.errors import UnsupportedError
 from lakeconf.sql import identifier, literal
 

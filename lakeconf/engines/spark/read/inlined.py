@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from lakeconf.catalog.table import Column
+from lakeconf.catalog.types import all_types
 from lakeconf.connection.connection import connect
-from lakeconf.engines.spark.types import all_types, exact_cast, spark_schema
+from lakeconf.engines.spark.types import exact_cast, spark_schema
 from lakeconf.errors import QueryError, SchemaError, UnsupportedError
 from lakeconf.sql import identifier
 

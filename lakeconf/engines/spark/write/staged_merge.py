@@ -49,7 +49,8 @@ def stage_rows(storage: LakeStorage, frame: DataFrame, request: StagingRequest) 
         UnsupportedError: The lake's files are encrypted, or Spark does not support their compression.
     """
     with storage.removed_after_errors(request):
-        files = storage.write(_checked(rebind(frame, writing_session(frame.sparkSession))), request)
+        checked = _checked(rebind(frame, writing_session(frame.sparkSession)))
+        files = storage.write(checked, request, temporary=True)
         source = staged_source(storage.writer, files, request.types)
     folder = staging_folder(request.table, request.token)
     return Staged(source, files=tuple(files), folder=folder, keeps_files=False)

@@ -40,13 +40,16 @@ class LakeStorage:
     writer: Connection
     location: str
 
-    def write(self, frame: DataFrame, request: StagingRequest, by: Sequence[str] = ()) -> list[str]:
+    def write(
+        self, frame: DataFrame, request: StagingRequest, by: Sequence[str] = (), *, temporary: bool = False
+    ) -> list[str]:
         """Writes a frame to the staging folder of a request.
 
         Args:
             frame: A frame of a session with the settings of the writer.
             request: The table and the token, which name the folder.
             by: Columns that no file contains; each file has rows with the same values of them.
+            temporary: True if the files are read once and then removed, so that writing fast is worth more than space.
 
         Returns:
             The Parquet files, as the catalog writes their paths.
@@ -56,6 +59,8 @@ class LakeStorage:
         """
         folder = staging_folder(request.table, request.token)
         options = parquet_options(self.writer, request.table, row_width(frame))
+        if temporary:
+            options["compression"] = "snappy"
         job = frame.write.options(**options).partitionBy(*by).mode("error")
         run_job(self.spark, lambda: job.parquet(spark_uri(folder)), request.token)
         return [catalog_uri(path, self.location) for path in parquet_files(self.spark, spark_uri(folder))]

@@ -1,0 +1,130 @@
+"""A merge on Spark is computed by DuckDB if little data can change; the frame is computed once in any case."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import pyarrow as pa
+import pytest
+
+from lakeconf.engines import small_merges
+from lakeconf.errors import CommitConflictError
+from lakeconf.write.merge import Delete, Update
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakeconf import Lake, Store
+
+ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", None], "x": [0.5, 1.0, 1.5]})
+CHANGES = pa.table({"id": [2, 9], "name": ["B", "i"], "x": [2.0, 9.0]})
+
+
+@pytest.fixture
+def lake(store: Store, spark: SparkSession) -> Iterator[Lake]:
+    """The table `t` with three files; the ids of the second and third begin at 100 and 200."""
+    with store.open(spark) as lake:
+        table = lake.create_table("t", ROWS)
+        for first in (0, 100, 200):
+            ids = pa.array([first + number for number in (1, 2, 3)])
+            table.append(ROWS.set_column(0, "id", ids))
+        yield lake
+
+
+def decision(lake: Lake) -> str:
+    """The recorded decision of the last commit."""
+    info: dict[str, Any] = json.loads(lake.snapshots()[-1].extra_info or "{}")
+    found: str = info["merged_by"]["main.t"]
+    return found
+
+
+def names(lake: Lake) -> dict[int, str | None]:
+    native: Any = lake.sql("SELECT id, name FROM dev.t WHERE id < 100").to_native()
+    return dict(native.fetchall())
+
+
+def test_small_merge_is_computed_by_duckdb(lake: Lake) -> None:
+    lake.table("t").merge(CHANGES, on="id")
+    assert decision(lake).startswith("duckdb: the frame has ")
+    assert "; files that can match: 1, " in decision(lake)
+    assert names(lake) == {1: "a", 2: "B", 3: None, 9: "i"}
+
+
+def test_merge_that_may_delete_unmatched_rows_can_match_every_file(lake: Lake) -> None:
+    count = lake.table("t").explain().files
+    assert count > 1
+    lake.table("t").merge(CHANGES, on="id", not_matched_by_source=Delete(when=nw.col("target_id") < 3))
+    assert f"; files that can match: {count}, " in decision(lake)
+    assert names(lake) == {2: "B", 3: None, 9: "i"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [("MOST_FRAME_BYTES", "the frame has "), ("MOST_FILE_BYTES", "the files have ")],
+)
+def test_merge_above_a_limit_is_computed_by_spark(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, limit: str, reason: str
+) -> None:
+    monkeypatch.setattr(small_merges, limit, 0)
+    lake.table("t").merge(CHANGES, on="id")
+    assert decision(lake).startswith(f"spark: {reason}")
+    assert names(lake) == {1: "a", 2: "B", 3: None, 9: "i"}
+
+
+def test_merge_with_an_expression_that_engines_may_compute_differently_stays_on_spark(lake: Lake) -> None:
+    lake.table("t").merge(CHANGES, on="id", matched=Update({"x": nw.col("target_x") + 1}), not_matched=None)
+    assert decision(lake) == "spark: a clause has an expression that DuckDB may compute differently"
+
+
+def test_merge_on_a_float_stays_on_spark(lake: Lake) -> None:
+    lake.table("t").merge(CHANGES, on="x", matched=None)
+    assert decision(lake) == "spark: the key 'x' has the type float64"
+
+
+def test_frame_of_a_merge_is_computed_once(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+    """Each computation of the frame leaves a file."""
+    computed = tmp_path / "computed"
+    computed.mkdir()
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        number = len(list(computed.iterdir()))
+        (computed / str(number)).touch()
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"id": [2, 9], "name": [f"run {number}"] * 2, "x": [0.0, 1.0]})
+
+    frame = spark.range(1, numPartitions=1).mapInArrow(rows, "id LONG, name STRING, x DOUBLE")
+    for matched in (Update(), Update({"name": nw.concat_str(nw.col("source_name"), nw.lit("!"))})):
+        before = len(list(computed.iterdir()))
+        lake.table("t").merge(frame, on="id", matched=matched)
+        assert len(list(computed.iterdir())) == before + 1
+    assert names(lake) == {1: "a", 2: "run 1!", 3: None, 9: "run 1!"}
+
+
+@pytest.mark.parametrize("limit", [small_merges.MOST_FRAME_BYTES, -1], ids=["by duckdb", "by spark"])
+def test_change_by_another_writer_is_a_conflict_however_the_merge_is_computed(
+    lake: Lake, store: Store, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", limit)
+    with store.open() as other:
+        other.table("t").update({"name": "other"}, "id = 2")
+    with pytest.raises(CommitConflictError):
+        lake.table("t").merge(CHANGES, on="id")
+    assert names(lake) == {1: "a", 2: "other", 3: None}
+    lake.refresh()
+    lake.table("t").merge(CHANGES, on="id")
+    assert names(lake) == {1: "a", 2: "B", 3: None, 9: "i"}
+
+
+def test_explain_tells_which_engine_would_merge(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_duckdb = "by DuckDB, if the frame has at most 128 MiB and both engines compute the clauses alike"
+    summary = lake.table("t").explain(where="id = 2")
+    assert (summary.files, summary.merge) == (1, by_duckdb)
+    assert f"  merge         {by_duckdb}" in str(summary).splitlines()
+    monkeypatch.setattr(small_merges, "MOST_FILE_BYTES", summary.bytes)
+    assert lake.table("t").explain(where="id = 2").merge == by_duckdb
+    assert str(lake.table("t").explain().merge).startswith("by Spark: the files have ")
