@@ -40,7 +40,9 @@ def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Seque
         CommitError: Several rows match one row.
     """
     acted = f"FROM ({staged.source}) WHERE {ROW_ID} IS NOT NULL"
-    twice = writer.rows(f"SELECT {ROW_ID}, count(*) {acted} GROUP BY {ROW_ID} HAVING count(*) > 1 LIMIT 1")
+    twice = writer.rows(
+        f"SELECT {ROW_ID}, count(*) {acted} GROUP BY {ROW_ID} HAVING count(*) > 1 ORDER BY {ROW_ID} LIMIT 1"
+    )
     if not twice:
         return
     ((row_id, count),) = twice

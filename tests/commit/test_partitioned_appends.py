@@ -11,6 +11,7 @@ from commit_hooks import at_commit
 from partitioned_rows import COLUMNS, FIRST, SECOND, frame, ids_of, parquet_files, writers
 from plain_sql import run_plain
 
+from lakeconf.engines import small_merges
 from lakeconf.engines.spark.internals import move_file
 from lakeconf.errors import AuditError, CommitConflictError, StorageError
 
@@ -94,7 +95,8 @@ def test_several_writes_of_a_transaction_are_one_snapshot(lake: Lake, tmp_path: 
     assert len(parquet_files(tmp_path)) == len(known)
 
 
-def test_merge_registers_its_new_rows(lake: Lake, tmp_path: Path) -> None:
+def test_merge_on_spark_registers_its_new_rows(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", 0)
     before = len(parquet_files(tmp_path))
     lake.table("t").merge(frame(*range(10, 20)), on="id")
     assert ids_of(lake) == list(range(20))
