@@ -11,7 +11,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from lakeconf.catalog.references import Name, References
+from lakeconf.catalog.references import Name, References, check_syntax
 from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.catalog.table import TableInfo
 from lakeconf.catalog.table_name import DEFAULT_SCHEMA, split_name
@@ -41,6 +41,8 @@ def execute(scope: Scope, sql: str, frames: Mapping[str, object], key: str | Non
 
 def _add(transaction: Transaction, name: str, *, statement: Statement, frames: Mapping[str, object]) -> None:
     check_placeholders(statement.text, "the statement")
+    # sqlglot also accepts statements of other databases, such as DELETE with LIMIT, and ignores parts of some.
+    check_syntax(transaction.session.reader.connection, statement.text)
     _check_frames(statement, frames)
     given = {folded(frame): transaction.session.engine.adopt(value) for frame, value in frames.items()}
     _check_names(transaction, statement, given)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 
 import sqlglot
 from sqlglot import exp
@@ -13,6 +14,7 @@ from sqlglot.errors import SqlglotError
 from lakeconf.catalog.table_name import DEFAULT_SCHEMA, joined_name
 from lakeconf.errors import QueryError, UnsupportedError
 from lakeconf.sql import folded
+from lakeconf.write.merge_text import MergeText, split_merge
 
 _HINT = "write one INSERT, UPDATE, DELETE or MERGE INTO; lake.sql(…) runs queries"
 
@@ -39,6 +41,11 @@ class Statement:
         if not isinstance(found, exp.Table) or not isinstance(found.this, exp.Identifier):
             raise QueryError("the statement does not name the table that it changes", hint=_HINT)
         return found
+
+    @cached_property
+    def merge(self) -> MergeText:
+        """The parts of a MERGE INTO."""
+        return split_merge(self.text)
 
     @property
     def columns(self) -> list[str]:
@@ -82,6 +89,18 @@ class Statement:
         return joined_name(table.db or DEFAULT_SCHEMA, table.name)
 
 
+def is_plain(table: exp.Expr) -> bool:
+    """True if a table in a statement has only a name, and an alias without columns."""
+    alias = table.args.get("alias")
+    named = all(part in ("this", "db", "catalog", "alias") for part, value in table.args.items() if value)
+    return isinstance(table, exp.Table) and named and not (alias is not None and alias.args.get("columns"))
+
+
+def has_only(tree: exp.Expr, *parts: str) -> bool:
+    """True if a statement consists only of these parts."""
+    return all(part in parts for part, value in tree.args.items() if value)
+
+
 def parse_statement(sql: str, alias: str) -> Statement:
     """Parses a statement.
 
@@ -111,20 +130,20 @@ def parse_statement(sql: str, alias: str) -> Statement:
             "DuckLake tables have no keys, so INSERT cannot detect conflicts",
             hint="use MERGE INTO with WHEN MATCHED and WHEN NOT MATCHED",
         )
+    statement = Statement(sql, tree, alias)
     if isinstance(tree, exp.Merge):
-        _check_clauses(tree)
-    return Statement(sql, tree, alias)
+        _check_clauses(statement.merge)
+    return statement
 
 
-def _check_clauses(tree: exp.Merge) -> None:
+def _check_clauses(merge: MergeText) -> None:
     """Refuses a clause that never applies; DuckDB may apply it instead of the clause before it."""
     always = set()
-    for when in tree.args["whens"].expressions:
-        kind = (bool(when.args["matched"]), bool(when.args["source"]))
-        if kind in always:
+    for clause in merge.clauses:
+        if clause.side in always:
             raise UnsupportedError(
                 "the MERGE INTO has a clause after one without a condition, so it would never apply",
                 hint="remove it, or put the clause without a condition last",
             )
-        if when.args.get("condition") is None:
-            always.add(kind)
+        if clause.condition is None:
+            always.add(clause.side)

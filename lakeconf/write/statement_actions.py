@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlglot import exp
-
 from lakeconf.engines.base import ROW_ID
-from lakeconf.errors import UnsupportedError
+from lakeconf.errors import QueryError, UnsupportedError
 from lakeconf.sql import folded, identifier
 from lakeconf.write.merge_clauses import ACTION, IN_SOURCE
+from lakeconf.write.merge_text import Clause
 from lakeconf.write.statement import Statement
 
 # The temporary table with a row for each row that the statement changes or inserts.
 ACTIONS = "temp.main.__lakeconf_actions"
-_NOTHING = "DO NOTHING"
+_DEFAULT = "a MERGE INTO with several actions sets a column to its default value"
+_LIST = "list the columns: UPDATE SET a = s.a, INSERT (a) VALUES (s.a)"
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,7 @@ class Actions:
 
 def is_supported(statement: Statement) -> bool:
     """True if DuckLake runs the statement as it is."""
-    changing = [when for when in _whens(statement) if _kind(when) in ("update", "delete")]
-    return len(changing) < 2
+    return sum(clause.kind in ("update", "delete") for clause in statement.merge.clauses) < 2
 
 
 def actions_of(statement: Statement, table: str, types: Mapping[str, str], source_columns: Sequence[str]) -> Actions:
@@ -51,147 +50,99 @@ def actions_of(statement: Statement, table: str, types: Mapping[str, str], sourc
         source_columns: The columns of the source; empty if they are unknown.
 
     Raises:
-        UnsupportedError: A clause uses `*` without known columns, or ERROR.
+        UnsupportedError: A clause uses `*` without known columns, or DEFAULT.
     """
-    whens, target, columns = _whens(statement), statement.target, list(types)
-    name = target.alias or target.name
-    values = [dict(_values(when, statement, columns, source_columns)) for when in whens]
-    row_id = exp.column("rowid", table=name)
-    chosen = exp.Case()
-    for index, when in enumerate(whens):
-        chosen = chosen.when(_applies(when, row_id), exp.convert(-1 if _kind(when) == "nothing" else index))
-    selected: list[exp.Expr] = [row_id.as_(ROW_ID), chosen.as_(ACTION)]
+    clauses, columns = statement.merge.clauses, list(types)
+    own = identifier(statement.target.alias or statement.target.name)
+    row_id = f"{own}.rowid"
+    values = [dict(_values(clause, statement, columns, source_columns)) for clause in clauses]
+    chosen = " ".join(
+        f"WHEN {_applies(clause, row_id)} THEN {-1 if clause.kind == 'nothing' else index}"
+        for index, clause in enumerate(clauses)
+    )
+    selected = [f"{row_id} AS {ROW_ID}", f"CASE {chosen} END AS {ACTION}"]
     for position, column in enumerate(columns):
-        new = exp.Case(this=exp.column(ACTION))
-        for index, given in enumerate(values):
-            if folded(column) in given:
-                # Without casts, all values of the column would become the widest type of its values, such as DOUBLE.
-                new = new.when(exp.convert(index), exp.cast(given[folded(column)], types[column], dialect="duckdb"))
-        kept = exp.column(exp.to_identifier(column, quoted=True), table=name)
-        selected.append((new.else_(kept) if new.args.get("ifs") else kept).as_(f"__lakeconf_{position}"))
-    query = _joined(statement, selected).sql(dialect="duckdb")
+        # Without casts, all values of the column would become the widest type of its values, such as DOUBLE.
+        new = " ".join(
+            f"WHEN {index} THEN CAST(({given[folded(column)]}) AS {types[column]})"
+            for index, given in enumerate(values)
+            if folded(column) in given
+        )
+        kept = f"{own}.{identifier(column)}"
+        value = f"CASE {ACTION} {new} ELSE {kept} END" if new else kept
+        selected.append(f"{value} AS __lakeconf_{position}")
+    query = _joined(statement, selected)
     computed = f"CREATE TEMP TABLE {ACTIONS.rpartition('.')[2]} AS SELECT * FROM ({query}) WHERE {ACTION} >= 0"
     twice = f"SELECT {ROW_ID} FROM {ACTIONS} WHERE {ROW_ID} IS NOT NULL GROUP BY {ROW_ID} HAVING count(*) > 1 LIMIT 1"
     return Actions(computed, twice, tuple(_steps(statement, values, table, columns)))
 
 
-def _whens(statement: Statement) -> list[exp.Expr]:
-    return list(statement.tree.args["whens"].expressions)
-
-
-def _kind(when: exp.Expr) -> str:
-    """`update`, `delete`, `insert` or `nothing`.
-
-    Raises:
-        UnsupportedError: It is another action.
-    """
-    then = when.args["then"]
-    if isinstance(then, exp.Update):
-        return "update"
-    if isinstance(then, exp.Insert):
-        return "insert"
-    kinds = {"DELETE": "delete", _NOTHING: "nothing"}
-    if not isinstance(then, exp.Var) or then.name.upper() not in kinds:
-        raise UnsupportedError(
-            f"the action {then.sql('duckdb')} of the MERGE INTO is not supported",
-            hint="write UPDATE, DELETE, INSERT or DO NOTHING; use an audit to refuse rows",
-        )
-    return kinds[then.name.upper()]
-
-
-def _applies(when: exp.Expr, row_id: exp.Column) -> exp.Expr:
+def _applies(clause: Clause, row_id: str) -> str:
     """The condition of a clause for a row of the join."""
-    found, given = row_id.is_(exp.null()).not_(), exp.column(IN_SOURCE).is_(exp.null()).not_()
-    side = found.and_(given) if when.args["matched"] else (given.not_() if when.args["source"] else found.not_())
-    condition = when.args.get("condition")
-    return side if condition is None else side.and_(condition.copy())
+    found, given = f"{row_id} IS NOT NULL", f"{IN_SOURCE} IS NOT NULL"
+    side = {"matched": f"{found} AND {given}", "target": f"{row_id} IS NULL", "source": f"{IN_SOURCE} IS NULL"}
+    return side[clause.side] if clause.condition is None else f"{side[clause.side]} AND ({clause.condition})"
 
 
-def _joined(statement: Statement, selected: Sequence[exp.Expr]) -> exp.Select:
+def _joined(statement: Statement, selected: Sequence[str]) -> str:
     """The query for the actions: the source, joined with the table."""
-    tree, whens = statement.tree, _whens(statement)
-    source = tree.args["using"].copy()
+    merge, source = statement.merge, statement.tree.args["using"]
     alias = source.alias or source.name
-    if source.alias and not source.args["alias"].args.get("columns"):
-        source.set("alias", None)
-    marked = exp.select("*", exp.convert(1).as_(IN_SOURCE)).from_(source).subquery(alias)
-    by_source, by_target = (
-        any(not when.args["matched"] and bool(when.args["source"]) is side for when in whens) for side in (True, False)
-    )
-    how = "full" if by_source and by_target else "right" if by_source else "left" if by_target else "inner"
-    on = tree.args["using_cond"] if tree.args.get("using_cond") else tree.args["on"].copy()
-    query = exp.select(*selected).from_(marked)
-    target = statement.target.copy()
-    query = (
-        query.join(target, join_type=how, using=on)
-        if tree.args.get("using_cond")
-        else query.join(target, join_type=how, on=on)
-    )
-    with_ = tree.args.get("with_")
-    if with_ is not None:
-        query.set("with_", with_.copy())
-    return query
+    if not alias:
+        raise UnsupportedError("the source of the MERGE INTO has no name", hint="USING (SELECT …) AS s")
+    sides = {clause.side for clause in merge.clauses}
+    both = {"source", "target"} <= sides
+    how = "FULL" if both else "RIGHT" if "source" in sides else "LEFT" if "target" in sides else "INNER"
+    marked = f"(SELECT *, 1 AS {IN_SOURCE} FROM {merge.source}) AS {identifier(alias)}"
+    return f"{merge.with_} SELECT {', '.join(selected)} FROM {marked} {how} JOIN {merge.target} {merge.join}"
 
 
 def _values(
-    when: exp.Expr, statement: Statement, columns: Sequence[str], source_columns: Sequence[str]
-) -> Iterator[tuple[str, exp.Expr]]:
+    clause: Clause, statement: Statement, columns: Sequence[str], source_columns: Sequence[str]
+) -> Iterator[tuple[str, str]]:
     """The columns that a clause sets, in lower case, with their values."""
-    then, source = when.args["then"], statement.tree.args["using"]
-    listed = {"update": _settings, "insert": _inserted}.get(_kind(when))
-    if listed is None:
+    if clause.kind not in ("update", "insert"):
         return
-    pairs = listed(then, columns)
-    if pairs is None:
-        if len(source_columns) != len(columns):
-            raise UnsupportedError(
-                "a MERGE INTO with several actions uses `*`, and the columns of its source are not those of the table",
-                hint="list the columns: UPDATE SET a = s.a, INSERT (a) VALUES (s.a)",
-            )
-        table = source.alias or source.name
-        names = (exp.column(exp.to_identifier(name, quoted=True), table=table) for name in source_columns)
-        pairs = list(zip(columns, names, strict=True))
-    for column, value in pairs:
-        yield folded(column), value.copy()
+    if clause.defaults:
+        raise UnsupportedError(_DEFAULT, hint=_LIST)
+    if clause.values is None:
+        yield from _all_values(clause, statement, columns, source_columns)
+        return
+    names = columns if clause.columns is None else clause.columns
+    if len(names) != len(clause.values):
+        raise UnsupportedError(f"an INSERT sets {len(names)} columns to {len(clause.values)} values")
+    known = set(map(folded, columns))
+    for name, value in zip(names, clause.values, strict=True):
+        if folded(name) not in known:
+            raise QueryError(f"{statement.target.name} has no column {name!r}, which the MERGE INTO sets")
+        if value.strip().lower() == "default":
+            raise UnsupportedError(_DEFAULT, hint=_LIST)
+        yield folded(name), value
 
 
-_Pairs = list[tuple[str, exp.Expr]]
-
-
-def _settings(then: exp.Expr, _columns: Sequence[str]) -> _Pairs | None:
-    """The settings of an UPDATE; None for `*`."""
-    settings = then.expressions
-    if not settings or isinstance(settings[0], exp.Star):
-        return None
-    pairs: _Pairs = []
-    for setting in settings:
-        left, right = setting.this, setting.expression
-        if isinstance(left, exp.Tuple):
-            values = right.expressions if isinstance(right, exp.Tuple) else []
-            if len(values) != len(left.expressions):
-                raise UnsupportedError("an UPDATE sets several columns to one value", hint="set each column")
-            pairs += [(column.name, value) for column, value in zip(left.expressions, values, strict=True)]
-        else:
-            pairs.append((left.name, right))
-    return pairs
-
-
-def _inserted(then: exp.Expr, columns: Sequence[str]) -> _Pairs | None:
-    """The values of an INSERT; None for `*`."""
-    if not then.expression:
-        return None
-    names = [column.name for column in then.this.expressions] if isinstance(then.this, exp.Tuple) else list(columns)
-    values = then.expression.expressions
-    if len(values) != len(names):
-        raise UnsupportedError(f"an INSERT sets {len(names)} columns to {len(values)} values")
-    return list(zip(names, values, strict=True))
+def _all_values(
+    clause: Clause, statement: Statement, columns: Sequence[str], source_columns: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """The values of a clause that sets all columns."""
+    source = statement.tree.args["using"]
+    name = identifier(source.alias or source.name)
+    known = {folded(column) for column in columns}
+    fits = known.issuperset(map(folded, source_columns)) if clause.by_name else len(source_columns) == len(columns)
+    if not source_columns or not fits:
+        raise UnsupportedError(
+            "a MERGE INTO with several actions uses `*`, and the columns of its source are not those of the table",
+            hint=_LIST,
+        )
+    targets = source_columns if clause.by_name else columns
+    for column, given in zip(targets, source_columns, strict=True):
+        yield folded(column), f"{name}.{identifier(given)}"
 
 
 def _steps(
-    statement: Statement, values: Sequence[dict[str, exp.Expr]], table: str, columns: Sequence[str]
+    statement: Statement, values: Sequence[Mapping[str, str]], table: str, columns: Sequence[str]
 ) -> Iterator[str]:
     """The statements that carry out the actions."""
-    kinds = [_kind(when) for when in _whens(statement)]
+    kinds = [clause.kind for clause in statement.merge.clauses]
     numbers = {kind: [index for index, found in enumerate(kinds) if found == kind] for kind in kinds}
     if "delete" in numbers:
         rows = f"SELECT {ROW_ID} FROM {ACTIONS} WHERE {ACTION} IN ({_listed(numbers['delete'])})"

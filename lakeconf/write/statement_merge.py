@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import narwhals as nw
 from sqlglot import exp
 
-from lakeconf.sql import folded
+from lakeconf.sql import folded, identifier
 from lakeconf.write.merge_clauses import Clauses, Delete, Insert, Update
-from lakeconf.write.statement import Statement
+from lakeconf.write.statement import Statement, is_plain
 
 _DELETE, _NOTHING = "DELETE", "DO NOTHING"
 
@@ -61,6 +61,8 @@ def clauses_of(statement: Statement, columns: Sequence[str], found: Sequence[str
     """
     tree = statement.tree
     source = tree.args["using"]
+    if not is_plain(source) or any(clause.by_name or clause.defaults for clause in statement.merge.clauses):
+        return None
     names = {folded(name) for name in found}
     given = [column for column in columns if folded(column) in names]
     positions = [folded(column) for column in columns] == [folded(name) for name in found]
@@ -87,26 +89,16 @@ def matched_twice(statement: Statement) -> str | None:
     Args:
         statement: A MERGE INTO.
     """
-    tree = statement.tree
-    cases = [when for when in tree.args["whens"].expressions if when.args["matched"]]
+    merge = statement.merge
+    cases = [clause for clause in merge.clauses if clause.side == "matched"]
     if not cases:
         return None
-    acts = exp.Case()
-    for when in cases:
-        then = when.args["then"]
-        does = not (isinstance(then, exp.Var) and then.name.upper() == _NOTHING)
-        condition = when.args.get("condition")
-        acts = acts.when(exp.true() if condition is None else condition.copy(), exp.convert(does))
-    target = statement.target.copy()
-    name = target.alias or target.name
-    rows = exp.select(exp.column("rowid", table=name)).from_(target)
-    joined = {"using": tree.args["using_cond"]} if tree.args.get("using_cond") else {"on": tree.args["on"].copy()}
-    rows = rows.join(tree.args["using"].copy(), **joined).where(acts.else_(exp.false()))
-    rows = rows.group_by(exp.column("rowid", table=name)).having("count(*) > 1").limit(1)
-    with_ = tree.args.get("with_")
-    if with_ is not None:
-        rows.set("with_", with_.copy())
-    return rows.sql(dialect="duckdb")
+    row_id = f"{identifier(statement.target.alias or statement.target.name)}.rowid"
+    acts = " ".join(f"WHEN {clause.condition or 'true'} THEN {clause.kind != 'nothing'}" for clause in cases)
+    return (
+        f"{merge.with_} SELECT {row_id} FROM {merge.target} JOIN {merge.source} {merge.join} "
+        f"WHERE CASE {acts} ELSE false END GROUP BY {row_id} HAVING count(*) > 1 LIMIT 1"
+    )
 
 
 def _whens(

@@ -19,7 +19,7 @@ from lakeconf.engines.base import SparkOperations
 from lakeconf.errors import PredicateError, UnsupportedError
 from lakeconf.sql import folded
 from lakeconf.write import merge, row_changes, writes
-from lakeconf.write.statement import Statement
+from lakeconf.write.statement import Statement, has_only, is_plain
 from lakeconf.write.statement_merge import clauses_of
 
 
@@ -130,7 +130,7 @@ def _deleted(execution: Execution, name: str) -> bool:
     """A DELETE whose condition `Table.delete` accepts."""
     tree, target = execution.statement.tree, execution.statement.target
     where = tree.args.get("where")
-    if where is None or tree.args.get("using") or tree.args.get("with_"):
+    if where is None or not has_only(tree, "this", "where") or not is_plain(target):
         return False
     condition = where.this.copy()
     for column in condition.find_all(exp.Column):
@@ -151,7 +151,8 @@ def _merged(execution: Execution, name: str) -> bool:
     statement, transaction = execution.statement, execution.transaction
     engine, source = transaction.session.engine, statement.tree.args["using"]
     is_frame = isinstance(source, exp.Table) and not source.db and folded(source.name) in execution.frames
-    if not isinstance(engine, SparkOperations) or not is_frame or statement.tree.args.get("with_"):
+    plain = has_only(statement.tree, "this", "using", "on", "using_cond", "whens") and is_plain(statement.target)
+    if not isinstance(engine, SparkOperations) or not is_frame or not plain:
         return False
     if writes.has_rows(transaction, execution.target.info):
         return False  # Spark reads the table before the transaction

@@ -71,6 +71,36 @@ def test_rows_equal_those_of_duckdb(
         assert ours.execute("FROM t ORDER BY ALL").fetchall() == oracle.execute("FROM t ORDER BY ALL").fetchall()
 
 
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "WHEN MATCHED AND s.a = 1 THEN DELETE WHEN MATCHED THEN UPDATE SET a = 0 WHEN NOT MATCHED THEN INSERT BY NAME",
+        "WHEN MATCHED AND s.a = 1 THEN DELETE WHEN MATCHED THEN UPDATE SET a = 7 // 2 * 2 ^ 2 /* , */, b = 'WHEN' -- c",
+        """WHEN NOT MATCHED BY SOURCE THEN DELETE WHEN MATCHED THEN UPDATE SET b = '{"x": 1}'::JSON ->> 'x'""",
+    ],
+)
+def test_clause_keeps_its_meaning(clauses: str) -> None:
+    sql = f"MERGE INTO t USING s ON t.id = s.id {clauses}"
+    with database([(1, 1, "x"), (2, 2, "y"), (4, 4, "z")], []) as oracle:
+        oracle.execute("DROP TABLE s; CREATE TABLE s AS SELECT * FROM (VALUES ('X', 1, 1), ('Y', 2, 2)) AS v(b, a, id)")
+        oracle.execute("INSERT INTO s VALUES ('Z', 3, 5)")
+        oracle.execute("BEGIN")
+        actions = actions_of(parse_statement(sql, "memory"), TABLE, TYPES, ["b", "a", "id"])
+        for statement in (actions.computed, *actions.statements):
+            oracle.execute(statement)
+        ours = oracle.execute("FROM t ORDER BY ALL").fetchall()
+        oracle.execute("ROLLBACK")
+        oracle.execute(sql)
+        assert ours == oracle.execute("FROM t ORDER BY ALL").fetchall()
+
+
+@pytest.mark.parametrize("clause", ["UPDATE SET a = DEFAULT", "DELETE WHEN NOT MATCHED THEN INSERT DEFAULT VALUES"])
+def test_default_values_are_refused(clause: str) -> None:
+    sql = f"MERGE INTO t USING s ON t.id = s.id WHEN NOT MATCHED BY SOURCE THEN DELETE WHEN MATCHED THEN {clause}"
+    with pytest.raises(UnsupportedError, match="default value"):
+        actions_of(parse_statement(sql, "memory"), TABLE, TYPES, list(TYPES))
+
+
 def test_row_with_two_actions_is_found() -> None:
     statement = parse_statement("MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE", "memory")
     actions = actions_of(statement, TABLE, TYPES, list(TYPES))

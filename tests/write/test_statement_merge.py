@@ -68,6 +68,17 @@ def test_all_columns_need_the_order_of_the_table(clause: str) -> None:
     assert clauses(f"ON t.id = s.id {clause}", ["id", "b", "a"]) is None
 
 
+@pytest.mark.parametrize("clause", ["INSERT BY NAME", "INSERT DEFAULT VALUES"])
+def test_insert_that_sqlglot_takes_for_another_has_no_clauses(clause: str) -> None:
+    assert clauses(f"ON t.id = s.id WHEN NOT MATCHED THEN {clause}") is None
+
+
+@pytest.mark.parametrize("source", ["s(a, id)", "s TABLESAMPLE 50%", "u AS s(a, id, b)"])
+def test_source_with_more_than_a_name_has_no_clauses(source: str) -> None:
+    sql = f"MERGE INTO t USING {source} ON t.id = s.id WHEN MATCHED THEN DELETE"
+    assert clauses_of(parse_statement(sql, "dev"), COLUMNS, COLUMNS) is None
+
+
 def test_some_columns_become_values() -> None:
     found = clauses("ON t.id = s.id WHEN MATCHED THEN UPDATE SET a = s.b")
     assert found is not None
