@@ -30,6 +30,10 @@ from lakeconf.lake.maintenance_plan import maintain
 @click.option(
     "--keep", type=click.IntRange(min=1), default=1, show_default=True, help="Number of newest snapshots to keep."
 )
+@click.option(
+    "--deadline-minutes", type=click.FloatRange(min=0), help="Begin no further step of the compaction after this time."
+)
+@click.option("--memory-limit", help="DuckDB's memory during the compaction, such as 4GB.")
 @click.option("--force", is_flag=True, help="Allow ages below one day; use only if no other process uses the lake.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
 @yes_option
@@ -40,6 +44,8 @@ def command(
     expire_days: float,
     cleanup_days: float,
     keep: int,
+    deadline_minutes: float | None,
+    memory_limit: str | None,
     source: str | None,
     format_name: str,
     *,
@@ -60,6 +66,8 @@ def command(
             expire_older_than=timedelta(days=expire_days),
             cleanup_older_than=timedelta(days=cleanup_days),
             keep=keep,
+            deadline=None if deadline_minutes is None else timedelta(minutes=deadline_minutes),
+            memory_limit=memory_limit,
             force=force,
         )
         plan = do(dry_run=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 from lakeconf import __version__
 from lakeconf.catalog.table import tables
 from lakeconf.catalog.table_name import joined_name
-from lakeconf.commit.recovery import without_retries
+from lakeconf.commit.recovery import changed, without_retries
 from lakeconf.commit.session import Session
 from lakeconf.ducklake import inlined_deletes_table
 from lakeconf.errors import CommitError, LakeconfError
@@ -25,7 +25,7 @@ _log = EventLogger("maintenance")
 _ATTEMPTS_BESIDE_WRITERS = 5
 
 
-def run_step(session: Session, call: str) -> list[tuple[Any, ...]]:
+def run_step(session: Session, call: str, settings: Mapping[str, str] | None = None) -> list[tuple[Any, ...]]:
     """Runs one step of a compaction in its own transaction, and repeats it if another commit is faster.
 
     DuckLake lets a compaction commit together with a concurrent delete that is stored in the catalog, and the deleted
@@ -34,6 +34,7 @@ def run_step(session: Session, call: str) -> list[tuple[Any, ...]]:
     Args:
         session: The lake.
         call: The SQL that calls DuckLake's function.
+        settings: Settings of DuckDB during the step.
 
     Returns:
         The rows that the call returned.
@@ -53,7 +54,8 @@ def run_step(session: Session, call: str) -> list[tuple[Any, ...]]:
         )
         try:
             with lock as held, session.writer_lock, without_retries(session.writer):
-                rows = step.run(held)
+                with changed(session.writer, settings or {}):
+                    rows = step.run(held)
                 if step.commit.made is not None:
                     # A flush can be a conflict for commits of others, but not for those of this thread.
                     session.advance(step.commit.made, own=step.commit.made)

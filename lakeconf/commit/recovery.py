@@ -18,7 +18,7 @@ from lakeconf.catalog.table_name import joined_name, split_name
 from lakeconf.commit.kept_files import KeptFiles
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogError, CommitError, FileMissingError, LakeconfError, StorageError
-from lakeconf.sql import folded
+from lakeconf.sql import folded, literal
 
 # DuckDB settings for reading a lake and committing to it.
 SETTINGS: Mapping[str, str | int | float] = {
@@ -136,13 +136,21 @@ class AttachedCatalog:
 @contextlib.contextmanager
 def without_retries(writer: Connection) -> Iterator[None]:
     """Disables DuckLake's own retries of a commit that another commit overtook."""
-    setting = "ducklake_max_retry_count"
-    ((retries,),) = writer.rows(f"SELECT system.main.current_setting('{setting}')")
-    writer.execute(f"SET {setting} = 0")
+    with changed(writer, {"ducklake_max_retry_count": "0"}):
+        yield
+
+
+@contextlib.contextmanager
+def changed(writer: Connection, settings: Mapping[str, str]) -> Iterator[None]:
+    """Changes settings of the DuckDB instance inside a `with` block; the caller holds the session's writer lock."""
+    before = {name: writer.rows(f"SELECT system.main.current_setting({literal(name)})")[0][0] for name in settings}
     try:
+        for name, value in settings.items():
+            writer.execute(f"SET {name} = {literal(value)}")
         yield
     finally:
-        writer.execute(f"SET {setting} = {retries}")
+        for name, old in before.items():
+            writer.execute(f"RESET {name}" if old is None else f"SET {name} = {literal(str(old))}")
 
 
 def find_commit(reader: CatalogReader, token: str, begun: int) -> int | None:

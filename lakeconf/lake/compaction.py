@@ -70,6 +70,42 @@ class _File:
     deleted: int
 
 
+@dataclass(frozen=True)
+class _Table:
+    table_id: int
+    schema: str
+    name: str
+    target: int
+    threshold: float
+    files: list[_File]
+
+
+@dataclass(frozen=True)
+class SmallFiles:
+    """The files of a table that DuckLake would merge.
+
+    Attributes:
+        schema: The schema of the table.
+        name: The name of the table.
+        sizes: Their sizes in bytes, the smallest first.
+        groups: The number of groups: files of one partition, with the same columns, are merged with each other.
+        largest: The number of files in the largest group.
+        target: The size in bytes up to which files are merged.
+    """
+
+    schema: str
+    name: str
+    sizes: tuple[int, ...]
+    groups: int
+    largest: int
+    target: int
+
+    @property
+    def saved(self) -> int:
+        """The number of files by which the table has fewer files after the merge."""
+        return len(self.sizes) - self.groups
+
+
 def plan_compaction(reader: CatalogReader) -> list[TableCompaction]:
     """The tables that a compaction would change, selected by DuckLake's rules, sorted by name.
 
@@ -79,28 +115,56 @@ def plan_compaction(reader: CatalogReader) -> list[TableCompaction]:
         reader: Reads the catalog.
     """
     with reader.transaction() as transaction:
-        tables = transaction.rows(_TABLES)
-        options = _options(transaction)
-        files = _files(transaction)
-        flushed = {table_id: _inlined(transaction, table_id) for table_id, *_ in tables}
+        found = _tables(transaction)
+        flushed = {table.table_id: _inlined(transaction, table.table_id) for table in found}
+    planned = [
+        TableCompaction(
+            joined_name(table.schema, table.name),
+            flushed[table.table_id],
+            sum(file.deleted > 0 and file.deleted >= table.threshold * file.rows for file in table.files),
+            sum(map(len, _groups(table))),
+        )
+        for table in found
+    ]
+    return [one for one in planned if one.flushed_rows or one.rewritten_files or one.merged_files]
+
+
+def small_files(reader: CatalogReader) -> list[SmallFiles]:
+    """The small files of each table that has any to merge.
+
+    Args:
+        reader: Reads the catalog.
+    """
+    with reader.transaction() as transaction:
+        tables = _tables(transaction)
     found = []
-    for table_id, schema, name in tables:
+    for table in tables:
+        groups = _groups(table)
+        if groups:
+            sizes = tuple(sorted(file.size for group in groups for file in group))
+            largest = max(map(len, groups))
+            found.append(SmallFiles(table.schema, table.name, sizes, len(groups), largest, table.target))
+    return found
+
+
+def _tables(transaction: MetadataTransaction) -> list[_Table]:
+    options, files = _options(transaction), _files(transaction)
+    found = []
+    for table_id, schema, name in transaction.rows(_TABLES):
         target = _bytes(options.get((table_id, "target_file_size")) or options.get((None, "target_file_size")))
         limit = options.get((table_id, "rewrite_delete_threshold")) or options.get((None, "rewrite_delete_threshold"))
         threshold = _DELETE_THRESHOLD if limit is None else float(limit)
-        own = files[table_id]
-        rewritten = sum(file.deleted > 0 and file.deleted >= threshold * file.rows for file in own)
-        merged = _merged([file for file in own if not file.deleted and file.size < target])
-        found.append(TableCompaction(joined_name(schema, name), flushed[table_id], rewritten, merged))
-    return [one for one in found if one.flushed_rows or one.rewritten_files or one.merged_files]
+        found.append(_Table(table_id, schema, name, target, threshold, files[table_id]))
+    return found
 
 
-def _merged(files: list[_File]) -> int:
-    """The number of small files that share a group with another small file."""
-    groups: dict[tuple[object, ...], int] = defaultdict(int)
-    for file in files:
-        groups[file.group] += 1
-    return sum(count for count in groups.values() if count > 1)
+def _groups(table: _Table) -> list[list[_File]]:
+    """The small files that share a group with another small file."""
+    groups: dict[tuple[object, ...], list[_File]] = defaultdict(list)
+    for file in table.files:
+        if not file.deleted and file.size < table.target:
+            groups[file.group].append(file)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _files(transaction: MetadataTransaction) -> dict[int, list[_File]]:

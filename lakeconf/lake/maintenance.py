@@ -5,15 +5,17 @@ Source: https://ducklake.select/docs/stable/duckdb/maintenance/recommended_maint
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from lakeconf.catalog.history import LakeSize, growth
 from lakeconf.catalog.snapshot import latest, snapshots
 from lakeconf.catalog.stored_queries import StoredQueries
+from lakeconf.catalog.table_name import split_name
 from lakeconf.commit.maintenance_commit import run_step
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
@@ -21,14 +23,16 @@ from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
 from lakeconf.guard.locks import pauses
 from lakeconf.lake.cleanup import Cleanup, Removal
 from lakeconf.lake.compaction import TableCompaction, plan_compaction
+from lakeconf.lake.merging import Merging
+from lakeconf.lake.time_limit import NO_LIMIT, TimeLimit
 from lakeconf.logs import EventLogger
 from lakeconf.sql import literal
 
-# The number of files to merge in one transaction: DuckDB keeps metadata of all of them in memory.
-_FILES_AT_ONCE = 200
 SHORTEST_AGE = timedelta(days=1)
 
 _log = EventLogger("maintenance")
+
+Step: TypeAlias = Callable[[Session, TimeLimit], None]
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,14 @@ class CompactionResult:
         files_after: Number of files after it.
         bytes_before: Size of the files before it, in bytes.
         bytes_after: Size of the files after it, in bytes.
+        complete: False if the deadline ended it early; the next compaction continues.
     """
 
     files_before: int
     files_after: int
     bytes_before: int
     bytes_after: int
+    complete: bool = True
 
 
 class Maintenance:
@@ -71,15 +77,43 @@ class Maintenance:
         """
         return growth(self._session.reader)
 
-    def compact(self) -> CompactionResult:
+    def compact(self, *, deadline: timedelta | None = None, memory_limit: str | None = None) -> CompactionResult:
         """Merges small files, rewrites files with many deleted rows, and writes inlined rows to files.
 
-        Rows, row ids and history do not change.
+        Rows, row ids and history do not change. The work is committed in many transactions, for the tables with most
+        files to save first: what is done stays if the process is killed.
+
+        Args:
+            deadline: The time after which no further transaction begins.
+            memory_limit: DuckDB's memory during the compaction, such as `4GB`. DuckDB spills to disk.
 
         Returns:
-            Files and bytes before and after.
+            Files and bytes before and after, and whether anything is left.
+
+        Raises:
+            LakeconfError: DuckDB needs more memory than the limit.
         """
-        return self._done(_flush, _rewrite, _merge)
+        with self._limited_memory(memory_limit):
+            return self._done(_flush, _rewrite, _merge, limit=TimeLimit.after(deadline))
+
+    @contextlib.contextmanager
+    def _limited_memory(self, memory_limit: str | None) -> Iterator[None]:
+        if memory_limit is None:
+            yield
+            return
+        writer, lock = self._session.writer, self._session.writer_lock
+        try:
+            with lock:
+                writer.execute(f"SET memory_limit = {literal(memory_limit)}")
+        except LakeconfError as error:
+            raise LakeconfError(
+                f"the memory_limit {memory_limit!r} is not possible: {error.message}", hint="write a size such as 4GB"
+            ) from error
+        try:
+            yield
+        finally:
+            with lock:  # the current value is rounded, so it cannot be restored
+                writer.execute("RESET memory_limit")
 
     def flush(self) -> CompactionResult:
         """Writes the rows and deletes in the catalog to files.
@@ -195,15 +229,16 @@ class Maintenance:
             )
         return moment
 
-    def _done(self, *steps: Callable[[Session], None]) -> CompactionResult:
+    def _done(self, *steps: Step, limit: TimeLimit = NO_LIMIT) -> CompactionResult:
         self._scope.check_maintainable()
         files_before, bytes_before = _size(self._session)
         StoredQueries.load(self._session.reader).check_expressions()
         for step in steps:
-            step(self._session)
+            if not limit.is_over:
+                step(self._session, limit)
         files_after, bytes_after = _size(self._session)
         self._session.advance(latest(self._session.reader).snapshot_id)
-        return CompactionResult(files_before, files_after, bytes_before, bytes_after)
+        return CompactionResult(files_before, files_after, bytes_before, bytes_after, complete=not limit.is_over)
 
 
 def run(session: Session, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
@@ -221,19 +256,22 @@ def run(session: Session, sql: str, parameters: Sequence[object]) -> list[tuple[
     raise CommitError("another writer kept the catalog locked", hint="try again later")
 
 
-def _flush(session: Session) -> None:
+def _flush(session: Session, _limit: TimeLimit) -> None:
     run_step(session, f"CALL ducklake_flush_inlined_data({literal(session.alias)})")
 
 
-def _rewrite(session: Session) -> None:
-    run_step(session, f"CALL ducklake_rewrite_data_files({literal(session.alias)})")
+def _rewrite(session: Session, limit: TimeLimit) -> None:
+    """Rewrites files with deleted rows, table by table, and then those that the plan does not know."""
+    planned = sorted(plan_compaction(session.reader), key=lambda table: -table.rewritten_files)
+    tables = [split_name(table.table) for table in planned if table.rewritten_files]
+    arguments = [f", {literal(name)}, schema => {literal(schema)}" for schema, name in tables]
+    for given in (*arguments, ""):
+        if not limit.is_over:
+            run_step(session, f"CALL ducklake_rewrite_data_files({literal(session.alias)}{given})")
 
 
-def _merge(session: Session) -> None:
-    """Merges small files in batches, until no merge creates a file."""
-    call = f"CALL ducklake_merge_adjacent_files({literal(session.alias)}, max_compacted_files => {_FILES_AT_ONCE})"
-    while any(created for *_, created in run_step(session, call)):
-        continue
+def _merge(session: Session, limit: TimeLimit) -> None:
+    Merging(session, limit).run()
 
 
 def _size(session: Session) -> tuple[int, int]:

@@ -47,6 +47,8 @@ class MaintenanceResult:
                 f"compact   {done.files_before:,} files ({byte_size(done.bytes_before)}) became "
                 f"{done.files_after:,} ({byte_size(done.bytes_after)})"
             )
+            if not done.complete:
+                lines.append("          the deadline ended it early: the next run continues")
         elif not lines:
             lines.append("compact   nothing to merge, rewrite or flush")
         verb = "would be " if self.dry_run else ""
@@ -66,6 +68,8 @@ def maintain(
     expire_older_than: timedelta,
     cleanup_older_than: timedelta,
     keep: int = 1,
+    deadline: timedelta | None = None,
+    memory_limit: str | None = None,
     dry_run: bool = False,
     force: bool = False,
 ) -> MaintenanceResult:
@@ -77,6 +81,8 @@ def maintain(
         cleanup_older_than: The age from which unneeded files are removed: longer than the longest job, and at least
             a day.
         keep: The number of newest snapshots that are always kept.
+        deadline: The time after which the compaction begins no further transaction.
+        memory_limit: DuckDB's memory during the compaction, such as `4GB`.
         dry_run: True to change nothing and return the plan.
         force: True to accept ages of less than a day, if nothing else uses the lake.
 
@@ -101,7 +107,7 @@ def maintain(
             more_removed=gives_up,
             skipped=removal.skipped,
         )
-    compacted = lake.maintenance.compact()
+    compacted = lake.maintenance.compact(deadline=deadline, memory_limit=memory_limit)
     expired = lake.maintenance.expire_snapshots(older_than=expire_older_than, keep=keep, force=force)
     removed = lake.maintenance.cleanup(older_than=cleanup_older_than, force=force)
     return MaintenanceResult(

@@ -57,12 +57,25 @@ def test_dry_run_changes_nothing(lake: Lake, project: Path) -> None:
     assert stored(project) == files | {"mine.parquet"}
 
 
-def test_compact_merges_files_in_batches(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakeconf.lake.maintenance._FILES_AT_ONCE", 3)
+def test_deadline_ends_a_compaction_early_and_the_next_one_continues(lake: Lake) -> None:
     before = ids(lake)
-    done = lake.maintenance.compact()
-    assert done.files_after < done.files_before == 10
+    done = lake.maintenance.compact(deadline=dt.timedelta(0))
+    assert (done.files_before, done.files_after, done.complete) == (10, 10, False)
+    done = lake.maintenance.compact(deadline=dt.timedelta(hours=1))
+    assert (done.files_after, done.complete) == (1, True)
     assert ids(lake) == before
+
+
+def test_memory_is_limited_during_a_compaction_only(lake: Lake) -> None:
+    setting = "SELECT system.main.current_setting('memory_limit')"
+    before = lake._session.writer.rows(setting)
+    lake.maintenance.compact(memory_limit="1GB")
+    assert lake._session.writer.rows(setting) == before
+    with pytest.raises(LakeconfError, match="the memory_limit 'much' is not possible"):
+        lake.maintenance.compact(memory_limit="much")
+    with pytest.raises(LakeconfError, match=r"(?i)memory"):
+        lake.maintenance.compact(memory_limit="1KB")
+    assert lake._session.writer.rows(setting) == before
 
 
 def test_flush_and_rewrite_keep_the_rows(lake: Lake) -> None:

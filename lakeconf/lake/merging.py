@@ -1,0 +1,64 @@
+"""Merges small files in transactions of a limited size.
+
+DuckLake merges all adjacent small files of a partition in one transaction, up to the target size of a file. The time
+that this takes grows with the square of their number: 10,000 files take 3 s, 20,000 take 16 s and 2.9 GB of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakeconf.commit.maintenance_commit import run_step
+from lakeconf.commit.session import Session
+from lakeconf.lake.compaction import SmallFiles, small_files
+from lakeconf.lake.time_limit import TimeLimit
+from lakeconf.sql import literal
+
+# The number of files that one transaction reads, and that it writes, at most.
+FILES_READ, FILES_WRITTEN = 2000, 200
+_TARGET = "ducklake_target_file_size"
+
+
+@dataclass(frozen=True)
+class Merging:
+    """The merge of a lake's small files.
+
+    Attributes:
+        session: The lake.
+        limit: No transaction begins after it.
+    """
+
+    session: Session
+    limit: TimeLimit
+
+    def run(self) -> None:
+        """Merges small files, first of the tables with most of them, until no merge creates a file."""
+        for table in sorted(small_files(self.session.reader), key=lambda found: -found.saved):
+            self._merge_table(table)
+        # The plan knows fewer options than DuckLake.
+        self._merge("", FILES_WRITTEN, {})
+
+    def _merge_table(self, table: SmallFiles) -> None:
+        """Merges the files of a table in rounds; each transaction reads at most `FILES_READ` files of a group."""
+        arguments = f", {literal(table.name)}, schema => {literal(table.schema)}"
+        found: SmallFiles | None = table
+        target = 0
+        while found is not None and not self.limit.is_over:
+            # More files than these are larger together.
+            target = max(sum(found.sizes[:FILES_READ]), 2 * target)
+            is_last = found.largest <= FILES_READ or target >= found.target
+            written = min(max(1, FILES_READ * found.groups // len(found.sizes)), FILES_WRITTEN)
+            self._merge(arguments, written, {} if is_last else {_TARGET: f"{target}B"})
+            if is_last:
+                return
+            names = table.schema, table.name
+            found = next((one for one in small_files(self.session.reader) if (one.schema, one.name) == names), None)
+
+    def _merge(self, arguments: str, written: int, settings: Mapping[str, str]) -> None:
+        """Repeats one transaction until it creates no file."""
+        given = f"{literal(self.session.alias)}{arguments}, max_compacted_files => {written}"
+        call = f"CALL ducklake_merge_adjacent_files({given})"
+        while not self.limit.is_over:
+            if not any(created for *_, created in run_step(self.session, call, settings)):
+                return

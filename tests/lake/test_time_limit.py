@@ -1,0 +1,18 @@
+"""A time limit is over from its deadline on."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from lakeconf.lake.time_limit import NO_LIMIT, TimeLimit
+
+
+def test_limit_is_over_from_its_deadline_on() -> None:
+    assert [TimeLimit(10.0, lambda now=now: now).is_over for now in (9.9, 10.0, 10.1)] == [False, True, True]
+
+
+def test_no_deadline_is_never_over() -> None:
+    assert not NO_LIMIT.is_over
+    assert not TimeLimit.after(None).is_over
+    assert not TimeLimit.after(timedelta(hours=1)).is_over
+    assert TimeLimit.after(timedelta(0)).is_over
