@@ -136,21 +136,28 @@ class AttachedCatalog:
 @contextlib.contextmanager
 def without_retries(writer: Connection) -> Iterator[None]:
     """Disables DuckLake's own retries of a commit that another commit overtook."""
-    with changed(writer, {"ducklake_max_retry_count": "0"}):
+    setting = "ducklake_max_retry_count"
+    ((retries,),) = writer.rows(f"SELECT system.main.current_setting('{setting}')")
+    writer.execute(f"SET {setting} = 0")
+    try:
         yield
+    finally:
+        writer.execute(f"SET {setting} = {retries}")
 
 
 @contextlib.contextmanager
 def changed(writer: Connection, settings: Mapping[str, str]) -> Iterator[None]:
-    """Changes settings of the DuckDB instance inside a `with` block; the caller holds the session's writer lock."""
-    before = {name: writer.rows(f"SELECT system.main.current_setting({literal(name)})")[0][0] for name in settings}
+    """Changes settings of the DuckDB instance that otherwise have their defaults, inside a `with` block.
+
+    The caller holds the session's writer lock.
+    """
     try:
         for name, value in settings.items():
             writer.execute(f"SET {name} = {literal(value)}")
         yield
     finally:
-        for name, old in before.items():
-            writer.execute(f"RESET {name}" if old is None else f"SET {name} = {literal(str(old))}")
+        for name in settings:
+            writer.execute(f"RESET {name}")
 
 
 def find_commit(reader: CatalogReader, token: str, begun: int) -> int | None:

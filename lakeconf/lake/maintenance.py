@@ -19,6 +19,7 @@ from lakeconf.catalog.table_name import split_name
 from lakeconf.commit.maintenance_commit import run_step
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
+from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
 from lakeconf.guard.locks import pauses
 from lakeconf.lake.cleanup import Cleanup, Removal
@@ -104,15 +105,10 @@ class Maintenance:
         writer, lock = self._session.writer, self._session.writer_lock
         try:
             with lock:
-                writer.execute(f"SET memory_limit = {literal(memory_limit)}")
-        except LakeconfError as error:
-            raise LakeconfError(
-                f"the memory_limit {memory_limit!r} is not possible: {error.message}", hint="write a size such as 4GB"
-            ) from error
-        try:
+                _set_memory(writer, memory_limit)
             yield
         finally:
-            with lock:  # the current value is rounded, so it cannot be restored
+            with lock:  # the value before is rounded, so it cannot be restored; a limit that is refused may be in force
                 writer.execute("RESET memory_limit")
 
     def flush(self) -> CompactionResult:
@@ -254,6 +250,15 @@ def run(session: Session, sql: str, parameters: Sequence[object]) -> list[tuple[
         except CatalogLockedError:
             continue
     raise CommitError("another writer kept the catalog locked", hint="try again later")
+
+
+def _set_memory(writer: Connection, limit: str) -> None:
+    try:
+        writer.execute(f"SET memory_limit = {literal(limit)}")
+    except LakeconfError as error:
+        raise LakeconfError(
+            f"the memory_limit {limit!r} is not possible: {error.message}", hint="write a size such as 4GB"
+        ) from error
 
 
 def _flush(session: Session, _limit: TimeLimit) -> None:
