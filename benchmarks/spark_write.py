@@ -23,7 +23,7 @@ from scanning.lakes import make_catalog
 import lakeconf
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 FILES = 20
 KEYS = 1_000_000
@@ -94,30 +94,6 @@ def measure_partitions(lake: lakeconf.Lake, frame: DataFrame, folder: Path) -> N
     compare("append to 30 days", ours, "df.repartition.write.partitionBy.parquet", theirs, goal=1.2)
 
 
-def measure_merge(spark: SparkSession, store: lakeconf.Store, frame: DataFrame, rows: int) -> None:
-    """Merges 1 % of the rows; in the first run, half of them are new."""
-    with store.open(spark) as lake:
-        lake.create_table("target", frame).append(frame)
-    change = (
-        f"SELECT * REPLACE (id + CASE WHEN id % 200 = 0 THEN {rows} ELSE 0 END AS id) FROM target WHERE id % 100 = 0"
-    )
-    with store.connect() as con:
-        changes = con.execute(change).to_arrow_table()
-
-    def ours() -> None:
-        with store.open(spark) as lake:
-            lake.table("target").merge(changes, on="id")
-
-    def theirs() -> None:
-        with store.connect() as con:
-            con.register("changes", changes)
-            con.execute(
-                "MERGE INTO target USING changes USING (id) WHEN MATCHED THEN UPDATE WHEN NOT MATCHED THEN INSERT"
-            )
-
-    compare("merge of 1 %", ours, "DuckDB's MERGE INTO", theirs)
-
-
 def measure_commits(folder: Path) -> None:
     """Registers many files at once, and commits to a table that has many files."""
     files = folder / "many"
@@ -183,7 +159,6 @@ def main(rows: int) -> None:
             folder_of_lake = Path(store.storage_backend.path).parent  # type: ignore[union-attr]
             measure_append(lake, frame, folder_of_lake)
             measure_partitions(lake, frame, folder_of_lake)
-        measure_merge(spark, store, frame, rows)
         spark.stop()
         measure_commits(folder)
 

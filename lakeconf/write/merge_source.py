@@ -22,6 +22,8 @@ from lakeconf.write.key_bounds import key_bounds
 from lakeconf.write.merge_clauses import Clauses
 from lakeconf.write.plain_expressions import are_plain
 
+_EXPRESSION = "a clause has an expression that DuckDB may compute differently"
+
 _log = EventLogger("stage")
 
 
@@ -67,8 +69,9 @@ def merge_source(
     types = {column.name: target.types[column.name] for column in given}
     staged = engine.stage_rows(conformed, StagingRequest(target.info, types, transaction.next_token()))
     try:
-        where = None if clauses.not_matched_by_source else _bounds(transaction, target, staged, clauses)
-        refusal, sizes = _refusal(transaction, target, staged, where, clauses)
+        size = _size(transaction, staged)
+        where = None if clauses.not_matched_by_source else _bounds(transaction, target, staged, size, clauses)
+        refusal, sizes = _refusal(transaction, target, size, where, clauses)
         chosen = engine if refusal else small
         decision = f"{chosen.name}: {refusal or sizes}"
         _log.info("merge into %s by %s", target.info.full_name, decision)
@@ -84,27 +87,35 @@ def _release(engine: Engine, staged: Staged) -> None:
         _log.warning("cannot remove the staged frame of a merge: %s", type(error).__name__)
 
 
-def _bounds(transaction: Transaction, target: Target, staged: Staged, clauses: Clauses) -> Predicate | None:
+def _bounds(transaction: Transaction, target: Target, staged: Staged, size: int, clauses: Clauses) -> Predicate | None:
     """The condition for rows that can match, on the columns of the table at the read snapshot."""
     session = transaction.session
     read = load_table(session.reader, quoted_name(target), transaction.snapshot_id)
     wanted = {folded(key.name) for key in selected(target.info, clauses.on)}
-    return key_bounds(session.writer, staged.files, [key for key in read.columns if folded(key.name) in wanted])
+    keys = [key for key in read.columns if folded(key.name) in wanted]
+    partitioned = {field.field_id for field in read.partition_fields}
+    listed = [key for key in keys if key.field_id in partitioned and size_refusal(size, 0) is None]
+    return key_bounds(session.writer, staged.files, keys, listed)
+
+
+def _size(transaction: Transaction, staged: Staged) -> int:
+    """The size of staged files in bytes."""
+    listed = ", ".join(map(literal, staged.files))
+    ((size,),) = transaction.session.writer.rows(f"SELECT sum(file_size_bytes) FROM parquet_file_metadata([{listed}])")
+    return int(size)
 
 
 def _refusal(
-    transaction: Transaction, target: Target, staged: Staged, where: Predicate | None, clauses: Clauses
+    transaction: Transaction, target: Target, size: int, where: Predicate | None, clauses: Clauses
 ) -> tuple[str | None, str]:
     """Why DuckDB must not compute a merge, or None; and the sizes that decided."""
-    session, info = transaction.session, target.info
+    info = target.info
     refusal = type_refusal(info.columns, selected(info, clauses.on))
     if refusal is None and not are_plain(clauses, info.columns):
-        refusal = "a clause has an expression that DuckDB may compute differently"
+        refusal = _EXPRESSION
     if refusal is not None:
         return refusal, ""
-    listed = ", ".join(map(literal, staged.files))
-    ((size,),) = session.writer.rows(f"SELECT sum(file_size_bytes) FROM parquet_file_metadata([{listed}])")
-    plan = plan_scan(session.reader, quoted_name(target), transaction.snapshot_id, None, where)
+    plan = plan_scan(transaction.session.reader, quoted_name(target), transaction.snapshot_id, None, where)
     files = sum(file.file_size_bytes for file in plan.files)
     sizes = f"the frame has {byte_size(size)}; files that can match: {len(plan.files)}, {byte_size(files)}"
     return size_refusal(size, files), sizes

@@ -9,6 +9,7 @@ import pytest
 from lakeconf.catalog.predicate.nodes import to_duckdb_sql
 from lakeconf.catalog.types import columns_of
 from lakeconf.connection.connection import Connection, connect
+from lakeconf.engines.spark.write.files import writing_session
 from lakeconf.write.key_bounds import key_bounds
 
 if TYPE_CHECKING:
@@ -38,12 +39,12 @@ def staged(spark: SparkSession, folder: Path, *rows: dict[str, str]) -> list[str
     for row in rows:
         full = dict.fromkeys(ROW, "NULL") | row
         values = ", ".join(f"CAST({value} AS {SPARK[name]}) AS {name}" for name, value in full.items())
-        spark.sql(f"SELECT {values}").write.mode("append").parquet(str(folder))
+        writing_session(spark).sql(f"SELECT {values}").write.mode("append").parquet(str(folder))
     return sorted(map(str, folder.glob("*.parquet")))
 
 
-def bounds(writer: Connection, files: list[str], *names: str) -> str | None:
-    found = key_bounds(writer, files, [KEYS[name] for name in names])
+def bounds(writer: Connection, files: list[str], *names: str, listed: str = "") -> str | None:
+    found = key_bounds(writer, files, [KEYS[name] for name in names], [KEYS[name] for name in listed.split()])
     return None if found is None else to_duckdb_sql(found)
 
 
@@ -86,6 +87,12 @@ def test_moments_with_a_time_zone_are_bounded_in_every_zone(
     assert writer.rows(f"SELECT {found} FROM ({moments}) AS r(tz)") == [(True,), (False,)]
 
 
+def test_moments_without_an_offset_have_no_bounds(tmp_path: Path, writer: Connection) -> None:
+    path = tmp_path / "moments.parquet"
+    writer.execute(f"COPY (SELECT TIMESTAMP '2024-01-02 03:04:05' AS tz) TO '{path}'")
+    assert bounds(writer, [str(path)], "tz") is None
+
+
 @pytest.mark.parametrize("name", ["x", "b"])
 def test_types_without_exact_statistics_have_no_bounds(
     name: str, spark: SparkSession, tmp_path: Path, writer: Connection
@@ -113,3 +120,21 @@ def test_null_keys_alone_have_no_bounds(spark: SparkSession, tmp_path: Path, wri
     files = staged(spark, tmp_path / "f", {})
     assert bounds(writer, files, "n", "s") is None
     assert bounds(writer, [], "n") is None
+
+
+def test_few_values_of_a_listed_key_replace_its_bounds(spark: SparkSession, tmp_path: Path, writer: Connection) -> None:
+    files = staged(spark, tmp_path / "f", ROW, {"n": "900", "s": "concat('a', chr(0))"}, {})
+    found = bounds(writer, files, "n", "tz", "s", listed="n tz s")
+    rows = f"""SELECT {found} FROM (VALUES (1, 'a'), (900, 'a'), (2, 'a')) AS r(n, s),
+        (SELECT '2024-01-02 03:04:05+00'::TIMESTAMPTZ AS tz)"""
+    assert sorted(writer.rows(rows)) == [(False,), (True,), (True,)]
+    assert str(found).count(" IN (") == 2  # a text with NUL has no literal
+    assert bounds(writer, files, "n") == f"({between('n', '1', '900')})"
+
+
+def test_many_values_of_a_listed_key_become_bounds(spark: SparkSession, tmp_path: Path, writer: Connection) -> None:
+    for count in (50, 51):
+        spark.range(count).selectExpr("id AS n").write.parquet(str(tmp_path / str(count)))
+    few, many = (sorted(map(str, (tmp_path / str(count)).glob("*.parquet"))) for count in (50, 51))
+    assert " IN (" in str(bounds(writer, few, "n", listed="n"))
+    assert bounds(writer, many, "n", listed="n") == f"({between('n', '0', '50')})"

@@ -128,3 +128,17 @@ def test_explain_tells_which_engine_would_merge(lake: Lake, monkeypatch: pytest.
     monkeypatch.setattr(small_merges, "MOST_FILE_BYTES", summary.bytes)
     assert lake.table("t").explain(where="id = 2").merge == by_duckdb
     assert str(lake.table("t").explain().merge).startswith("by Spark: the files have ")
+
+
+def test_values_of_partition_keys_prune_files_between_them(store: Store, spark: SparkSession) -> None:
+    rows = pa.table({"day": [n // 2 for n in range(12)], "id": list(range(12))})
+    with store.open(spark) as lake:
+        lake.create_table("p", rows, partitioned_by=["day"]).append(rows)
+        files = len(lake.table("p").files())
+        apart = pa.table({"day": [0, 5], "id": [100, 11]})
+        lake.table("p").merge(apart, on=["day", "id"])
+        info = json.loads(lake.snapshots()[-1].extra_info or "{}")
+        native: Any = lake.sql("SELECT day, id FROM dev.p WHERE day IN (0, 5)").to_native()
+        assert sorted(native.fetchall()) == [(0, 0), (0, 1), (0, 100), (5, 10), (5, 11)]
+    assert files == 6
+    assert "; files that can match: 1, " in info["merged_by"]["main.p"]  # the ids are between 11 and 100
