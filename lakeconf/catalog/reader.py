@@ -132,11 +132,21 @@ class CatalogReader:
     @cached
     def data_path(self) -> str:
         """The absolute folder of the lake's files, ending in `/`; includes an override by ATTACH."""
+        path = self._attached_data_path
+        if not self.data_path_is_absolute:
+            path = os.path.abspath(path)
+        return path if path.endswith("/") else f"{path}/"
+
+    @cached
+    def data_path_is_absolute(self) -> bool:
+        """True if the lake is attached with an absolute data path, so that DuckDB's `filename` is absolute too."""
+        return "://" in self._attached_data_path or os.path.isabs(self._attached_data_path)
+
+    @cached
+    def _attached_data_path(self) -> str:
         with self.connection.cursor() as cursor:
             ((path,),) = cursor.rows("SELECT data_path FROM ducklake_settings(?)", [self.alias])
-        if "://" not in path and not os.path.isabs(path):
-            path = os.path.abspath(path)
-        return str(path) if path.endswith("/") else f"{path}/"
+        return str(path)
 
     @cached
     def lake_id(self) -> str:

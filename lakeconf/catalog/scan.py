@@ -86,16 +86,37 @@ def plan_scan(
     """
     time_zone = reader.time_zone
     with reader.transaction() as transaction:
-        table = find_table(transaction, table_name, snapshot_id)
-        wanted = table.columns if columns is None else columns_named(table, columns)
-        predicate = None if where is None else predicate_of(where, table.columns)
-        survivors: Survivors | None = None
-        if predicate is not None:
-            survivors = surviving_files(transaction, table, snapshot_id, predicate)
-        ids = None if survivors is None else survivors.data_file_ids
-        files = load_data_files(transaction, table, snapshot_id, ids)
-        mappings = load_name_mappings(transaction, (f.mapping_id for f in files if f.mapping_id is not None))
-        inlined = _inlined_tables(transaction, table, snapshot_id)
+        return plan_in(transaction, time_zone, table_name, snapshot_id, columns, where)
+
+
+def plan_in(
+    transaction: MetadataTransaction,
+    time_zone: str,
+    table_name: str,
+    snapshot_id: int,
+    columns: Sequence[str] | None = None,
+    where: Where | Predicate | None = None,
+) -> ScanPlan:
+    """Like `plan_scan`, in an open transaction.
+
+    Args:
+        transaction: The metadata transaction.
+        time_zone: The time zone of the reader.
+        table_name: As for `plan_scan`.
+        snapshot_id: As for `plan_scan`.
+        columns: As for `plan_scan`.
+        where: As for `plan_scan`.
+    """
+    table = find_table(transaction, table_name, snapshot_id)
+    wanted = table.columns if columns is None else columns_named(table, columns)
+    predicate = None if where is None else predicate_of(where, table.columns)
+    survivors: Survivors | None = None
+    if predicate is not None:
+        survivors = surviving_files(transaction, table, snapshot_id, predicate)
+    ids = None if survivors is None else survivors.data_file_ids
+    files = load_data_files(transaction, table, snapshot_id, ids)
+    mappings = load_name_mappings(transaction, (f.mapping_id for f in files if f.mapping_id is not None))
+    inlined = _inlined_tables(transaction, table, snapshot_id)
     skipped = survivors.files_skipped if survivors else 0
     _log.debug("scan of %s at snapshot %d: %d data files, %d skipped", table_name, snapshot_id, len(files), skipped)
     return ScanPlan(

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lakeconf.catalog.data_file import DataFile
-from lakeconf.catalog.predicate.nodes import Predicate
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.scan import ScanPlan, plan_scan
 from lakeconf.engines.base import FILE, POSITION
 from lakeconf.sql import literal
 
@@ -23,8 +22,8 @@ class PositionDelete:
     Attributes:
         name: The table, quoted, without the lake.
         table: The table, quoted, with the lake.
-        predicate: The predicate.
-        condition: An equivalent condition in SQL.
+        plan: The plan of the search: the predicate, and the files that may match, at the snapshot that was the latest.
+        condition: The predicate in SQL.
         covered: Files of which every row satisfies it.
         searched: Other files.
         found: The number of matching rows in each of the searched files that has any, by path.
@@ -34,7 +33,7 @@ class PositionDelete:
 
     name: str
     table: str
-    predicate: Predicate
+    plan: ScanPlan
     condition: str
     covered: tuple[DataFile, ...] = ()
     searched: tuple[DataFile, ...] = ()
@@ -55,7 +54,9 @@ class PositionDelete:
         Returns:
             The statements, and the number of rows that each must delete; None if the number is not known.
         """
-        plan = plan_scan(reader, self.name, begun, (), self.predicate)
+        plan = self.plan
+        if begun != plan.snapshot_id:
+            plan = plan_scan(reader, self.name, begun, (), plan.predicate)
         unchanged = set(plan.files)
         ids = {file.data_file_id for file in self.covered}
         covered = [file for file in plan.files if file.data_file_id in ids]

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.predicate.nodes import Predicate, columns_of
-from lakeconf.catalog.pruning.coverage import covered_files
-from lakeconf.catalog.scan import ScanPlan, plan_scan
-from lakeconf.catalog.snapshot import latest
+from lakeconf.catalog.pruning.coverage import Coverage, coverage
+from lakeconf.catalog.reader import CatalogReader, repeated
+from lakeconf.catalog.scan import ScanPlan, plan_in
 from lakeconf.catalog.table import NO_ID
 from lakeconf.commit.change import Change, Target
 from lakeconf.commit.position_delete import PositionDelete, is_exact
@@ -22,11 +22,11 @@ from lakeconf.sql import folded, identifier
 from lakeconf.write import writes
 
 _log = EventLogger("stage")
-# The size of files from which a Spark job finds their rows faster than DuckDB on the driver.
-SEARCHED_BYTES = 1 << 30
+# The size of the columns that DuckDB reads on the driver in the time that a Spark job takes at least: see
+# benchmarks/spark_delete.py.
+SEARCHED_BYTES = 256 << 20
 # Virtual columns of DuckLake that a column of the table hides.
 _VIRTUAL = {"filename", "file_row_number"}
-_ATTEMPTS = 3
 
 
 def deletion(transaction: Transaction, target: Target, predicate: Predicate | None, condition: str) -> Change:
@@ -64,23 +64,25 @@ def _found(
         return None
     name = f"{identifier(info.schema_name)}.{identifier(info.name)}"
     try:
-        planned = _plan(session, name, predicate)
+        plan, known = _plan(session.reader, name, predicate)
     except (CatalogError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError):
         return None  # the commit reports it
     # The predicate is for the columns that the transaction reads; the commit refuses to use it for others.
-    if planned is None or planned[0].table.columns != info.columns:
+    if plan.table.columns != info.columns:
         return None
-    plan, covered_ids = planned
-    covered = tuple(file for file in plan.files if file.data_file_id in covered_ids)
-    searched = [file for file in plan.files if file.data_file_id not in covered_ids and is_exact(file)]
+    # Another writer may have registered a file twice: its name and positions then identify two rows.
+    if len({file.path for file in plan.files}) < len(plan.files):
+        return None
+    covered = tuple(file for file in plan.files if file.data_file_id in known.covered)
+    searched = [file for file in plan.files if file.data_file_id not in known.covered and is_exact(file)]
     table = writes.quoted(session, info)
     staged = None
-    if searched and sum(file.file_size_bytes for file in searched) >= SEARCHED_BYTES:
+    if searched and sum(known.column_bytes[file.data_file_id] for file in searched) >= SEARCHED_BYTES:
         staged = _stage(transaction, target, plan, searched)
     if staged is None:
-        return (PositionDelete(name, table, predicate, condition, covered), None) if covered else None
+        return (PositionDelete(name, table, plan, condition, covered), None) if covered else None
     found = _count(session, staged)
-    rows = PositionDelete(name, table, predicate, condition, covered, tuple(searched), found, staged.source)
+    rows = PositionDelete(name, table, plan, condition, covered, tuple(searched), found, staged.source)
     return rows, staged
 
 
@@ -91,25 +93,22 @@ def _is_searchable(transaction: Transaction, target: Target) -> bool:
     if any(folded(column.name) in _VIRTUAL for column in info.columns):
         return False
     # DuckDB's names of files are relative if the data path is.
-    ((path,),) = session.reader.connection.rows("SELECT data_path FROM ducklake_settings(?)", [session.alias])
-    return str(path).startswith("/") or "://" in str(path)
+    return session.reader.data_path_is_absolute
 
 
-def _plan(session: Session, name: str, predicate: Predicate) -> tuple[ScanPlan, frozenset[int]] | None:
-    """The files that may contain matching rows, and the ids of covered ones; None if other processes keep committing.
+@repeated
+def _plan(reader: CatalogReader, name: str, predicate: Predicate) -> tuple[ScanPlan, Coverage]:
+    """The files that may contain matching rows, and which of them are covered.
 
-    The plan is that of the latest snapshot, so that the commit finds as little as possible changed. Deletes of later
-    snapshots could be in its delete files.
+    The plan is that of the latest snapshot, so that the commit finds as little as possible changed. In an older plan,
+    delete files could contain deletes of later snapshots.
     """
     names = [column.name for column in columns_of(predicate)]
-    for _ in range(_ATTEMPTS):
-        snapshot_id = latest(session.reader).snapshot_id
-        plan = plan_scan(session.reader, name, snapshot_id, names, predicate)
-        with session.reader.transaction() as transaction:
-            covered = covered_files(transaction, plan.table, snapshot_id, predicate)
-        if latest(session.reader).snapshot_id == snapshot_id:
-            return plan, covered
-    return None
+    time_zone = reader.time_zone
+    with reader.transaction() as transaction:
+        ((latest,),) = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
+        plan = plan_in(transaction, time_zone, name, latest, names, predicate)
+        return plan, coverage(transaction, plan.table, latest, predicate)
 
 
 def _stage(transaction: Transaction, target: Target, plan: ScanPlan, files: Sequence[DataFile]) -> Staged | None:

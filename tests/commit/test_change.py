@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from lakeconf.catalog.predicate.nodes import Or
+from lakeconf.catalog.scan import ScanPlan
+from lakeconf.catalog.table import TableInfo
 from lakeconf.commit.change import Change
 from lakeconf.commit.position_delete import PositionDelete
 from lakeconf.engines.base import Staged
 
+TABLE = TableInfo(1, "main", "t", (), "/data/")
 FILES = Staged("FROM rows", files=("s3://bucket/part-0.parquet",))
 CASES = [
     (None, False, True),
@@ -34,7 +36,7 @@ def test_ducklake_writes_no_files_without_rows(change: Change) -> None:
 
 
 def test_ducklake_writes_delete_files_for_rows_that_were_found_before() -> None:
-    rows = PositionDelete("main.t", "dev.main.t", Or(()), "false")
+    rows = PositionDelete("main.t", "dev.main.t", ScanPlan(1, TABLE, (), (), {}, ()), "false")
     assert Change((), "main.t", deletes=True, found=rows).writes_files
 
 

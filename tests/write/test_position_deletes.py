@@ -9,13 +9,15 @@ import pyarrow as pa
 import pytest
 from deleted_rows import COLUMNS, damage, frame, ids, statements
 from local_stores import config_of, in_bucket
+from plain_sql import run_plain
 
 import lakeconf
 from lakeconf.engines.spark.hadoop import configure_session
 from lakeconf.errors import PredicateError, SchemaError
+from lakeconf.write import position_deletes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
     from servers import S3Server
@@ -80,6 +82,30 @@ def test_rows_of_other_files_are_deleted_by_position(lake: Lake, monkeypatch: py
     assert not list(Path(lake._session.reader.data_path, "main", "t").glob("lakeconf-*"))
 
 
+def driver_reads(run: Callable[[], object]) -> int:
+    """The bytes that this process reads; Spark is another process."""
+
+    def read() -> int:
+        lines = Path("/proc/self/io").read_text().splitlines()
+        return int(dict(line.split(": ") for line in lines)["rchar"])
+
+    before = read()
+    run()
+    return read() - before
+
+
+def test_driver_reads_positions_only(lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = spark.range(0, 2_000_000, 1, 2).selectExpr("id", "rand(7) AS x")
+    table = lake.create_table("big", numbers)
+    table.append(numbers)
+    size = sum(file.bytes for file in table.files())
+    by_duckdb = driver_reads(lambda: table.delete("x < 0.01"))
+    monkeypatch.setattr(position_deletes, "SEARCHED_BYTES", 0)
+    by_spark = driver_reads(lambda: table.delete("x < 0.02"))
+    assert by_duckdb > size / 2
+    assert by_spark < size / 8
+
+
 def test_small_tables_are_searched_by_duckdb_at_the_commit(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = statements(lake, monkeypatch)
     lake.table("t").delete("id < 5")
@@ -115,6 +141,21 @@ def test_column_that_hides_a_virtual_one_leaves_the_search_to_duckdb(lake: Lake,
     table.delete(f"id < 3 OR {name} = 'y'")
     table.delete("id < 5")
     assert ids(lake, "odd") == [5, 6, 7, 8]
+
+
+@pytest.mark.usefixtures("searching")
+def test_file_that_is_registered_twice_is_searched_by_duckdb(lake: Lake, tmp_path: Path) -> None:
+    path = tmp_path / "twice.parquet"
+    run_plain(lake, f"COPY (SELECT i AS id FROM range(9) AS r(i)) TO '{path}' (FORMAT parquet)")
+    for name in ("ours", "theirs"):
+        lake.create_table(name, {"id": "BIGINT"})
+        for _ in range(2):
+            run_plain(lake, f"CALL ducklake_add_data_files('dev', '{name}', '{path}')")
+    for where in ("id < 3", "id >= 0"):
+        lake.refresh()
+        lake.table("ours").delete(where)
+        run_plain(lake, f"DELETE FROM theirs WHERE {where}")
+        assert ids(lake, "ours") == ids(lake, "theirs")
 
 
 @pytest.mark.usefixtures("searching")

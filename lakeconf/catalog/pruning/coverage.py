@@ -6,6 +6,9 @@ the files, never from partition values, which DuckLake takes from a path without
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from lakeconf.catalog.predicate.nodes import And, IsNull, Not, Or, Predicate, columns_of, literal_type
 from lakeconf.catalog.pruning.files import Evidence, may_hold, statistics_sql
 from lakeconf.catalog.reader import MetadataTransaction
@@ -16,30 +19,42 @@ from lakeconf.ducklake import visible_at
 _IN_PATH = "list_transform(string_split(f.path, '/'), lambda part: url_decode(regexp_extract(part, '^[^=]+=(.+)$', 1)))"
 
 
-def covered_files(
-    transaction: MetadataTransaction, table: TableInfo, snapshot_id: int, predicate: Predicate
-) -> frozenset[int]:
-    """Finds the files of which every row satisfies a predicate, including deleted rows.
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What a predicate means for the files of a table.
+
+    Attributes:
+        covered: The ids of files of which every row satisfies it, including deleted rows; others may be covered too.
+        column_bytes: The size of its columns in each file, by id of the file.
+    """
+
+    covered: frozenset[int]
+    column_bytes: Mapping[int, int]
+
+
+def coverage(transaction: MetadataTransaction, table: TableInfo, snapshot_id: int, predicate: Predicate) -> Coverage:
+    """Evaluates a predicate on the statistics of files.
 
     Args:
         transaction: The open metadata transaction.
         table: The table at the snapshot.
         snapshot_id: The snapshot.
         predicate: A predicate on columns of that table.
-
-    Returns:
-        The ids of the files; other files may be covered too.
     """
     statistics = {
         f"stats_{column.field_id}": statistics_sql(table.table_id, column) for column in columns_of(predicate)
     }
     definitions = ", ".join(f"{name} AS ({sql})" for name, sql in statistics.items())
     joins = " ".join(f"LEFT JOIN {name} ON {name}.data_file_id = f.data_file_id" for name in statistics)
+    size = " + ".join(f"coalesce({name}.column_size_bytes, 0)" for name in statistics)
     sql = f"""
         WITH {definitions}
-        SELECT f.data_file_id FROM ducklake_data_file AS f {joins}
-        WHERE f.table_id = $2 AND {visible_at(row="f")} AND {_covers(predicate, negated=False)}"""  # noqa: S608
-    return frozenset(file_id for (file_id,) in transaction.rows(sql, [snapshot_id, table.table_id]))
+        SELECT f.data_file_id, {_covers(predicate, negated=False)}, {size} FROM ducklake_data_file AS f {joins}
+        WHERE f.table_id = $2 AND {visible_at(row="f")}"""  # noqa: S608
+    rows = transaction.rows(sql, [snapshot_id, table.table_id])
+    return Coverage(
+        frozenset(file_id for file_id, covers, _ in rows if covers), {file_id: int(size) for file_id, _, size in rows}
+    )
 
 
 def _covers(predicate: Predicate, *, negated: bool) -> str:

@@ -93,7 +93,7 @@ def statistics_sql(table_id: int, column: Column) -> str:
     bounds = bounds_of(column, "min_value", "max_value") or Bounds("NULL", "NULL")
     return f"""
         SELECT data_file_id, {bounds.low} AS low, {bounds.high} AS high, null_count, value_count,
-            CAST(contains_nan AS BOOLEAN) AS contains_nan
+            CAST(contains_nan AS BOOLEAN) AS contains_nan, column_size_bytes
         FROM ducklake_file_column_stats WHERE table_id = {table_id} AND column_id = {column.field_id}"""  # noqa: S608
 
 

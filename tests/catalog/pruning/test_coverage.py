@@ -18,7 +18,7 @@ from narrow_lakes import COLUMNS, OPERATIONS, build, conditions
 
 from lakeconf.catalog.predicate.nodes import to_duckdb_sql
 from lakeconf.catalog.predicate.parse import parse
-from lakeconf.catalog.pruning.coverage import covered_files
+from lakeconf.catalog.pruning.coverage import coverage
 from lakeconf.catalog.table import load_table
 from lakeconf.sql import literal
 
@@ -32,7 +32,7 @@ def covered(source: Lake, where: str) -> dict[int, str]:
     """The paths of the covered files of the table `t`, by id."""
     table = load_table(source.reader, "t", source.newest)
     with source.reader.transaction() as transaction:
-        found = covered_files(transaction, table, source.newest, parse(where, table.columns))
+        found = coverage(transaction, table, source.newest, parse(where, table.columns)).covered
     files = source.metadata("SELECT data_file_id, path FROM ducklake_data_file WHERE end_snapshot IS NULL")
     return {file_id: path for file_id, path in files if file_id in found}
 
@@ -165,3 +165,19 @@ def test_deleted_rows_count_too(local: Lake) -> None:
     local.run("CREATE TABLE lake.t (i INTEGER)", "INSERT INTO lake.t VALUES (1), (2), (9)")
     local.run("DELETE FROM lake.t WHERE i = 9")
     assert not covered(local, "i < 5")
+
+
+def test_size_is_that_of_the_columns_of_the_predicate(local: Lake) -> None:
+    local.run(
+        "CREATE TABLE lake.t (i INTEGER, s VARCHAR)", "INSERT INTO lake.t SELECT i, hash(i) FROM range(500) AS r(i)"
+    )
+    local.run("ALTER TABLE lake.t ADD COLUMN j INTEGER")
+    table = load_table(local.reader, "t", local.newest)
+    sizes = {}
+    with local.reader.transaction() as transaction:
+        for where in ("i > 0", "s > 'a'", "i > 0 AND s > 'a'", "j > 0"):
+            predicate = parse(where, table.columns)
+            (sizes[where],) = coverage(transaction, table, local.newest, predicate).column_bytes.values()
+    assert 0 < sizes["i > 0"] < sizes["s > 'a'"] < sizes["i > 0 AND s > 'a'"]
+    assert sizes["i > 0 AND s > 'a'"] == sizes["i > 0"] + sizes["s > 'a'"]
+    assert sizes["j > 0"] == 0
