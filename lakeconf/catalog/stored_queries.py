@@ -113,10 +113,9 @@ class StoredQueries:
             snapshot_id: The snapshot that queries read; default: the latest.
         """
         with reader.transaction() as transaction:
-            found = transaction.rows(_STORED)
             stored = tuple(
                 StoredQuery(kind, name.lower(), _as_run(kind, sql, reader.alias), *rest)
-                for kind, _, name, sql, *rest in found
+                for kind, _, name, sql, *rest in transaction.rows(_STORED)
             )
             relations = transaction.rows(_RELATIONS)
             expressions = tuple(StoredQuery(*row) for row in transaction.rows(_EXPRESSIONS))
@@ -158,6 +157,17 @@ class StoredQueries:
         """
         self.check(mentioned(sql, (stored.name for stored in self.queries)))
 
+    def relations_behind(self, sql: str) -> set[Name]:
+        """The tables that the views and macros in a statement read; a name in a string counts too."""
+        reached = list(self._reached(mentioned(sql, (stored.name for stored in self.queries)), frozenset()))
+        found: set[Name] = set()
+        for stored in reached:  # it grows
+            references = self._references(stored) if self._is_current(stored.begin, stored.end) else None
+            if references is not None:
+                found |= references.relations
+                reached += (one for one in set(self._reached(references, frozenset())) if one not in reached)
+        return found
+
     def check_expressions(self) -> None:
         """Rejects a lake with sort keys or default values that may do more than compute from its tables.
 
@@ -169,8 +179,7 @@ class StoredQueries:
 
     def open_schemas(self, connection: Connection) -> None:
         """Lets queries on a connection name the lake's tables as `schema.table`."""
-        alias = literal(self.reader.alias)
-        found = connection.rows(f"SELECT schema_name FROM duckdb_schemas() WHERE database_name = {alias}")  # noqa: S608
+        found = connection.rows("SELECT schema_name FROM duckdb_schemas() WHERE database_name = ?", [self.reader.alias])
         connection.prefer_builtins(self.reader.alias, sorted(schema for (schema,) in found))
 
     def check_schemas(self, query: References | None, connection: Connection) -> None:
@@ -221,20 +230,22 @@ class StoredQueries:
         return frozenset(name for (name,) in found)
 
     def _check_one(self, stored: StoredQuery, *, past: bool) -> References:
-        sql = stored.sql if stored.kind in ("view", "table macro") else f"SELECT {stored.sql}"
-        found = find_references(self.reader.connection, sql)
+        found = self._references(stored)
         if found is None:
             raise _unsafe(stored, "is not a single query that can be checked")
         macros = {one.name for one in self.queries if one.kind == "table macro"}
-        for name in sorted(found.table_functions - SAFE_TABLE_FUNCTIONS - macros):
-            raise _unsafe(stored, f"calls {name}()")
-        for name in sorted(found.functions & _UNSAFE_FUNCTIONS):
+        unsafe = (found.table_functions - SAFE_TABLE_FUNCTIONS - macros) | (found.functions & _UNSAFE_FUNCTIONS)
+        for name in sorted(unsafe):
             raise _unsafe(stored, f"calls {name}()")
         known = {relation[:2] for relation in self.relations if past or self._is_current(*relation[2:])}
         for relation in sorted(found.relations):
             if not self._is_of_the_lake(relation, known):
                 raise _unsafe(stored, f"reads {relation}, which is not a table of the lake")
         return found
+
+    def _references(self, stored: StoredQuery) -> References | None:
+        sql = stored.sql if stored.kind in ("view", "table macro") else f"SELECT {stored.sql}"
+        return find_references(self.reader.connection, sql)
 
     def _is_of_the_lake(self, relation: Name, known: Iterable[tuple[str, str]]) -> bool:
         alias = self.reader.alias.lower()

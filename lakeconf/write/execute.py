@@ -7,6 +7,7 @@ the rows. Otherwise DuckDB runs the text of the statement inside the transaction
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from sqlglot import exp
@@ -14,7 +15,7 @@ from sqlglot import exp
 from lakeconf.catalog.references import Name, References, check_syntax
 from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.catalog.table import TableInfo
-from lakeconf.catalog.table_name import DEFAULT_SCHEMA, split_name
+from lakeconf.catalog.table_name import DEFAULT_SCHEMA, joined_name, split_name
 from lakeconf.commit.change import Change, Target
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.transaction import Transaction
@@ -71,13 +72,24 @@ def _check_frames(statement: Statement, frames: Mapping[str, object]) -> None:
 def _check_names(transaction: Transaction, statement: Statement, frames: Mapping[str, object]) -> None:
     """Refuses names of tables without a schema that DuckDB would find in another schema than `main`."""
     tables = [table for table in (statement.target, *statement.sources) if isinstance(table.this, exp.Identifier)]
-    names = frozenset(Name(*map(folded, (table.catalog, table.db, table.name))) for table in tables)
+    names = frozenset(_name(statement, table) for table in tables)
     pending = {split_name(name)[1] for name in transaction.targets if split_name(name)[0] == "main"}
     local = frozenset({*frames, *pending})
     nothing: frozenset[str] = frozenset()
     references = References(names, nothing, nothing, local, everything=False, past=False)
     stored = StoredQueries.load(transaction.session.reader)
     stored.check_schemas(references, transaction.session.writer)
+    schemas = {schema for schema, *_ in stored.relations}
+    if folded(statement.alias) in schemas and any(folded(table.db) == folded(statement.alias) for table in tables):
+        raise QueryError(
+            f"{statement.alias} is the name of the lake and of a schema", hint="name all three: lake.schema.table"
+        )
+
+
+def _name(statement: Statement, table: exp.Table) -> Name:
+    if statement.is_in_default_schema(table) and not table.catalog:
+        return Name("", "", folded(table.name))
+    return Name(*map(folded, (table.catalog, table.db, table.name)))
 
 
 def _table(transaction: Transaction, name: str) -> Target | None:
@@ -110,7 +122,21 @@ def _run_by_duckdb(execution: Execution) -> None:
     read = writes.written_for(transaction, info)
     transaction.add(Change(statements, name, depends_on=depends_on, deletes=not is_insert, written_for=read))
     depend_on_tables(execution, at_commit=True)
+    _depend_on_views(execution)
     transaction.add(Change(dropped, name))
+
+
+def _depend_on_views(execution: Execution) -> None:
+    """Makes the commit depend on the tables that views and macros in the statement read."""
+    transaction, alias = execution.transaction, folded(execution.transaction.session.alias)
+    stored = StoredQueries.load(transaction.session.reader, transaction.snapshot_id)
+    tables: dict[str, Target] = {}
+    for database, schema, name in sorted(stored.relations_behind(execution.statement.text)):
+        in_main = not schema or (not database and schema == alias)
+        found = _table(transaction, joined_name(DEFAULT_SCHEMA if in_main else schema, name))
+        if found is not None and database in ("", alias):
+            tables[found.info.full_name] = found
+    depend_on_tables(replace(execution, tables=tables), at_commit=True)
 
 
 def _search_path(execution: Execution) -> str:

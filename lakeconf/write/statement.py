@@ -56,12 +56,7 @@ class Statement:
     @property
     def sources(self) -> list[exp.Table]:
         """The tables, views and functions that the statement reads, without its common table expressions."""
-        local = {folded(cte.alias) for cte in self.tree.find_all(exp.CTE)}
-        return [
-            table
-            for table in self.tree.find_all(exp.Table)
-            if table is not self.target and (table.db or folded(table.name) not in local)
-        ]
+        return [table for table in self.tree.find_all(exp.Table) if table is not self.target and not _is_cte(table)]
 
     def read_tables(self, frames: Collection[str]) -> dict[str, list[exp.Table]]:
         """The sources that are named like tables and are no frames, by their full names.
@@ -86,7 +81,32 @@ class Statement:
                 f"{table.sql('duckdb')} is a table of another database, and a statement uses one lake",
                 hint=f"the name of this lake is {self.alias}; pass rows from elsewhere as a frame",
             )
-        return joined_name(table.db or DEFAULT_SCHEMA, table.name)
+        schema = DEFAULT_SCHEMA if self.is_in_default_schema(table) else table.db
+        return joined_name(schema, table.name)
+
+    def is_in_default_schema(self, table: exp.Table) -> bool:
+        """True if a name has no schema: neither `t` nor `dev.t` for the lake `dev` does."""
+        return not table.db or (not table.catalog and folded(table.db) == folded(self.alias))
+
+
+def _is_cte(table: exp.Table) -> bool:
+    """True if a name is that of a common table expression, which hides a table only where it is visible."""
+    if table.db:
+        return False
+    below: exp.Expr = table
+    above = below.parent
+    while above is not None:
+        visible: list[exp.Expr] = []
+        if isinstance(above, exp.With):
+            at = next(index for index, cte in enumerate(above.expressions) if cte is below)
+            own = above.recursive and isinstance(below.this.unnest(), exp.SetOperation)
+            visible = above.expressions[: at + own]
+        elif above.args.get("with_") is not None and above.args["with_"] is not below:
+            visible = above.args["with_"].expressions
+        if any(folded(cte.alias) == folded(table.name) for cte in visible):
+            return True
+        below, above = above, above.parent
+    return False
 
 
 def is_plain(table: exp.Expr) -> bool:

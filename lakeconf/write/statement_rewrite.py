@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals as nw
@@ -19,6 +19,7 @@ from lakeconf.engines.base import SparkOperations
 from lakeconf.errors import PredicateError, UnsupportedError
 from lakeconf.sql import folded
 from lakeconf.write import merge, row_changes, writes
+from lakeconf.write.portable_query import is_portable
 from lakeconf.write.statement import Statement, has_only, is_plain
 from lakeconf.write.statement_merge import clauses_of
 
@@ -66,40 +67,42 @@ def _inserted(execution: Execution, name: str) -> bool:
             "the INSERT reads files or functions, which Spark cannot read as DuckDB does",
             hint="pass the rows as a frame: lake.execute(sql, name=lake.read_parquet([…]))",
         )
+    with_ = tree.args.get("with_")
+    portable = is_portable(query) and (with_ is None or (is_portable(with_) and not query.args.get("with_")))
+    if not portable or not has_only(tree, "this", "expression", "by_name", "with_"):
+        return False
     listed = statement.columns or [column.name for column in execution.target.info.columns]
-    rows = _rows(execution, query, [] if tree.args.get("by_name") else listed)
+    rows = _rows(execution, [] if tree.args.get("by_name") else listed)
     row_changes.append(transaction, name, frame=_completed(execution, rows), evolve=False)
     depend_on_tables(execution, at_commit=False)
     return True
 
 
-def _rows(execution: Execution, query: exp.Query, columns: Sequence[str]) -> nw.LazyFrame[Any]:
+def _rows(execution: Execution, columns: Sequence[str]) -> nw.LazyFrame[Any]:
     """The rows of the query of an INSERT, on Spark, at the transaction's snapshot.
 
     Args:
         execution: The statement.
-        query: Its query.
         columns: The names of the result's columns, by position; empty to keep those of the query.
     """
-    transaction, statement = execution.transaction, execution.statement
-    engine, with_ = transaction.session.engine, statement.tree.args.get("with_")
-    query = query.copy()
-    if with_ is not None:
-        query.set("with_", with_.copy())
-    views = {name: f"lakeconf_table_{uuid.uuid4().hex}" for name in execution.tables}
-    for table in list(query.find_all(exp.Table)):
-        view = None if folded(table.name) in execution.frames and not table.db else views.get(statement.name_of(table))
-        if view is not None:
-            table.replace(exp.to_table(view).as_(table.alias or table.name, quoted=True, table=True))
+    transaction = execution.transaction
+    engine, statement = transaction.session.engine, replace(execution.statement, tree=execution.statement.tree.copy())
+    query, with_ = statement.tree.expression, statement.tree.args.get("with_")
     frames = dict(execution.frames)
-    for name, view in views.items():
+    for name, tables in statement.read_tables(execution.frames).items():
         info = execution.tables[name].info
-        if info.table_id == NO_ID or writes.has_rows(transaction, info):
+        if info.table_id == NO_ID or folded(name) in transaction.targets or writes.has_rows(transaction, info):
             raise UnsupportedError(
                 f"the transaction has already changed {name}, and Spark reads the table before it",
                 hint="commit the transaction first",
             )
+        view = f"lakeconf_table_{uuid.uuid4().hex}"
         frames[view] = engine.scan(name, transaction.snapshot_id)
+        for table in tables:
+            alias = table.args.get("alias") or exp.TableAlias(this=_quoted(table.name))
+            table.replace(exp.Table(this=_quoted(view), alias=alias.copy()))
+    if with_ is not None:
+        query.set("with_", with_)
     if columns:
         aliases = exp.TableAlias(this=exp.to_identifier("lakeconf_rows"), columns=[_quoted(name) for name in columns])
         query = exp.select("*").from_(exp.Subquery(this=query, alias=aliases))

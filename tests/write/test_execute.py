@@ -275,6 +275,26 @@ def test_change_of_a_table_that_was_read_is_a_conflict(lake: Lake, store: Store)
     assert rows(lake) == [(1, "a", 10)]
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO stock SELECT * FROM few",
+        "DELETE FROM stock WHERE id IN (WITH other AS (SELECT * FROM other) SELECT id FROM other)",
+        "DELETE FROM stock WHERE id IN (SELECT id FROM dev.other)",
+        "UPDATE stock SET amount = counted() WHERE id % 2 = 1",
+    ],
+)
+def test_tables_behind_views_macros_and_common_names_are_read(lake: Lake, store: Store, statement: str) -> None:
+    lake.create_table("other", STOCK).append(STOCK)
+    lake.create_view("few", "SELECT * FROM dev.main.other")
+    lake._session.writer.execute("CREATE MACRO dev.main.counted() AS (SELECT count(*) FROM dev.main.other)")
+    lake.refresh()
+    with pytest.raises(CommitConflictError, match=r"main\.other"), lake.transaction() as tx:  # noqa: PT012 - the commit raises it
+        with store.open() as second:
+            second.table("other").delete("id = 1")
+        tx.execute(statement)
+
+
 def test_statement_sees_rows_that_other_writers_added(lake: Lake, store: Store) -> None:
     with store.open() as second:
         second.table("stock").append(DELIVERY)

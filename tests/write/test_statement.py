@@ -31,6 +31,26 @@ def test_read_tables_are_neither_frames_nor_common_table_expressions() -> None:
     assert set(statement.read_tables(set())) == {"main.a", "main.Staged", "raw.staged"}
 
 
+@pytest.mark.parametrize(
+    ("sql", "tables"),
+    [
+        ("WITH c AS (FROM c) INSERT INTO t FROM c", {"main.c"}),
+        ("INSERT INTO t WITH c AS (FROM c) FROM c", {"main.c"}),
+        ("INSERT INTO t SELECT * FROM c, (WITH c AS (SELECT 1) FROM c)", {"main.c"}),
+        ("WITH a AS (FROM b), b AS (FROM a) DELETE FROM t WHERE x IN (FROM b)", {"main.b"}),
+        ("WITH c AS (WITH d AS (FROM e) FROM d) UPDATE t SET x = (SELECT max(x) FROM d)", {"main.d", "main.e"}),
+        (
+            "WITH RECURSIVE c AS (SELECT 1 UNION FROM c) MERGE INTO t USING c ON t.x = c.x WHEN MATCHED THEN DELETE",
+            set(),
+        ),
+        ("INSERT INTO t FROM dev.u", {"main.u"}),
+        ("INSERT INTO t FROM dev.raw.u", {"raw.u"}),
+    ],
+)
+def test_common_table_expression_hides_a_table_where_it_is_visible(sql: str, tables: set[str]) -> None:
+    assert set(parse_statement(sql, "dev").read_tables(set())) == tables
+
+
 def test_table_that_a_statement_changes_and_reads_is_read() -> None:
     assert set(parse_statement("INSERT INTO t SELECT * FROM t", "dev").read_tables(set())) == {"main.t"}
 

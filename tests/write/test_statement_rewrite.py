@@ -56,6 +56,38 @@ def on_spark(store: Store, spark: SparkSession) -> Iterator[Lake]:
         yield opened
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT x.a, NULL FROM two AS x(b, a)", [10, 20]),
+        ("SELECT a, NULL FROM two AT (VERSION => {before})", []),
+        ("SELECT two.a, NULL FROM (two JOIN stock ON a = id AND name = 'a')", [1]),
+        ("WITH two AS (SELECT * FROM two WHERE a = 1) SELECT a, NULL FROM two", [1]),
+        ("SELECT a, NULL FROM dev.two WHERE a = 1", [1]),
+        ("SELECT CAST(b / 4 AS BIGINT), NULL FROM two", [2, 5]),
+        ("SELECT 1::BIGINT << 40, NULL FROM two WHERE a = 1", [1 << 40]),
+        ("SELECT b, NULL FROM two WHERE 'a_c' LIKE 'a\\_c'", []),
+        ("SELECT * FROM (SELECT b, a FROM two) AS x JOIN (SELECT a FROM two) AS y USING (a)", [10, 20]),
+    ],
+)
+def test_query_returns_the_rows_of_duckdb(on_spark: Lake, query: str, expected: list[int]) -> None:
+    two = on_spark.create_table("two", {"a": "BIGINT", "b": "BIGINT"})
+    before = on_spark.snapshot_id
+    two.append(pa.table({"a": [1, 2], "b": [10, 20]}))
+    on_spark.create_table("copies", {"id": "BIGINT", "name": "VARCHAR"})
+    on_spark.execute(f"INSERT INTO copies {query.format(before=before)}")
+    copied = on_spark.table("copies").scan().collect("pyarrow").to_native()
+    assert sorted(copied["id"].to_pylist()) == expected
+
+
+def test_query_does_not_read_tables_whose_columns_its_transaction_has_changed(on_spark: Lake) -> None:
+    on_spark.create_table("copies", STOCK)
+    with on_spark.transaction() as tx:
+        tx.table("stock").evolve(rename={"name": "title"})
+        with pytest.raises(UnsupportedError, match=r"already changed main\.stock"):
+            tx.execute("INSERT INTO copies SELECT * FROM stock")
+
+
 def test_values_must_fit_their_columns(on_spark: Lake) -> None:
     with pytest.raises(SchemaError, match="'name' is BIGINT"):
         on_spark.execute("INSERT INTO stock SELECT id, id FROM stock")
