@@ -201,10 +201,8 @@ class StoredQueries:
                 f"AND schema_name = '{DEFAULT_SCHEMA}' AND lower(table_name) = {literal(relation.name)}"
             )
             if found and not connection.rows(made):
-                raise UnknownNameError(
-                    f"the schema {DEFAULT_SCHEMA} has no table {relation.name}",
-                    hint=f"did you mean {found[0]}.{relation.name}?",
-                )
+                hint = f"did you mean {found[0]}.{relation.name}?"
+                raise UnknownNameError(f"the schema {DEFAULT_SCHEMA} has no table {relation.name}", hint=hint)
 
     def _reached(self, query: References | None, always: frozenset[str]) -> Iterator[StoredQuery]:
         for stored in self.queries:

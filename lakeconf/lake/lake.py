@@ -275,8 +275,9 @@ class Lake:
     def execute(self, sql: str, /, *, idempotency_key: str | None = None, **frames: object) -> int:
         """Runs an INSERT, UPDATE, DELETE or MERGE INTO on one table of the lake, as one snapshot.
 
-        On Spark, executors write the rows of an INSERT whose query computes nothing, and run a DELETE that `Table.delete` accepts and a
-        MERGE INTO without conditions or computed values. DuckDB runs other statements at the commit.
+        On Spark, executors write the rows of an INSERT whose query computes nothing, and run a DELETE that
+        `Table.delete` accepts and a MERGE INTO without conditions or computed values. DuckDB runs other statements at
+        the commit.
 
         Args:
             sql: The statement, in DuckDB's SQL; the lake is the default database.
