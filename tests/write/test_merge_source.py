@@ -53,6 +53,7 @@ def test_small_merge_is_computed_by_duckdb(lake: Lake) -> None:
     assert decision(lake).startswith("duckdb: the frame has ")
     assert "; files that can match: 1, " in decision(lake)
     assert names(lake) == {1: "a", 2: "B", 3: None, 9: "i"}
+    assert lake._session.writer.rows("SELECT table_name FROM duckdb_tables() WHERE database_name = 'memory'") == []
 
 
 def test_merge_that_may_delete_unmatched_rows_can_match_every_file(lake: Lake) -> None:
