@@ -19,6 +19,7 @@ _CATALOG_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
 _INDIRECT = frozenset({"histogram", "histogram_values", "json_execute_serialized_sql", "query", "query_table"})
 # Identifiers with escaped letters.
 _ESCAPED = 'u&"'
+_SIGMA, _FINAL = "\N{GREEK SMALL LETTER SIGMA}", "\N{GREEK SMALL LETTER FINAL SIGMA}"
 
 
 class Name(NamedTuple):
@@ -112,8 +113,9 @@ def mentioned(sql: str, names: Iterable[str]) -> References:
     Returns:
         Each name that the text contains, as a relation and as a function.
     """
-    text = sql.lower().replace('""', '"')
-    found = frozenset(name for name in names if name in text)
+    # The lower case of the Greek sigma depends on the letters around it.
+    text = sql.lower().replace('""', '"').replace(_FINAL, _SIGMA)
+    found = frozenset(name for name in names if name.replace(_FINAL, _SIGMA) in text)
     words = frozenset(re.findall(r"\w+", text))
     return References(
         relations=frozenset(Name("", "", name) for name in found),

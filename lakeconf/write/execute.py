@@ -113,6 +113,7 @@ def _run_by_duckdb(execution: Execution) -> None:
         if is_supported(statement):
             forbidden = matched_twice(statement)
         else:
+            _check_columns(execution)
             table = writes.quoted(transaction.session, info)
             actions = actions_of(statement, table, execution.target.types, _source_columns(execution))
             views, forbidden, statements = (*views, actions.computed), actions.twice, actions.statements
@@ -129,9 +130,13 @@ def _run_by_duckdb(execution: Execution) -> None:
 def _depend_on_views(execution: Execution) -> None:
     """Makes the commit depend on the tables that views and macros in the statement read."""
     transaction, alias = execution.transaction, folded(execution.transaction.session.alias)
-    stored = StoredQueries.load(transaction.session.reader, transaction.snapshot_id)
+    stored = StoredQueries.load(transaction.session.reader)
     tables: dict[str, Target] = {}
     for database, schema, name in sorted(stored.relations_behind(execution.statement.text)):
+        if not schema and name in execution.frames:
+            raise QueryError(
+                f"a view or macro of the statement reads the table {name}, not the frame", hint=_OTHER_NAME
+            )
         in_main = not schema or (not database and schema == alias)
         found = _table(transaction, joined_name(DEFAULT_SCHEMA if in_main else schema, name))
         if found is not None and database in ("", alias):
@@ -170,6 +175,19 @@ def _source_columns(execution: Execution) -> list[str]:
         return list(execution.transaction.session.engine.schema(execution.frames[folded(source.name)]))
     table = execution.tables.get(statement.name_of(source))
     return [] if table is None else list(table.types)
+
+
+def _check_columns(execution: Execution) -> None:
+    """Refuses columns with the names of those that the table of actions adds to the source."""
+    engine, frames = execution.transaction.session.engine, execution.frames.values()
+    tables = (execution.target, *execution.tables.values())
+    found = [
+        *(name for frame in frames for name in engine.schema(frame)),
+        *(name for table in tables for name in table.types),
+    ]
+    for name in found:
+        if folded(name).startswith("__lakeconf_"):
+            raise UnsupportedError(f"the name of the column {name!r} is reserved", hint="rename the column")
 
 
 def _check_row_ids(info: TableInfo) -> None:

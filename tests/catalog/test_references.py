@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.catalog.references import Name, check_syntax, find_references
+from lakeconf.catalog.references import Name, check_syntax, find_references, mentioned
 from lakeconf.connection.connection import Connection, connect
 from lakeconf.errors import QueryError
 
@@ -137,3 +137,8 @@ def test_syntax_error_is_reported_as_duckdb_does(connection: Connection) -> None
         check_syntax(connection, "SELEC 1")
     check_syntax(connection, "SELECT 1; SELECT 2")
     check_syntax(connection, "SELECT 'it''s'")
+
+
+def test_sigma_is_found_in_any_position() -> None:
+    assert mentioned("SELECT main.Σ", ["\N{GREEK SMALL LETTER SIGMA}"]).functions == {"\N{GREEK SMALL LETTER SIGMA}"}
+    assert mentioned('SELECT "ΑΣ".x', ["ας"]).functions == {"ας"}

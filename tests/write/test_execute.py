@@ -326,6 +326,25 @@ def test_unsafe_view_or_macro_of_the_lake_is_refused(lake: Lake, statement: str)
     assert lake.execute("UPDATE stock SET name = 'safe'") == lake.snapshot_id
 
 
+def test_frame_with_the_name_of_a_table_behind_a_view_is_refused(lake: Lake) -> None:
+    lake.create_table("other", STOCK)
+    lake._session.writer.execute("CREATE VIEW dev.main.small AS SELECT id FROM stock WHERE amount < 25")
+    with pytest.raises(QueryError, match="reads the table stock, not the frame"):
+        lake.execute(
+            "DELETE FROM dev.main.other WHERE id IN (SELECT id FROM small JOIN stock USING (id))", stock=DELIVERY
+        )
+
+
+def test_column_with_a_reserved_name_is_refused(lake: Lake) -> None:
+    hostile = DELIVERY.append_column("__lakeconf_in_source", pa.nulls(3, pa.int64()))
+    with pytest.raises(UnsupportedError, match="'__lakeconf_in_source' is reserved"):
+        lake.execute(
+            "MERGE INTO stock USING (FROM d) AS d ON stock.id = d.id WHEN MATCHED AND d.id = 2 THEN DELETE "
+            "WHEN MATCHED THEN UPDATE SET amount = 1 WHEN NOT MATCHED BY SOURCE THEN DELETE",
+            d=hostile,
+        )
+
+
 def test_view_may_be_read(lake: Lake) -> None:
     lake.create_view("small", "SELECT id FROM dev.stock WHERE amount < 25")
     lake.execute("DELETE FROM stock WHERE id IN (SELECT id FROM small)")
