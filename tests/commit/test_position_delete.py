@@ -11,6 +11,7 @@ from deleted_rows import COLUMNS, frame, ids
 from local_stores import on_postgres, store_of
 from plain_sql import run_plain
 
+from lakeconf.commit.position_delete import PositionDelete
 from lakeconf.errors import CommitConflictError
 from lakeconf.write.row_changes import delete
 from lakeconf.write.writes import Writing
@@ -97,6 +98,25 @@ def test_overtaken_commit_is_repeated(empty: Lake, monkeypatch: pytest.MonkeyPat
     empty.table("ours").delete(WHERE)
     run_plain(empty, OTHERS[other].format("theirs"), f"DELETE FROM theirs WHERE {WHERE}")
     assert rows(empty, "ours") == rows(empty, "theirs")
+
+
+@pytest.mark.usefixtures("searching")
+def test_row_that_is_flushed_after_the_commit_began_is_deleted(empty: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalog then shows the row in a file, but the transaction still sees it in the catalog."""
+    empty.create_table("t", COLUMNS).append(frame(90))
+    run_plain(empty, "CALL dev.set_option('data_inlining_row_limit', 10)")
+    statements, flushes = PositionDelete.statements, [OTHERS["flush"].format("t")]
+
+    def flushing(self: PositionDelete, *arguments: Any) -> Any:
+        run_plain(empty, *flushes)
+        flushes.clear()
+        return statements(self, *arguments)
+
+    monkeypatch.setattr(PositionDelete, "statements", flushing)
+    with Writing(empty._scope) as transaction:
+        delete(transaction, "t", where="id > 3 AND id < 5 AND x > 40")
+        run_plain(empty, "INSERT INTO t VALUES (4, '2024-01-01', 'new', 50)")
+    assert ids(empty) == list(range(90))
 
 
 @pytest.mark.usefixtures("searching")

@@ -169,6 +169,24 @@ def test_commit_from_spark_with_a_lost_reply_is_found(
     assert len(after.files) == len(before.files) + 1
 
 
+@pytest.mark.usefixtures("searching")
+def test_delete_from_spark_with_a_lost_reply_is_found(
+    direct: Store, hurt: Store, postgres_proxy: FaultProxy, files: Callable[[], list[str]], spark: SparkSession
+) -> None:
+    """DuckLake removes the delete file that DuckDB wrote, and lakeconf restores it."""
+    before = state(direct, files)
+    with hurt.open(spark) as lake:
+        with lake.transaction() as write:
+            write.table("t").delete("id > 3 AND id < 5")
+            postgres_proxy.reset_on(b"COMMIT", forward=True)
+        assert postgres_proxy.fired == 1
+    after = state(direct, files)
+    assert (after.snapshots, after.rows) == (
+        [*before.snapshots, before.snapshots[-1] + 1],
+        [number for number in before.rows if number != 4],
+    )
+
+
 def test_commit_whose_files_ducklake_removed_is_an_error(
     direct: Store,
     hurt: Store,

@@ -181,3 +181,19 @@ def test_size_is_that_of_the_columns_of_the_predicate(local: Lake) -> None:
     assert 0 < sizes["i > 0"] < sizes["s > 'a'"] < sizes["i > 0 AND s > 'a'"]
     assert sizes["i > 0 AND s > 'a'"] == sizes["i > 0"] + sizes["s > 'a'"]
     assert sizes["j > 0"] == 0
+
+
+@pytest.mark.parametrize("type_name", ["TIMETZ", "INTERVAL"])
+def test_column_without_counts_may_contain_null(local: Lake, type_name: str) -> None:
+    local.run(f"CREATE TABLE lake.t (z {type_name})", "INSERT INTO lake.t VALUES (NULL), (NULL)")
+    assert local.metadata("SELECT value_count, null_count FROM ducklake_file_column_stats") == [(0, 0)]
+    assert not covered(local, "z IS NOT NULL")
+    assert not covered(local, "z IS NULL")
+
+
+def test_bounds_in_the_wrong_order_prove_nothing(local: Lake) -> None:
+    """Old writers compared unsigned integers and decimals in another order."""
+    local.run("CREATE TABLE lake.t (i INTEGER)", "INSERT INTO lake.t VALUES (1), (9)")
+    local.metadata("UPDATE ducklake_file_column_stats SET min_value = '9', max_value = '1'")
+    assert not covered(local, "i > 5")
+    assert not covered(local, "i < 5")
