@@ -114,7 +114,8 @@ def test_row_that_is_flushed_after_the_commit_began_is_deleted(empty: Lake, monk
 
     monkeypatch.setattr(PositionDelete, "statements", flushing)
     with Writing(empty._scope) as transaction:
-        delete(transaction, "t", where="id > 3 AND id < 5 AND x > 40")
+        delete(transaction, "t", where="id > 3 AND id < 5 AND x > 2")
+        assert transaction.changes[-1].found is not None
         run_plain(empty, "INSERT INTO t VALUES (4, '2024-01-01', 'new', 50)")
     assert ids(empty) == list(range(90))
 
