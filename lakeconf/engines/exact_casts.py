@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from duckdb.sqltypes import DuckDBPyType
@@ -18,6 +19,10 @@ _ROUNDED = {
     *(("timestamp", wanted) for wanted in ("timestamp_s", "timestamp_ms")),
 }
 _TEXTS = ("varchar", "blob", "variant")
+# DuckDB writes these types to Parquet as DOUBLE, which cannot hold every value above 2^53.
+STORED_AS_DOUBLE = frozenset({"hugeint", "uhugeint"})
+_EXACT_IN_DOUBLE = frozenset({"tinyint", "smallint", "integer", "utinyint", "usmallint", "uinteger"})
+_HUGE = re.compile(r'"(?:[^"]|"")*"|\bU?HUGEINT\b')
 
 
 def exact_casts(found: Mapping[str, str], types: Mapping[str, str]) -> str:
@@ -39,6 +44,11 @@ def rounded_columns(found: Mapping[str, str], types: Mapping[str, str]) -> list[
     """The columns whose casts may fail because the table's type would round a value."""
     names = {folded(name): text for name, text in found.items()}
     return [name for name, wanted in types.items() if _rounds(identifier(name), names[folded(name)], wanted)]
+
+
+def is_stored_as_double(found: DuckDBPyType) -> bool:
+    """True if values of the type contain an integer that Parquet files may round, at any depth."""
+    return found.id in STORED_AS_DOUBLE or any(map(is_stored_as_double, _parts(found).values()))
 
 
 def has_text(found: DuckDBPyType) -> bool:
@@ -78,6 +88,10 @@ def _rounds(column: str, given: str, wanted: str) -> str | None:
         conditions.append(f"CAST(CAST({column} AS {wanted}) AS {given}) IS DISTINCT FROM {column}")
     if any(pair == ("varchar", time) for pair in pairs for time in _TIMES):
         conditions.append(f"regexp_matches(CAST({column} AS VARCHAR), '\\.\\d{{6}}\\d*[1-9]')")
+    if any(kind in STORED_AS_DOUBLE and source not in _EXACT_IN_DOUBLE for source, kind in pairs):
+        stored = _HUGE.sub(lambda found: found[0] if found[0][0] == '"' else "DOUBLE", wanted)
+        value = f"CAST({column} AS {wanted})"
+        conditions.append(f"TRY_CAST(CAST({value} AS {stored}) AS {wanted}) IS DISTINCT FROM {value}")
     return " OR ".join(conditions) or None
 
 

@@ -12,6 +12,7 @@ from duckdb.sqltypes import DuckDBPyType
 from lakeconf.catalog.table import NO_ID, Column, PartitionField, TableInfo
 from lakeconf.catalog.types import columns_of, parsed_type
 from lakeconf.ducklake import check_placeholders
+from lakeconf.engines.exact_casts import STORED_AS_DOUBLE
 from lakeconf.engines.schema_check import check_names, fits, has_null
 from lakeconf.errors import SchemaError, suggestion
 from lakeconf.sql import identifier, literal
@@ -182,7 +183,18 @@ def evolution_for(frame: Mapping[str, str], types: Mapping[str, str]) -> Evoluti
 def constant(value: object, type_name: str) -> str:
     """A Python value as a SQL expression with a DuckDB type."""
     check_placeholders(str(value), "the value")
+    if value is not None and parsed_type(type_name).id in STORED_AS_DOUBLE and not _is_double(str(value)):
+        raise SchemaError(
+            f"files would round the value {value} of the type {type_name}", hint="use a DECIMAL(38, 0) column"
+        )
     return "NULL" if value is None else f"CAST({literal(str(value))} AS {type_name})"
+
+
+def _is_double(text: str) -> bool:
+    try:
+        return int(float(text)) == int(text)
+    except (ValueError, OverflowError):
+        return False
 
 
 def _default(value: object) -> str:

@@ -16,12 +16,14 @@ from lakeconf.catalog.references import Name, References, check_syntax
 from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.catalog.table import TableInfo
 from lakeconf.catalog.table_name import DEFAULT_SCHEMA, joined_name, split_name
+from lakeconf.catalog.types import parsed_type
 from lakeconf.commit.change import Change, Target
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.transaction import Transaction
 from lakeconf.connection.connection import search_path_sql
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.base import StagingRequest
+from lakeconf.engines.exact_casts import is_stored_as_double
 from lakeconf.errors import QueryError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import folded, identifier
 from lakeconf.write import writes
@@ -104,6 +106,7 @@ def _run_by_duckdb(execution: Execution) -> None:
     """Adds the changes that run the statement at the commit; frames become temporary views."""
     transaction, statement, info = execution.transaction, execution.statement, execution.target.info
     name, is_insert = info.full_name, isinstance(statement.tree, exp.Insert)
+    _check_huge_integers(execution)
     views = (_search_path(execution), *_views(execution))
     statements: tuple[str, ...] = (statement.text,)
     dropped = tuple(f"DROP VIEW temp.main.{identifier(one)}" for one in execution.frames)
@@ -125,6 +128,20 @@ def _run_by_duckdb(execution: Execution) -> None:
     depend_on_tables(execution, at_commit=True)
     _depend_on_views(execution)
     transaction.add(Change(dropped, name))
+
+
+def _check_huge_integers(execution: Execution) -> None:
+    """Refuses values that the files would round: nothing else checks those that DuckDB computes."""
+    tree = execution.statement.tree
+    if isinstance(tree, exp.Delete):
+        return
+    changed = {folded(setting.this.name) for setting in tree.expressions} if isinstance(tree, exp.Update) else None
+    for name, text in execution.target.types.items():
+        if is_stored_as_double(parsed_type(text)) and (changed is None or folded(name) in changed or "" in changed):
+            raise UnsupportedError(
+                f"files store the column {name!r} as DOUBLE and could round values of the type {text}",
+                hint="use append, merge or update, which check each value; or a DECIMAL(38, 0) column",
+            )
 
 
 def _depend_on_views(execution: Execution) -> None:

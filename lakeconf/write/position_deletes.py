@@ -22,8 +22,8 @@ from lakeconf.sql import folded, identifier
 from lakeconf.write import writes
 
 _log = EventLogger("stage")
-# The size of the columns that DuckDB reads on the driver in the time that a Spark job takes at least: see
-# benchmarks/spark_delete.py.
+# The size of the columns from which a Spark job is used. An estimate: DuckDB reads 40 to 80 MB of columns in 0.25 s on
+# two cores, and a Spark job takes about a second; see benchmarks/spark_delete.py.
 SEARCHED_BYTES = 256 << 20
 # Virtual columns of DuckLake that a column of the table hides.
 _VIRTUAL = {"filename", "file_row_number"}

@@ -366,3 +366,12 @@ def test_staged_frames_are_removed(lake: Lake) -> None:
 def test_pinned_lake_refuses_statements(lake: Lake) -> None:
     with pytest.raises(LakeconfError, match="pinned"):
         lake.at(version=1).execute("DELETE FROM stock")
+
+
+@pytest.mark.parametrize("statement", ["INSERT INTO huge VALUES (1, 1)", "UPDATE huge SET number = number + 1"])
+def test_huge_integers_that_files_could_round_are_refused(lake: Lake, statement: str) -> None:
+    lake.create_table("huge", {"number": "HUGEINT", "id": "BIGINT"})
+    with pytest.raises(UnsupportedError, match="could round values"):
+        lake.execute(statement)
+    lake.execute("UPDATE huge SET id = 2")
+    lake.execute("DELETE FROM huge WHERE number > 1")

@@ -289,3 +289,18 @@ def test_write_with_a_key_or_a_read_dependency_needs_a_lock(lake: Lake) -> None:
     ):
         with pytest.raises(CommitError, match="has no lock"):
             refused()
+
+
+@pytest.mark.parametrize("type_name", ["HUGEINT", "UHUGEINT"])
+def test_huge_integers_that_files_would_round_are_refused(store: Store, type_name: str) -> None:
+    """DuckDB stores them as DOUBLE, silently: 2^53 + 1 becomes 2^53, and 2^127 - 1 cannot be read again."""
+    with store.open() as lake:
+        table = lake.create_table("huge", {"number": type_name})
+        for number in (2**53 + 1, 2**127 - 1):
+            with pytest.raises(SchemaError, match="would round"):
+                table.append(lake.sql(f"SELECT {number}::{type_name} AS number"))
+            with pytest.raises(SchemaError, match="would round"):
+                table.update({"number": number}, where="number IS NULL")
+        table.append(lake.sql(f"SELECT {2**53}::{type_name} AS number"))
+        table.update({"number": 2**100}, where="number > 0")
+        assert rows(lake, "FROM huge") == [(2**100,)]
