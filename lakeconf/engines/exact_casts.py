@@ -88,6 +88,9 @@ def _rounds(column: str, given: str, wanted: str) -> str | None:
         conditions.append(f"CAST(CAST({column} AS {wanted}) AS {given}) IS DISTINCT FROM {column}")
     if any(pair == ("varchar", time) for pair in pairs for time in _TIMES):
         conditions.append(f"regexp_matches(CAST({column} AS VARCHAR), '\\.\\d{{6}}\\d*[1-9]')")
+    if any(kind == "interval" for _, kind in pairs):
+        # Files store milliseconds.
+        conditions.append(f"regexp_matches(CAST({column} AS VARCHAR), '\\.\\d{{3}}\\d*[1-9]')")
     if any(kind in STORED_AS_DOUBLE and source not in _EXACT_IN_DOUBLE for source, kind in pairs):
         stored = _HUGE.sub(lambda found: found[0] if found[0][0] == '"' else "DOUBLE", wanted)
         value = f"CAST({column} AS {wanted})"

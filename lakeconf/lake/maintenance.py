@@ -24,7 +24,7 @@ from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
 from lakeconf.guard.locks import pauses
 from lakeconf.lake.cleanup import Cleanup, Removal
 from lakeconf.lake.compaction import TableCompaction, plan_compaction
-from lakeconf.lake.merging import Merging
+from lakeconf.lake.merging import FILES_READ, Merging
 from lakeconf.lake.time_limit import NO_LIMIT, TimeLimit
 from lakeconf.logs import EventLogger
 from lakeconf.sql import literal
@@ -266,9 +266,10 @@ def _flush(session: Session, _limit: TimeLimit) -> None:
 
 
 def _rewrite(session: Session, limit: TimeLimit) -> None:
-    """Rewrites files with deleted rows, table by table, and then those that the plan does not know."""
+    """Rewrites files with deleted rows: many table by table, and then those that the plan does not know."""
     planned = sorted(plan_compaction(session.reader), key=lambda table: -table.rewritten_files)
-    tables = [split_name(table.table) for table in planned if table.rewritten_files]
+    is_small = sum(table.rewritten_files for table in planned) <= FILES_READ
+    tables = [] if is_small else [split_name(table.table) for table in planned if table.rewritten_files]
     arguments = [f", {literal(name)}, schema => {literal(schema)}" for schema, name in tables]
     for given in (*arguments, ""):
         if not limit.is_over:

@@ -34,9 +34,11 @@ class Merging:
 
     def run(self) -> None:
         """Merges small files, first of the tables with most of them, until no merge creates a file."""
-        for table in sorted(small_files(self.session.reader), key=lambda found: -found.saved):
-            self._merge_table(table)
-        # The plan knows fewer options than DuckLake.
+        tables = small_files(self.session.reader)
+        if sum(len(table.sizes) for table in tables) > FILES_READ:
+            for table in sorted(tables, key=lambda found: -found.saved):
+                self._merge_table(table)
+        # All tables of a small lake in one transaction; and what only DuckLake knows, because it reads more options.
         self._merge("", FILES_WRITTEN, {})
 
     def _merge_table(self, table: SmallFiles) -> None:
@@ -49,7 +51,7 @@ class Merging:
             target = max(sum(found.sizes[:FILES_READ]), 2 * target)
             is_last = found.largest <= FILES_READ or target >= found.target
             written = min(max(1, FILES_READ * found.groups // len(found.sizes)), FILES_WRITTEN)
-            self._merge(arguments, written, {} if is_last else {_TARGET: f"{target}B"})
+            self._merge(arguments, written, {} if is_last else {_TARGET: f"{target} bytes"})
             if is_last:
                 return
             names = table.schema, table.name
