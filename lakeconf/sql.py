@@ -6,6 +6,7 @@ only in how they write secret values and extensions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from string import ascii_lowercase, ascii_uppercase
 from types import MappingProxyType
@@ -36,6 +37,11 @@ def literal(value: str | float) -> str:
     if isinstance(value, (int, float)):
         return repr(value)
     return "'" + value.replace("'", "''") + "'"
+
+
+def parser_reason(error: Exception) -> str:
+    """Returns the first line of an error of sqlglot, without its terminal escape sequences."""
+    return next(iter(re.sub("\x1b\\[[0-9;]*m", "", str(error)).splitlines()), "")
 
 
 class Rendering(Protocol):

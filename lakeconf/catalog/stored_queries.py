@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.references import Name, References, find_references, mentioned
 from lakeconf.catalog.table_name import DEFAULT_SCHEMA
-from lakeconf.connection.connection import Connection
+from lakeconf.connection.connection import Connection, schemas_of
 from lakeconf.errors import UnknownNameError, UnsafeQueryError
 from lakeconf.sql import literal
 
@@ -179,8 +179,7 @@ class StoredQueries:
 
     def open_schemas(self, connection: Connection) -> None:
         """Lets queries on a connection name the lake's tables as `schema.table`."""
-        found = connection.rows("SELECT schema_name FROM duckdb_schemas() WHERE database_name = ?", [self.reader.alias])
-        connection.prefer_builtins(self.reader.alias, sorted(schema for (schema,) in found))
+        connection.prefer_builtins(self.reader.alias, schemas_of(connection, self.reader.alias))
 
     def check_schemas(self, query: References | None, connection: Connection) -> None:
         """Rejects table names without a schema if the table is not in `main`: the search path contains all schemas.

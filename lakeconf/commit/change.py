@@ -58,8 +58,9 @@ class Change:
         if not (self.statements or self.found) or self.defines:
             return False
         staged = self.staged
-        registers = staged is not None and not self.deletes and staged.keeps_files
-        return not (registers and staged is not None and staged.files and staged.rest is None)
+        if staged is None or self.deletes or not staged.keeps_files:
+            return True
+        return not staged.files or staged.rest is not None
 
 
 @dataclass(frozen=True)

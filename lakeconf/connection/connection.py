@@ -178,6 +178,12 @@ class Connection:
         self.close()
 
 
+def schemas_of(connection: Connection, database: str) -> list[str]:
+    """Returns the sorted schemas of an attached database."""
+    found = connection.rows("SELECT schema_name FROM duckdb_schemas() WHERE database_name = ?", [database])
+    return sorted(schema for (schema,) in found)
+
+
 def search_path_sql(database: str, schemas: Iterable[str] = ()) -> str:
     """Returns the statement of `Connection.prefer_builtins`."""
     found = dict.fromkeys(["main", *schemas])

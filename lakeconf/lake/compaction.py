@@ -121,12 +121,19 @@ def plan_compaction(reader: CatalogReader) -> list[TableCompaction]:
         TableCompaction(
             joined_name(table.schema, table.name),
             flushed[table.table_id],
-            sum(file.deleted > 0 and file.deleted >= table.threshold * file.rows for file in table.files),
+            _rewritten(table),
             sum(map(len, _groups(table))),
         )
         for table in found
     ]
     return [one for one in planned if one.flushed_rows or one.rewritten_files or one.merged_files]
+
+
+def rewritten_files(reader: CatalogReader) -> dict[tuple[str, str], int]:
+    """The number of files that would be rewritten, by schema and name of each table that has any."""
+    with reader.transaction() as transaction:
+        tables = _tables(transaction)
+    return {(table.schema, table.name): count for table in tables if (count := _rewritten(table))}
 
 
 def small_files(reader: CatalogReader) -> list[SmallFiles]:
@@ -156,6 +163,10 @@ def _tables(transaction: MetadataTransaction) -> list[_Table]:
         threshold = _DELETE_THRESHOLD if limit is None else float(limit)
         found.append(_Table(table_id, schema, name, target, threshold, files[table_id]))
     return found
+
+
+def _rewritten(table: _Table) -> int:
+    return sum(file.deleted > 0 and file.deleted >= table.threshold * file.rows for file in table.files)
 
 
 def _groups(table: _Table) -> list[list[_File]]:

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 from lakeconf.catalog.history import LakeSize, growth
 from lakeconf.catalog.snapshot import latest, snapshots
 from lakeconf.catalog.stored_queries import StoredQueries
-from lakeconf.catalog.table_name import split_name
 from lakeconf.commit.maintenance_commit import run_step
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
@@ -23,7 +22,7 @@ from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
 from lakeconf.guard.locks import pauses
 from lakeconf.lake.cleanup import Cleanup, Removal
-from lakeconf.lake.compaction import TableCompaction, plan_compaction
+from lakeconf.lake.compaction import TableCompaction, plan_compaction, rewritten_files
 from lakeconf.lake.merging import FILES_READ, Merging
 from lakeconf.lake.time_limit import NO_LIMIT, TimeLimit
 from lakeconf.logs import EventLogger
@@ -267,9 +266,9 @@ def _flush(session: Session, _limit: TimeLimit) -> None:
 
 def _rewrite(session: Session, limit: TimeLimit) -> None:
     """Rewrites files with deleted rows: many table by table, and then those that the plan does not know."""
-    planned = sorted(plan_compaction(session.reader), key=lambda table: -table.rewritten_files)
-    is_small = sum(table.rewritten_files for table in planned) <= FILES_READ
-    tables = [] if is_small else [split_name(table.table) for table in planned if table.rewritten_files]
+    counts = rewritten_files(session.reader)
+    is_small = sum(counts.values()) <= FILES_READ
+    tables = [] if is_small else sorted(counts, key=lambda table: -counts[table])
     arguments = [f", {literal(name)}, schema => {literal(schema)}" for schema, name in tables]
     for given in (*arguments, ""):
         if not limit.is_over:

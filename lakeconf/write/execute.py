@@ -14,19 +14,20 @@ from sqlglot import exp
 
 from lakeconf.catalog.references import Name, References, check_syntax
 from lakeconf.catalog.stored_queries import StoredQueries
-from lakeconf.catalog.table import TableInfo
 from lakeconf.catalog.table_name import DEFAULT_SCHEMA, joined_name, split_name
 from lakeconf.catalog.types import parsed_type
 from lakeconf.commit.change import Change, Target
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.transaction import Transaction
-from lakeconf.connection.connection import search_path_sql
+from lakeconf.connection.connection import schemas_of, search_path_sql
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.base import StagingRequest
 from lakeconf.engines.exact_casts import is_stored_as_double
+from lakeconf.engines.schema_check import RESERVED
 from lakeconf.errors import QueryError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import folded, identifier
 from lakeconf.write import writes
+from lakeconf.write.staged_rows import check_row_ids
 from lakeconf.write.statement import Statement, parse_statement
 from lakeconf.write.statement_actions import actions_of, is_supported
 from lakeconf.write.statement_merge import matched_twice
@@ -75,7 +76,7 @@ def _check_names(transaction: Transaction, statement: Statement, frames: Mapping
     """Refuses names of tables without a schema that DuckDB would find in another schema than `main`."""
     tables = [table for table in (statement.target, *statement.sources) if isinstance(table.this, exp.Identifier)]
     names = frozenset(_name(statement, table) for table in tables)
-    pending = {split_name(name)[1] for name in transaction.targets if split_name(name)[0] == "main"}
+    pending = {split_name(name)[1] for name in transaction.targets if split_name(name)[0] == DEFAULT_SCHEMA}
     local = frozenset({*frames, *pending})
     nothing: frozenset[str] = frozenset()
     references = References(names, nothing, nothing, local, everything=False, past=False)
@@ -112,7 +113,7 @@ def _run_by_duckdb(execution: Execution) -> None:
     dropped = tuple(f"DROP VIEW temp.main.{identifier(one)}" for one in execution.frames)
     forbidden = None
     if isinstance(statement.tree, exp.Merge):
-        _check_row_ids(info)
+        check_row_ids(info)
         if is_supported(statement):
             forbidden = matched_twice(statement)
         else:
@@ -164,11 +165,8 @@ def _depend_on_views(execution: Execution) -> None:
 def _search_path(execution: Execution) -> str:
     """The statement that lets the user's SQL name the tables of the lake, also of new schemas."""
     session = execution.transaction.session
-    found = session.reader.connection.rows(
-        "SELECT schema_name FROM duckdb_schemas() WHERE database_name = ?", [session.alias]
-    )
     pending = {split_name(name)[0] for name in execution.transaction.targets}
-    return search_path_sql(session.alias, sorted({*pending, *(schema for (schema,) in found)}))
+    return search_path_sql(session.alias, sorted({*pending, *schemas_of(session.reader.connection, session.alias)}))
 
 
 def _views(execution: Execution) -> list[str]:
@@ -203,13 +201,5 @@ def _check_columns(execution: Execution) -> None:
         *(name for table in tables for name in table.types),
     ]
     for name in found:
-        if folded(name).startswith("__lakeconf_"):
+        if folded(name).startswith(RESERVED):
             raise UnsupportedError(f"the name of the column {name!r} is reserved", hint="rename the column")
-
-
-def _check_row_ids(info: TableInfo) -> None:
-    if any(folded(column.name) == "rowid" for column in info.columns):
-        raise UnsupportedError(
-            f"a column of {info.full_name} is named rowid and hides DuckLake's row id, which identifies rows",
-            hint="rename the column: table.evolve(rename={'rowid': …})",
-        )

@@ -35,9 +35,9 @@ from lakeconf.write.merge_clauses import (
     action,
     value,
 )
-from lakeconf.write.merge_source import Source, merge_source, quoted_name
+from lakeconf.write.merge_source import Source, merge_source
 from lakeconf.write.schema_changes import evolve_for
-from lakeconf.write.staged_rows import check_matches, check_required
+from lakeconf.write.staged_rows import check_matches, check_required, check_row_ids
 
 _ON = "__lakeconf_on_"
 _STAGED = "__lakeconf_staged"
@@ -61,8 +61,8 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
         depends_on = writes.read_dependency_at_commit(transaction, info)
         transaction.add(replace(_change(target, transaction, (sql,)), depends_on=depends_on))
         return
-    _check_readable(transaction, target)
-    rows = _rows(session.engine, transaction, target, where)
+    read = _readable(transaction, target)
+    rows = _rows(session.engine, transaction, target, read, where)
     rows = rows.select(ROW_ID, *(value.alias(name) for name, value in computed.items()))
     wanted = {name: types[name] for name in computed}
     staged = _stage(session.engine, transaction, target, rows, wanted)
@@ -87,9 +87,9 @@ def _merge_rows(transaction: Transaction, target: Target, adopted: Any, clauses:
     if clauses.deletes_matches and writes.has_rows(transaction, info):
         writes.delete_matches(transaction, target, adopted, selected(info, clauses.on))
         return
-    _check_readable(transaction, target)
-    with merge_source(transaction, target, adopted, given, clauses) as source:
-        joined = _joined(transaction, target, source, given, clauses)
+    read = _readable(transaction, target)
+    with merge_source(transaction, target, read, adopted, given, clauses) as source:
+        joined = _joined(transaction, target, read, source, given, clauses)
         frame = joined.with_columns(action(clauses).alias(ACTION)).filter(nw.col(ACTION) != NOTHING)
         values = [value(column, given, clauses).alias(column.name) for column in info.columns]
         rows = frame.select(ROW_ID, ACTION, *values)
@@ -165,6 +165,7 @@ def _check_frame(engine: Engine, target: Target, adopted: Any, clauses: Clauses)
 def _joined(
     transaction: Transaction,
     target: Target,
+    read: TableInfo,
     source: Source,
     given: Sequence[Column],
     clauses: Clauses,
@@ -176,7 +177,7 @@ def _joined(
     keys = selected(target.info, clauses.on)
     ons = [nw.col(key.name).alias(f"{_ON}{index}") for index, key in enumerate(keys)]
     columns = [nw.col(column.name).alias(f"target_{column.name}") for column in target.info.columns]
-    rows = _rows(source.engine, transaction, target, source.where).select(ROW_ID, *ons, *columns)
+    rows = _rows(source.engine, transaction, target, read, source.where).select(ROW_ID, *ons, *columns)
     how: Literal["full", "left", "inner"] = (
         "full" if clauses.not_matched_by_source else "left" if clauses.not_matched else "inner"
     )
@@ -189,19 +190,17 @@ def _joined(
 
 
 def _rows(
-    engine: Engine, transaction: Transaction, target: Target, where: Where | Predicate | None
+    engine: Engine, transaction: Transaction, target: Target, read: TableInfo, where: Where | Predicate | None
 ) -> nw.LazyFrame[Any]:
     """The table's rows at the read snapshot, with row ids."""
-    info = target.info
-    name, snapshot_id = quoted_name(target), transaction.snapshot_id
-    read = {column.name for column in load_table(transaction.session.reader, name, snapshot_id).columns}
-    rows = engine.scan_rows(name, snapshot_id, where)
-    new = {column.name: target.types[column.name] for column in info.columns if column.name not in read}
+    names = {column.name for column in read.columns}
+    rows = engine.scan_rows(writes.quoted_name(target.info), transaction.snapshot_id, where)
+    new = [column.name for column in target.info.columns if column.name not in names]
     return rows.with_columns(nw.lit(None).alias(column) for column in new) if new else rows
 
 
-def _check_readable(transaction: Transaction, target: Target) -> None:
-    """Refuses tables whose rows a merge or a computed update cannot read or identify."""
+def _readable(transaction: Transaction, target: Target) -> TableInfo:
+    """The table at the read snapshot; refuses one whose rows a merge or a computed update cannot read or identify."""
     info = target.info
     _check_names(info)
     if info.table_id != NO_ID and writes.has_rows(transaction, info):
@@ -214,16 +213,13 @@ def _check_readable(transaction: Transaction, target: Target) -> None:
             f"{info.full_name} is created in this transaction, so it has no rows to compare with",
             hint="append to it",
         )
-    if any(column.name.lower() == "rowid" for column in info.columns):
-        raise UnsupportedError(
-            f"a column of {info.full_name} is named rowid and hides DuckLake's row id, which identifies rows",
-            hint="rename the column: table.evolve(rename={'rowid': …})",
-        )
-    columns = load_table(transaction.session.reader, quoted_name(target), transaction.snapshot_id).columns
-    if not {column.name for column in columns} <= {column.name for column in info.columns}:
+    check_row_ids(info)
+    read = load_table(transaction.session.reader, writes.quoted_name(info), transaction.snapshot_id)
+    if not {column.name for column in read.columns} <= {column.name for column in info.columns}:
         raise LakeconfError(
             f"columns of {info.full_name} were renamed or dropped in this transaction", hint="commit it first"
         )
+    return read
 
 
 def _check_names(info: TableInfo) -> None:

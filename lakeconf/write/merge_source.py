@@ -10,14 +10,15 @@ from typing import Any
 from lakeconf.byte_size import byte_size
 from lakeconf.catalog.predicate.nodes import Predicate
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.catalog.table import Column, load_table
+from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.commit.change import Target
 from lakeconf.commit.transaction import Transaction
 from lakeconf.engines.base import Engine, Staged, StagingRequest
 from lakeconf.engines.schema_check import selected
 from lakeconf.engines.small_merges import size_refusal, type_refusal
 from lakeconf.logs import EventLogger
-from lakeconf.sql import folded, identifier, literal
+from lakeconf.sql import folded, literal
+from lakeconf.write import writes
 from lakeconf.write.key_bounds import key_bounds
 from lakeconf.write.merge_clauses import Clauses
 from lakeconf.write.plain_expressions import are_plain
@@ -46,13 +47,14 @@ class Source:
 
 @contextmanager
 def merge_source(
-    transaction: Transaction, target: Target, adopted: Any, given: Sequence[Column], clauses: Clauses
+    transaction: Transaction, target: Target, read: TableInfo, adopted: Any, given: Sequence[Column], clauses: Clauses
 ) -> Iterator[Source]:
     """Prepares the frame of a merge; on Spark, stages it first, so that it is computed once.
 
     Args:
         transaction: The transaction.
         target: The table.
+        read: The table at the read snapshot.
         adopted: The frame, checked against the table.
         given: The table's columns that the frame has.
         clauses: The clauses of the merge.
@@ -70,7 +72,7 @@ def merge_source(
     staged = engine.stage_rows(conformed, StagingRequest(target.info, types, transaction.next_token()))
     try:
         size = _size(transaction, staged)
-        where = None if clauses.not_matched_by_source else _bounds(transaction, target, staged, size, clauses)
+        where = None if clauses.not_matched_by_source else _bounds(transaction, read, staged, size, clauses)
         refusal, sizes = _refusal(transaction, target, size, where, clauses)
         chosen = engine if refusal else small
         decision = f"{chosen.name}: {refusal or sizes}"
@@ -87,15 +89,13 @@ def _release(engine: Engine, staged: Staged) -> None:
         _log.warning("cannot remove the staged frame of a merge: %s", type(error).__name__)
 
 
-def _bounds(transaction: Transaction, target: Target, staged: Staged, size: int, clauses: Clauses) -> Predicate | None:
+def _bounds(transaction: Transaction, read: TableInfo, staged: Staged, size: int, clauses: Clauses) -> Predicate | None:
     """The condition for rows that can match, on the columns of the table at the read snapshot."""
-    session = transaction.session
-    read = load_table(session.reader, quoted_name(target), transaction.snapshot_id)
-    wanted = {folded(key.name) for key in selected(target.info, clauses.on)}
+    wanted = set(map(folded, clauses.on))
     keys = [key for key in read.columns if folded(key.name) in wanted]
     partitioned = {field.field_id for field in read.partition_fields}
     listed = [key for key in keys if key.field_id in partitioned and size_refusal(size, 0) is None]
-    return key_bounds(session.writer, staged.files, keys, listed)
+    return key_bounds(transaction.session.writer, staged.files, keys, listed)
 
 
 def _size(transaction: Transaction, staged: Staged) -> int:
@@ -115,12 +115,7 @@ def _refusal(
         refusal = _EXPRESSION
     if refusal is not None:
         return refusal, ""
-    plan = plan_scan(transaction.session.reader, quoted_name(target), transaction.snapshot_id, None, where)
+    plan = plan_scan(transaction.session.reader, writes.quoted_name(info), transaction.snapshot_id, None, where)
     files = sum(file.file_size_bytes for file in plan.files)
     sizes = f"the frame has {byte_size(size)}; files that can match: {len(plan.files)}, {byte_size(files)}"
     return size_refusal(size, files), sizes
-
-
-def quoted_name(target: Target) -> str:
-    """The name of a table, quoted for `load_table`."""
-    return f"{identifier(target.info.schema_name)}.{identifier(target.info.name)}"

@@ -18,7 +18,7 @@ from lakeconf.commit.transaction import Transaction
 from lakeconf.engines.base import FILE, POSITION_TYPES, SparkOperations, Staged, StagingRequest
 from lakeconf.errors import CatalogError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 from lakeconf.logs import EventLogger
-from lakeconf.sql import folded, identifier
+from lakeconf.sql import folded
 from lakeconf.write import writes
 
 _log = EventLogger("stage")
@@ -62,7 +62,7 @@ def _found(
     session, info = transaction.session, target.info
     if not isinstance(session.engine, SparkOperations) or not _is_searchable(transaction, target):
         return None
-    name = f"{identifier(info.schema_name)}.{identifier(info.name)}"
+    name = writes.quoted_name(info)
     try:
         plan, known = _plan(session.reader, name, predicate)
     except (CatalogError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError):

@@ -8,8 +8,8 @@ from lakeconf.catalog.table import TableInfo
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import ROW_ID, Staged
 from lakeconf.engines.schema_check import not_null_violation, selected
-from lakeconf.errors import CommitError, PredicateError
-from lakeconf.sql import identifier
+from lakeconf.errors import CommitError, PredicateError, UnsupportedError
+from lakeconf.sql import folded, identifier
 
 
 def check_condition(writer: Connection, staged: Staged, condition: str) -> None:
@@ -53,6 +53,19 @@ def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Seque
         f"{count} rows of the frame match one row of {info.full_name} ({row}): nothing was written",
         hint="keep one row of the frame for each key, or match on more columns",
     )
+
+
+def check_row_ids(info: TableInfo) -> None:
+    """Refuses a table with a column that hides the row ids.
+
+    Raises:
+        UnsupportedError: There is one.
+    """
+    if any(folded(column.name) == "rowid" for column in info.columns):
+        raise UnsupportedError(
+            f"a column of {info.full_name} is named rowid and hides DuckLake's row id, which identifies rows",
+            hint="rename the column: table.evolve(rename={'rowid': …})",
+        )
 
 
 def check_required(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +12,7 @@ from sqlglot.errors import SqlglotError
 
 from lakeconf.catalog.table_name import DEFAULT_SCHEMA, joined_name
 from lakeconf.errors import QueryError, UnsupportedError
-from lakeconf.sql import folded
+from lakeconf.sql import folded, parser_reason
 from lakeconf.write.merge_text import MergeText, split_merge
 
 _HINT = "write one INSERT, UPDATE, DELETE or MERGE INTO; lake.sql(…) runs queries"
@@ -135,8 +134,7 @@ def parse_statement(sql: str, alias: str) -> Statement:
     try:
         found = [one for one in sqlglot.parse(sql, dialect="duckdb") if one is not None]
     except (SqlglotError, ValueError, RecursionError) as error:
-        # Remove sqlglot's terminal escape sequences.
-        reason = re.sub("\x1b\\[[0-9;]*m", "", str(error) or "it is nested too deeply").splitlines()[0]
+        reason = parser_reason(error) or "it is nested too deeply"
         raise QueryError(f"the statement cannot be parsed: {reason}", hint=_HINT) from None
     tree = found[0] if len(found) == 1 else None
     if not isinstance(tree, (exp.Insert, exp.Update, exp.Delete, exp.Merge)):

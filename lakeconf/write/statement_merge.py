@@ -12,8 +12,6 @@ from lakeconf.sql import folded, identifier
 from lakeconf.write.merge_clauses import Clauses, Delete, Insert, Update
 from lakeconf.write.statement import Statement, is_plain
 
-_DELETE, _NOTHING = "DELETE", "DO NOTHING"
-
 
 @dataclass(frozen=True)
 class _Sides:
@@ -69,16 +67,19 @@ def clauses_of(statement: Statement, columns: Sequence[str], found: Sequence[str
     target_name = folded(statement.target.alias or statement.target.name)
     sides = _Sides(target_name, folded(source.alias or source.name), columns, given, positions)
     on = _keys(tree, sides)
-    actions = [_action(when, sides) for when in tree.args["whens"].expressions]
-    if not on or any(one is None for one in actions):
+    whens = tree.args["whens"].expressions
+    actions = [_action(when, sides) for when in whens]
+    if not on or None in actions:
         return None
-    matched = [action for when, action in _whens(statement, actions) if when.args["matched"]]
-    inserts = [action for when, action in _whens(statement, actions) if isinstance(action, Insert)]
-    others = [action for when, action in _whens(statement, actions) if when.args["source"]]
+    matched = tuple(
+        action
+        for when, action in zip(whens, actions, strict=True)
+        if when.args["matched"] and isinstance(action, (Update, Delete))
+    )
     # Without conditions, there is one clause of each kind.
-    first = tuple(action for action in matched if isinstance(action, (Update, Delete)))
-    by_source = next((action for action in others if isinstance(action, Delete)), None)
-    return Clauses(on, first, inserts[0] if inserts else None, by_source)
+    insert = next((action for action in actions if isinstance(action, Insert)), None)
+    by_source = Delete() if any(when.args["source"] for when in whens) else None
+    return Clauses(on, matched, insert, by_source)
 
 
 def matched_twice(statement: Statement) -> str | None:
@@ -99,12 +100,6 @@ def matched_twice(statement: Statement) -> str | None:
         f"{merge.with_} SELECT {row_id} FROM {merge.target} JOIN {merge.source} {merge.join} "
         f"WHERE CASE {acts} ELSE false END GROUP BY {row_id} HAVING count(*) > 1 LIMIT 1"
     )
-
-
-def _whens(
-    statement: Statement, actions: Sequence[Update | Delete | Insert | None]
-) -> list[tuple[exp.Expr, Update | Delete | Insert | None]]:
-    return list(zip(statement.tree.args["whens"].expressions, actions, strict=True))
 
 
 def _keys(tree: exp.Expr, sides: _Sides) -> tuple[str, ...]:
@@ -131,7 +126,7 @@ def _action(when: exp.Expr, sides: _Sides) -> Update | Delete | Insert | None:
     then = when.args["then"]
     if when.args.get("condition") is not None:
         return None
-    if isinstance(then, exp.Var) and then.name.upper() == _DELETE:
+    if isinstance(then, exp.Var) and then.name.upper() == "DELETE":
         return Delete()
     if isinstance(then, exp.Update) and when.args["matched"]:
         return _update(then, sides)

@@ -86,6 +86,11 @@ def quoted(session: Session, info: TableInfo) -> str:
     return ".".join(map(identifier, (session.alias, info.schema_name, info.name)))
 
 
+def quoted_name(info: TableInfo) -> str:
+    """The quoted name of a table without the lake, as `load_table` accepts it."""
+    return f"{identifier(info.schema_name)}.{identifier(info.name)}"
+
+
 def target(transaction: Transaction, name: str) -> Target:
     """A table as it will be after a transaction.
 

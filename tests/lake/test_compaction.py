@@ -8,7 +8,7 @@ import pytest
 from catalog_lake import Lake, lake
 
 from lakeconf.lake import compaction
-from lakeconf.lake.compaction import TableCompaction, plan_compaction
+from lakeconf.lake.compaction import TableCompaction, plan_compaction, rewritten_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,3 +165,12 @@ def test_text_of_a_plan_names_only_what_changes(effect: tuple[int, int, int], te
 )
 def test_size_of_an_option(text: str | None, expected: int) -> None:
     assert compaction._bytes(text) == expected
+
+
+def test_rewritten_files_are_those_of_the_plan(source: Lake) -> None:
+    option(source, "rewrite_delete_threshold", "0.5")
+    assert rewritten_files(source.reader) == {}
+    source.run("DELETE FROM lake.t WHERE id < 160")
+    planned = {one.table: one.rewritten_files for one in plan_compaction(source.reader)}
+    assert planned == {"main.t": rewritten_files(source.reader)["main", "t"]}
+    assert planned["main.t"] > 0

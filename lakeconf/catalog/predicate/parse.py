@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
@@ -27,7 +26,7 @@ from lakeconf.catalog.predicate.nodes import (
 )
 from lakeconf.catalog.table import Column
 from lakeconf.errors import PredicateError, suggestion
-from lakeconf.sql import folded, identifier
+from lakeconf.sql import folded, identifier, parser_reason
 
 Where: TypeAlias = "str | nw.Expr"
 
@@ -63,9 +62,7 @@ def parse(where: Where, columns: Sequence[Column]) -> Predicate:
             root = root.args["where"].this
         return _Reader(columns).predicate(root)
     except SqlglotError as error:
-        # Remove sqlglot's terminal escape sequences.
-        reason = re.sub("\x1b\\[[0-9;]*m", "", str(error)).splitlines()[0]
-        raise PredicateError(f"{text!r} is not valid SQL: {reason}", hint=GRAMMAR) from error
+        raise PredicateError(f"{text!r} is not valid SQL: {parser_reason(error)}", hint=GRAMMAR) from error
     except RecursionError as error:
         raise PredicateError("the condition is nested too deeply", hint="use IN instead of many ORs") from error
 
