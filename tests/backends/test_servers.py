@@ -177,7 +177,7 @@ def get(proxy: FaultProxy, *, method: str = "GET") -> int:
 
 def test_proxy_forwards_and_logs_requests(s3_proxy: FaultProxy) -> None:
     assert get(s3_proxy) == 200
-    assert [tuple(request) for request in s3_proxy.requests] == [("GET", "/", None)]
+    assert [tuple(request) for request in s3_proxy.requests] == [("GET", "/", None, False)]
 
 
 def test_proxy_responds_in_place_of_the_server(s3_proxy: FaultProxy) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _HEAD = re.compile(rb"(GET|PUT|POST|DELETE|HEAD) (\S+) HTTP/1\.[01]\r\n")
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_COPIES = re.compile(rb"\r\nx-amz-copy-source:", re.IGNORECASE)
 _CHUNK = 1 << 16
 _LONGEST_PATTERN = 256
 _LOOK_UP_SECONDS = 0.02
@@ -35,7 +36,8 @@ class Request(NamedTuple):
 
     method: str
     path: str
-    injected: int | None
+    injected: int | None = None
+    copies: bool = False
 
 
 @dataclass
@@ -209,7 +211,8 @@ class FaultProxy:
     def _answered(self, head: re.Match[bytes], data: bytes, client: socket.socket) -> bool:
         method, path = head.group(1).decode(), head.group(2).decode()
         fault = self._take(lambda fault: fault.status is not None and fault.method in (None, method))
-        self.requests.append(Request(method, path, fault.status if fault else None))
+        copies = bool(_COPIES.search(data.partition(b"\r\n\r\n")[0]))
+        self.requests.append(Request(method, path, fault.status if fault else None, copies))
         if not fault:
             return False
         _drain(data, client)

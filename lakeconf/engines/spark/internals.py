@@ -204,12 +204,28 @@ def with_file_index(frame: DataFrame, class_name: str, source: str) -> DataFrame
     """The relation of a frame over a `FileIndex` of a Java class, constructed with the relation's own."""
     spark = frame.sparkSession
     relation = frame._jdf.queryExecution().analyzed().relation()
-    arguments = _gateway(spark).new_array(_jvm(spark).java.lang.Object, 1)
-    arguments[0] = relation.location()
-    index = _constructor(spark, class_name, source).newInstance(arguments)
+    index = _compiled_object(spark, class_name, source, relation.location())
     same = (relation.partitionSchema(), relation.dataSchema(), relation.bucketSpec(), relation.fileFormat())
     indexed = relation.copy(index, *same, relation.options(), relation.sparkSession())
     return DataFrame(spark._jsparkSession.baseRelationToDataFrame(indexed), spark)
+
+
+def written_files(
+    frame: DataFrame, uri: str, options: Mapping[str, str], by: Iterable[str], class_name: str, source: str
+) -> list[str]:
+    """The unescaped URIs of the files that the `write` of a Java class has written for a frame."""
+    spark = frame.sparkSession
+    convert = _jvm(spark).org.apache.spark.api.python.PythonUtils
+    scala = (convert.toScalaMap(dict(options)), convert.toSeq(list(by)))
+    return list(_compiled_object(spark, class_name, source, frame._jdf, uri, *scala).write())
+
+
+def _compiled_object(spark: SparkSession, class_name: str, source: str, *values: Any) -> Any:
+    """An object of a Java class, compiled on first use; only the driver's JVM knows the class."""
+    arguments = _gateway(spark).new_array(_jvm(spark).java.lang.Object, len(values))
+    for position, value in enumerate(values):
+        arguments[position] = value
+    return _constructor(spark, class_name, source).newInstance(arguments)
 
 
 def _constructor(spark: SparkSession, class_name: str, source: str) -> Any:
@@ -269,25 +285,6 @@ def move_file(spark: SparkSession, source: str, target: str) -> bool:
     system = old.getFileSystem(hadoop_configuration(spark))
     system.mkdirs(new.getParent())
     return bool(system.rename(old, new))
-
-
-def parquet_files(spark: SparkSession, uri: str) -> list[str]:
-    """Lists the unescaped URIs of the Parquet files below a folder, and removes other files there."""
-    hadoop, configuration = _jvm(spark).org.apache.hadoop.fs, hadoop_configuration(spark)
-    path, recursive = hadoop.Path(uri), True
-    system = path.getFileSystem(configuration)
-    if system.getScheme() == "file":
-        # The default file system hides the checksums.
-        system = hadoop.FileSystem.getLocal(configuration).getRaw()
-    found = system.listFiles(path, recursive)
-    parquet = []
-    while found.hasNext():
-        file = found.next().getPath()
-        if file.getName().endswith(".parquet"):
-            parquet.append(str(file.toString()))
-        else:
-            system.delete(file, not recursive)
-    return sorted(parquet)
 
 
 def error_texts(error: BaseException) -> list[str]:

@@ -18,6 +18,7 @@ from source_tree import sources
 
 from lakeconf.engines.spark import internals
 from lakeconf.engines.spark.read import file_index
+from lakeconf.engines.spark.write import reported_files
 from lakeconf.errors import SparkError
 
 if TYPE_CHECKING:
@@ -174,13 +175,11 @@ def test_rename_moves_a_file_to_a_new_folder(spark: SparkSession, tmp_path: Path
     assert not internals.move_file(spark, f"file://{source}", f"file://{target}")
 
 
-def test_listfiles_of_the_raw_file_system_includes_checksums(spark: SparkSession, tmp_path: Path) -> None:
-    written(spark, tmp_path)
-    assert list(tmp_path.rglob(".*.crc"))
-    found = internals.parquet_files(spark, f"file://{tmp_path}")
-    left = sorted(path for path in tmp_path.rglob("*") if path.is_file())
-    assert found == [f"file:{path}" for path in left]
-    assert len(left) == 2
+def test_compiled_commit_protocol_returns_the_files_of_the_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    uri, source = f"file://{tmp_path}/new", (reported_files._NAME, reported_files._SOURCE)
+    found = internals.written_files(spark.range(0, 3, 1, 2), uri, {"compression": "none"}, [], *source)
+    assert found == sorted(f"file:{path}" for path in (tmp_path / "new").iterdir())
+    assert len(found) == 2
 
 
 def test_origin_and_java_exception_contain_the_causes(spark: SparkSession) -> None:

@@ -37,17 +37,6 @@ _WRITER_SETTINGS = {
     "spark.sql.parquet.fieldId.write.enabled": "true",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
-    "spark.sql.sources.partitionOverwriteMode": "static",
-    "spark.sql.sources.useV1SourceList": "parquet",
-    "spark.sql.sources.commitProtocolClass": (
-        "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
-    ),
-    "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
-    # With version 2, each task moves its files to the folder itself, and a task that fails then leaves files there.
-    "mapreduce.fileoutputcommitter.algorithm.version": "1",
-    # Files other than those of the tasks, which lakeconf would have to remove.
-    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    "parquet.summary.metadata.level": "NONE",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -15,10 +16,11 @@ from lakeconf.connection.errors import refused_value
 from lakeconf.engines.base import StagingRequest
 from lakeconf.engines.schema_check import not_null_violation
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
-from lakeconf.engines.spark.internals import parquet_files, remove_file, row_width
+from lakeconf.engines.spark.internals import remove_file, row_width
 from lakeconf.engines.spark.jobs import run_job
 from lakeconf.engines.spark.read.codecs import missing_codec
 from lakeconf.engines.spark.write.parquet_options import parquet_options
+from lakeconf.engines.spark.write.reported_files import write_reported
 from lakeconf.engines.staging import staging_folder
 from lakeconf.errors import SchemaError, SparkError, StorageError
 
@@ -61,9 +63,10 @@ class LakeStorage:
         options = parquet_options(self.writer, request.table, row_width(frame))
         if temporary:
             options["compression"] = "snappy"
-        job = frame.write.options(**options).partitionBy(*by).mode("error")
-        run_job(self.spark, lambda: job.parquet(spark_uri(folder)), request.token)
-        return [catalog_uri(path, self.location) for path in parquet_files(self.spark, spark_uri(folder))]
+        written: list[str] = []
+        job = partial(write_reported, frame, spark_uri(folder), options, by)
+        run_job(self.spark, lambda: written.extend(job()), request.token)
+        return [catalog_uri(path, self.location) for path in written]
 
     @contextlib.contextmanager
     def removed_after_errors(self, request: StagingRequest) -> Iterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
@@ -46,7 +47,7 @@ def test_files_are_written_to_the_staging_folder(
     assert len(files) == 2
     assert all(file.startswith(folder_of(request_)) and file.endswith(".zstd.parquet") for file in files)
     assert storage.writer.rows("SELECT count(*), sum(id) FROM read_parquet(?)", [files]) == [(10, 45)]
-    with pytest.raises(PySparkException, match="PATH_ALREADY_EXISTS"):
+    with pytest.raises(Py4JJavaError, match="the staging folder exists"):
         storage.write(spark.range(1), request_)
     remove_folder(spark, folder_of(request_))
     with pytest.raises(Exception, match="No files found"):

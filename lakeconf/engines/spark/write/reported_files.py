@@ -1,0 +1,134 @@
+"""Writes a frame to files that are named by the tasks that wrote them.
+
+Spark's usual protocols write to a temporary folder and rename each file once or twice. In a bucket, a rename is a copy.
+The protocol of Spark's streaming sink renames nothing: each attempt of a task creates files with names of its own in
+their final place, and reports them when it ends. The driver takes the report of one attempt for each task. Files of
+failed and of speculative attempts are in no report, whenever they appear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame
+
+from lakeconf.engines.spark.internals import written_files
+
+_NAME = "lakeconf.ReportedFiles"
+# The class exists on the driver only: executors receive Spark's own. It keeps the reports instead of logging them in a
+# file beside the data, and removes files without a report. Spark's dataset writer would only run a protocol that it
+# constructs itself.
+_SOURCE = """
+package lakeconf;
+
+import java.util.TreeSet;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.*;
+import org.apache.hadoop.mapreduce.JobContext;
+import org.apache.spark.internal.io.FileCommitProtocol;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.sql.execution.datasources.FileFormatWriter;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol;
+import org.apache.spark.sql.execution.streaming.sinks.SinkFileStatus;
+import scala.Option;
+import scala.collection.Iterator;
+import scala.collection.immutable.*;
+
+public class ReportedFiles extends ManifestFileCommitProtocol implements scala.Function0 {
+    private final Dataset frame;
+    private final String folder;
+    private final Map options;
+    private final Seq by;
+    private final TreeSet reported = new TreeSet();
+
+    public ReportedFiles(Dataset frame, String folder, Map options, Seq by) {
+        super("lakeconf", folder);
+        this.frame = frame;
+        this.folder = folder;
+        this.options = options;
+        this.by = by;
+    }
+
+    public Object writeReplace() { return new ManifestFileCommitProtocol("lakeconf", folder); }
+    public void setupJob(JobContext job) { }
+    public void abortJob(JobContext job) { }
+    public void onTaskCommit(FileCommitProtocol.TaskCommitMessage report) { }
+    public void commitJob(JobContext job, Seq reports) {
+        for (Iterator each = reports.iterator(); each.hasNext();) {
+            Seq files = (Seq) ((FileCommitProtocol.TaskCommitMessage) each.next()).obj();
+            for (Iterator file = files.iterator(); file.hasNext();) {
+                reported.add(((SinkFileStatus) file.next()).toFileStatus().getPath().toString());
+            }
+        }
+    }
+
+    public String[] write() throws java.io.IOException {
+        Configuration settings = settings();
+        Path path = new Path(folder);
+        FileSystem system = path.getFileSystem(settings);
+        if (system.exists(path)) throw new FileAlreadyExistsException("the staging folder exists: " + folder);
+        SQLExecution.withNewExecutionId(frame.queryExecution(), Option.apply("lakeconf"), this);
+        if (!reported.isEmpty()) {
+            // The default file system of local files hides their checksums.
+            boolean local = system.getScheme().equals("file");
+            removeOthers(local ? FileSystem.getLocal(settings).getRaw() : system, path);
+        }
+        return (String[]) reported.toArray(new String[0]);
+    }
+
+    public Object apply() {
+        QueryExecution query = frame.queryExecution();
+        Seq columns = query.analyzed().output();
+        Map nowhereElse = (Map) Map$.MODULE$.empty();
+        FileFormatWriter.OutputSpec output = new FileFormatWriter.OutputSpec(folder, nowhereElse, columns);
+        return FileFormatWriter.write(
+            (SparkSession) frame.sparkSession(), query.executedPlan(), new ParquetFileFormat(), this, output,
+            settings(), partitions(columns), Option.empty(), (Seq) Seq$.MODULE$.empty(), options, 0,
+            FileFormatWriter.write$default$12());
+    }
+
+    private Configuration settings() {
+        return ((SparkSession) frame.sparkSession()).sessionState().newHadoopConfWithOptions(options);
+    }
+
+    private Seq partitions(Seq columns) {
+        java.util.ArrayList found = new java.util.ArrayList();
+        for (Iterator each = columns.iterator(); each.hasNext();) {
+            Attribute column = (Attribute) each.next();
+            if (by.contains(column.name())) found.add(column);
+        }
+        return org.apache.spark.api.python.PythonUtils.toSeq(found);
+    }
+
+    private void removeOthers(FileSystem system, Path path) throws java.io.IOException {
+        for (RemoteIterator each = system.listFiles(path, true); each.hasNext();) {
+            Path file = ((FileStatus) each.next()).getPath();
+            if (!reported.contains(file.toString())) system.delete(file, false);
+        }
+    }
+}
+"""
+
+
+def write_reported(frame: DataFrame, uri: str, options: Mapping[str, str], by: Sequence[str] = ()) -> list[str]:
+    """Writes a frame as Parquet files to a new folder; nothing else is in the folder afterwards.
+
+    Args:
+        frame: The frame; its session has the settings of the writer.
+        uri: The folder.
+        options: Options of Spark's Parquet writer.
+        by: Columns that no file contains; each file has rows with the same values of them.
+
+    Returns:
+        The unescaped URIs of the files, sorted.
+
+    Raises:
+        PySparkException: The job failed.
+        Py4JJavaError: The folder exists, or cannot be listed.
+    """
+    return written_files(frame, uri, options, by, _NAME, _SOURCE)

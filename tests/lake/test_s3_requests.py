@@ -1,0 +1,113 @@
+"""Requests that operations send to a bucket. docs/benchmarks.md has the same numbers.
+
+A bound is the number of requests that were measured; more of them is more cost and more time for each user.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from request_counter import Requests, counted, counted_store
+
+from lakeconf.engines.spark.hadoop import configure_session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fault_proxy import FaultProxy
+    from pyspark.sql import DataFrame, SparkSession
+    from servers import PostgresServer, S3Server
+
+    from lakeconf import Store
+
+ROWS = pa.table({"id": range(1000), "day": [dt.date(2024, 1, 1 + number % 2) for number in range(1000)]})
+COLUMNS = {"id": "BIGINT", "day": "DATE"}
+NOW = dt.timedelta(0)
+
+
+@pytest.fixture
+def store(tmp_path: Path, s3_server: S3Server, s3_proxy: FaultProxy, postgres_server: PostgresServer) -> Store:
+    """A store behind a proxy, with the empty tables `t` and `p`; `p` is partitioned by day."""
+    store = counted_store(tmp_path, s3_server, s3_proxy, postgres_server)
+    with store.open() as lake:
+        lake.create_table("t", COLUMNS)
+        lake.create_table("p", COLUMNS, partitioned_by=["day"])
+    return store
+
+
+@pytest.fixture
+def frame(store: Store, spark: SparkSession) -> DataFrame:
+    """The rows in two tasks, on a session with access to the store."""
+    assert store.storage_backend is not None
+    configure_session(spark, store.storage_backend.hadoop_settings())
+    return spark.range(0, 1000, 1, 2).selectExpr("id", "DATE'2024-01-01' + CAST(id % 2 AS INT) AS day")
+
+
+def check(found: Requests, total: int, **kinds: int) -> None:
+    """Checks the bounds of an operation; a kind that is not named must not occur."""
+    assert found.total <= total, found
+    assert {kind: number for kind, number in found.kinds.items() if number > kinds.get(kind, 0)} == {}, found
+
+
+def test_opening_and_listing_reads_the_catalog_only(store: Store, s3_proxy: FaultProxy) -> None:
+    with counted(s3_proxy) as found, store.open() as lake:
+        assert lake.tables() == ["main.p", "main.t"]
+        lake.table("t").files()
+        lake.snapshots()
+    check(found, 0)
+
+
+def test_append_on_duckdb(store: Store, s3_proxy: FaultProxy) -> None:
+    """The file, and a copy of it in memory in case the reply to the commit is lost."""
+    with store.open() as lake:
+        lake.table("t").append(ROWS)
+        with counted(s3_proxy) as found:
+            lake.table("t").append(ROWS)
+    check(found, 7, PUT=1, LIST=1, HEAD=4, GET=1)
+
+
+@pytest.mark.hadoop_aws
+def test_append_on_spark_writes_each_file_once(store: Store, s3_proxy: FaultProxy, frame: DataFrame) -> None:
+    """A PUT for each file and for the manifest. Footers are read twice at most; nothing is copied or renamed."""
+    with store.open(frame.sparkSession) as lake:
+        lake.table("t").append(frame)
+        with counted(s3_proxy) as found:
+            lake.table("t").append(frame)
+        assert len(lake.table("t").files()) == 4
+    check(found, 22, PUT=3, GET=2, HEAD=11, LIST=5, DELETE=1)
+
+
+@pytest.mark.hadoop_aws
+def test_append_to_partitions_copies_each_file_once(store: Store, s3_proxy: FaultProxy, frame: DataFrame) -> None:
+    """The server copies a file to the folder of its partition; no byte passes through the driver a second time."""
+    with store.open(frame.sparkSession) as lake:
+        lake.table("p").append(frame)
+        with counted(s3_proxy) as found:
+            lake.table("p").append(frame)
+        assert len(lake.table("p").files()) == 4
+    check(found, 57, PUT=7, COPY=2, GET=4, HEAD=24, LIST=16, DELETE=3, POST=1)
+    assert len([key for key in found.keys["PUT"] if key.endswith(".parquet")]) == 3
+
+
+def test_look_up_of_a_key_reads_the_file_of_the_key_only(store: Store, s3_proxy: FaultProxy) -> None:
+    with store.open() as lake:
+        for number in range(10):
+            lake.table("t").append(ROWS, idempotency_key=f"k{number}")
+    with store.open() as lake:
+        before = lake.snapshot_id
+        with counted(s3_proxy) as found:
+            assert lake.table("t").append(ROWS, idempotency_key="k5") < before
+    check(found, 2, GET=2)
+    assert {key.startswith("lake/lakeconf/commits/") for key in found.keys["GET"]} == {True}
+
+
+def test_cleanup_lists_the_bucket_once(store: Store, s3_proxy: FaultProxy) -> None:
+    with store.open() as lake:
+        for _ in range(3):
+            lake.table("t").append(ROWS)
+        with counted(s3_proxy) as found:
+            lake.maintenance.cleanup(older_than=NOW, force=True)
+    check(found, 5, LIST=1, HEAD=3, PUT=1)
