@@ -70,7 +70,11 @@ class Target:
     Attributes:
         info: The table; its columns are those that rows are written with.
         types: Its columns and the DuckDB names of their types.
+        ended_by: What the transaction did last, such as `dropped main.events`, if it cannot use the table any more.
+        exists: False if the name is free after the transaction.
     """
 
     info: TableInfo
     types: Mapping[str, str]
+    ended_by: str | None = None
+    exists: bool = True

@@ -19,29 +19,24 @@ from lakeconf.commit.scope import Scope
 from lakeconf.engines.base import SparkOperations, spark_operations
 from lakeconf.engines.schema_check import named_views
 from lakeconf.errors import LakeconfError
+from lakeconf.lake.definitions import Definitions
 from lakeconf.lake.maintenance import Maintenance
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.run_journal import RunJournal
 from lakeconf.lake.streaming import StreamSink
 from lakeconf.lake.table import Table
 from lakeconf.sql import identifier, literal
-from lakeconf.write.ddl import Definition
 from lakeconf.write.execute import execute
-from lakeconf.write.schema_changes import create, create_view
 
 if TYPE_CHECKING:
     from lakeconf.store import Store
 
 
-class Lake:
+class Lake(Definitions):
     """An open lake, returned by `Store.open`. All its tables are read at one snapshot.
 
     Its own commits and `refresh()` move the snapshot. Use it as a context manager to close it, with all its frames.
     """
-
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
-        self._session = scope.session
 
     @classmethod
     def open(cls, store: Store, engine: Any = None) -> Lake:
@@ -125,52 +120,6 @@ class Lake:
         reader = self._session.reader
         found = by_version(reader, version) if version is not None else by_timestamp(reader, timestamp)  # type: ignore[arg-type]
         return Lake(Scope(self._session, at=found.snapshot_id))
-
-    def create_table(
-        self,
-        name: str,
-        like: object,
-        *,
-        partitioned_by: Sequence[str] = (),
-        sorted_by: Sequence[str] = (),
-        comment: str | None = None,
-        column_comments: Mapping[str, str] | None = None,
-    ) -> Table:
-        """Creates an empty table, and its schema if it does not exist.
-
-        Args:
-            name: `schema.table`, or `table` for the schema `main`.
-            like: The columns: a mapping of names to DuckDB types, each optionally followed by `NOT NULL`; or a frame
-                with the same schema.
-            partitioned_by: Keys: a column, or `year(column)`, `month(…)`, `day(…)`, `hour(…)`, `bucket(n, column)`.
-            sorted_by: Columns by which DuckLake sorts the rows of each file that it writes. Each may be followed by
-                `ASC` or `DESC`, and by `NULLS FIRST` or `NULLS LAST`.
-            comment: A description of the table.
-            column_comments: Descriptions of its columns, by name.
-
-        Returns:
-            The table.
-
-        Raises:
-            SchemaError: The table already exists, or a type, a key or a column does not exist.
-        """
-        columns = (
-            dict(like) if isinstance(like, Mapping) else self._session.engine.schema(self._session.engine.adopt(like))
-        )
-        create(self._scope, name, Definition(columns, partitioned_by, sorted_by, comment, column_comments or {}))
-        return self.table(name)
-
-    def create_view(self, name: str, sql: str) -> None:
-        """Creates or replaces a view of the lake, which DuckDB computes.
-
-        Args:
-            name: A name in the form that `table` accepts.
-            sql: A query in DuckDB's SQL.
-
-        Raises:
-            QueryError: DuckDB rejects the query.
-        """
-        create_view(self._scope, name, sql)
 
     @contextlib.contextmanager
     def transaction(

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
-from lakeconf.catalog.history import TableChange, TableFile, files, history
 from lakeconf.catalog.predicate.parse import Where
-from lakeconf.catalog.table_name import full_name
-from lakeconf.commit.scope import Scope
-from lakeconf.engines.change_feed import check_range
-from lakeconf.engines.scan_summary import ScanSummary, summary
+from lakeconf.lake.reads import TableReads
 from lakeconf.write import merge, row_changes, writes
 from lakeconf.write.ddl import Evolution
 from lakeconf.write.merge_clauses import Clauses, Delete, Insert, Update
-from lakeconf.write.schema_changes import evolve
-
-if TYPE_CHECKING:
-    import narwhals as nw
+from lakeconf.write.schema_changes import evolve, set_comments
 
 
-class Table:
+class Table(TableReads):
     """A table of a lake, returned by `Lake.table`.
 
     Args:
@@ -30,115 +21,13 @@ class Table:
         name: `schema.table`, or `table` for the schema `main`.
     """
 
-    def __init__(self, scope: Scope, name: str) -> None:
-        self._scope = scope
-        self._session = scope.session
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"Table({self.name!r} at snapshot {self._scope.snapshot_id})"
-
-    @property
-    def schema(self) -> dict[str, str]:
-        """DuckDB types by column name; in a transaction, as they will be after it.
-
-        Raises:
-            TableNotFoundError: There is no such table at the lake's snapshot.
-        """
-        return dict(writes.current(self._scope, self.name).types)
-
-    def scan(self, columns: Sequence[str] | None = None, where: Where | None = None) -> nw.LazyFrame[Any]:
-        """The rows of the table at the lake's snapshot. Nothing is read before the frame is used.
-
-        Args:
-            columns: The columns to read; defaults to all.
-            where: A condition, as a SQL string or a narwhals expression. Supported are columns, literals, comparisons,
-                AND, OR, NOT, IN, BETWEEN, IS NULL, and LIKE with a prefix. Files without matching rows are skipped if
-                their statistics prove it.
-
-        Returns:
-            A narwhals lazy frame; `.to_native()` returns the engine's own frame. It is valid until the lake is closed.
-
-        Raises:
-            TableNotFoundError: There is no such table at the lake's snapshot.
-            PredicateError: The condition uses unsupported syntax.
-            UnsupportedError: The engine cannot read the table exactly; the hint says what to do instead.
-        """
-        self._scope.add_read(full_name(self.name))
-        return self._session.engine.scan(self.name, self._scope.snapshot_id, columns, where)
-
-    def explain(self, columns: Sequence[str] | None = None, where: Where | None = None) -> ScanSummary:
-        """The files that a scan would read and skip, according to the catalog; no rows are read.
-
-        Args:
-            columns: As for `scan`.
-            where: As for `scan`.
-
-        Returns:
-            The numbers of files, bytes and rows, and the reason if the engine refuses the scan. `str` formats them.
-
-        Raises:
-            TableNotFoundError: There is no such table at the lake's snapshot.
-            PredicateError: The condition uses unsupported syntax.
-            StorageError: A file is missing; only on Spark.
-        """
-        return summary(self._session.engine, self._session.reader, self.name, self._scope.snapshot_id, columns, where)
-
-    def files(self) -> list[TableFile]:
-        """The data files of the table at the lake's snapshot, with the deleted rows of each.
-
-        Rows stored in the catalog itself are not included; `explain()` counts them.
-
-        Raises:
-            TableNotFoundError: There is no such table at the lake's snapshot.
-        """
-        return files(self._session.reader, self.name, self._scope.snapshot_id)
-
-    def history(self) -> list[TableChange]:
-        """The snapshots that changed the table, up to the lake's snapshot, oldest first, without expired ones.
-
-        Raises:
-            TableNotFoundError: There is no such table at the lake's snapshot.
-        """
-        return history(self._session.reader, self.name, self._scope.snapshot_id)
-
-    def changes(self, since: int | datetime, until: int | datetime | None = None) -> nw.LazyFrame[Any]:
-        """The rows that snapshots inserted, deleted and updated. Nothing is read before the frame is used.
-
-        Snapshots that only rewrite files change no rows. (DuckLake's own `table_changes` reports the rows of a
-        rewritten file as updated.)
-
-        Args:
-            since: The first snapshot, inclusive; or a time with a time zone: changes at this time and later.
-            until: The last snapshot, inclusive, or a time: changes up to then. Defaults to the lake's snapshot.
-
-        Returns:
-            A lazy frame with the columns of DuckLake's `table_changes`: `snapshot_id`; `rowid`; `change_type`, which is
-            `insert`, `delete`, `update_preimage` or `update_postimage`; and the table's columns at `until`.
-
-        Raises:
-            LakeconfError: The range is empty, or goes beyond the lake's snapshot.
-            TableNotFoundError: There is no such table at `until`.
-            SnapshotNotFoundError: A snapshot in the range has expired, so its changes are incomplete.
-            UnsupportedError: The engine cannot return the changes exactly, or a table column has the name of one of the
-                three columns; the hint says what to do instead.
-        """
-        reader = self._session.reader
-        self._scope.add_read(full_name(self.name))
-        first, last = check_range(reader, self._scope.snapshot_id, since, until)
-        return self._session.engine.changes(self.name, first, last)
-
-    def __narwhals_lazyframe__(self) -> Any:
-        """The scan of the whole table for narwhals, so that `nw.from_native(table)` works."""
-        # A private attribute of narwhals, pinned by a test.
-        return self.scan()._compliant_frame.__narwhals_lazyframe__()  # noqa: SLF001
-
     def append(self, frame: object, *, evolve: bool = False, idempotency_key: str | None = None) -> int:
         """Adds the rows of a frame.
 
         Args:
-            frame: A narwhals, pyspark, polars, pandas, pyarrow or duckdb frame with the table's columns, in any order,
-                with types that fit. A frame without rows changes nothing and creates no snapshot.
+            frame: A narwhals, pyspark, polars, pandas, pyarrow or duckdb frame, or a list of dictionaries, with the
+                table's columns, in any order, with types that fit. A frame without rows changes nothing and creates no
+                snapshot. A key that a dictionary lacks is NULL.
             evolve: True to add columns that the table lacks and to widen types, in the same snapshot.
             idempotency_key: A unique name for this write, such as a batch id. If a write with this key was already
                 committed to this table, nothing is written, even if its snapshot has expired. The key belongs to the
@@ -288,6 +177,23 @@ class Table:
             prefix: Only return keys with this prefix.
         """
         return writes.committed_keys(self._scope, self.name, prefix)
+
+    def set_comments(self, comment: str | None = None, columns: Mapping[str, str | None] | None = None) -> int:
+        """Describes the table and its columns, in one snapshot.
+
+        Args:
+            comment: The description of the table; None keeps the present one, an empty text removes it.
+            columns: Descriptions by column; None removes one.
+
+        Returns:
+            The new snapshot; in a transaction, the snapshot that it reads.
+
+        Raises:
+            SchemaError: A column does not exist.
+            CommitConflictError: Another writer has changed the table's columns.
+        """
+        change = partial(set_comments, comment=comment, columns=columns or {})
+        return writes.write_once(self._scope, self.name, None, change)
 
     def evolve(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import duckdb
@@ -11,8 +11,6 @@ from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.table import NO_ID, Column, PartitionField, TableInfo
 from lakeconf.catalog.types import columns_of, parsed_type
-from lakeconf.ducklake import check_placeholders
-from lakeconf.engines.exact_casts import STORED_AS_DOUBLE
 from lakeconf.engines.schema_check import check_names, fits, has_null
 from lakeconf.errors import SchemaError, suggestion
 from lakeconf.sql import identifier, literal
@@ -61,12 +59,7 @@ class Definition:
             made.append(f"ALTER TABLE {quoted} SET PARTITIONED BY ({', '.join(keys)})")
         if order:
             made.append(f"ALTER TABLE {quoted} SET SORTED BY ({', '.join(order)})")
-        if self.comment is not None:
-            made.append(f"COMMENT ON TABLE {quoted} IS {literal(self.comment)}")
-        for name, comment in self.column_comments.items():
-            column = identifier(_known(name, self.columns, "a comment describes an unknown column:"))
-            made.append(f"COMMENT ON COLUMN {quoted}.{column} IS {literal(comment)}")
-        return tuple(made)
+        return (*made, *comment_statements(quoted, self.columns, self.comment, self.column_comments))
 
 
 @dataclass(frozen=True)
@@ -180,21 +173,26 @@ def evolution_for(frame: Mapping[str, str], types: Mapping[str, str]) -> Evoluti
     return Evolution(add={identifier(name): text for name, text in add.items()}, promote=promote)
 
 
-def constant(value: object, type_name: str) -> str:
-    """A Python value as a SQL expression with a DuckDB type."""
-    check_placeholders(str(value), "the value")
-    if value is not None and parsed_type(type_name).id in STORED_AS_DOUBLE and not _is_double(str(value)):
-        raise SchemaError(
-            f"files would round the value {value} of the type {type_name}", hint="use a DECIMAL(38, 0) column"
-        )
-    return "NULL" if value is None else f"CAST({literal(str(value))} AS {type_name})"
+def comment_statements(
+    quoted: str, columns: Iterable[str], comment: str | None, column_comments: Mapping[str, str | None]
+) -> tuple[str, ...]:
+    """The SQL that comments on a table and its columns.
 
+    Args:
+        quoted: The table, with the lake and the schema.
+        columns: The names of the table's columns.
+        comment: A description of the table; None to keep the one that it has.
+        column_comments: Descriptions by column; None removes one.
 
-def _is_double(text: str) -> bool:
-    try:
-        return int(float(text)) == int(text)
-    except (ValueError, OverflowError):
-        return False
+    Raises:
+        SchemaError: A column does not exist.
+    """
+    known = {name: name for name in columns}
+    made = [] if comment is None else [f"COMMENT ON TABLE {quoted} IS {literal(comment)}"]
+    for name, text in column_comments.items():
+        column = identifier(_known(name, known, "a comment describes an unknown column:"))
+        made.append(f"COMMENT ON COLUMN {quoted}.{column} IS {'NULL' if text is None else literal(text)}")
+    return tuple(made)
 
 
 def _default(value: object) -> str:

@@ -20,7 +20,7 @@ from lakeconf.engines.schema_check import RESERVED, check_fit, selected
 from lakeconf.errors import LakeconfError, SchemaError, UnsupportedError
 from lakeconf.sql import folded, identifier
 from lakeconf.write import writes
-from lakeconf.write.ddl import constant
+from lakeconf.write.constants import constant
 from lakeconf.write.merge_clauses import (
     ACTION,
     DELETE,
@@ -75,7 +75,7 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
 def merge(transaction: Transaction, name: str, *, frame: object, clauses: Clauses, evolve: bool) -> None:
     """Adds the changes of a merge; see `Table.merge`."""
     engine = transaction.session.engine
-    adopted = engine.adopt(frame)
+    adopted = writes.adopt(transaction, name, frame)
     if evolve:
         evolve_for(transaction, name, engine.schema(adopted))
     _merge_rows(transaction, writes.target(transaction, name), adopted, clauses)

@@ -22,7 +22,7 @@ from lakeconf.write.staged_rows import check_condition
 def append(transaction: Transaction, name: str, *, frame: object, evolve: bool) -> None:
     """Adds the change that appends the rows of a frame; see `Table.append`."""
     session = transaction.session
-    adopted = session.engine.adopt(frame)
+    adopted = writes.adopt(transaction, name, frame)
     if evolve:
         evolve_for(transaction, name, session.engine.schema(adopted))
     target = writes.target(transaction, name)
@@ -36,7 +36,7 @@ def append(transaction: Transaction, name: str, *, frame: object, evolve: bool) 
 def overwrite(transaction: Transaction, name: str, *, frame: object, where: Where | None, evolve: bool) -> None:
     """Adds the change that replaces rows by those of a frame; see `Table.overwrite`."""
     session = transaction.session
-    adopted = session.engine.adopt(frame)
+    adopted = writes.adopt(transaction, name, frame)
     if evolve:
         evolve_for(transaction, name, session.engine.schema(adopted))
     target = writes.target(transaction, name)
@@ -63,7 +63,7 @@ def overwrite_partitions(transaction: Transaction, name: str, *, frame: object, 
     if not recurring:
         check_recurring(target.info)
     session = transaction.session
-    staged = writes.stage(transaction, session.engine.adopt(frame), target)
+    staged = writes.stage(transaction, writes.adopt(transaction, name, frame), target)
     # Compare the keys of a row as one value, so that NULL is a partition like any other.
     row = "{" + ", ".join(f"'key{index}': {key}" for index, key in enumerate(keys)) + "}"
     condition = f"{row} IN (SELECT {row} FROM ({staged.source}))"

@@ -5,16 +5,43 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from lakeconf.catalog.table import table_folder, tables
-from lakeconf.catalog.table_name import joined_name, split_name
+from lakeconf.catalog.snapshot import latest
+from lakeconf.catalog.table import TableInfo, table_folder, tables
+from lakeconf.catalog.table_name import full_name, joined_name, split_name
+from lakeconf.catalog.views import view_names
 from lakeconf.commit.change import Change, Target
+from lakeconf.commit.conflicts import ReadDependency, check_columns
+from lakeconf.commit.journal import INTERNAL_SCHEMA
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.transaction import Transaction
 from lakeconf.ducklake import check_placeholders
-from lakeconf.errors import ConnectionFailed, LakeconfError, SchemaError
+from lakeconf.errors import (
+    ConnectionFailed,
+    LakeconfError,
+    SchemaError,
+    TableNotFoundError,
+    UnsupportedError,
+    suggestion,
+)
 from lakeconf.sql import folded, identifier
-from lakeconf.write.ddl import Definition, Evolution, described_columns, evolution_for, new_table
-from lakeconf.write.writes import Writing, quoted, read_dependency, table_key, target
+from lakeconf.write.ddl import (
+    Definition,
+    Evolution,
+    comment_statements,
+    described_columns,
+    evolution_for,
+    new_table,
+)
+from lakeconf.write.writes import (
+    Writing,
+    has_rows,
+    quoted,
+    read_dependency,
+    read_dependency_at_commit,
+    table_key,
+    target,
+    written_for,
+)
 
 
 def create(scope: Scope, name: str, definition: Definition) -> None:
@@ -26,9 +53,7 @@ def create(scope: Scope, name: str, definition: Definition) -> None:
     schema, table = split_name(name)
     created = joined_name(schema, table)
     session = scope.session
-    existing = {folded(info.full_name) for info in tables(session.reader, scope.snapshot_id)}
-    pending = scope.transaction.targets if scope.transaction else {}
-    if table_key(name) in existing | pending.keys():
+    if exists(scope, name):
         raise SchemaError(f"the table {created} already exists", hint="use lake.table(…)")
     quoted_schema = f"{identifier(session.alias)}.{identifier(schema)}"
     full = f"{quoted_schema}.{identifier(table)}"
@@ -44,6 +69,14 @@ def create(scope: Scope, name: str, definition: Definition) -> None:
         transaction.add(Change(statements, created, defines=True))
 
 
+def exists(scope: Scope, name: str) -> bool:
+    """True if there is a table with this name at the lake's snapshot; in a transaction, after it."""
+    pending = scope.transaction.targets.get(table_key(name)) if scope.transaction else None
+    if pending is not None:
+        return pending.exists
+    return table_key(name) in {folded(info.full_name) for info in tables(scope.session.reader, scope.snapshot_id)}
+
+
 def evolve(transaction: Transaction, name: str, evolution: Evolution) -> None:
     """Changes a table's columns.
 
@@ -57,16 +90,115 @@ def evolve(transaction: Transaction, name: str, evolution: Evolution) -> None:
         return
     for statement in statements:
         check_placeholders(statement, f"the change of {before.info.full_name}")
-    described = _described(transaction, statements, full)
+    described = _described(transaction, statements, full, before.info)
     info = replace(before.info, columns=described_columns(described, before.info.columns))
+    _add_definition(transaction, before.info, statements, read_dependency(transaction, before.info, on_rows=False))
     transaction.targets[table_key(name)] = Target(info, {column: text for column, text, _ in described})
-    depends_on = read_dependency(transaction, before.info, on_rows=False)
-    transaction.add(Change(statements, info.full_name, depends_on=depends_on, defines=True))
 
 
 def evolve_for(transaction: Transaction, name: str, frame: Mapping[str, str]) -> None:
     """Adds the columns of a frame that the table lacks, and widens types so that the frame's values fit."""
     evolve(transaction, name, evolution_for(frame, target(transaction, name).types))
+
+
+def drop(scope: Scope, name: str) -> None:
+    """Drops a table; earlier snapshots keep it.
+
+    Raises:
+        TableNotFoundError: There is no such table.
+        SchemaError: It is a view or a table of lakeconf, or the transaction has written to it.
+    """
+    full = full_name(name)
+    with Writing(scope, f"drop table {full}") as transaction:
+        before = _changeable(transaction, name)
+        if has_rows(transaction, before.info):
+            raise SchemaError(f"the transaction has written to {full}", hint="drop the table in another transaction")
+        statement = f"DROP TABLE {quoted(transaction.session, before.info)}"
+        _add_definition(transaction, before.info, (statement,), read_dependency_at_commit(transaction, before.info))
+        transaction.targets[table_key(name)] = replace(before, ended_by=f"dropped {full}", exists=False)
+
+
+def rename(scope: Scope, name: str, new_name: str) -> None:
+    """Renames a table within its schema.
+
+    Raises:
+        TableNotFoundError: There is no such table.
+        SchemaError: The new name is taken or is in another schema, or the table is a view or a table of lakeconf.
+    """
+    (schema, _), (new_schema, new_table) = split_name(name), split_name(new_name)
+    old, new = full_name(name), full_name(new_name)
+    if folded(schema) != folded(new_schema):
+        raise SchemaError(
+            f"DuckLake cannot move {old} to the schema {new_schema!r}", hint=f"use {joined_name(schema, new_table)!r}"
+        )
+    if table_key(name) != table_key(new_name) and exists(scope, new_name):
+        raise SchemaError(f"the table {new} already exists", hint="drop or rename it first")
+    with Writing(scope, f"rename table {old} to {new}") as transaction:
+        before = _changeable(transaction, name)
+        info = replace(before.info, name=new_table)
+        full = quoted(transaction.session, before.info)
+        statement = f"ALTER TABLE {full} RENAME TO {identifier(new_table)}"
+        check_placeholders(statement, f"the new name of {old}")
+        _described(transaction, (statement,), quoted(transaction.session, info), before.info)
+        depends_on = read_dependency(transaction, before.info, on_rows=False)
+        _add_definition(transaction, before.info, (statement,), depends_on)
+        renamed = replace(before, ended_by=f"renamed {old} to {new}", exists=False)
+        transaction.targets[table_key(name)] = renamed
+        transaction.targets[table_key(new_name)] = replace(renamed, info=info, exists=True)
+
+
+def set_comments(transaction: Transaction, name: str, comment: str | None, columns: Mapping[str, str | None]) -> None:
+    """Sets or removes the comment of a table, and those of some of its columns.
+
+    Args:
+        transaction: The transaction.
+        name: The table.
+        comment: The new comment; an empty text removes it, None keeps it.
+        columns: New comments by column; None removes one.
+
+    Raises:
+        SchemaError: A column does not exist.
+    """
+    before = target(transaction, name)
+    statements = comment_statements(quoted(transaction.session, before.info), before.types, comment, columns)
+    for statement in statements:
+        check_placeholders(statement, f"a comment of {before.info.full_name}")
+    if statements:
+        _add_definition(transaction, before.info, statements, read_dependency(transaction, before.info, on_rows=False))
+
+
+def _changeable(transaction: Transaction, name: str) -> Target:
+    """A table that users may drop or rename."""
+    if folded(split_name(name)[0]) == INTERNAL_SCHEMA:
+        raise SchemaError(f"{full_name(name)} belongs to lakeconf, which needs it to recognise repeated writes")
+    try:
+        return target(transaction, name)
+    except UnsupportedError as error:
+        raise SchemaError(f"{full_name(name)} is not a table", hint="use lake.drop_view(…) for a view") from error
+
+
+def _add_definition(
+    transaction: Transaction, info: TableInfo, statements: tuple[str, ...], depends_on: ReadDependency | None
+) -> None:
+    # The catalog records no table id for a rename, so only `written_for` finds a table that took the name of another.
+    read = written_for(transaction, info)
+    transaction.add(Change(statements, info.full_name, depends_on=depends_on, defines=True, written_for=read))
+
+
+def drop_view(scope: Scope, name: str) -> None:
+    """Drops a view of the lake.
+
+    Raises:
+        TableNotFoundError: There is no such view.
+    """
+    schema, view = split_name(name)
+    dropped = joined_name(schema, view)
+    known = view_names(scope.session.reader, scope.snapshot_id)
+    if folded(dropped) not in map(folded, known):
+        raise TableNotFoundError(f"no view {dropped!r}", hint=suggestion(dropped, known) or None)
+    statement = f"DROP VIEW {'.'.join(map(identifier, (scope.session.alias, schema, view)))}"
+    with Writing(scope, f"drop view {dropped}") as transaction:
+        transaction.add(Change((statement,), dropped, defines=True))
 
 
 def create_view(scope: Scope, name: str, sql: str) -> None:
@@ -87,10 +219,22 @@ def create_view(scope: Scope, name: str, sql: str) -> None:
         transaction.add(Change(statements, created, defines=True))
 
 
-def _described(transaction: Transaction, statements: Sequence[str], full: str) -> list[tuple[str, str, bool]]:
+def _described(
+    transaction: Transaction, statements: Sequence[str], full: str, before: TableInfo | None = None
+) -> list[tuple[str, str, bool]]:
+    """The columns of the table `full` after some statements, which change the table `before`; nothing is changed.
+
+    Raises:
+        CommitConflictError: Another writer has changed the table.
+        SchemaError: DuckLake refuses a statement.
+    """
     try:
         return transaction.described(tuple(statements), full)
     except ConnectionFailed:
         raise
     except LakeconfError as error:
+        read = None if before is None else written_for(transaction, before)
+        if read is not None:
+            reader = transaction.session.reader
+            check_columns(reader, [read], latest(reader).snapshot_id)
         raise SchemaError(f"DuckLake refused the change: {error.message}") from error

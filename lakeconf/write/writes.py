@@ -19,8 +19,9 @@ from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.base import Staged, StagingRequest
+from lakeconf.engines.row_dicts import arrow_rows, arrow_types, is_rows
 from lakeconf.engines.schema_check import check_fit
-from lakeconf.errors import CommitError
+from lakeconf.errors import CommitError, TableNotFoundError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import folded, identifier, literal
 
@@ -95,9 +96,15 @@ def target(transaction: Transaction, name: str) -> Target:
     """A table as it will be after a transaction.
 
     Raises:
-        TableNotFoundError: There is no such table.
+        TableNotFoundError: There is no such table, or the transaction has dropped or renamed it.
     """
-    return transaction.targets.get(table_key(name)) or _at(transaction.session, name, transaction.snapshot_id)
+    found = transaction.targets.get(table_key(name))
+    if found is not None and found.ended_by is not None:
+        raise TableNotFoundError(
+            f"{full_name(name)} cannot be used: the transaction has {found.ended_by}",
+            hint="write to a table before you rename it, or after the transaction",
+        )
+    return found or _at(transaction.session, name, transaction.snapshot_id)
 
 
 def current(scope: Scope, name: str) -> Target:
@@ -107,6 +114,20 @@ def current(scope: Scope, name: str) -> Target:
         TableNotFoundError: There is no such table.
     """
     return target(scope.transaction, name) if scope.transaction else _at(scope.session, name, scope.snapshot_id)
+
+
+def adopt(transaction: Transaction, name: str, frame: object) -> Any:
+    """Converts a frame to one of the engine; dictionaries get the types of the table where these lose nothing.
+
+    Raises:
+        SchemaError: The type of the frame is not supported.
+        TableNotFoundError: There is no such table.
+    """
+    engine = transaction.session.engine
+    if not is_rows(frame):
+        return engine.adopt(frame)
+    types = arrow_types(transaction.session.reader.connection, target(transaction, name).types)
+    return engine.adopt(arrow_rows(frame, types))
 
 
 def stage(transaction: Transaction, adopted: Any, wanted: Target) -> Staged:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,15 @@ import pytest
 from plain_sql import run_plain
 
 import lakeconf
-from lakeconf.errors import LakeconfError, SnapshotNotFoundError, SparkError, TableNotFoundError, UnsupportedError
+from lakeconf.errors import (
+    LakeconfError,
+    MissingDependencyError,
+    SnapshotNotFoundError,
+    SparkError,
+    StorageError,
+    TableNotFoundError,
+    UnsupportedError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -352,3 +362,49 @@ def test_history_contains_a_rename(events_folder: Path) -> None:
         (6, ("altered_table",)),
     ]
     assert history[0].changes == ("created_table",)
+
+
+ODD = pa.table(
+    {
+        "id": pa.array([1, 2], pa.int64()),
+        "price": pa.array([Decimal("1.50"), None], pa.decimal128(10, 2)),
+        "day": pa.array([dt.date(2026, 1, 1), None]),
+        "at": pa.array([dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC), None], pa.timestamp("us", "UTC")),
+        "tags": [["a", None], None],
+        "device": [{"os": "linux"}, None],
+    }
+)
+
+
+def test_rows_in_memory_are_those_of_a_scan(store: Store, engine: Any) -> None:
+    with store.open(engine) as lake:
+        table = lake.create_table("raw.odd", like=ODD)
+        table.append(ODD)
+        found = table.to_arrow()
+        assert found.sort_by("id").to_pylist() == ODD.to_pylist()
+        assert sorted(table.head(), key=lambda row: int(row["id"])) == ODD.to_pylist()
+        assert len(table.head(1)) == 1
+        assert table.to_arrow(["price"], where="id = 1").to_pylist() == [{"price": Decimal("1.50")}]
+        frame = table.to_polars(["id", "tags"], where="id = 1")
+        assert (type(frame).__module__.split(".")[0], frame.to_dicts()) == ("polars", [{"id": 1, "tags": ["a", None]}])
+        pandas = table.to_pandas(["id"])
+        assert (type(pandas).__module__.split(".")[0], sorted(pandas["id"])) == ("pandas", [1, 2])
+        table.append([{"id": 3, "price": 2} | dict.fromkeys(("day", "at", "tags", "device"))])
+        assert table.to_arrow(["price"], where="id = 3").to_pylist() == [{"price": Decimal(2)}]
+
+
+def test_rows_in_memory_need_their_library(duckdb_lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(MissingDependencyError, match="needs the package 'polars'") as refused:
+        duckdb_lake.table("raw.numbers").to_polars()
+    assert refused.value.hint == "pip install 'lakeconf[polars]'"
+
+
+def test_error_while_rows_are_read_is_one_of_lakeconf(duckdb_lake: Lake, tmp_path: Path) -> None:
+    table = duckdb_lake.table("raw.numbers")
+    table.append(NUMBERS)
+    (path,) = (tmp_path / "data").rglob("*.parquet")
+    path.unlink()
+    for read in (table.head, table.to_arrow, table.to_polars, table.to_pandas):
+        with pytest.raises(StorageError):
+            read()

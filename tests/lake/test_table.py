@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -214,3 +215,57 @@ def test_columns_are_dropped_renamed_promoted_and_added_in_one_snapshot(lake: La
     assert made == before + 1 == lake.snapshot_id
     assert table.schema == {"a": "INTEGER", "d": "BIGINT", "c": "VARCHAR"}
     assert table.scan().collect("pyarrow").rows() == [(1, 2, "new")]
+
+
+def test_comments_are_set_and_removed(lake: Lake, table: Table) -> None:
+    before = lake.snapshot_id
+    assert (table.comment, table.column_comments) == (None, {})
+    assert table.set_comments() == before
+    assert table.set_comments("it's", {"N": "a number"}) == before + 1
+    assert (table.comment, table.column_comments) == ("it's", {"n": "a number"})
+    table.set_comments(columns={"n": None, "id": "a key"})
+    assert (table.comment, table.column_comments) == ("it's", {"id": "a key"})
+    with pytest.raises(SchemaError, match="a comment describes an unknown column: 'm'"):
+        table.set_comments(columns={"m": "x"})
+    with pytest.raises(SchemaError, match=r"a comment of main\.t contains \{AUTHOR\}"):
+        table.set_comments("{AUTHOR}")
+    table.set_comments("")
+    assert table.comment is None
+    with lake.transaction() as tx:
+        tx.create_table("new", ROWS).set_comments("made here")
+    assert lake.table("new").comment == "made here"
+
+
+def test_dictionaries_are_rows(lake: Lake, table: Table) -> None:
+    table.append([{"n": 30, "ID": 3}, {"id": 4}])
+    table.merge([{"id": 4, "n": 40}], on="id")
+    table.overwrite([{"id": 1, "n": 11}], where="id = 1")
+    assert rows(lake) == [(1, 11), (2, 20), (3, 30), (4, 40)]
+    before = lake.snapshot_id
+    assert table.append([]) == before
+    table.append(({"id": 5, "n": None, "note": "x"},), evolve=True)
+    assert table.head(100)[-1].keys() == {"id", "n", "note"}
+    made = lake.create_table("made", [{"a": 1, "b": [{"c": "x"}]}])
+    assert made.schema == {"a": "BIGINT", "b": "STRUCT(c VARCHAR)[]"}
+    with pytest.raises(SchemaError, match="a list without rows has no columns"):
+        lake.create_table("empty", [])
+
+
+def test_dictionaries_take_the_types_of_the_table(lake: Lake) -> None:
+    narrow = lake.create_table(
+        "narrow", {"i": "TINYINT NOT NULL", "f": "FLOAT", "d": "DECIMAL(5, 2)", "l": "SMALLINT[]"}
+    )
+    narrow.append([{"i": 127, "f": 0.1, "d": 1, "l": [1, None]}, {"i": -1}])
+    assert narrow.to_arrow(["i", "d", "l"]).to_pylist() == [
+        {"i": 127, "d": Decimal(1), "l": [1, None]},
+        {"i": -1, "d": None, "l": None},
+    ]
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"i": 128}, "the values of the column 'i' do not have one type that fits"),
+        ({"i": 1, "d": 1.5}, "'d' is DOUBLE"),
+        ({"i": None}, "NOT NULL"),
+        ({"i": 1, "unknown": 1}, "has a column 'unknown'"),
+    ]
+    for row, message in refused:
+        with pytest.raises(SchemaError, match=message):
+            narrow.append([{"f": None, "d": None, "l": None} | row])

@@ -15,7 +15,6 @@ from lakeconf.errors import SchemaError
 from lakeconf.write.ddl import (
     Definition,
     Evolution,
-    constant,
     described_columns,
     evolution_for,
     new_table,
@@ -247,11 +246,3 @@ def test_type_of_nulls_only_is_refused(text: str) -> None:
     with pytest.raises(SchemaError, match="the column 'c' contains only NULLs, so its type is unknown") as refused:
         type_sql("c", text)
     assert refused.value.hint == "cast the column"
-
-
-def test_constant_has_its_type() -> None:
-    assert constant(None, "DATE") == "NULL"
-    assert constant("it's", "VARCHAR") == "CAST('it''s' AS VARCHAR)"
-    assert constant(dt.date(2026, 1, 31), "DATE") == "CAST('2026-01-31' AS DATE)"
-    with pytest.raises(SchemaError, match=r"the value contains \{SNAPSHOT_ID\}"):
-        constant("{SNAPSHOT_ID}", "VARCHAR")

@@ -1,0 +1,105 @@
+"""Rows as dictionaries: their conversion to Arrow tables, with the types of a table where these lose nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import SchemaError, required
+from lakeconf.sql import folded, identifier
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Rows = Sequence[Mapping[str, object]]
+
+
+def is_rows(frame: object) -> TypeGuard[Rows]:
+    """True for a list or tuple of dictionaries; it may be empty."""
+    return isinstance(frame, (list, tuple)) and all(isinstance(row, Mapping) for row in frame)
+
+
+def arrow_rows(rows: Rows, wanted: Mapping[str, pa.DataType] | None = None) -> pa.Table:
+    """Converts rows to an Arrow table. A key that only some rows have is NULL in the others.
+
+    Args:
+        rows: The rows; without rows, the table has the columns of `wanted`.
+        wanted: Arrow types by column, in lower case, for columns whose values may be narrower than the types that
+            Python has: integers, floats and decimals. Other columns get the types of their values.
+
+    Raises:
+        SchemaError: The values of a column have different types, or do not fit; or the names of a row are invalid.
+    """
+    with required("pyarrow", extra="arrow", needed_for="a frame of dictionaries"):
+        import pyarrow as pa
+    types = wanted or {}
+    columns = {} if rows else {name: pa.array([], own) for name, own in types.items()}
+    folded_rows = list(map(_folded, rows))
+    names: dict[str, str] = {}
+    for row in rows:
+        for name in row:
+            names.setdefault(folded(name), name)
+    for key, name in names.items():
+        values = [row.get(key) for row in folded_rows]
+        try:
+            found = pa.array(values)
+            own = types.get(key)
+            columns[name] = found if own is None or not _narrows(found.type, own) else pa.array(values, own)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            raise SchemaError(
+                f"the values of the column {name!r} do not have one type that fits: {str(error).strip()}",
+                hint="use one type for each column",
+            ) from error
+    return pa.table(columns)
+
+
+def arrow_types(connection: Connection, types: Mapping[str, str]) -> dict[str, pa.DataType]:
+    """The Arrow types of the columns of a table, by name in lower case.
+
+    Args:
+        connection: A connection to DuckDB.
+        types: The columns and the DuckDB names of their types.
+    """
+    listed = ", ".join(f"CAST(NULL AS {text}) AS {identifier(name)}" for name, text in types.items())
+    with required("pyarrow", extra="arrow", needed_for="a frame of dictionaries"):
+        schema = connection.arrow(f"SELECT {listed} LIMIT 0").schema
+    return {folded(field.name): field.type for field in schema}
+
+
+def _folded(row: Mapping[str, object]) -> dict[str, object]:
+    """A row with names in lower case.
+
+    Raises:
+        SchemaError: A name is no text, or occurs twice.
+    """
+    for name in row:
+        if not isinstance(name, str):
+            raise SchemaError(f"the key {name!r} of a row is not a text")
+    found = {folded(name): value for name, value in row.items()}
+    if len(found) < len(row):
+        raise SchemaError(f"a row has two keys that differ only in case: {', '.join(map(repr, row))}")
+    return found
+
+
+def _narrows(found: Any, own: Any) -> bool:
+    """True if values of the type `found` can become `own`, and pyarrow refuses those that it would change."""
+    from pyarrow import types
+
+    if types.is_null(found):
+        return not types.is_null(own)
+    if types.is_integer(found):
+        return bool(types.is_integer(own) or types.is_floating(own) or types.is_decimal(own))
+    if types.is_floating(found):
+        return bool(types.is_float32(own))
+    if types.is_decimal(found):
+        return bool(types.is_decimal(own))
+    if types.is_list(found) and types.is_list(own):
+        return found.value_type == own.value_type or _narrows(found.value_type, own.value_type)
+    if types.is_struct(found) and types.is_struct(own):
+        fields = {field.name: field.type for field in own}
+        return all(
+            field.name in fields and (field.type == fields[field.name] or _narrows(field.type, fields[field.name]))
+            for field in found
+        )
+    return False

@@ -1,0 +1,190 @@
+"""The methods of a table that read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from lakeconf.catalog.comments import Comments, comments
+from lakeconf.catalog.history import TableChange, TableFile, files, history
+from lakeconf.catalog.predicate.parse import Where
+from lakeconf.catalog.table import load_table
+from lakeconf.catalog.table_name import full_name
+from lakeconf.commit.scope import Scope
+from lakeconf.engines.change_feed import check_range
+from lakeconf.engines.scan_summary import ScanSummary, summary
+from lakeconf.errors import required
+from lakeconf.write import writes
+
+if TYPE_CHECKING:
+    import narwhals as nw
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+
+class TableReads:
+    """The reads of a table; `Table` inherits these methods.
+
+    Args:
+        scope: The session, snapshot and transaction of the table.
+        name: `schema.table`, or `table` for the schema `main`.
+    """
+
+    def __init__(self, scope: Scope, name: str) -> None:
+        self._scope = scope
+        self._session = scope.session
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"Table({self.name!r} at snapshot {self._scope.snapshot_id})"
+
+    @property
+    def schema(self) -> dict[str, str]:
+        """DuckDB types by column name; in a transaction, as they will be after it.
+
+        Raises:
+            TableNotFoundError: There is no such table at the lake's snapshot.
+        """
+        return dict(writes.current(self._scope, self.name).types)
+
+    @property
+    def comment(self) -> str | None:
+        """The description of the table at the lake's snapshot; None if it has none.
+
+        Raises:
+            TableNotFoundError: There is no such table at the lake's snapshot.
+        """
+        return self._comments().table
+
+    @property
+    def column_comments(self) -> dict[str, str]:
+        """The descriptions of the columns that have one, by name."""
+        return dict(self._comments().columns)
+
+    def _comments(self) -> Comments:
+        reader, snapshot_id = self._session.reader, self._scope.snapshot_id
+        return comments(reader, load_table(reader, self.name, snapshot_id), snapshot_id)
+
+    def scan(self, columns: Sequence[str] | None = None, where: Where | None = None) -> nw.LazyFrame[Any]:
+        """The rows of the table at the lake's snapshot. Nothing is read before the frame is used.
+
+        Args:
+            columns: The columns to read; defaults to all.
+            where: A condition, as a SQL string or a narwhals expression. Supported are columns, literals, comparisons,
+                AND, OR, NOT, IN, BETWEEN, IS NULL, and LIKE with a prefix. Files without matching rows are skipped if
+                their statistics prove it.
+
+        Returns:
+            A narwhals lazy frame; `.to_native()` returns the engine's own frame. It is valid until the lake is closed.
+
+        Raises:
+            TableNotFoundError: There is no such table at the lake's snapshot.
+            PredicateError: The condition uses unsupported syntax.
+            UnsupportedError: The engine cannot read the table exactly; the hint says what to do instead.
+        """
+        self._scope.add_read(full_name(self.name))
+        return self._session.engine.scan(self.name, self._scope.snapshot_id, columns, where)
+
+    def head(self, n: int = 10) -> list[dict[str, Any]]:
+        """Some rows of the table at the lake's snapshot, each as a dictionary; the files of a table have no order.
+
+        Args:
+            n: The number of rows.
+
+        Raises:
+            TableNotFoundError: There is no such table at the lake's snapshot.
+            MissingDependencyError: pyarrow is not installed.
+        """
+        rows: list[dict[str, Any]] = self._collected(self.scan().head(n), "pyarrow", "arrow").to_pylist()
+        return rows
+
+    def to_arrow(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table:
+        """The rows as an Arrow table in memory; the arguments are those of `scan`."""
+        found: pa.Table = self._collected(self.scan(columns, where), "pyarrow", "arrow")
+        return found
+
+    def to_polars(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pl.DataFrame:
+        """The rows as a polars frame in memory; the arguments are those of `scan`."""
+        found: pl.DataFrame = self._collected(self.scan(columns, where), "polars", "polars")
+        return found
+
+    def to_pandas(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pd.DataFrame:
+        """The rows as a pandas frame in memory; the arguments are those of `scan`."""
+        found: pd.DataFrame = self._collected(self.scan(columns, where), "pandas", "spark")
+        return found
+
+    def _collected(self, frame: nw.LazyFrame[Any], library: Literal["pyarrow", "polars", "pandas"], extra: str) -> Any:
+        with (
+            required(library, extra=extra, needed_for="this frame"),
+            required("pyarrow", extra=extra, needed_for="this frame"),
+            self._session.reader.connection.errors(),
+        ):
+            return frame.collect(library).to_native()
+
+    def explain(self, columns: Sequence[str] | None = None, where: Where | None = None) -> ScanSummary:
+        """The files that a scan would read and skip, according to the catalog; no rows are read.
+
+        Args:
+            columns: As for `scan`.
+            where: As for `scan`.
+
+        Returns:
+            The numbers of files, bytes and rows, and the reason if the engine refuses the scan. `str` formats them.
+
+        Raises:
+            TableNotFoundError: There is no such table at the lake's snapshot.
+            PredicateError: The condition uses unsupported syntax.
+            StorageError: A file is missing; only on Spark.
+        """
+        return summary(self._session.engine, self._session.reader, self.name, self._scope.snapshot_id, columns, where)
+
+    def files(self) -> list[TableFile]:
+        """The data files of the table at the lake's snapshot, with the deleted rows of each.
+
+        Rows stored in the catalog itself are not included; `explain()` counts them.
+
+        Raises:
+            TableNotFoundError: There is no such table at the lake's snapshot.
+        """
+        return files(self._session.reader, self.name, self._scope.snapshot_id)
+
+    def history(self) -> list[TableChange]:
+        """The snapshots that changed the table, up to the lake's snapshot, oldest first, without expired ones.
+
+        Raises:
+            TableNotFoundError: There is no such table at the lake's snapshot.
+        """
+        return history(self._session.reader, self.name, self._scope.snapshot_id)
+
+    def changes(self, since: int | datetime, until: int | datetime | None = None) -> nw.LazyFrame[Any]:
+        """The rows that snapshots inserted, deleted and updated. Nothing is read before the frame is used.
+
+        Snapshots that only rewrite files change no rows. (DuckLake's own `table_changes` reports the rows of a
+        rewritten file as updated.)
+
+        Args:
+            since: The first snapshot, inclusive; or a time with a time zone: changes at this time and later.
+            until: The last snapshot, inclusive, or a time: changes up to then. Defaults to the lake's snapshot.
+
+        Returns:
+            A lazy frame with the columns of DuckLake's `table_changes`: `snapshot_id`; `rowid`; `change_type`, which is
+            `insert`, `delete`, `update_preimage` or `update_postimage`; and the table's columns at `until`.
+
+        Raises:
+            LakeconfError: The range is empty, or goes beyond the lake's snapshot.
+            TableNotFoundError: There is no such table at `until`.
+            SnapshotNotFoundError: A snapshot in the range has expired, so its changes are incomplete.
+            UnsupportedError: The engine cannot return the changes exactly, or a table column has the name of one of the
+                three columns; the hint says what to do instead.
+        """
+        reader = self._session.reader
+        self._scope.add_read(full_name(self.name))
+        first, last = check_range(reader, self._scope.snapshot_id, since, until)
+        return self._session.engine.changes(self.name, first, last)
+
+    def __narwhals_lazyframe__(self) -> Any:
+        """The scan of the whole table for narwhals, so that `nw.from_native(table)` works."""
+        # A private attribute of narwhals, pinned by a test.
+        return self.scan()._compliant_frame.__narwhals_lazyframe__()  # noqa: SLF001

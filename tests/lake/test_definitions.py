@@ -1,0 +1,250 @@
+"""Creation, renaming and removal of tables and views, alone, in a transaction, and beside another writer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from commit_hooks import at_commit
+from local_stores import on_postgres, store_of
+
+from lakeconf.errors import CommitConflictError, LakeconfError, QueryError, SchemaError, TableNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from servers import PostgresServer
+
+    from lakeconf import Lake, Store
+
+ROWS = pa.table({"id": pa.array(range(20), pa.int64())})
+
+
+@pytest.fixture
+def other(two_tables: Lake, store: Store) -> Iterator[Lake]:
+    """Another writer of the lake `two_tables`."""
+    with store.open() as lake:
+        yield lake
+
+
+def count(lake: Lake, table: str) -> int:
+    return len(lake.table(table).to_arrow())
+
+
+def test_existing_table_is_returned_as_it_is(two_tables: Lake) -> None:
+    before = two_tables.snapshot_id
+    found = two_tables.create_table("MAIN.T", {"other": "DATE"}, if_not_exists=True)
+    assert (found.schema, two_tables.refresh()) == ({"id": "BIGINT"}, before)
+    assert two_tables.create_table("new", ROWS, if_not_exists=True).schema == {"id": "BIGINT"}
+    with two_tables.transaction() as tx:
+        tx.create_table("inner", ROWS, if_not_exists=True)
+        tx.create_table("inner", ROWS, if_not_exists=True)
+    assert two_tables.tables() == ["main.inner", "main.new", "main.t", "main.u"]
+
+
+@pytest.mark.parametrize("if_not_exists", [True, False])
+def test_table_that_another_writer_creates_meanwhile_is_returned(
+    two_tables: Lake, other: Lake, monkeypatch: pytest.MonkeyPatch, *, if_not_exists: bool
+) -> None:
+    at_commit(monkeypatch, before=lambda: other.create_table("new", {"theirs": "DATE"}))
+    if if_not_exists:
+        assert two_tables.create_table("new", ROWS, if_not_exists=True).schema == {"theirs": "DATE"}
+        return
+    with pytest.raises(LakeconfError, match="new"):
+        two_tables.create_table("new", ROWS)
+
+
+def test_failed_creation_is_not_hidden(two_tables: Lake) -> None:
+    two_tables.create_view("v", "SELECT 1 AS one")
+    with pytest.raises(QueryError, match="v"):
+        two_tables.create_table("v", ROWS, if_not_exists=True)
+
+
+def test_dropped_table_stays_in_earlier_snapshots(two_tables: Lake) -> None:
+    before = two_tables.table("t").append(ROWS)
+    assert two_tables.drop_table("T") == before + 1
+    assert (two_tables.tables(), two_tables.snapshots()[-1].message) == (["main.u"], "drop table main.T")
+    assert count(two_tables.at(version=before), "t") == 20
+    with pytest.raises(TableNotFoundError):
+        two_tables.drop_table("t")
+    assert two_tables.drop_table("t", if_exists=True) == before + 1
+    two_tables.create_table("t", {"n": "DATE"})
+    assert two_tables.table("t").schema == {"n": "DATE"}
+
+
+def test_renamed_table_keeps_rows_keys_and_history(two_tables: Lake) -> None:
+    two_tables.table("t").append(ROWS, idempotency_key="once")
+    renamed = two_tables.rename_table("t", 'main."odd name; --"')
+    assert two_tables.snapshots()[-1].message == "rename table main.t to main.odd name; --"
+    assert two_tables.tables() == ["main.odd name; --", "main.u"]
+    assert renamed.idempotency_keys() == ["once"]
+    renamed.append(ROWS, idempotency_key="once")
+    assert count(two_tables, renamed.name) == 20
+    assert len(renamed.history()) >= 2
+    two_tables.rename_table(renamed.name, '"Odd Name; --"')
+    assert two_tables.tables() == ["main.Odd Name; --", "main.u"]
+
+
+@pytest.mark.parametrize(
+    ("new", "message"),
+    [
+        ("U", r"^the table main\.U already exists"),
+        ("other.t", "DuckLake cannot move main.t to the schema 'other'"),
+        ("v", "^DuckLake refused the change: "),
+        ("{DATA_PATH}", r"the new name of main\.t contains \{DATA_PATH\}"),
+    ],
+)
+def test_name_that_a_table_cannot_take_is_refused(two_tables: Lake, new: str, message: str) -> None:
+    two_tables.create_view("v", "SELECT 1 AS one")
+    before = two_tables.snapshot_id
+    with pytest.raises(SchemaError, match=message):
+        two_tables.rename_table("t", new)
+    assert two_tables.refresh() == before
+
+
+def test_views_and_internal_tables_are_not_dropped_as_tables(two_tables: Lake) -> None:
+    two_tables.create_view("v", "SELECT 1 AS one")
+    two_tables.table("t").append(ROWS, idempotency_key="once")
+    for change in (two_tables.drop_table, lambda name: two_tables.rename_table(name, "w")):
+        with pytest.raises(SchemaError, match=r"^main\.v is not a table") as refused:
+            change("v")
+        assert refused.value.hint == "use lake.drop_view(…) for a view"
+    for attempt in (
+        lambda: two_tables.drop_table("LAKECONF.commits"),
+        lambda: two_tables.rename_table("lakeconf.commits", "lakeconf.x"),
+    ):
+        with pytest.raises(SchemaError, match="belongs to lakeconf, which needs it to recognise repeated writes"):
+            attempt()
+    assert two_tables.table("t").idempotency_keys() == ["once"]
+
+
+def test_views_are_listed_and_dropped(two_tables: Lake) -> None:
+    two_tables.create_view("s.v", "SELECT 1 AS one")
+    two_tables.create_view("w", "SELECT 1 AS one")
+    assert two_tables.views() == ["main.w", "s.v"]
+    before = two_tables.snapshot_id
+    assert two_tables.drop_view("S.V") == before + 1
+    assert two_tables.views() == ["main.w"]
+    for name in ("s.v", "t"):
+        with pytest.raises(TableNotFoundError, match="no view"):
+            two_tables.drop_view(name)
+    assert two_tables.drop_view("s.v", if_exists=True) == before + 1
+    assert two_tables.at(version=before).views() == ["main.w", "s.v"]
+
+
+def test_transaction_replaces_a_table_in_one_snapshot(two_tables: Lake) -> None:
+    two_tables.table("t").append(ROWS)
+    before = two_tables.snapshot_id
+    with two_tables.transaction() as tx:
+        tx.drop_table("t")
+        with pytest.raises(TableNotFoundError, match=r"the transaction has dropped main\.t"):
+            tx.table("t").append(ROWS)
+        with pytest.raises(TableNotFoundError):
+            tx.drop_table("t")
+        tx.create_table("t", {"n": "BIGINT"}).append([{"n": 1}])
+    assert two_tables.snapshot_id == before + 1
+    assert two_tables.table("t").head() == [{"n": 1}]
+
+
+def test_transaction_swaps_two_tables(two_tables: Lake) -> None:
+    two_tables.table("t").append(ROWS)
+    before = two_tables.snapshot_id
+    with two_tables.transaction() as tx:
+        tx.table("u").append(ROWS.slice(0, 3))
+        tx.rename_table("t", "old")
+        tx.rename_table("u", "t")
+        with pytest.raises(TableNotFoundError, match=r"the transaction has renamed main\.u to main\.t"):
+            tx.table("t").append(ROWS)
+        with pytest.raises(SchemaError, match="already exists"):
+            tx.create_table("old", ROWS)
+    assert two_tables.snapshot_id == before + 1
+    assert (count(two_tables, "t"), count(two_tables, "old")) == (3, 20)
+
+
+def test_table_with_writes_of_the_transaction_is_not_dropped(two_tables: Lake) -> None:
+    with two_tables.transaction() as tx:
+        tx.table("t").append(ROWS)
+        with pytest.raises(SchemaError, match=r"the transaction has written to main\.t"):
+            tx.drop_table("t")
+    assert count(two_tables, "t") == 20
+
+
+def test_drop_of_a_failed_transaction_changes_nothing(two_tables: Lake) -> None:
+    with pytest.raises(SchemaError, match="already exists"), two_tables.transaction() as tx:  # noqa: PT012 - the drop must be rolled back
+        tx.drop_table("t")
+        tx.create_table("u", ROWS)
+    assert two_tables.tables() == ["main.t", "main.u"]
+
+
+CHANGES: dict[str, Any] = {
+    "drop": lambda lake: lake.drop_table("t"),
+    "rename": lambda lake: lake.rename_table("t", "renamed"),
+    "comment": lambda lake: lake.table("t").set_comments("a comment"),
+    "evolve": lambda lake: lake.table("t").evolve(add={"n": "DATE"}),
+}
+
+
+THEIRS: dict[str, tuple[str, ...]] = {
+    "evolve": ("ALTER TABLE dev.t ADD COLUMN theirs DATE",),
+    "drop": ("DROP TABLE dev.t",),
+    "rename": ("ALTER TABLE dev.t RENAME TO theirs",),
+    "replace": ("ALTER TABLE dev.t RENAME TO kept", "CREATE TABLE dev.t (id BIGINT)"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("at_the_commit", [False, True])
+@pytest.mark.parametrize("theirs", THEIRS)
+def test_change_of_another_definition_is_a_conflict(
+    two_tables: Lake, store: Store, monkeypatch: pytest.MonkeyPatch, change: str, theirs: str, *, at_the_commit: bool
+) -> None:
+    with store.connect() as foreign:
+
+        def interfere() -> None:
+            for statement in THEIRS[theirs]:
+                foreign.execute(statement)
+
+        if at_the_commit:
+            at_commit(monkeypatch, before=interfere)
+        else:
+            interfere()
+        with pytest.raises(CommitConflictError):
+            CHANGES[change](two_tables)
+    found = {message for message in (snapshot.message for snapshot in two_tables.snapshots()) if message}
+    assert found == {"create table main.t", "create table main.u"}
+
+
+def test_drop_after_a_read_conflicts_with_new_rows(two_tables: Lake, other: Lake) -> None:
+    other.table("t").append(ROWS)
+    two_tables.table("t").scan()
+    with pytest.raises(CommitConflictError):
+        two_tables.drop_table("t")
+    two_tables.refresh()
+    other.table("t").append(ROWS)
+    assert two_tables.drop_table("t") == other.snapshot_id + 1
+
+
+def test_append_to_a_table_that_another_writer_renamed_is_a_conflict(two_tables: Lake, other: Lake) -> None:
+    other.rename_table("t", "theirs")
+    with pytest.raises(CommitConflictError, match="was dropped or renamed"):
+        two_tables.table("t").append(ROWS)
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "postgres"])
+def test_definitions_on_other_catalogs(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    server: PostgresServer | None = request.getfixturevalue("postgres_server") if kind == "postgres" else None
+    catalog = on_postgres(server) if server else {"type": "duckdb", "uri": str(tmp_path / "catalog.ducklake")}
+    with store_of(tmp_path, catalog).open() as lake:
+        lake.create_table("s.t", ROWS, comment="c", column_comments={"id": "k"}).append(ROWS)
+        lake.rename_table("s.t", "s.u")
+        assert (lake.table("s.u").comment, lake.table("s.u").column_comments) == ("c", {"id": "k"})
+        with lake.transaction() as tx:
+            tx.drop_table("s.u")
+            tx.create_table("s.u", {"n": "INTEGER"}).append([{"n": 7}])
+        lake.create_view("s.v", "SELECT 1 AS one")
+        lake.drop_view("s.v")
+        assert (lake.tables(), lake.views(), lake.table("s.u").head()) == (["s.u"], [], [{"n": 7}])
+        lake.drop_table("s.u")
+        assert lake.tables() == []
