@@ -13,6 +13,7 @@ from lakeconf.backends.attach_options import (
     reads_only,
 )
 from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
+from lakeconf.backends.maintenance_limits import MaintenanceLimits, maintenance_problem
 from lakeconf.backends.metadata.migration import check_merged_files
 from lakeconf.backends.secrecy import guard_options
 from lakeconf.connection.connection import Connection, connect, load_extension
@@ -49,9 +50,10 @@ class Store:
         alias: The name under which the lake is attached; default: the store's name.
         attach_options: Options of ATTACH, such as `{"read_only": True}`.
         hidden: Secrets elsewhere in the configuration, to be masked here as well.
+        maintenance: Limits of maintenance, such as `{"deadline": "30m", "memory_limit": "4GB"}`.
 
     Raises:
-        LakeconfError: The backends cannot be combined, or an attach option is invalid.
+        LakeconfError: The backends cannot be combined, or an option or a limit is invalid.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Store:
         alias: str | None = None,
         attach_options: Mapping[str, Value] | None = None,
         hidden: Iterable[Secret] = (),
+        maintenance: Mapping[str, str] | None = None,
     ) -> None:
         refusal = metadata_backend.refusal(storage_backend)
         if refusal is not None:
@@ -73,10 +76,12 @@ class Store:
         self.attach_options = guard_options(attach_options or {})
         self.hidden = tuple(hidden)
         self.alias: str = hide(alias or metadata_backend.default_alias(name, dict(metadata_backend)), self.secrets)
-        for key, value in self.attach_options.items():
-            problem = attach_option_problem(key, value)
-            if problem is not None:
-                raise LakeconfError(f"stores.{name}.attach_options.{key}: {problem}")
+        self.maintenance = dict(maintenance or {})
+        checks = (("attach_options", self.attach_options, attach_option_problem),)
+        for table, values, check in (*checks, ("maintenance", self.maintenance, maintenance_problem)):
+            for key, value in values.items():
+                if (problem := check(key, value)) is not None:
+                    raise LakeconfError(f"stores.{name}.{table}.{key}: {problem}")
         problem = attach_options_problem(self.attach_options, self.alias)
         if problem is not None:
             raise LakeconfError(f"stores.{name}.attach_options.{problem}")
@@ -106,6 +111,11 @@ class Store:
     def pinned(self) -> bool:
         """True if the lake is attached at a fixed snapshot."""
         return is_pinned(self.attach_options)
+
+    @property
+    def maintenance_limits(self) -> MaintenanceLimits:
+        """The limits of maintenance that has none of its own."""
+        return MaintenanceLimits.of(self.maintenance)
 
     @property
     def extensions(self) -> tuple[str, ...]:

@@ -34,17 +34,19 @@ _VIEWS_AND_MACROS = f"""
       AND lower(s.schema_name) = lower($2) AND lower(o.name) = lower($3)
 """  # noqa: S608
 _COLUMNS = """
-    SELECT column_id, parent_column, column_name, column_type, nulls_allowed, initial_default,
+    SELECT table_id, column_id, parent_column, column_name, column_type, nulls_allowed, initial_default,
         begin_snapshot, end_snapshot, column_order
-    FROM ducklake_column WHERE table_id = ? ORDER BY column_id, begin_snapshot
+    FROM ducklake_column{} ORDER BY table_id, column_id, begin_snapshot
 """
+_OF_TABLE = " WHERE table_id = ?"
 _PARTITIONING = f"""
-    SELECT i.partition_id, c.partition_key_index, c.column_id, c.transform
+    SELECT i.table_id, i.partition_id, c.partition_key_index, c.column_id, c.transform
     FROM ducklake_partition_info AS i LEFT JOIN ducklake_partition_column AS c
       ON c.partition_id = i.partition_id AND c.table_id = i.table_id
-    WHERE i.table_id = $2 AND {visible_at(row="i")}
+    WHERE {visible_at(row="i")}{{}}
     ORDER BY c.partition_key_index
 """  # noqa: S608
+_PARTITIONS_OF_TABLE = " AND i.table_id = $2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,9 @@ def tables(reader: CatalogReader, snapshot_id: int) -> tuple[TableInfo, ...]:
     with reader.transaction() as transaction:
         require(transaction, snapshot_id)
         rows = transaction.rows(_TABLES + " ORDER BY schema_name, table_name", [snapshot_id])
-        return tuple(_table(transaction, row, snapshot_id) for row in rows)
+        columns = _by_table(transaction.rows(_COLUMNS.format("")))
+        keys = _by_table(transaction.rows(_PARTITIONING.format(""), [snapshot_id]))
+        return tuple(_table(transaction, row, columns[row[0]], keys[row[0]], snapshot_id) for row in rows)
 
 
 @repeated
@@ -186,7 +190,10 @@ def find_table(transaction: MetadataTransaction, name: str, snapshot_id: int) ->
     rows = [row for row in found if (folded(row[1]), folded(row[2])) == (folded(schema_name), folded(table_name))]
     if not rows:
         _refuse_missing(transaction, (schema_name, table_name), snapshot_id)
-    return _table(transaction, rows[0], snapshot_id)
+    row, table_id = rows[0], rows[0][0]
+    columns = _by_table(transaction.rows(_COLUMNS.format(_OF_TABLE), [table_id]))
+    keys = _by_table(transaction.rows(_PARTITIONING.format(_PARTITIONS_OF_TABLE), [snapshot_id, table_id]))
+    return _table(transaction, row, columns[table_id], keys[table_id], snapshot_id)
 
 
 def compose_path(parent: str, path: str | None, *, is_relative: bool) -> str:
@@ -209,15 +216,27 @@ def _refuse_missing(transaction: MetadataTransaction, name: tuple[str, str], sna
     raise TableNotFoundError(f"no table {wanted!r} at version {snapshot_id}", hint=suggestion(wanted, names) or None)
 
 
-def _table(transaction: MetadataTransaction, row: tuple[Any, ...], snapshot_id: int) -> TableInfo:
+def _by_table(rows: Sequence[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:
+    found: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    for table_id, *row in rows:
+        found[table_id].append(tuple(row))
+    return found
+
+
+def _table(
+    transaction: MetadataTransaction,
+    row: tuple[Any, ...],
+    columns: Sequence[tuple[Any, ...]],
+    partitioning: Sequence[tuple[Any, ...]],
+    snapshot_id: int,
+) -> TableInfo:
     table_id, schema_name, name, schema_path, schema_is_relative, path, is_relative = row
     folder = compose_path(transaction.data_path, schema_path, is_relative=schema_is_relative)
-    partitioning = transaction.rows(_PARTITIONING, [snapshot_id, table_id])
     return TableInfo(
         table_id=table_id,
         schema_name=schema_name,
         name=name,
-        columns=_columns(transaction.rows(_COLUMNS, [table_id]), snapshot_id),
+        columns=_columns(columns, snapshot_id),
         path=compose_path(folder, path, is_relative=is_relative),
         partition_id=partitioning[0][0] if partitioning else None,
         partition_fields=tuple(PartitionField(*key) for _, *key in partitioning if key[0] is not None),

@@ -31,9 +31,11 @@ from lakeconf.lake.maintenance_plan import maintain
     "--keep", type=click.IntRange(min=1), default=1, show_default=True, help="Number of newest snapshots to keep."
 )
 @click.option(
-    "--deadline-minutes", type=click.FloatRange(min=0), help="Begin no further step of the compaction after this time."
+    "--deadline-minutes",
+    type=click.FloatRange(min=0),
+    help="Begin no further step of the compaction after this time; default: the store's deadline.",
 )
-@click.option("--memory-limit", help="DuckDB's memory during the compaction, such as 4GB.")
+@click.option("--memory-limit", help="DuckDB's memory during the compaction, such as 4GB; default: the store's limit.")
 @click.option("--force", is_flag=True, help="Allow ages below one day; use only if no other process uses the lake.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
 @yes_option

@@ -12,7 +12,7 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from heapq import nlargest
 from itertools import takewhile
 from pathlib import Path
@@ -49,16 +49,17 @@ class KeptFiles:
         self._open: dict[str, int] = {}
         self._contents: dict[str, bytes] = {}
 
-    def keep(self, folders: Iterable[str]) -> None:
+    def keep(self, folders: Iterable[str], known: Collection[str] = ()) -> None:
         """Keeps the files that DuckLake has written since the transaction began.
 
         Args:
             folders: The folders of the tables that DuckLake has written to, each with a trailing slash.
+            known: The names of new files that other commits have written; reading them back would be a waste.
         """
         try:
             for folder in folders:
                 if "://" in folder:
-                    self._read_back(folder)
+                    self._read_back(folder, known)
                 else:
                     new = _new_files(folder, self._period()[0])
                     # The transaction's own files are the newest; other writers may have created many.
@@ -93,7 +94,7 @@ class KeptFiles:
         now, elapsed = time.time(), time.monotonic() - self._started
         return min(self._began, now - elapsed) - _SLACK_SECONDS, max(self._began + elapsed, now)
 
-    def _read_back(self, folder: str) -> None:
+    def _read_back(self, folder: str, known: Collection[str]) -> None:
         if _PATTERN.search(folder):
             return
         # The common prefix of names from this period: the server lists few other files.
@@ -101,7 +102,8 @@ class KeptFiles:
         times = [f"{round(seconds * 1000):012x}" for seconds in period]
         pattern = f"{folder}ducklake-{_common_start(*times)[:8]}*"
         listed = [str(path) for (path,) in self._connection.rows("SELECT file FROM glob(?)", [pattern])]
-        new = [path for path in listed if _is_new(path.rpartition("/")[2], period[0])]
+        names = {path: path.rpartition("/")[2] for path in listed}
+        new = [path for path, name in names.items() if name not in known and _is_new(name, period[0])]
         if not new:
             return
         sizes = dict(self._connection.rows(f"SELECT filename, size FROM read_blob({_list(new)})"))

@@ -46,6 +46,14 @@ _FOLDERS = """
 """
 
 
+# Files and delete files have one series of ids. These are more than a busy lake commits in a minute or two.
+_KNOWN = """
+    WITH newest AS (SELECT max(next_file_id) - 1000 AS since FROM ducklake_snapshot)
+    SELECT path FROM ducklake_data_file, newest WHERE data_file_id >= since
+    UNION ALL SELECT path FROM ducklake_delete_file, newest WHERE delete_file_id >= since
+"""
+
+
 class Committing(Enum):
     """What commits, if it is no server that can wait for commits in progress."""
 
@@ -93,9 +101,10 @@ class AttachedCatalog:
             for *name, schema, schema_is_relative, table, table_is_relative in transaction.rows(_FOLDERS):
                 parent = compose_path(transaction.data_path, schema, is_relative=schema_is_relative)
                 folders[folded(joined_name(*name))] = compose_path(parent, table, is_relative=table_is_relative)
+            known = {str(path).rpartition("/")[2] for (path,) in transaction.rows(_KNOWN)}
         new = {name: split_name(table) for name, table in wanted.items() if name not in folders}
         folders |= {name: table_folder(self.reader, *parts, begun) for name, parts in new.items()}
-        self.kept.keep([folders[name] for name in wanted])
+        self.kept.keep([folders[name] for name in wanted], known)
 
     def restore_written(self) -> None:
         self.kept.restore()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.commit.committer import Commit
@@ -34,6 +35,8 @@ class Session:
         base: The snapshot from which conflict checks start.
         read_only: True if the store is read-only.
         pinned: True if the store is attached at a fixed snapshot.
+        deadline: The time after which maintenance without its own begins no further transaction; None for no limit.
+        memory_limit: The memory of maintenance without its own limit; None for DuckDB's default.
         writer_lock: Held by the thread that uses the writer, or changes a setting of the DuckDB instance.
     """
 
@@ -49,6 +52,8 @@ class Session:
     base: Base
     read_only: bool = False
     pinned: bool = False
+    deadline: timedelta | None = None
+    memory_limit: str | None = None
     writer_lock: threading.RLock = field(default_factory=threading.RLock)
     _snapshot_id: int = field(init=False)
     _snapshot_lock: threading.RLock = field(default_factory=threading.RLock)

@@ -87,9 +87,10 @@ def _possible(reading: Reading) -> Iterator[tuple[Path, str, Any]]:
             field = fields.get(name)
             default = None if field is None or field.is_required() or name == "type" else field.default
             yield (section, name), schema.get("description", ""), default
-    for name, schema in definitions["attach_options"]["properties"].items():
-        if ("attach_options", name) in reading.origins:
-            yield ("attach_options", name), schema["description"], None
+    for section in ("attach_options", "maintenance"):
+        for name, schema in definitions[section]["properties"].items():
+            if (section, name) in reading.origins:
+                yield (section, name), schema["description"], None
 
 
 def _origin(config: Config, store: str, found: Origin) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from lakeconf.backends.attach_options import ATTACH_OPTIONS, RESERVED_NAMES, attach_option_problem
 from lakeconf.backends.base import MetadataBackend, StorageBackend
+from lakeconf.backends.maintenance_limits import KEYS, maintenance_problem
 from lakeconf.backends.registry import metadata_backend, storage_backend
 from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.backend import build_backend, type_name, typed, unknown_key_hint
@@ -85,7 +86,7 @@ def read_store(
         if key not in STORE_KEYS:
             draft.report(Code.UNKNOWN_KEY, "unknown key", (key,), hint=unknown_key_hint(key, STORE_KEYS))
     alias = _alias(draft)
-    options = _attach_options(draft)
+    options, limits = _attach_options(draft), _maintenance(draft)
     metadata = build_backend(draft, "metadata_backend", metadata_backend)
     storage = build_backend(draft, "storage_backend", storage_backend)
     if "metadata_backend" not in draft.values:
@@ -93,7 +94,7 @@ def read_store(
         draft.report(Code.MISSING_KEY, "is missing", ("metadata_backend",), hint=hint)
     store = None
     if metadata is not None and (storage is not None or "storage_backend" not in draft.values):
-        store = _composed(draft, metadata, storage, alias, options)
+        store = _composed(draft, metadata, storage, {"alias": alias, "attach_options": options, "maintenance": limits})
     problems = tuple(in_order(draft.problems))
     # Without the environment, a store with variables has only placeholder values.
     whole = not problems and not draft.unresolved
@@ -160,6 +161,27 @@ def _attach_options(draft: Draft) -> dict[str, Any]:
     return checked
 
 
+def _maintenance(draft: Draft) -> dict[str, str]:
+    given = draft.values.get("maintenance", {})
+    if not isinstance(given, dict):
+        message = f"must be a table, not {type_name(given)}"
+        draft.report(Code.WRONG_TYPE, message, ("maintenance",), hint='write { deadline = "30m" }')
+        return {}
+    checked: dict[str, str] = {}
+    for name, value in given.items():
+        key = ("maintenance", name)
+        if name not in KEYS:
+            draft.report(Code.UNKNOWN_KEY, "unknown key", key, hint=unknown_key_hint(name, KEYS))
+        elif key in draft.unresolved:
+            continue
+        elif (problem := maintenance_problem(name, value)) is not None:
+            code = Code.WRONG_VALUE if isinstance(value, str) else Code.WRONG_TYPE
+            draft.report(code, problem, key, hint=f'write it as text, such as "{KEYS[name].example}"')
+        else:
+            checked[name] = str(value)
+    return checked
+
+
 def _with_hidden(backend: BackendOrNone, secrets: Sequence[Secret]) -> BackendOrNone:
     """Returns the backend; printing it masks values that are secrets elsewhere in the configuration."""
     if backend is None:
@@ -175,8 +197,7 @@ def _composed(
     draft: Draft,
     metadata: MetadataBackend,
     storage: StorageBackend | None,
-    alias: str | None,
-    options: dict[str, Any],
+    options: Mapping[str, Any],
 ) -> Store | None:
     refusal = metadata.refusal(storage)
     if refusal is not None:
@@ -186,13 +207,13 @@ def _composed(
             hint = f'write [stores.{draft.name}.storage_backend] and add type = "…" below it'
         draft.report(Code.PAIR, f"{metadata.type} {refusal}", (key,), hint=hint)
         return None
-    if alias is None and metadata.default_alias(draft.name, dict(metadata)) in RESERVED_NAMES:
+    if options["alias"] is None and metadata.default_alias(draft.name, dict(metadata)) in RESERVED_NAMES:
         hint = f'set an alias: [stores.{draft.name}] alias = "lake"'
         draft.report(Code.ALIAS, f"DuckDB reserves {draft.name!r}", hint=hint)
     try:
         hide = (*metadata.secrets_held(), *(storage.secrets_held() if storage else ()), *draft.hidden)
         metadata, storage = _with_hidden(metadata, hide), _with_hidden(storage, hide)
-        store = Store(draft.name, metadata, storage, alias=alias, attach_options=options, hidden=draft.hidden)
+        store = Store(draft.name, metadata, storage, hidden=draft.hidden, **options)
         names = [statement.name.lower() for statement in store.statements if isinstance(statement, CreateSecret)]
     except LakeconfError as error:
         message = error.message.removeprefix(f"stores.{draft.name}: ")

@@ -7,6 +7,7 @@ from typing import Any
 
 from lakeconf.backends.attach_options import ATTACH_OPTIONS
 from lakeconf.backends.base import Backend
+from lakeconf.backends.maintenance_limits import KEYS
 from lakeconf.backends.registry import (
     metadata_backend,
     metadata_types,
@@ -80,7 +81,7 @@ def json_schema() -> dict[str, Any]:
 
     Source: https://json-schema.org/draft/2020-12
     """
-    definitions: dict[str, Any] = {"attach_options": _attach_options()}
+    definitions: dict[str, Any] = {"attach_options": _attach_options(), "maintenance": _maintenance()}
     metadata = metadata_types()
     storage = storage_types()
     backends = {
@@ -131,6 +132,7 @@ def _store(backends: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[
                 "description": "The store to inherit keys from; a key set here replaces only that key.",
                 "examples": ["prod"],
             },
+            "maintenance": {"$ref": "#/$defs/maintenance"},
             "metadata_backend": {"description": "Where the catalog is."},
             "storage_backend": {"description": "Where the Parquet files are."},
         },
@@ -190,4 +192,17 @@ def _attach_options() -> dict[str, Any]:
         "patternProperties": {"^meta_[a-z0-9_]+$": {"type": ["string", "integer", "boolean"]}},
         "additionalProperties": False,
         "examples": [{"read_only": True}],
+    }
+
+
+def _maintenance() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "description": "Limits of maintenance that sets none of its own.",
+        "properties": {
+            name: {"type": "string", "description": key.description, "examples": [key.example]}
+            for name, key in KEYS.items()
+        },
+        "additionalProperties": False,
+        "examples": [{name: key.example for name, key in KEYS.items()}],
     }

@@ -24,7 +24,7 @@ from lakeconf.guard.locks import pauses
 from lakeconf.lake.cleanup import Cleanup, Removal
 from lakeconf.lake.compaction import TableCompaction, plan_compaction, rewritten_files
 from lakeconf.lake.merging import FILES_READ, Merging
-from lakeconf.lake.time_limit import NO_LIMIT, TimeLimit
+from lakeconf.lake.time_limit import TimeLimit
 from lakeconf.logs import EventLogger
 from lakeconf.sql import literal
 
@@ -84,8 +84,9 @@ class Maintenance:
         files to save first: what is done stays if the process is killed.
 
         Args:
-            deadline: The time after which no further transaction begins.
-            memory_limit: DuckDB's memory during the compaction, such as `4GB`. DuckDB spills to disk.
+            deadline: The time after which no further transaction begins; by default, that of the store.
+            memory_limit: DuckDB's memory during the compaction, such as `4GB`; by default, that of the store. DuckDB
+                spills to disk.
 
         Returns:
             Files and bytes before and after, and whether anything is left.
@@ -93,8 +94,13 @@ class Maintenance:
         Raises:
             LakeconfError: DuckDB needs more memory than the limit.
         """
-        with self._limited_memory(memory_limit):
-            return self._done(_flush, _rewrite, _merge, limit=TimeLimit.after(deadline))
+        return self._limited(_flush, _rewrite, _merge, deadline=deadline, memory_limit=memory_limit)
+
+    def _limited(self, *steps: Step, deadline: timedelta | None, memory_limit: str | None) -> CompactionResult:
+        session = self._session
+        limit = TimeLimit.after(session.deadline if deadline is None else deadline)
+        with self._limited_memory(session.memory_limit if memory_limit is None else memory_limit):
+            return self._done(*steps, limit=limit)
 
     @contextlib.contextmanager
     def _limited_memory(self, memory_limit: str | None) -> Iterator[None]:
@@ -116,15 +122,19 @@ class Maintenance:
         Returns:
             Files and bytes before and after.
         """
-        return self._done(_flush)
+        return self._limited(_flush, deadline=None, memory_limit=None)
 
-    def rewrite(self) -> CompactionResult:
+    def rewrite(self, *, deadline: timedelta | None = None, memory_limit: str | None = None) -> CompactionResult:
         """Rewrites files with many deleted rows: more than the lake's option `rewrite_delete_threshold`.
 
+        Args:
+            deadline: As for `compact`.
+            memory_limit: As for `compact`.
+
         Returns:
-            Files and bytes before and after.
+            Files and bytes before and after, and whether anything is left.
         """
-        return self._done(_rewrite)
+        return self._limited(_rewrite, deadline=deadline, memory_limit=memory_limit)
 
     def expire_snapshots(
         self, *, older_than: datetime | timedelta, keep: int = 1, dry_run: bool = False, force: bool = False
@@ -224,7 +234,7 @@ class Maintenance:
             )
         return moment
 
-    def _done(self, *steps: Step, limit: TimeLimit = NO_LIMIT) -> CompactionResult:
+    def _done(self, *steps: Step, limit: TimeLimit) -> CompactionResult:
         self._scope.check_maintainable()
         files_before, bytes_before = _size(self._session)
         StoredQueries.load(self._session.reader).check_expressions()

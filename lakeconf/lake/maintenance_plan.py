@@ -81,8 +81,8 @@ def maintain(
         cleanup_older_than: The age from which unneeded files are removed: longer than the longest job, and at least
             a day.
         keep: The number of newest snapshots that are always kept.
-        deadline: The time after which the compaction begins no further transaction.
-        memory_limit: DuckDB's memory during the compaction, such as `4GB`.
+        deadline: The time after which the compaction begins no further transaction; by default, that of the store.
+        memory_limit: DuckDB's memory during the compaction, such as `4GB`; by default, that of the store.
         dry_run: True to change nothing and return the plan.
         force: True to accept ages of less than a day, if nothing else uses the lake.
 

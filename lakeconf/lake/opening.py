@@ -54,6 +54,8 @@ def open_session(store: Store, engine: Any = None) -> Session:
             base=Base(_snapshot(reader, pinned=store.pinned).snapshot_id),
             read_only=store.read_only,
             pinned=store.pinned,
+            deadline=store.maintenance_limits.deadline,
+            memory_limit=store.maintenance_limits.memory_limit,
         )
     except BaseException:
         reading.close()

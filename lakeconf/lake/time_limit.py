@@ -29,6 +29,3 @@ class TimeLimit:
     def is_over(self) -> bool:
         """True if no further step may begin."""
         return self.ends is not None and self.clock() >= self.ends
-
-
-NO_LIMIT = TimeLimit()

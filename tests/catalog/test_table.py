@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.catalog.table import Column, PartitionField, load_table, tables
 from lakeconf.errors import SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
@@ -146,3 +147,34 @@ def test_macro_is_rejected(local: Lake) -> None:
     local.run("CREATE MACRO lake.twice(x) AS TABLE SELECT 2 * x AS y")
     with pytest.raises(UnsupportedError, match=r"main\.twice is a macro(.|\n)*FROM \"lake\"\.\"main\"\.\"twice\""):
         load_table(local.reader, "twice", local.newest)
+
+
+def test_all_tables_are_the_tables_loaded_by_name_in_a_fixed_number_of_queries(
+    source: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A catalog on a server may be far away, and a lake may have hundreds of tables."""
+    counts: list[int] = []
+    query = MetadataTransaction.rows
+
+    def counted(self: MetadataTransaction, *arguments: Any) -> list[tuple[Any, ...]]:
+        counts[-1] += 1
+        return query(self, *arguments)
+
+    source.run("CREATE SCHEMA lake.s")
+    for number in range(3):
+        name = ("s.a", "b", '"c.d"')[number]
+        source.run(
+            f"CREATE TABLE lake.{name} (i INTEGER, n STRUCT(x INTEGER, y VARCHAR[]), d DATE)",
+            f"ALTER TABLE lake.{name} SET PARTITIONED BY (year(d), i)" if number else "SELECT 1",
+            f"ALTER TABLE lake.{name} ADD COLUMN added_{number} INTEGER DEFAULT {number}",
+        )
+    source.run("CREATE TABLE lake.e (i INTEGER)", "DROP TABLE lake.e", "ALTER TABLE lake.b RESET PARTITIONED BY")
+    for snapshot_id in range(source.newest + 1):
+        found = tables(source.reader, snapshot_id)
+        assert found == tuple(load_table(source.reader, table.full_name, snapshot_id) for table in found)
+    assert [table.full_name for table in tables(source.reader, source.newest)] == ["main.b", 'main."c.d"', "s.a"]
+    monkeypatch.setattr(MetadataTransaction, "rows", counted)
+    for snapshot_id in (0, source.newest):
+        counts.append(0)
+        tables(source.reader, snapshot_id)
+    assert counts[0] == counts[1]

@@ -33,7 +33,7 @@ def problem_of(text: str, name: str = "dev") -> Problem:
 
 
 def test_keys_of_a_store() -> None:
-    assert STORE_KEYS == ("metadata_backend", "storage_backend", "alias", "attach_options", "extends")
+    assert STORE_KEYS == ("metadata_backend", "storage_backend", "alias", "attach_options", "maintenance", "extends")
     assert STORE_KEYS[:2] == BACKENDS
 
 

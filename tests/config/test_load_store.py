@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from config_source import reading_of, stores_of, summary
 
+from lakeconf.backends.maintenance_limits import MaintenanceLimits
 from lakeconf.config.codes import Code
 from lakeconf.config.load_store import Reading, allowed_name, in_order, read_store
 from lakeconf.errors import Problem
@@ -105,7 +108,7 @@ def test_invalid_parent_is_the_only_problem() -> None:
 
 
 def test_unknown_keys_are_reported_with_the_nearest_or_all() -> None:
-    keys = "valid keys: metadata_backend, storage_backend, alias, attach_options, extends"
+    keys = "valid keys: metadata_backend, storage_backend, alias, attach_options, maintenance, extends"
     assert problems(with_keys('allias = "x"\nq = 1')) == [
         ("LC010", "unknown key", 'did you mean "alias"?', "stores.dev.allias", 2),
         ("LC010", "unknown key", keys, "stores.dev.q", 3),
@@ -278,6 +281,42 @@ def test_allowed_name(name: str, allowed: str) -> None:
 def test_invalid_option_is_reported(options: str, expected: tuple[str, str, str, str]) -> None:
     code, message, hint, key = expected
     assert problem(with_keys(f"attach_options = {options}")) == (code, message, hint, f"stores.dev.{key}", 2)
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ("7", ("LC012", "must be a table, not an integer", 'write { deadline = "30m" }', "maintenance")),
+        (
+            "{ deadline = 30 }",
+            ("LC012", "must be a string", 'write it as text, such as "30m"', "maintenance.deadline"),
+        ),
+        (
+            '{ deadline = "30" }',
+            ("LC013", "is not a duration", 'write it as text, such as "30m"', "maintenance.deadline"),
+        ),
+        (
+            '{ memory_limit = "0GB" }',
+            ("LC013", "must be more than 0", 'write it as text, such as "4GB"', "maintenance.memory_limit"),
+        ),
+        (
+            '{ memory_limits = "4GB" }',
+            ("LC010", "unknown key", 'did you mean "memory_limit"?', "maintenance.memory_limits"),
+        ),
+    ],
+)
+def test_invalid_limit_of_maintenance_is_reported(limits: str, expected: tuple[str, str, str, str]) -> None:
+    code, message, hint, key = expected
+    assert problem(with_keys(f"maintenance = {limits}")) == (code, message, hint, f"stores.dev.{key}", 2)
+
+
+def test_limits_of_maintenance_are_read_with_their_variables() -> None:
+    text = with_keys('maintenance = { deadline = "${LIMIT}", memory_limit = "4GB" }')
+    store = reading_of(text, {"LIMIT": "1h30m"}).store
+    assert store is not None
+    assert store.maintenance_limits == MaintenanceLimits(timedelta(minutes=90), "4GB")
+    unset = reading_of(text, {})
+    assert [problem.code for problem in unset.problems] == ["LC030"]
 
 
 def test_every_invalid_option_is_reported() -> None:

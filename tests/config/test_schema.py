@@ -59,6 +59,7 @@ def test_every_combination_of_backends_is_valid(metadata: str, storage: str, inl
             "attach_options": {"read_only": "${RO:-true}", "meta_x": 1},
         },
         {"metadata_backend": {"type": "sqlite", "uri": "x"}, "alias": "${ALIAS}"},
+        {"extends": "prod", "maintenance": {"deadline": "${LIMIT}", "memory_limit": "4GB"}},
     ],
 )
 def test_stores_with_extends_and_variables_are_valid(store: dict[str, Any], validator: Any) -> None:
@@ -79,7 +80,7 @@ def test_everything_has_a_description() -> None:
     definitions = json_schema()["$defs"]
     backends = [f"metadata_backend.{name}" for name in METADATA_BACKENDS]
     backends += [f"storage_backend.{name}" for name in STORAGE_BACKENDS]
-    for name in (*backends, "attach_options", "store"):
+    for name in (*backends, "attach_options", "maintenance", "store"):
         assert definitions[name]["description"]
         for key, value in definitions[name]["properties"].items():
             assert value.get("description") or "$ref" in value, f"{name}.{key}"

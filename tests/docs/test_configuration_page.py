@@ -51,8 +51,9 @@ def reference() -> str:
         definition = definitions[f"{section}.{name}"]
         lines += [f"### `{name}` ({section})\n", definition["description"].split("\n\n")[0].replace("\n", " "), ""]
         lines += ["| key | type | description |", "|---|---|---|", *rows(definition), ""]
-    lines += ["### `attach_options`\n", definitions["attach_options"]["description"], ""]
-    lines += ["| key | type | description |", "|---|---|---|", *rows(definitions["attach_options"]), ""]
+    for name in ("attach_options", "maintenance"):
+        lines += [f"### `{name}`\n", definitions[name]["description"], ""]
+        lines += ["| key | type | description |", "|---|---|---|", *rows(definitions[name]), ""]
     lines += ["## Error codes\n", "| code | problem |", "|---|---|"]
     lines += [f"| {code.code} | {code.title} |" for code in Code]
     return "\n".join(lines) + "\n"

@@ -78,6 +78,28 @@ def test_memory_is_limited_during_a_compaction_only(lake: Lake) -> None:
     assert lake._session.writer.rows(setting) == before
 
 
+def test_limits_of_the_store_hold_unless_a_call_has_its_own(lake: Lake, project: Path) -> None:
+    lake.close()
+    text = (project / "lakeconf.toml").read_text()
+    (project / "lakeconf.toml").write_text(f'{text}\n[stores.dev.maintenance]\ndeadline = "1s"\nmemory_limit = "1KB"\n')
+    with lakeconf.init(project).get_store("dev").open() as limited:
+        for step in (limited.maintenance.compact, limited.maintenance.flush, limited.maintenance.rewrite):
+            with pytest.raises(LakeconfError, match=r"(?i)memory"):
+                step()
+        for name in ("compact", "rewrite"):
+            done = getattr(limited.maintenance, name)(memory_limit="1GB", deadline=dt.timedelta(0))
+            assert (done.files_after, done.complete) == (10, False)
+        done = limited.maintenance.compact(memory_limit="1GB", deadline=dt.timedelta(hours=1))
+        assert (done.files_after, done.complete) == (1, True)
+
+
+def test_deadline_of_the_store_ends_a_compaction(lake: Lake) -> None:
+    lake._session.deadline = dt.timedelta(0)
+    assert not lake.maintenance.compact().complete
+    assert not lake.maintenance.rewrite().complete
+    assert lake.maintenance.compact(deadline=dt.timedelta(hours=1)).complete
+
+
 @pytest.mark.parametrize("files_read", [0, 2000])
 def test_flush_and_rewrite_keep_the_rows(lake: Lake, monkeypatch: pytest.MonkeyPatch, files_read: int) -> None:
     """Many files are rewritten table by table."""

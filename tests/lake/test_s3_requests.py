@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from request_counter import Requests, counted, counted_store
 
+from lakeconf.engines import small_merges
 from lakeconf.engines.spark.hadoop import configure_session
 
 if TYPE_CHECKING:
@@ -61,12 +62,24 @@ def test_opening_and_listing_reads_the_catalog_only(store: Store, s3_proxy: Faul
 
 
 def test_append_on_duckdb(store: Store, s3_proxy: FaultProxy) -> None:
-    """The file, and a copy of it in memory in case the reply to the commit is lost."""
+    """The file, and a copy of it in memory in case the reply to the commit is lost; nothing for files of others."""
     with store.open() as lake:
-        lake.table("t").append(ROWS)
+        for _ in range(10):
+            lake.table("t").append(ROWS)
         with counted(s3_proxy) as found:
             lake.table("t").append(ROWS)
-    check(found, 7, PUT=1, LIST=1, HEAD=4, GET=1)
+    check(found, 5, PUT=1, LIST=1, HEAD=2, GET=1)
+
+
+def test_delete_on_duckdb(store: Store, s3_proxy: FaultProxy) -> None:
+    """A read of the data file, and the same as for an append for the delete file."""
+    with store.open() as lake:
+        for _ in range(3):
+            lake.table("t").append(ROWS)
+            lake.table("p").append(ROWS)
+    with store.open() as lake, counted(s3_proxy) as found:
+        lake.table("t").delete("id = 1")
+    check(found, 21, PUT=3, LIST=1, HEAD=7, GET=10)
 
 
 @pytest.mark.hadoop_aws
@@ -92,6 +105,31 @@ def test_append_to_partitions_copies_each_file_once(store: Store, s3_proxy: Faul
     assert len([key for key in found.keys["PUT"] if key.endswith(".parquet")]) == 3
 
 
+@pytest.mark.hadoop_aws
+@pytest.mark.parametrize("is_small", [True, False], ids=["by_duckdb", "by_spark"])
+def test_merge_on_spark(
+    store: Store, s3_proxy: FaultProxy, frame: DataFrame, monkeypatch: pytest.MonkeyPatch, is_small: bool
+) -> None:
+    """A merge of ten rows into two files of 500 rows each; half of the ten are new. Nothing is copied.
+
+    DuckDB reads one staged file. Spark stages the frame, the actions and the inserted rows; the order of its reads may
+    vary.
+    """
+    if not is_small:
+        monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", -1)
+    ten = frame.where("id < 5 OR id >= 995").coalesce(1)
+    changes = ten.selectExpr("IF(id < 5, id, id + 5000) AS id", "day")
+    with store.open(frame.sparkSession) as lake:
+        lake.table("t").append(frame)
+        with counted(s3_proxy) as found:
+            lake.table("t").merge(changes, on="id")
+        assert len(lake.table("t").scan().collect("pyarrow")) == 1005
+    if is_small:
+        check(found, 36, PUT=5, GET=4, HEAD=17, LIST=8, DELETE=2)
+    else:
+        check(found, 100, PUT=8, GET=10, HEAD=52, LIST=26, DELETE=5)
+
+
 def test_look_up_of_a_key_reads_the_file_of_the_key_only(store: Store, s3_proxy: FaultProxy) -> None:
     with store.open() as lake:
         for number in range(10):
@@ -100,7 +138,10 @@ def test_look_up_of_a_key_reads_the_file_of_the_key_only(store: Store, s3_proxy:
         before = lake.snapshot_id
         with counted(s3_proxy) as found:
             assert lake.table("t").append(ROWS, idempotency_key="k5") < before
+        with counted(s3_proxy) as new:
+            lake.table("t").append(ROWS, idempotency_key="k51")
     check(found, 2, GET=2)
+    check(new, 13, PUT=2, LIST=2, HEAD=5, GET=4)
     assert {key.startswith("lake/lakeconf/commits/") for key in found.keys["GET"]} == {True}
 
 

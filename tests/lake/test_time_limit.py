@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from lakeconf.lake.time_limit import NO_LIMIT, TimeLimit
+from lakeconf.lake.time_limit import TimeLimit
 
 
 def test_limit_is_over_from_its_deadline_on() -> None:
@@ -14,7 +14,6 @@ def test_limit_is_over_from_its_deadline_on() -> None:
 
 
 def test_no_deadline_is_never_over() -> None:
-    assert not NO_LIMIT.is_over
     assert not TimeLimit.after(None).is_over
     assert not TimeLimit.after(timedelta(hours=1)).is_over
     assert TimeLimit.after(timedelta(0)).is_over
