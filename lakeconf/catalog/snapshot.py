@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
-from lakeconf.errors import SnapshotNotFoundError
+from lakeconf.errors import LakeconfError, SnapshotNotFoundError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -104,6 +104,20 @@ def by_timestamp(reader: CatalogReader, timestamp: datetime) -> Snapshot:
                 f"no snapshot exists at {timestamp.isoformat()}: {_range_in_words(transaction)}"
             )
         return _snapshot(found[0])
+
+
+def chosen(reader: CatalogReader, version: int | None, timestamp: datetime | None) -> Snapshot:
+    """Returns a snapshot by its version or by a time; exactly one of the two is given.
+
+    Raises:
+        SnapshotNotFoundError: As for `by_version` and `by_timestamp`.
+        LakeconfError: Both or none is given.
+    """
+    if version is not None and timestamp is None:
+        return by_version(reader, version)
+    if timestamp is not None and version is None:
+        return by_timestamp(reader, timestamp)
+    raise LakeconfError("pass either a version or a timestamp")
 
 
 def require(transaction: MetadataTransaction, version: int) -> None:

@@ -80,6 +80,11 @@ class Column:
     later_types: tuple[str, ...] = ()
     since: int = field(default=0, compare=False)
 
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """The properties that rows depend on; equal columns of two snapshots have equal shapes."""
+        return (self.field_id, self.name, self.type, self.nullable, *(child.shape for child in self.children))
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:

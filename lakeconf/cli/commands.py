@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "preview-sql": "lakeconf.cli.preview_sql",
         "promote": "lakeconf.cli.promote",
         "report": "lakeconf.cli.report",
+        "restore": "lakeconf.cli.restore",
         "run": "lakeconf.cli.run",
         "schema": "lakeconf.cli.schema",
         "snapshots": "lakeconf.cli.snapshots",

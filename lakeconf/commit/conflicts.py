@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from lakeconf.catalog.changes_made import changed_tables, changes_between, flushed_tables
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.table import Column, TableInfo, find_table
+from lakeconf.catalog.table import TableInfo, find_table
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import (
     CatalogLockedError,
@@ -209,11 +209,7 @@ def _changed(table: str, what: str) -> CommitConflictError:
 
 def _shape(info: TableInfo) -> tuple[object, ...]:
     """The properties that rows depend on: columns with types and field ids, and the partition keys."""
-    return (tuple(map(_column_shape, info.columns)), info.partition_id, info.partition_fields)
-
-
-def _column_shape(column: Column) -> tuple[object, ...]:
-    return (column.field_id, column.name, column.type, column.nullable, tuple(map(_column_shape, column.children)))
+    return (tuple(column.shape for column in info.columns), info.partition_id, info.partition_fields)
 
 
 def run_counted(writer: Connection, table: str, statements: Sequence[str], counts: Sequence[int | None]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
-from lakeconf.catalog.snapshot import Snapshot, by_timestamp, by_version, latest, snapshots
+from lakeconf.catalog.snapshot import Snapshot, chosen, latest, snapshots
 from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.catalog.table import tables
 from lakeconf.catalog.table_name import split_name
@@ -22,6 +22,7 @@ from lakeconf.errors import LakeconfError
 from lakeconf.lake.definitions import Definitions
 from lakeconf.lake.maintenance import Maintenance
 from lakeconf.lake.opening import open_session
+from lakeconf.lake.restore import Restores
 from lakeconf.lake.run_journal import RunJournal
 from lakeconf.lake.streaming import StreamSink
 from lakeconf.lake.table import Table
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from lakeconf.store import Store
 
 
-class Lake(Definitions):
+class Lake(Definitions, Restores):
     """An open lake, returned by `Store.open`. All its tables are read at one snapshot.
 
     Its own commits and `refresh()` move the snapshot. Use it as a context manager to close it, with all its frames.
@@ -115,11 +116,7 @@ class Lake(Definitions):
         Raises:
             SnapshotNotFoundError: The snapshot does not exist or has expired; the message lists existing ones.
         """
-        if (version is None) == (timestamp is None):
-            raise LakeconfError("pass either a version or a timestamp")
-        reader = self._session.reader
-        found = by_version(reader, version) if version is not None else by_timestamp(reader, timestamp)  # type: ignore[arg-type]
-        return Lake(Scope(self._session, at=found.snapshot_id))
+        return Lake(Scope(self._session, at=chosen(self._session.reader, version, timestamp).snapshot_id))
 
     @contextlib.contextmanager
     def transaction(

@@ -23,7 +23,7 @@ from lakeconf.errors import (
     UnsupportedError,
     suggestion,
 )
-from lakeconf.sql import folded, identifier
+from lakeconf.sql import folded, identifier, literal
 from lakeconf.write.ddl import (
     Definition,
     Evolution,
@@ -165,6 +165,25 @@ def set_comments(transaction: Transaction, name: str, comment: str | None, colum
         check_placeholders(statement, f"a comment of {before.info.full_name}")
     if statements:
         _add_definition(transaction, before.info, statements, read_dependency(transaction, before.info, on_rows=False))
+
+
+def set_defaults(transaction: Transaction, name: str, defaults: Mapping[str, str]) -> None:
+    """Sets the values of columns for new rows that do not set them.
+
+    Args:
+        transaction: The transaction.
+        name: The table.
+        defaults: Literals by column.
+    """
+    info = target(transaction, name).info
+    alter = f"ALTER TABLE {quoted(transaction.session, info)} ALTER COLUMN"
+    statements = tuple(
+        f"{alter} {identifier(column)} SET DEFAULT {literal(value)}" for column, value in defaults.items()
+    )
+    for statement in statements:
+        check_placeholders(statement, f"a default of {info.full_name}")
+    if statements:
+        _add_definition(transaction, info, statements, read_dependency(transaction, info, on_rows=False))
 
 
 def _changeable(transaction: Transaction, name: str) -> Target:

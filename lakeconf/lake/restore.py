@@ -1,0 +1,214 @@
+"""Restores the rows and columns that a table had at an older snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from lakeconf.catalog.changes_made import changes_since
+from lakeconf.catalog.comments import comments
+from lakeconf.catalog.snapshot import chosen
+from lakeconf.catalog.table import TableInfo, load_table
+from lakeconf.catalog.table_name import full_name, joined_name, split_name
+from lakeconf.catalog.table_options import table_options
+from lakeconf.commit.journal import INTERNAL_SCHEMA, names_of
+from lakeconf.commit.scope import Scope
+from lakeconf.errors import SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
+from lakeconf.lake.table import Table
+from lakeconf.sql import folded, identifier
+from lakeconf.write import schema_changes
+from lakeconf.write.ddl import Definition
+from lakeconf.write.writes import table_key
+
+
+class RestoreAction(StrEnum):
+    """What a restore does with the table."""
+
+    NOTHING = "nothing"
+    """The table has not changed since."""
+    REPLACE = "replace rows"
+    """The table has the same columns: its rows are replaced."""
+    CREATE = "create again"
+    """The table is gone or has other columns: it is created with its former columns."""
+
+
+@dataclass(frozen=True)
+class RestorePlan:
+    """What `Lake.restore` would do.
+
+    Attributes:
+        table: The table.
+        version: The snapshot that it is restored to.
+        action: What happens to the table.
+        rows_now: Its rows now; None if there is no such table now.
+        rows_then: The rows that it will have.
+        columns: Changes of its columns: `+ name TYPE` and `- name TYPE`.
+        notes: Properties that are not restored, and consequences.
+    """
+
+    table: str
+    version: int
+    action: RestoreAction
+    rows_now: int | None
+    rows_then: int
+    columns: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Restores:
+    """Restores tables; `Lake` inherits these methods.
+
+    Args:
+        scope: The lake.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._session = scope.session
+
+    def plan_restore(self, name: str, *, version: int | None = None, timestamp: datetime | None = None) -> RestorePlan:
+        """What `restore` would do with the same arguments; nothing is changed.
+
+        Raises:
+            SnapshotNotFoundError: The snapshot does not exist or has expired.
+            TableNotFoundError: There was no such table at that snapshot.
+        """
+        found = chosen(self._session.reader, version, timestamp).snapshot_id
+        return self._planned(name, self._then(name, found), found)
+
+    def restore(self, name: str, *, version: int | None = None, timestamp: datetime | None = None) -> int:
+        """Gives a table the rows and columns of an older snapshot, in one new snapshot; a dropped table comes back.
+
+        The state before remains in earlier snapshots, so a restore can be undone by another one. The table is the one
+        that had the name at that snapshot. If its columns have changed since, or it was dropped, it is created again:
+        its history begins anew, without idempotency keys.
+
+        Args:
+            name: A name in the form that `table` accepts.
+            version: The version of a snapshot.
+            timestamp: A time with a time zone, instead of a version.
+
+        Returns:
+            The new snapshot; the lake's snapshot if the table has not changed since.
+
+        Raises:
+            SnapshotNotFoundError: The snapshot does not exist or has expired.
+            TableNotFoundError: There was no such table at that snapshot.
+            CommitConflictError: Another writer has changed the table since the lake's snapshot.
+        """
+        found = chosen(self._session.reader, version, timestamp).snapshot_id
+        then = self._then(name, found)
+        plan = self._planned(name, then, found)
+        if plan.action is RestoreAction.NOTHING:
+            return self._scope.snapshot_id
+        message = f"restore {plan.table} to version {found}"
+        with self._scope.transacting(message, None, {"restored_version": found}) as scope:
+            rows = Table(Scope(self._session, at=found), then.full_name).scan()
+            if plan.action is RestoreAction.REPLACE:
+                Table(scope, name).overwrite(rows)
+            else:
+                _create_again(scope, name, then, found, exists=plan.rows_now is not None)
+                Table(scope, name).append(rows)
+        return self._scope.snapshot_id
+
+    def _planned(self, name: str, then: TableInfo, version: int) -> RestorePlan:
+        now = self._now(name)
+        table = full_name(name)
+        rows_now = None if now is None else self._count(now, self._scope.snapshot_id)
+        rows_then = self._count(then, version)
+        if now is not None and now.table_id == then.table_id and _shapes(now) == _shapes(then):
+            action = RestoreAction.REPLACE if self._changed(now, version) else RestoreAction.NOTHING
+            return RestorePlan(table, version, action, rows_now, rows_then)
+        notes = ["the table starts without idempotency keys"]
+        computed = table_options(self._session.reader, then, version).computed
+        notes += [f"not restored, because it is an expression: {what}" for what in computed]
+        columns = () if now is None else self._column_changes(now, then, version)
+        return RestorePlan(table, version, RestoreAction.CREATE, rows_now, rows_then, columns, tuple(notes))
+
+    def _now(self, name: str) -> TableInfo | None:
+        if folded(split_name(name)[0]) == INTERNAL_SCHEMA:
+            raise SchemaError(f"{full_name(name)} belongs to lakeconf, which needs it to recognise repeated writes")
+        try:
+            return load_table(self._session.reader, name, self._scope.snapshot_id)
+        except TableNotFoundError:
+            return None
+        except UnsupportedError as error:
+            raise SchemaError(f"{full_name(name)} is now a view", hint="drop it first: lake.drop_view(…)") from error
+
+    def _then(self, name: str, version: int) -> TableInfo:
+        """The table at an older snapshot, if necessary under the name that it had then."""
+        reader = self._session.reader
+        try:
+            return load_table(reader, name, version)
+        except TableNotFoundError:
+            now = self._now(name)
+            if now is None:
+                raise
+            for one in names_of(reader, now.table_id)[1]:
+                if one.begin <= version and (one.end is None or version < one.end):
+                    table = one.table.removeprefix(f"{now.schema_name}.")  # tables do not move to other schemas
+                    return load_table(reader, joined_name(now.schema_name, table), version)
+            raise
+
+    def _changed(self, table: TableInfo, version: int) -> bool:
+        try:
+            return bool(changes_since(self._session.reader, table.table_id, version, self._scope.snapshot_id))
+        except SnapshotNotFoundError:  # expired in between, so its changes are unknown
+            return True
+
+    def _count(self, table: TableInfo, version: int) -> int:
+        ((count,),) = self._session.reader.connection.rows(f"SELECT count(*) FROM {self._at(table, version)}")
+        return int(count)
+
+    def _at(self, table: TableInfo, version: int) -> str:
+        name = ".".join(map(identifier, (self._session.alias, table.schema_name, table.name)))
+        return f"{name} AT (VERSION => {version})"
+
+    def _column_changes(self, now: TableInfo, then: TableInfo, version: int) -> tuple[str, ...]:
+        described = [
+            [f"{name} {type_name}{' NOT NULL' * (null != 'YES')}" for name, type_name, null, *_ in rows]
+            for rows in (
+                self._session.reader.connection.rows(f"DESCRIBE FROM {self._at(table, snapshot)}")
+                for table, snapshot in ((now, self._scope.snapshot_id), (then, version))
+            )
+        ]
+        before, after = described
+        return (
+            *(f"+ {column}" for column in after if column not in before),
+            *(f"- {column}" for column in before if column not in after),
+        )
+
+
+def _create_again(scope: Scope, name: str, then: TableInfo, version: int, *, exists: bool) -> None:
+    """Creates an empty table with the definition of an older snapshot, in place of the present one."""
+    reader, transaction = scope.session.reader, scope.transaction
+    assert transaction is not None  # noqa: S101 - the caller opened it
+    options, described = table_options(reader, then, version), comments(reader, then, version)
+    types = Table(Scope(scope.session, at=version), then.full_name).schema
+    columns = {column.name: types[column.name] + " NOT NULL" * (not column.nullable) for column in then.columns}
+    keys = _partition_keys(then)
+    if exists:
+        schema_changes.drop(scope, name)
+    schema_changes.create(scope, name, Definition(columns, keys, options.sorted_by, described.table, described.columns))
+    made = transaction.targets[table_key(name)].info
+    if _partition_keys(made) != keys:
+        raise UnsupportedError(f"the partition keys of {then.full_name} cannot be declared again: {', '.join(keys)}")
+    schema_changes.set_defaults(transaction, name, options.defaults)
+
+
+def _partition_keys(table: TableInfo) -> list[str]:
+    """The partition keys as `Lake.create_table` accepts them."""
+    names = {column.field_id: column.name for column in table.columns}
+    keys = []
+    for field in table.partition_fields:
+        column = names[field.field_id]
+        if field.transform.startswith("bucket("):
+            keys.append(f"{field.transform[:-1]}, {column})")
+        else:
+            keys.append(column if field.transform == "identity" else f"{field.transform}({column})")
+    return keys
+
+
+def _shapes(table: TableInfo) -> tuple[object, ...]:
+    return tuple(column.shape for column in table.columns)

@@ -1,0 +1,49 @@
+"""docs/operations.md: its commands and its Python run in order and produce the output shown."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from doc_pages import blocks
+from shell import run_shell
+
+import lakeconf
+from lakeconf.cli.commands import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def ids() -> list[int]:
+    with lakeconf.init().get_store().open() as lake:
+        return sorted(lake.table("raw.events").to_arrow(["id"])["id"].to_pylist())
+
+
+@pytest.fixture
+def shown(capsys: pytest.CaptureFixture[str]) -> Any:
+    def call(*arguments: str) -> str:
+        assert run(arguments) == 0
+        return capsys.readouterr().out
+
+    return call
+
+
+def test_restore_and_backup_of_the_page(events_folder: Path, shown: Any) -> None:
+    assert ids() == [2, 3]
+    for text in blocks("operations.md", "console"):
+        command, _, output = text.partition("\n")
+        assert shown(*command.removeprefix("$ lakeconf ").split()) == output
+    assert ids() == [1, 2]
+    (code,) = blocks("operations.md", "python")
+    exec(compile(code, "docs/operations.md", "exec"), {})  # noqa: S102 - that is the test
+    assert ids() == [1, 2]
+    backup, restore = blocks("operations.md", "sh")
+    run_shell(backup)
+    with lakeconf.init().get_store().open() as lake:
+        lake.table("raw.events").append([{"id": 9, "kind": "late"}])
+    (events_folder / "catalog.sqlite").write_bytes(b"")
+    found = run_shell(restore)
+    assert re.search(r"dev works\b.*count_star\(\)\n2\n$", found, re.DOTALL), found
+    assert ids() == [1, 2]
