@@ -24,6 +24,11 @@ class InternalColumn(NamedTuple):
 SUPPORTED_VERSION = "1.0"
 INTERNAL_ROW_ID = InternalColumn(2147483540, "_ducklake_internal_row_id")
 INTERNAL_SNAPSHOT_ID = InternalColumn(2147483539, "_ducklake_internal_snapshot_id")
+# The columns of a file of deleted positions.
+DELETED_FILE = InternalColumn(2147483646, "file_path")
+DELETED_POSITION = InternalColumn(2147483645, "pos")
+# The versions of the extension whose undocumented function `ducklake_commit` the tests have run.
+STAGED_COMMIT_VERSIONS = frozenset({"d8a1881e"})
 # The catalog tables with the inlined rows of a table; `?` is the id of the table.
 INLINED_TABLES = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ? ORDER BY schema_version"
 # The types of catalogs, as in `ducklake_settings`, whose tables DuckDB reads on separate connections, and so in

@@ -13,6 +13,7 @@ from lakeconf.backends.attach_options import (
     reads_only,
 )
 from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
+from lakeconf.backends.committers import checked_committer
 from lakeconf.backends.maintenance_limits import MaintenanceLimits, maintenance_problem
 from lakeconf.backends.metadata.migration import check_merged_files
 from lakeconf.backends.secrecy import guard_options
@@ -49,6 +50,7 @@ class Store:
         storage_backend: The location of the Parquet files; None if the metadata backend stores them.
         alias: The name under which the lake is attached; default: the store's name.
         attach_options: Options of ATTACH, such as `{"read_only": True}`.
+        committer: How merges and updates of Spark are committed: one of `backends.committers`.
         hidden: Secrets elsewhere in the configuration, to be masked here as well.
         maintenance: Limits of maintenance, such as `{"deadline": "30m", "memory_limit": "4GB"}`.
 
@@ -64,15 +66,14 @@ class Store:
         *,
         alias: str | None = None,
         attach_options: Mapping[str, Value] | None = None,
+        committer: str = "auto",
         hidden: Iterable[Secret] = (),
         maintenance: Mapping[str, str] | None = None,
     ) -> None:
-        refusal = metadata_backend.refusal(storage_backend)
-        if refusal is not None:
+        if (refusal := metadata_backend.refusal(storage_backend)) is not None:
             raise LakeconfError(f"stores.{name}: {metadata_backend.type} {refusal}")
-        self.name = name
-        self.metadata_backend = metadata_backend
-        self.storage_backend = storage_backend
+        self.name, self.committer = name, checked_committer(name, committer)
+        self.metadata_backend, self.storage_backend = metadata_backend, storage_backend
         self.attach_options = guard_options(attach_options or {})
         self.hidden = tuple(hidden)
         self.alias: str = hide(alias or metadata_backend.default_alias(name, dict(metadata_backend)), self.secrets)

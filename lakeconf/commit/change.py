@@ -10,6 +10,7 @@ from lakeconf.catalog.table import TableInfo
 from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.commit.journal import CommitKey
 from lakeconf.commit.position_delete import PositionDelete
+from lakeconf.commit.staged_commit import FileChange
 from lakeconf.engines.base import Staged
 
 
@@ -32,6 +33,8 @@ class Change:
         forbidden: A query, run after the statements, for rows that several rows of a source match; it must return none.
         found: Rows to delete, which were found before the commit; None if `statements` find them.
         decision: For a merge on Spark, the engine that computed it and the reason for the choice.
+        by_files: What a staged commit does for the change, instead of statements; either all changes of a transaction
+            have it, or none.
     """
 
     statements: tuple[str, ...]
@@ -47,6 +50,7 @@ class Change:
     forbidden: str | None = None
     decision: str | None = None
     found: PositionDelete | None = None
+    by_files: FileChange | None = None
 
     def resolved(self, reader: CatalogReader, begun: int) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
         """The statements for a commit that builds on the snapshot `begun`, and `counts` for them."""

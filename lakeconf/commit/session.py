@@ -11,6 +11,7 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.commit.committer import Commit
 from lakeconf.commit.conflicts import Base
 from lakeconf.commit.recovery import AttachedCatalog, Committing
+from lakeconf.commit.staged_commit import StagedCatalog
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import Engine
 from lakeconf.errors import LakeconfError
@@ -37,6 +38,7 @@ class Session:
         pinned: True if the store is attached at a fixed snapshot.
         deadline: The time after which maintenance without its own begins no further transaction; None for no limit.
         memory_limit: The memory of maintenance without its own limit; None for DuckDB's default.
+        committer: Who commits merges and updates of Spark: `public`, `staged` or `auto`; see `write.staged_merge`.
         writer_lock: Held by the thread that uses the writer, or changes a setting of the DuckDB instance.
     """
 
@@ -54,6 +56,7 @@ class Session:
     pinned: bool = False
     deadline: timedelta | None = None
     memory_limit: str | None = None
+    committer: str = "auto"
     writer_lock: threading.RLock = field(default_factory=threading.RLock)
     _snapshot_id: int = field(init=False)
     _snapshot_lock: threading.RLock = field(default_factory=threading.RLock)
@@ -99,14 +102,15 @@ class Session:
         if self.read_only:
             raise LakeconfError(f"nothing can be written: the store {self.store!r} is read-only")
 
-    def new_commit(self, token: str) -> Commit:
+    def new_commit(self, token: str, *, staged: bool = False) -> Commit:
         """A new attempt to commit.
 
         Args:
             token: The id of the write, which identifies its snapshot.
+            staged: True to commit with `ducklake_commit`.
         """
-        catalog = AttachedCatalog(self.alias, self.writer, self.reader, self.reconnect, self.barrier, token)
-        return Commit(catalog, token)
+        kind = StagedCatalog if staged else AttachedCatalog
+        return Commit(kind(self.alias, self.writer, self.reader, self.reconnect, self.barrier, token), token)
 
     def close(self) -> None:
         """Releases the locks and closes the connections."""

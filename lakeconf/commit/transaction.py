@@ -29,6 +29,7 @@ from lakeconf.commit.delete_files import check_delete_files
 from lakeconf.commit.journal import CommitKey, ModelRun
 from lakeconf.commit.recovery import without_retries
 from lakeconf.commit.session import Session
+from lakeconf.commit.staged_commit import StagedCatalog
 from lakeconf.ducklake import escaped_json
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard.locks import Held, pauses
@@ -51,6 +52,7 @@ class Transaction:
         author: The author of the commit.
         extra: Additional keys for the commit info.
         explicit: True for `lake.transaction()`; False for the transaction of a single write.
+        has_key: True if its single write has an idempotency key.
         token: The id of this write, which identifies its snapshot.
         changes: The collected changes.
         audits: Conditions on the new state.
@@ -68,6 +70,7 @@ class Transaction:
     author: str | None = None
     extra: Mapping[str, object] = field(default_factory=dict)
     explicit: bool = False
+    has_key: bool = False
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     changes: list[Change] = field(default_factory=list)
     audits: list[Audit] = field(default_factory=list)
@@ -198,7 +201,7 @@ class Transaction:
     def _commit_with_retry(self) -> int:
         last: LakeconfError | None = None
         for _ in pauses():
-            self._attempt = self.session.new_commit(self.token)
+            self._attempt = self.session.new_commit(self.token, staged=any(change.by_files for change in self.changes))
             if self.held is not None:
                 self.held.renew()
             try:
@@ -235,8 +238,14 @@ class Transaction:
         check_conflicts(self.session.reader, dependencies, self.base, begun)
         check_columns(self.session.reader, [change.written_for for change in changes if change.written_for], begun)
         check_delete_files(self.session.reader, [change.depends_on for change in changes if change.deletes])
-        self._carry_out(changes, begun)
-        is_planned = any(change.found is not None for change in changes)
+        if isinstance(catalog := self._attempt.catalog, StagedCatalog):
+            info = (self.author, self.message, self._commit_info(changes))
+            catalog.stage([change.by_files for change in changes], begun, info)
+        else:
+            self._carry_out(changes, begun)
+        if self.held is not None:
+            self.held.check()
+        is_planned = any(change.found or change.by_files for change in changes)
         if is_planned or (dependencies and self.session.reader.reads_separately):
             check_not_overtaken(self.session.reader, begun)
         # Files that Spark wrote are registered, and DuckLake does not remove them.
@@ -260,8 +269,6 @@ class Transaction:
         # Do not write `alias.set_commit_message`: DuckDB could read the alias as the name of a schema.
         message = f"CALL ducklake_set_commit_message({literal(alias)}, ?, ?, extra_info => "
         writer.execute(f"{message}{literal(self._commit_info(changes))})", [self.author, self.message])
-        if self.held is not None:
-            self.held.check()
 
     def _roll_back(self) -> None:
         with contextlib.suppress(LakeconfError):
@@ -274,6 +281,7 @@ class Transaction:
             "token": self.token,
             "engine": self.session.engine.name,
             **self.session.engine.details(),
+            "committer": "staged" if isinstance(self._attempt.catalog, StagedCatalog) else "public",
             "rows": sum(rows.row_count or 0 for rows in staged),
             "seconds": round(time.monotonic() - self._started, 3),
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from lakeconf.backends.committers import COMMITTERS
 from lakeconf.backends.registry import metadata_backend, storage_backend
 from lakeconf.backends.secrecy import holds_credentials, is_secret
 from lakeconf.config.codes import Code
@@ -77,8 +78,8 @@ def _keys(config: Config, store: str) -> Iterator[tuple[Path, KeyOrigin]]:
 def _possible(reading: Reading) -> Iterator[tuple[Path, str, Any]]:
     """Yields the paths of keys with their descriptions and defaults."""
     definitions = json_schema()["$defs"]
-    for name in ("extends", "alias"):
-        yield (name,), definitions["store"]["properties"][name]["description"], None
+    for name, default in (("extends", None), ("alias", None), ("committer", COMMITTERS[0])):
+        yield (name,), definitions["store"]["properties"][name]["description"], default
     for section, find in _BACKENDS.items():
         kind = reading.value((section, "type"))
         properties = definitions.get(f"{section}.{kind}", {}).get("properties", {})

@@ -10,7 +10,7 @@ from lakeconf.config.file import Source, Table
 from lakeconf.errors import ConfigError, listed, suggestion
 
 BACKENDS = ("metadata_backend", "storage_backend")
-STORE_KEYS = (*BACKENDS, "alias", "attach_options", "maintenance", "extends")
+STORE_KEYS = (*BACKENDS, "alias", "attach_options", "maintenance", "committer", "extends")
 
 Path: TypeAlias = "tuple[str, ...]"
 

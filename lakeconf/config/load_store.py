@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from lakeconf.backends.attach_options import ATTACH_OPTIONS, RESERVED_NAMES, attach_option_problem
 from lakeconf.backends.base import MetadataBackend, StorageBackend
+from lakeconf.backends.committers import COMMITTERS
 from lakeconf.backends.maintenance_limits import KEYS, maintenance_problem
 from lakeconf.backends.registry import metadata_backend, storage_backend
 from lakeconf.backends.secrecy import is_secret
@@ -94,7 +95,8 @@ def read_store(
         draft.report(Code.MISSING_KEY, "is missing", ("metadata_backend",), hint=hint)
     store = None
     if metadata is not None and (storage is not None or "storage_backend" not in draft.values):
-        store = _composed(draft, metadata, storage, {"alias": alias, "attach_options": options, "maintenance": limits})
+        about = {"alias": alias, "attach_options": options, "maintenance": limits, "committer": _committer(draft)}
+        store = _composed(draft, metadata, storage, about)
     problems = tuple(in_order(draft.problems))
     # Without the environment, a store with variables has only placeholder values.
     whole = not problems and not draft.unresolved
@@ -135,6 +137,21 @@ def allowed_name(name: str) -> str:
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     words = re.sub(r"[^a-z0-9]+", "_", plain.lower()).strip("_")
     return words if words[:1].isalpha() else f"s{words}" if words else "store"
+
+
+def _committer(draft: Draft) -> str:
+    key = ("committer",)
+    given = draft.values.get("committer", COMMITTERS[0])
+    if key in draft.unresolved:
+        return COMMITTERS[0]
+    if not isinstance(given, str):
+        draft.report(Code.WRONG_TYPE, f"must be a string, not {type_name(given)}", key, hint="write it in quotes")
+    elif given not in COMMITTERS:
+        hint = f"write {', '.join(map(repr, COMMITTERS[:-1]))} or {COMMITTERS[-1]!r}"
+        draft.report(Code.WRONG_VALUE, "unknown committer", key, hint=hint)
+    else:
+        return str(given)
+    return COMMITTERS[0]
 
 
 def _attach_options(draft: Draft) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from lakeconf.backends.attach_options import ATTACH_OPTIONS
 from lakeconf.backends.base import Backend
+from lakeconf.backends.committers import COMMITTERS
 from lakeconf.backends.maintenance_limits import KEYS
 from lakeconf.backends.registry import (
     metadata_backend,
@@ -127,6 +128,11 @@ def _store(backends: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[
                 "examples": ["lake"],
             },
             "attach_options": {"$ref": "#/$defs/attach_options"},
+            "committer": {
+                "anyOf": [{"enum": list(COMMITTERS)}, _VARIABLE],
+                "description": "How merges and updates of Spark are committed; default auto.",
+                "examples": ["public"],
+            },
             "extends": {
                 "type": "string",
                 "description": "The store to inherit keys from; a key set here replaces only that key.",

@@ -34,11 +34,13 @@ class StagingRequest:
         table: The table that the rows belong to or change.
         types: The columns, and the DuckDB names of their types in the result.
         token: The ID of this write.
+        row_ids: True to write the ids of the rows to the files too, for a staged commit.
     """
 
     table: TableInfo
     types: Mapping[str, str]
     token: str
+    row_ids: bool = False
 
 
 @dataclass(frozen=True)

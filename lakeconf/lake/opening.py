@@ -56,6 +56,7 @@ def open_session(store: Store, engine: Any = None) -> Session:
             pinned=store.pinned,
             deadline=store.maintenance_limits.deadline,
             memory_limit=store.maintenance_limits.memory_limit,
+            committer=store.committer,
         )
     except BaseException:
         reading.close()

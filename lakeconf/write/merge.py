@@ -19,7 +19,7 @@ from lakeconf.engines.base import ROW_ID, Engine, Staged, StagingRequest
 from lakeconf.engines.schema_check import RESERVED, check_fit, selected
 from lakeconf.errors import LakeconfError, SchemaError, UnsupportedError
 from lakeconf.sql import folded, identifier
-from lakeconf.write import writes
+from lakeconf.write import staged_outcome, writes
 from lakeconf.write.constants import constant
 from lakeconf.write.merge_clauses import (
     ACTION,
@@ -105,6 +105,10 @@ def _carry_out(engine: Engine, transaction: Transaction, target: Target, staged:
     counts = dict(session.writer.rows(f"SELECT {ACTION}, count(*) FROM ({staged.source}) GROUP BY ALL"))
     check_matches(session.writer, info, staged, clauses.on)
     check_required(session.writer, info, staged, target.types, f"{ACTION} IN ('{UPDATE}', '{INSERT}')")
+    changed = counts.get(UPDATE) or counts.get(DELETE)
+    if changed and staged_outcome.refusal(transaction, target, engine, staged) is None:
+        staged_outcome.add_changes(transaction, target, engine, counts)
+        return
     statements: tuple[str, ...] = ()
     if counts.get(DELETE):
         gone = f"SELECT {ROW_ID} FROM ({staged.source}) WHERE {ACTION} = '{DELETE}'"

@@ -33,7 +33,8 @@ def problem_of(text: str, name: str = "dev") -> Problem:
 
 
 def test_keys_of_a_store() -> None:
-    assert STORE_KEYS == ("metadata_backend", "storage_backend", "alias", "attach_options", "maintenance", "extends")
+    keys = ("alias", "attach_options", "maintenance", "committer", "extends")
+    assert ("metadata_backend", "storage_backend", *keys) == STORE_KEYS
     assert STORE_KEYS[:2] == BACKENDS
 
 

@@ -68,6 +68,21 @@ def test_store_has_its_name_alias_options_and_backends() -> None:
     assert store.storage_backend.location == "/conf/data/"
 
 
+@pytest.mark.parametrize("committer", ["auto", "public", "staged"])
+def test_store_has_its_committer(committer: str) -> None:
+    read = reading_of(with_keys('committer = "${C}"'), {"C": committer}).store
+    assert read is not None
+    assert read.committer == committer
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "message"),
+    [("1", "LC012", "must be a string, not an integer"), ('"Staged"', "LC013", "unknown committer")],
+)
+def test_wrong_committer(value: str, code: str, message: str) -> None:
+    assert problem(with_keys(f"committer = {value}"))[:2] == (code, message)
+
+
 def test_reading_has_values_origins_and_variables() -> None:
     reading = reading_of(POSTGRES_S3, {"PASSWORD": "hunter2", "OTHER": "x"})
     assert reading.value(("metadata_backend", "password")) == "hunter2"
@@ -108,7 +123,7 @@ def test_invalid_parent_is_the_only_problem() -> None:
 
 
 def test_unknown_keys_are_reported_with_the_nearest_or_all() -> None:
-    keys = "valid keys: metadata_backend, storage_backend, alias, attach_options, maintenance, extends"
+    keys = "valid keys: metadata_backend, storage_backend, alias, attach_options, maintenance, committer, extends"
     assert problems(with_keys('allias = "x"\nq = 1')) == [
         ("LC010", "unknown key", 'did you mean "alias"?', "stores.dev.allias", 2),
         ("LC010", "unknown key", keys, "stores.dev.q", 3),

@@ -48,3 +48,23 @@ def during(lake: Lake, monkeypatch: pytest.MonkeyPatch, statement: str, look: An
 
         monkeypatch.setattr(connection, name, spied)
     return seen
+
+
+def at_staged_commit(
+    patch: pytest.MonkeyPatch, *, before: Callable[[], object] | None = None, after: Callable[[], object] | None = None
+) -> None:
+    """Calls a function once, immediately before or after a lake calls `ducklake_commit`."""
+    rows, fired = Connection.rows, list[str]()
+
+    def fetching(self: Connection, sql: str, parameters: Any = None) -> Any:
+        strikes = "ducklake_commit(" in sql and not fired
+        if strikes:
+            fired.append(sql)
+        if strikes and before:
+            before()
+        found = rows(self, sql, parameters)
+        if strikes and after:
+            after()
+        return found
+
+    patch.setattr(Connection, "rows", fetching)

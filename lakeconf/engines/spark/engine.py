@@ -177,7 +177,8 @@ class SparkEngine:
         return staged_frame(self._spark, staged, "true", columns)
 
     def stage_part(self, staged: Staged, condition: str, request: StagingRequest) -> Staged:
-        part = staged_frame(self._spark, staged, condition, list(request.types))
+        columns = [*request.types, *([ROW_ID] if request.row_ids else [])]
+        part = staged_frame(self._spark, staged, condition, columns)
         with self._announced(request):
             return stage_files(self._storage, part, request)
 

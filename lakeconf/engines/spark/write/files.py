@@ -12,7 +12,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructFiel
 from lakeconf.catalog.partition_folders import FolderKey, folder_keys
 from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.connection.connection import Connection
-from lakeconf.engines.base import Staged, StagingRequest
+from lakeconf.ducklake import INTERNAL_ROW_ID
+from lakeconf.engines.base import ROW_ID, Staged, StagingRequest
 from lakeconf.engines.exact_casts import exact_casts, rounded_columns
 from lakeconf.engines.schema_check import RESERVED, not_null_violation
 from lakeconf.engines.spark.internals import rebind
@@ -61,6 +62,8 @@ def stage_files(storage: LakeStorage, frame: DataFrame, request: StagingRequest)
     rebound = rebind(frame, writing_session(frame.sparkSession))
     by_name = {folded(name): name for name in frame.columns}
     columns = [_value(rebound, by_name[folded(column.name)], column, table.full_name) for column in table.columns]
+    if request.row_ids:
+        columns.append(F.col(ROW_ID).alias(INTERNAL_ROW_ID.name, metadata={FIELD_ID: INTERNAL_ROW_ID.field_id}))
     rows, keys = rebound.select(*columns), _keys(storage.writer, table)
     with storage.removed_after_errors(request):
         if keys:

@@ -1,0 +1,121 @@
+"""What the footers of new Parquet files say: rows, sizes, and statistics that DuckLake can keep for their columns."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lakeconf.catalog.table import Column
+from lakeconf.catalog.types import duckdb_name
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import StorageError
+from lakeconf.sql import literal
+
+# Types whose bounds in a footer are exact and are text that DuckLake reads. Not floats: a footer does not say whether a
+# column contains NaN. Not BOOLEAN and BLOB: DuckLake writes their bounds differently.
+_BOUNDED = frozenset(("int8", "int16", "int32", "int64", "date", "timestamp", "timestamptz", "varchar"))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStatistics:
+    """The statistics of a column, or of a field of a nested column, in one file.
+
+    Attributes:
+        field_id: Its field id.
+        size: Its size in bytes.
+        value_count: The number of its values, including NULL.
+        null_count: The number of NULLs; None if it is not known.
+        low: The smallest value as text; None if it is not known, or there is none.
+        high: The largest value.
+    """
+
+    field_id: int
+    size: int
+    value_count: int
+    null_count: int | None
+    low: str | None
+    high: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """The footer of a file.
+
+    Attributes:
+        path: The file.
+        row_count: The number of its rows.
+        file_size_bytes: Its size.
+        footer_size: The size of the footer in bytes.
+        statistics: The statistics of its columns.
+    """
+
+    path: str
+    row_count: int
+    file_size_bytes: int
+    footer_size: int
+    statistics: tuple[ColumnStatistics, ...] = ()
+
+
+def read_footers(connection: Connection, paths: Sequence[str], columns: Sequence[Column] = ()) -> tuple[Footer, ...]:
+    """Reads the footers of files that were written for a table.
+
+    Args:
+        connection: A connection that can access the files.
+        paths: The files.
+        columns: The columns of the table; none to read no statistics. They contain no lists and no maps.
+
+    Raises:
+        StorageError: A file lacks a column.
+    """
+    if not paths:
+        return ()
+    listed = ", ".join(map(literal, paths))
+    found: dict[str, list[ColumnStatistics]] = defaultdict(list)
+    leaves = list(_leaves(columns))
+    if leaves:
+        parts = " UNION ALL ".join(_statistics_sql(path, column) for path, column in leaves)
+        chunks = f"WITH chunk AS MATERIALIZED (FROM parquet_metadata([{listed}])) {parts}"
+        for path, *statistics in connection.rows(chunks):
+            found[path].append(ColumnStatistics(*statistics))
+    footers = connection.rows(
+        f"SELECT file_name, num_rows, file_size_bytes, footer_size FROM parquet_file_metadata([{listed}])"  # noqa: S608
+    )
+    by_path = {path: Footer(path, rows, size, footer, tuple(found[path])) for path, rows, size, footer in footers}
+    for path in paths:
+        if len(by_path[path].statistics) != len(leaves):
+            raise StorageError(f"the file {path} does not have exactly the columns of its table")
+    return tuple(by_path[path] for path in paths)
+
+
+def _leaves(columns: Sequence[Column], parent: str = "") -> Iterator[tuple[str, Column]]:
+    """The columns that a file stores, with their paths as in `parquet_metadata`."""
+    for column in columns:
+        path = f"{parent}{column.name}"
+        if column.type == "struct":
+            yield from _leaves(column.children, f"{path}, ")
+        else:
+            yield path, column
+
+
+def _statistics_sql(path: str, column: Column) -> str:
+    low, high = _bound_sql(column, "min"), _bound_sql(column, "max")
+    return f"""
+        SELECT file_name, {column.field_id}, sum(total_compressed_size)::BIGINT, sum(num_values)::BIGINT,
+            CASE WHEN count(stats_null_count) = count(*) THEN sum(stats_null_count) END::BIGINT, {low}, {high}
+        FROM chunk WHERE encode(path_in_schema) = encode({literal(path)}) GROUP BY file_name"""  # noqa: S608
+
+
+def _bound_sql(column: Column, kind: str) -> str:
+    """The SQL of a bound over all row groups: NULL unless each row group with values has one."""
+    if column.type not in _BOUNDED and not column.type.startswith("decimal("):
+        return "CAST(NULL AS VARCHAR)"
+    text = f"stats_{kind}_value"
+    value = f"TRY_CAST({text} AS {duckdb_name(column.type)})"
+    # DuckDB shows bytes that are no text in this form, and PostgreSQL stores no NUL.
+    is_text = rf"NOT contains({text}, '\x') AND NOT contains({text}, chr(0))" if column.type == "varchar" else "true"
+    is_known = f"{value} IS NOT NULL AND {kind}_is_exact IS NOT false AND {is_text}"
+    has_values = "coalesce(stats_null_count < num_values, true)"
+    return f"""
+        CASE WHEN count(*) FILTER ({has_values} AND NOT coalesce({is_known}, false)) = 0
+            THEN arg_{kind}({text}, {value}) FILTER ({has_values}) END"""

@@ -1,0 +1,18 @@
+"""The committers of a store."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakeconf.backends.committers import COMMITTERS, checked_committer
+from lakeconf.errors import LakeconfError
+
+
+@pytest.mark.parametrize("committer", COMMITTERS)
+def test_known_committers_are_returned(committer: str) -> None:
+    assert checked_committer("dev", committer) == committer
+
+
+def test_unknown_committer_is_refused() -> None:
+    with pytest.raises(LakeconfError, match=r"stores\.dev\.committer: must be one of auto, public, staged"):
+        checked_committer("dev", "Staged")

@@ -1,0 +1,61 @@
+"""Files of deleted positions: each with the earlier deletes of its data file, or refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeconf.catalog.table import load_table
+from lakeconf.commit.position_files import DeletedPositions, write_position_files
+from lakeconf.errors import CommitConflictError
+
+if TYPE_CHECKING:
+    from catalog_lake import Lake
+
+
+def written(lake: Lake, deleted: str) -> DeletedPositions:
+    lake.run(f"CREATE OR REPLACE TEMP TABLE __lakeconf_deleted AS {deleted}")
+    folder = f"{lake.folder}/data/main/t/new folder/"
+    info = load_table(lake.reader, "t", lake.newest)
+    return write_position_files(lake.reader, lake.connection, info, folder, lake.newest)
+
+
+def located(condition: str) -> str:
+    return f"SELECT filename, file_row_number, rowid AS row_id FROM lake.t WHERE {condition}"
+
+
+def test_first_deletes_have_no_snapshot(usual: Lake) -> None:
+    usual.run("CREATE TABLE lake.t AS SELECT i FROM range(20) AS r(i)", "INSERT INTO lake.t VALUES (20)")
+    found = written(usual, located("i IN (5, 3, 20)"))
+    (file,) = found.files
+    assert (file.row_count, file.earlier) == (2, None)
+    assert usual.rows(f"FROM '{file.path}'") == [(file.data_file, 3), (file.data_file, 5)]
+    ((inlined,),) = usual.metadata("SELECT table_name FROM ducklake_inlined_data_tables")
+    assert found.inlined == ((inlined, 20),)
+
+
+def test_earlier_deletes_keep_their_snapshots(usual: Lake) -> None:
+    usual.run("CALL lake.set_option('data_inlining_row_limit', 0)")
+    usual.run("CREATE TABLE lake.t AS SELECT i FROM range(20) AS r(i)")
+    usual.run("DELETE FROM lake.t WHERE i = 7")
+    first = usual.newest
+    usual.run("DELETE FROM lake.t WHERE i = 1")
+    (file,) = written(usual, located("i = 4")).files
+    rows = usual.rows(f"SELECT pos, _ducklake_internal_snapshot_id FROM '{file.path}'")
+    assert rows == [(1, first + 1), (4, first + 2), (7, first)]
+    assert file.row_count == 3
+    assert file.earlier is not None
+    assert file.earlier.begin_snapshot == first
+
+
+def test_unknown_file_is_a_conflict(usual: Lake) -> None:
+    usual.run("CREATE TABLE lake.t AS SELECT i FROM range(20) AS r(i)")
+    with pytest.raises(CommitConflictError, match="does not know gone"):
+        written(usual, "SELECT 'gone' AS filename, 0 AS file_row_number, 0 AS row_id")
+
+
+def test_deletion_vectors_cannot_be_extended(vectors: Lake) -> None:
+    vectors.run("CREATE TABLE lake.t AS SELECT i FROM range(20) AS r(i)", "DELETE FROM lake.t WHERE i = 1")
+    with pytest.raises(CommitConflictError, match="cannot be extended"):
+        written(vectors, located("i = 2"))

@@ -1,0 +1,293 @@
+"""A staged commit: one snapshot or none, row ids that stay, and files that DuckLake does not remove."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from commit_hooks import at_staged_commit
+from local_stores import on_postgres, store_of
+from plain_sql import run_plain
+from staged_changes import COLUMNS, staged
+
+from lakeconf.errors import CommitConflictError, CommitError, ConnectionFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from servers import FaultProxy, PostgresServer
+
+    from lakeconf import Lake, Store
+
+SETUP = (
+    "INSERT INTO t SELECT i, 'old' FROM range(20) AS r(i)",
+    "INSERT INTO t VALUES (20, 'old'), (21, 'old')",
+    "DELETE FROM t WHERE id = 3",
+    "DELETE FROM t WHERE id BETWEEN 10 AND 16",
+)
+FIRST = [*(dict.fromkeys((*range(3), *range(4, 10), *range(17, 22)), "old").items())]
+# The message with COMMIT directly after the end of a COPY: only the commit itself copies rows to the catalog.
+COMMIT = b"c\x00\x00\x00\x04Q\x00\x00\x00\x0bCOMMIT"
+# What other writers do between the read and the commit of a change of the row 5.
+CONFLICTS = {
+    "append": "INSERT INTO t VALUES (30, 'theirs')",
+    "delete": "DELETE FROM t WHERE id = 5",
+    "update": "UPDATE t SET name = 'theirs' WHERE id = 6",
+    "new column": "ALTER TABLE t ADD COLUMN more INTEGER",
+    "drop": "DROP TABLE t",
+}
+
+
+def prepare(store: Store) -> None:
+    with store.open() as lake:
+        lake.create_table("t", COLUMNS)
+        lake.create_table("other", COLUMNS)
+        run_plain(lake, *SETUP)
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """A lake with the table `t`: a file with deletes in a file and in the catalog, and rows in the catalog."""
+    catalog = {"type": request.param, "uri": str(tmp_path / "catalog")}
+    if request.param == "postgres":
+        catalog = on_postgres(request.getfixturevalue("postgres_server"))
+    made = store_of(tmp_path, catalog, data_inlining_row_limit=3)
+    prepare(made)
+    return made
+
+
+@pytest.fixture
+def lake(store: Store) -> Iterator[Lake]:
+    with store.open() as lake:
+        yield lake
+
+
+def rows(lake: Lake, version: int | None = None) -> list[tuple[Any, ...]]:
+    at = "" if version is None else f" AT (VERSION => {version})"
+    return sorted(lake._session.writer.rows(f"SELECT id, name FROM dev.t{at}"))
+
+
+def row_ids(lake: Lake) -> dict[int, int]:
+    return dict(lake._session.writer.rows("SELECT id, rowid FROM dev.t"))
+
+
+def changed(*pairs: tuple[int, str | None]) -> list[tuple[int, str]]:
+    """The first rows with some names replaced, and without rows whose name is None."""
+    return sorted((number, name) for number, name in (dict(FIRST) | dict(pairs)).items() if name is not None)
+
+
+def test_changes_of_each_kind_are_one_snapshot(lake: Lake) -> None:
+    before = lake.snapshot_id
+    transaction = staged(lake, {4: "new", 20: "new"}, deleted=(5, 21), added=2)
+    transaction.message, transaction.author = "it's a message", "me"
+    assert transaction.commit() == before + 1 == lake.snapshot_id
+    assert rows(lake) == changed((4, "new"), (20, "new"), (5, None), (21, None), (1000, "new"), (1001, "new"))
+    assert {number: found for number, found in row_ids(lake).items() if number < 1000} == {
+        number: number for number, _ in rows(lake) if number < 1000
+    }
+    feed = lake._session.writer.rows(f"FROM dev.table_changes('t', {before + 1}, {before + 1})")
+    assert sorted((kind, number, name) for _, _, kind, number, name in feed) == [
+        ("delete", 5, "old"),
+        ("delete", 21, "old"),
+        ("insert", 1000, "new"),
+        ("insert", 1001, "new"),
+        ("update_postimage", 4, "new"),
+        ("update_postimage", 20, "new"),
+        ("update_preimage", 4, "old"),
+        ("update_preimage", 20, "old"),
+    ]
+    assert rows(lake, before) == FIRST
+    made = lake.snapshots()[-1]
+    info = json.loads(made.extra_info or "")
+    assert (made.message, made.author, info["committer"]) == ("it's a message", "me", "staged")
+
+
+def test_each_delete_keeps_its_snapshot(lake: Lake) -> None:
+    """A delete file contains the earlier deletes of its data file."""
+    states = {lake.snapshot_id: FIRST}
+    gone: list[tuple[int, str | None]] = []
+    for number in (4, 5, 6):
+        gone.append((number, None))
+        states[staged(lake, deleted=(number,)).commit()] = changed(*gone)
+    run_plain(lake, "DELETE FROM t WHERE id IN (0, 1, 2, 7)")
+    states[lake.refresh()] = changed(*gone, *((number, None) for number in (0, 1, 2, 7)))
+    assert {version: rows(lake, version) for version in states} == states
+    assert len(states) == 5
+
+
+def test_all_rows_of_a_file_may_go(lake: Lake) -> None:
+    staged(lake, dict.fromkeys([number for number, _ in FIRST if number < 20], "new"), deleted=(20,)).commit()
+    assert rows(lake) == sorted([*((number, "new") for number, _ in FIRST if number < 20), (21, "old")])
+
+
+def test_a_commit_that_another_overtakes_is_repeated(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = lake.snapshot_id
+    at_staged_commit(monkeypatch, before=lambda: run_plain(lake, "INSERT INTO other VALUES (1, 'theirs')"))
+    assert staged(lake, {4: "new"}).commit() == before + 2
+    assert rows(lake) == changed((4, "new"))
+    assert rows(lake, before + 1) == FIRST
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before the commit", "during the commit"])
+@pytest.mark.parametrize("statement", CONFLICTS.values(), ids=CONFLICTS)
+def test_other_changes_of_the_table_are_conflicts(
+    lake: Lake, statement: str, monkeypatch: pytest.MonkeyPatch, *, late: bool
+) -> None:
+    transaction = staged(lake, {5: "new"}, added=1)
+    if late:
+        at_staged_commit(monkeypatch, before=lambda: run_plain(lake, statement))
+    else:
+        run_plain(lake, statement)
+    before = lake._session.reader
+    with pytest.raises(CommitConflictError):
+        transaction.commit()
+    with before.transaction() as metadata:
+        assert metadata.rows("SELECT count(*) FROM ducklake_data_file WHERE path LIKE 'lakeconf-%'") == [(0,)]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before the commit", "during the commit"])
+def test_rows_that_maintenance_moves_are_found(lake: Lake, monkeypatch: pytest.MonkeyPatch, *, late: bool) -> None:
+    def move() -> None:
+        run_plain(lake, "CALL ducklake_rewrite_data_files('dev', delete_threshold => 0.0)")
+
+    transaction = staged(lake, {4: "new", 20: "new"}, deleted=(6,))
+    if late:
+        at_staged_commit(monkeypatch, before=move)
+    else:
+        move()
+    before = transaction.snapshot_id
+    transaction.commit()
+    assert rows(lake) == changed((4, "new"), (20, "new"), (6, None))
+    assert rows(lake, before) == FIRST
+
+
+def test_files_are_kept_if_the_function_fails(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckLake removes the files of a failed commit under names that do not exist."""
+    folder = Path(lake._session.reader.data_path)
+    transaction = staged(lake, {5: "new"}, added=1)
+    kept = {*folder.rglob("*.parquet")}
+    at_staged_commit(monkeypatch, before=lambda: run_plain(lake, CONFLICTS["append"]))
+    with pytest.raises(CommitConflictError):
+        transaction.commit()
+    assert kept <= {*folder.rglob("*.parquet")}
+
+
+def test_row_that_does_not_exist_is_a_conflict(lake: Lake) -> None:
+    transaction = staged(lake, {3: "deleted before"})
+    with pytest.raises(CommitConflictError, match=r"expected to change 1 rows of main\.t, but found 0"):
+        transaction.commit()
+    assert rows(lake) == FIRST
+
+
+def test_file_outside_the_data_path_is_refused(lake: Lake, tmp_path: Path) -> None:
+    transaction = staged(lake, {4: "new"})
+    outside = tmp_path / "outside.parquet"
+    (change, gone) = transaction.changes
+    assert change.by_files is not None
+    Path(change.by_files.files[0]).rename(outside)
+    transaction.changes = [replace(change, by_files=replace(change.by_files, files=(str(outside),))), gone]
+    with pytest.raises(CommitError, match="outside the data path"):
+        transaction.commit()
+    assert rows(lake) == FIRST
+
+
+def test_a_change_with_statements_is_refused(lake: Lake) -> None:
+    transaction = staged(lake, {4: "new"})
+    transaction.changes[-1] = replace(transaction.changes[-1], by_files=None)
+    with pytest.raises(AssertionError, match="runs no statements"):
+        transaction.commit()
+    assert rows(lake) == FIRST
+
+
+def test_interrupted_commit_is_found(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    before = lake.snapshot_id
+    transaction = staged(lake, {4: "new"})
+    at_staged_commit(monkeypatch, after=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        transaction.commit()
+    assert lake.refresh() == before + 1
+    assert rows(lake) == changed((4, "new"))
+
+
+def through(proxy: FaultProxy, server: PostgresServer, folder: Path, database: str) -> Store:
+    return store_of(folder, on_postgres(server, database, proxy.port), data_inlining_row_limit=3)
+
+
+@pytest.mark.parametrize("forward", [True, False], ids=["committed", "not committed"])
+def test_lost_reply_on_a_server_is_looked_up(
+    postgres_server: PostgresServer,
+    postgres_proxy: FaultProxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    forward: bool,
+) -> None:
+    database = postgres_server.create_database()
+    prepare(store_of(tmp_path, on_postgres(postgres_server, database), data_inlining_row_limit=3))
+    with through(postgres_proxy, postgres_server, tmp_path, database).open() as lake:
+        before = lake.snapshot_id
+        transaction = staged(lake, {4: "new"}, deleted=(5,), added=1)
+        at_staged_commit(monkeypatch, before=lambda: postgres_proxy.reset_on(COMMIT, forward=forward))
+        if forward:
+            assert transaction.commit() == before + 1
+        else:
+            with pytest.raises((CommitError, ConnectionFailed)):
+                transaction.commit()
+        assert postgres_proxy.fired == 1
+        wanted = changed((4, "new"), (5, None), (1000, "new")) if forward else FIRST
+        assert rows(lake) == wanted
+
+
+KILLED = """
+import os, sys
+sys.path[:0] = sys.argv[1].split(os.pathsep)
+from pathlib import Path
+from local_stores import store_of
+from staged_changes import staged
+from lakeconf.connection.connection import Connection
+
+rows = Connection.rows
+
+def fetching(self, sql, parameters=None):
+    if "ducklake_commit(" not in sql:
+        return rows(self, sql, parameters)
+    if sys.argv[3] == "after":
+        rows(self, sql, parameters)
+    os._exit(9)
+
+Connection.rows = fetching
+folder = Path(sys.argv[2])
+with store_of(folder, {"type": sys.argv[4], "uri": str(folder / "catalog")}).open() as lake:
+    staged(lake, {4: "new"}, deleted=(5,), added=1).commit()
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_killed_writer_leaves_one_snapshot_or_none(
+    tmp_path: Path, when: str, kind: str, python_path: Callable[[], str]
+) -> None:
+    store = store_of(tmp_path, {"type": kind, "uri": str(tmp_path / "catalog")}, data_inlining_row_limit=3)
+    prepare(store)
+    arguments = [sys.executable, "-c", KILLED, python_path(), str(tmp_path), when, kind]
+    assert subprocess.run(arguments, check=False).returncode == 9
+    with store.open() as lake:
+        committed = when == "after"
+        assert rows(lake) == (changed((4, "new"), (5, None), (1000, "new")) if committed else FIRST)
+        lake.table("t").append(pa.table({"id": pa.array([50], pa.int64()), "name": ["later"]}))
+        assert (50, "later") in rows(lake)
+
+
+@pytest.fixture
+def python_path() -> Callable[[], str]:
+    support = Path(__file__).parents[1] / "support"
+    return lambda: str(support)

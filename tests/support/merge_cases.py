@@ -1,0 +1,185 @@
+"""Random tables and merges, and the outcome of a merge in a form that twins have in common."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import duckdb
+import narwhals as nw
+
+from lakeconf.errors import LakeconfError
+from lakeconf.write.merge import Delete, Insert, Update
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from random import Random
+
+    import pyarrow as pa
+
+    from lakeconf import Lake
+
+# Literals by type: few values, so that keys match.
+KEYS = {
+    "BIGINT": ["1", "2", "-9223372036854775808", "9223372036854775807"],
+    "TINYINT": ["-128", "0", "127"],
+    "VARCHAR": ["''", "'a'", "'A'", "'a '", "'é'", "repeat('z', 70)", "'10'", "'9'"],
+    "DECIMAL(5,2)": ["0.10", "-999.99", "999.99"],
+    "DECIMAL(30,3)": ["123456789012345678901234567.891", "-0.001", "0"],
+    "DATE": ["'2024-03-10'", "'0001-01-01'", "'1582-10-10'", "'9999-12-31'"],
+    "TIMESTAMP": ["'2024-03-10 02:30:00.123456'", "'1500-01-01'", "'9999-12-31 23:59:59.999999'"],
+    "TIMESTAMPTZ": ["'2024-07-01 12:00:00+02'", "'1500-01-01 00:00:00+00'", "'2024-03-31 01:30:00+00'"],
+    "BLOB": [r"'\x00\xFF'::BLOB", "''::BLOB", r"'\x00'::BLOB"],
+    "BOOLEAN": ["true", "false"],
+    "DOUBLE": ["0.0", "'-0.0'", "'nan'", "'inf'", "0.1"],
+    "FLOAT": ["0.0", "'-0.0'", "'nan'", "0.1"],
+    "UUID": ["'550e8400-e29b-41d4-a716-446655440000'", "'00000000-0000-0000-0000-000000000001'"],
+}
+OTHERS = KEYS | {
+    "INTEGER": ["-1", "0", "2", "3"],
+    "STRUCT(x INTEGER, y VARCHAR)": ["{'x': 1, 'y': NULL}", "{'x': NULL, 'y': 'a'}"],
+    "INTEGER[]": ["[1, NULL]", "[]"],
+    "UBIGINT": ["'18446744073709551615'", "0"],
+    "JSON": ["'{\"k\": [1]}'"],
+}
+
+
+# Defaults of new columns, for types with literals that DuckLake accepts.
+DEFAULTS = {"BIGINT": "7", "DATE": "'2024-03-10'", "VARCHAR": "'a'", "BOOLEAN": "true"}
+
+
+class Case(NamedTuple):
+    """A table and a merge.
+
+    Attributes:
+        setup: Statements that create the table `§`.
+        columns: The types of the table's columns.
+        frame: The query that returns the frame.
+        arguments: The arguments of `merge`, besides the frame.
+    """
+
+    setup: list[str]
+    columns: dict[str, str]
+    frame: str
+    arguments: dict[str, Any]
+
+
+def values(random: Random, columns: dict[str, str], count: int) -> str:
+    def value(type_name: str) -> str:
+        text = "NULL" if random.random() < 0.2 else random.choice(OTHERS[type_name])
+        return f"CAST({text} AS {type_name})"
+
+    return ", ".join(f"({', '.join(map(value, columns.values()))})" for _ in range(count))
+
+
+def condition(random: Random, side: str, columns: dict[str, str]) -> nw.Expr | None:
+    """A condition that DuckDB may compute for Spark, or one that it must not."""
+    number, text = nw.col(f"{side}_n"), nw.col(f"{side}_s")
+    name = f"{side}_{random.choice([name for name, found in columns.items() if found in KEYS])}"
+    plain = [None, None, number >= 0, ~(number == 2) | text.is_null(), (text < "b") & ~nw.col(name).is_null()]
+    return number + 1 > 2 if random.random() < 0.1 else random.choice(plain)
+
+
+def clauses(random: Random, columns: dict[str, str], *, whole: bool) -> dict[str, Any]:
+    both = random.choice(["source", "target"])
+    update: list[dict[str, object] | None] = [
+        None,
+        {"n": nw.col("source_n"), "s": "set"},
+        {"n": nw.col("target_n")},
+        {"s": None},
+    ]
+    update += [{"n": nw.col("target_n") + 1}] * (random.random() < 0.15)
+    matched: list[Update | Delete] = [
+        Delete(condition(random, both, columns))
+        if random.random() < 0.3
+        else Update(random.choice(update), condition(random, both, columns))
+        for _ in range(random.randint(0, 2))
+    ]
+    return {
+        "matched": matched,
+        "not_matched": Insert(condition(random, "source", columns)) if whole else None,
+        "not_matched_by_source": Delete(condition(random, "target", columns)) if random.random() < 0.3 else None,
+    }
+
+
+def random_case(random: Random, types: Collection[str] = OTHERS, *, partitioned: float = 0.3) -> Case:
+    """A random table and merge.
+
+    Args:
+        random: The source of randomness.
+        types: The types of columns; the keys have those that keys can have.
+        partitioned: The probability of a partitioned table.
+    """
+    keys, others = [name for name in KEYS if name in types], sorted(name for name in OTHERS if name in types)
+    columns = {"k": random.choice([*keys, "BIGINT", "VARCHAR"]), "l": random.choice(sorted(keys)), "n": "INTEGER"}
+    columns |= {"s": "VARCHAR", "v": random.choice(others)}
+    fields = ", ".join(f"{name} {found}" for name, found in columns.items())
+    setup = [f"CREATE TABLE § ({fields})"]
+    if random.random() < partitioned:
+        setup.append(f"ALTER TABLE § SET PARTITIONED BY ({random.choice(['s', 'n', 'bucket(3, s)'])})")
+    setup += [f"INSERT INTO § VALUES {values(random, columns, random.choice([3, 12]))}" for _ in range(3)]
+    setup.append(f"DELETE FROM § WHERE rowid % {random.randint(2, 9)} = 0")
+    if random.random() < 0.3:
+        columns["w"] = random.choice(others)
+        default = f" DEFAULT {DEFAULTS[columns['w']]}" if columns["w"] in DEFAULTS else ""
+        setup.append(f"ALTER TABLE § ADD COLUMN w {columns['w']}{default}")
+        setup.append(f"INSERT INTO § VALUES {values(random, columns, 4)}")
+    on = random.choice([["k"], ["k"], ["k", "l"], ["l", "n"]])
+    whole = random.random() < 0.7
+    given = columns if whole else {name: columns[name] for name in [*on, "n", "s"]}
+    rows = f"SELECT * FROM (VALUES {values(random, given, random.choice([0, 3, 8]) + 1)}) AS r({', '.join(given)})"
+    if random.random() < 0.8:  # otherwise several rows may match one
+        rows += f" QUALIFY row_number() OVER (PARTITION BY {', '.join(on)}) = 1"
+    return Case(setup, columns, rows, {"on": on} | clauses(random, given, whole=whole))
+
+
+def frame_of(case: Case) -> pa.Table:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        found = connection.execute(case.frame).to_arrow_table()
+    return found.replace_schema_metadata(None)
+
+
+class Outcome(NamedTuple):
+    """The result of a merge: rows by row id, except for new ones, and the feed; or the error."""
+
+    kept: dict[int, str]
+    new: list[str]
+    feed: list[str]
+    error: str | None
+
+
+def merged(lake: Lake, name: str, case: Case) -> tuple[Outcome, str | None]:
+    """Merges; returns the outcome and the recorded decision."""
+    ((newest,),) = fetched(lake, f"SELECT coalesce(max(rowid), -1) FROM {name}")
+    before, error = lake.snapshot_id, None
+    try:
+        lake.table(name).merge(frame_of(case), **case.arguments)
+    except LakeconfError as raised:
+        error = f"{type(raised).__name__}: {raised.message}".replace(name, "t")
+    found = {row_id: shown(row) for row_id, *row in fetched(lake, f"SELECT rowid, COLUMNS(*)::VARCHAR FROM {name}")}
+    feed = []
+    decision = None
+    if lake.snapshot_id > before:
+        for row_id, kind, *row in fetched(
+            lake,
+            f"SELECT rowid, change_type, COLUMNS(* EXCLUDE (rowid, change_type, snapshot_id))::VARCHAR "
+            f"FROM dev.table_changes('{name}', {lake.snapshot_id}, {lake.snapshot_id})",
+        ):
+            feed.append(shown([row_id if row_id <= newest else None, kind, *row]))
+        info = json.loads(lake.snapshots()[-1].extra_info or "{}")
+        decision = info.get("merged_by", {}).get(f"main.{name}")
+    kept = {row_id: row for row_id, row in found.items() if row_id <= newest}
+    new = sorted(row for row_id, row in found.items() if row_id > newest)
+    return Outcome(kept, new, sorted(feed), error), decision
+
+
+def shown(row: list[object]) -> str:
+    """A row as text; DuckDB's dictionaries of Parquet files contain one of 0.0 and -0.0 for both."""
+    return repr(row).replace("'-0.0'", "'0.0'")
+
+
+def fetched(lake: Lake, query: str) -> list[tuple[Any, ...]]:
+    native: Any = lake.sql(query).to_native()
+    found: list[tuple[Any, ...]] = native.fetchall()
+    return found
