@@ -165,26 +165,6 @@ def tables(reader: CatalogReader, snapshot_id: int) -> tuple[TableInfo, ...]:
         return tuple(_table(transaction, row, columns[row[0]], keys[row[0]], snapshot_id) for row in rows)
 
 
-@repeated
-def table_folder(reader: CatalogReader, schema: str, table: str, snapshot_id: int) -> str:
-    """Returns the folder that DuckLake will use for a new table, if the names are valid folder names.
-
-    Args:
-        reader: The lake.
-        schema: The schema of the table, which may be new as well.
-        table: The name of the table.
-        snapshot_id: The snapshot to read.
-    """
-    with reader.transaction() as transaction:
-        found = transaction.rows(
-            "SELECT path, path_is_relative FROM ducklake_schema "  # noqa: S608
-            f"WHERE lower(schema_name) = lower($2) AND {visible_at()}",
-            [snapshot_id, schema],
-        )
-        path, is_relative = found[0] if found else (f"{schema}/", True)
-        return compose_path(transaction.data_path, path, is_relative=is_relative) + f"{table}/"
-
-
 def find_table(transaction: MetadataTransaction, name: str, snapshot_id: int) -> TableInfo:
     """Loads a table like `load_table`, in an open transaction."""
     require(transaction, snapshot_id)

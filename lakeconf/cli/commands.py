@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "explain": "lakeconf.cli.explain",
         "export": "lakeconf.cli.export",
         "files": "lakeconf.cli.files",
+        "graph": "lakeconf.cli.graph",
         "import": "lakeconf.cli.import",
         "init": "lakeconf.cli.init",
         "maintain": "lakeconf.cli.maintain",

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from lakeconf.pipelines import Pipeline
 
 config_option = click.option(
     "--config",
@@ -25,6 +30,43 @@ format_option = click.option(
 _MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
 
 
+@dataclass(frozen=True)
+class Selection:
+    """The models that the command line selects.
+
+    Attributes:
+        tables: As for `Pipeline.chosen`.
+        exclude: As for `Pipeline.chosen`.
+    """
+
+    tables: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+
+    def of(self, pipeline: Pipeline) -> list[str]:
+        """The tables of the selected models, in order.
+
+        Raises:
+            PipelineError: A name matches no model, or all selected models are excluded.
+        """
+        return [model.table for model in pipeline.chosen(self.tables, self.exclude)]
+
+
+def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the arguments and options that select models; the command receives a `Selection` as `models`."""
+
+    @functools.wraps(command)
+    def selecting(*, models: tuple[str, ...], select: tuple[str, ...], exclude: tuple[str, ...], **others: Any) -> Any:
+        return command(models=Selection((*models, *select), exclude), **others)
+
+    for option in (
+        click.option("--exclude", multiple=True, metavar="MODEL", help="Leave out models; may be repeated."),
+        click.option("--select", multiple=True, metavar="MODEL", help="The same as MODEL; may be repeated."),
+        click.argument("models", nargs=-1, metavar="[MODEL]..."),
+    ):
+        selecting = option(selecting)
+    return selecting
+
+
 def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options that select models and intervals."""
     for option in (
@@ -40,7 +82,7 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Start of the range, in UTC; recomputes intervals that have already run.",
         ),
         click.option("--store", help="Store that contains the tables; by default `default_store`."),
-        click.argument("models", nargs=-1, metavar="[MODEL]..."),
+        selection_options,
     ):
         command = option(command)
     return command

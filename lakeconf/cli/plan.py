@@ -9,17 +9,23 @@ from typing import Any
 
 import click
 
-from lakeconf.cli.options import models_options
+from lakeconf.cli.options import Selection, models_options
 from lakeconf.cli.output import plain, show, show_json, show_table, style
 from lakeconf.config.model import init
 from lakeconf.pipelines import declared_pipeline, opened, plan
 from lakeconf.pipelines.plan import Step
 
+# The exit code for pending changes.
+PENDING = 3
+
 
 @click.command("plan", short_help="Show what a run would do, and why.")
 @models_options
+@click.option("--exit-code", is_flag=True, help="Exit with 3 if `lakeconf run` would run a model.")
+@click.pass_context
 def command(
-    models: tuple[str, ...],
+    context: click.Context,
+    models: Selection,
     store: str | None,
     since: datetime | None,
     until: datetime | None,
@@ -27,15 +33,22 @@ def command(
     rebuild: bool,  # noqa: FBT001 - click's flag
     format_name: str,
     source: str | None,
+    *,
+    exit_code: bool,
 ) -> None:
-    """Show what `lakeconf run` would do for each MODEL, by default all, and why. Nothing changes."""
+    """Show what `lakeconf run` would do for each MODEL, by default all, and why. Nothing changes.
+
+    Exit codes: 0; 1 if the plan cannot be made, 2 for invalid arguments, and with --exit-code 3 for pending changes.
+    """
     config = init(source)
     pipeline = declared_pipeline(config)
-    with opened(config, pipeline, models, store, "duckdb", read_only=True) as (lake, others):
+    names = models.of(pipeline)
+    with opened(config, pipeline, names, store, "duckdb", read_only=True) as (lake, others):
         steps = plan(
-            pipeline, lake, models, since=since, until=until, rebuild=rebuild, redo_late=redo_late, others=others
+            pipeline, lake, names, since=since, until=until, rebuild=rebuild, redo_late=redo_late, others=others
         )
     show_plan(steps, format_name)
+    context.exit(PENDING if exit_code and any(step.runs for step in steps) else 0)
 
 
 def show_plan(steps: Sequence[Step], format_name: str) -> None:
@@ -64,8 +77,14 @@ def _data(step: Step) -> dict[str, Any]:
     columns = plain(dataclasses.asdict(step.columns))
     return {
         "model": step.model.table,
+        "kind": step.model.kind.name,
+        "tags": list(step.model.tags),
         "runs": step.runs,
         "reason": step.reason,
+        "rebuild": step.rebuild,
+        "replaces": step.replaces,
+        "ranges": [{"start": plain(one.start), "end": plain(one.end), "redone": one.redone} for one in step.batches],
+        "files": list(step.files),
         "columns": columns,
         "warnings": list(step.warnings),
     }

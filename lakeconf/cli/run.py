@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from lakeconf.cli.confirm import confirm, yes_option
-from lakeconf.cli.options import models_options
+from lakeconf.cli.options import Selection, models_options
 from lakeconf.cli.output import show, show_error, show_json, style
 from lakeconf.cli.plan import show_plan, show_warnings
 from lakeconf.config.model import init
@@ -33,7 +33,7 @@ _COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not ru
 @click.pass_context
 def command(
     context: click.Context,
-    models: tuple[str, ...],
+    models: Selection,
     store: str | None,
     since: datetime | None,
     until: datetime | None,
@@ -49,18 +49,20 @@ def command(
 ) -> None:
     """Run each MODEL, by default all models of [pipeline].
 
-    `+name` adds the models that `name` reads; `raw.*` selects several. Each model is one transaction and is skipped if
-    its definition and inputs are unchanged. With --rebuild, the command shows a plan and asks before it replaces rows;
+    `+name` adds the models that `name` reads, `name+` those that read it; `raw.*` and `tag:nightly` select several.
+    Each model is one transaction and is skipped if its definition and inputs are unchanged. With --rebuild, the command
+    shows a plan and asks before it replaces rows;
     without a terminal it needs --yes. Exit codes: 0 if no model failed, 1 if one failed, 2 for invalid arguments.
     """
     config = init(source)
     pipeline = declared_pipeline(config)
-    with opened(config, pipeline, models, store, engine, read_only=dry_run) as (lake, others):
+    names = models.of(pipeline)
+    with opened(config, pipeline, names, store, engine, read_only=dry_run) as (lake, others):
         asked: dict[str, Any] = {
             "since": since, "until": until, "rebuild": rebuild, "redo_late": redo_late, "others": others
         }  # fmt: skip
         if dry_run or (rebuild and not yes):
-            steps = plan(pipeline, lake, models, **asked)
+            steps = plan(pipeline, lake, names, **asked)
             replaced = [step.model.table for step in steps if step.replaces]
             if dry_run or (replaced and format_name == "text"):
                 show_plan(steps, format_name)
@@ -69,7 +71,7 @@ def command(
             if replaced:
                 confirm(f"Replace the rows of {', '.join(replaced)}?", yes=yes)
         progress = _show if format_name == "text" else lambda _: None
-        results = run(pipeline, lake, models, **asked, allow_drop_columns=allow_drop_columns, progress=progress)
+        results = run(pipeline, lake, names, **asked, allow_drop_columns=allow_drop_columns, progress=progress)
     if format_name == "json":
         show_json([_data(result) for result in results])
     else:

@@ -13,7 +13,8 @@ from enum import Enum
 from pathlib import Path
 
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.table import compose_path, table_folder, tables
+from lakeconf.catalog.table import compose_path, tables
+from lakeconf.catalog.table_folder import table_folder
 from lakeconf.catalog.table_name import joined_name, split_name
 from lakeconf.commit.kept_files import KeptFiles
 from lakeconf.connection.connection import Connection

@@ -4,6 +4,7 @@ Declare models in Python with `model`, or in SQL in `[pipeline]` of lakeconf.tom
 """
 
 from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.column_tests import accepted_values, not_null, relationships, unique
 from lakeconf.pipelines.declared import declared_pipeline, opened, pipeline_problems
 from lakeconf.pipelines.kinds import Append, Full, Incremental, Merge, Seed, View
 from lakeconf.pipelines.model import Model, model
@@ -25,12 +26,16 @@ __all__ = [
     "Query",
     "Seed",
     "View",
+    "accepted_values",
     "declared_pipeline",
     "model",
+    "not_null",
     "opened",
     "pipeline_problems",
     "plan",
     "plan_promotion",
     "promote",
+    "relationships",
     "run",
+    "unique",
 ]

@@ -23,6 +23,7 @@ from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Pro
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import escaped
 from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.column_tests import DeclaredTests
 from lakeconf.pipelines.kinds import KINDS, Kind, Seed
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline, check
@@ -42,6 +43,8 @@ class _Declaration(BaseModel):
     dropped: list[str] = Field(default_factory=list)
     audits: dict[str, str] = Field(default_factory=dict)
     comment: str | None = None
+    tests: DeclaredTests = Field(default_factory=DeclaredTests)
+    tags: list[str] = Field(default_factory=list)
 
 
 def declared_pipeline(config: Config) -> Pipeline:
@@ -269,6 +272,8 @@ def _from_table(config: Config, folder: Path, name: str, table: Any) -> Model:
         audits=declared.audits,
         comment=declared.comment,
         folder=folder,
+        tests=declared.tests.tests(),
+        tags=declared.tags,
     )
 
 
@@ -276,7 +281,7 @@ def _problems(config: Config, key: tuple[str, ...], error: ValidationError) -> l
     """Converts pydantic's errors into problems with a position in the file."""
     problems = []
     for found in error.errors(include_input=False):
-        is_missing = found["type"] == "missing"
-        code, message = (Code.MISSING_KEY, "is missing") if is_missing else (Code.WRONG_VALUE, found["msg"])
+        known = {"missing": (Code.MISSING_KEY, "is missing"), "extra_forbidden": (Code.UNKNOWN_KEY, "unknown key")}
+        code, message = known.get(found["type"], (Code.WRONG_VALUE, found["msg"]))
         problems.append(config.problem(code, message, (*key, *(str(part) for part in found["loc"]))))
     return problems

@@ -11,8 +11,10 @@ from typing import Any
 from lakeconf.commit.audits import Check
 from lakeconf.errors import PipelineError
 from lakeconf.pipelines.body import Body, Function
+from lakeconf.pipelines.column_tests import ColumnTest
 from lakeconf.pipelines.definition_hash import digest, file_digest, function_code, loaded_source, sql_code
 from lakeconf.pipelines.kinds import Append, Kind, Merge, Seed
+from lakeconf.sql import identifier
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Model:
         audits: Queries or functions that find violations in the new state, by name; see `Lake.audit`.
         comment: The comment of the table.
         folder: The base folder of relative paths.
+        tests: Tests of columns, such as `not_null("id")`, that each run checks like audits.
+        tags: Names by which commands select the model: `tag:nightly`.
     """
 
     table: str
@@ -43,6 +47,8 @@ class Model:
     audits: Mapping[str, Check] = field(default_factory=dict)
     comment: str | None = None
     folder: Path = field(default_factory=Path.cwd)
+    tests: Sequence[ColumnTest] = ()
+    tags: Sequence[str] = ()
     _sources: Mapping[str, str | None] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -74,6 +80,12 @@ class Model:
         found = self.body.arguments()
         return found[1:] if isinstance(self.kind, Append) and self.kind.files is not None else found
 
+    @property
+    def checks(self) -> Sequence[tuple[str, Check]]:
+        """The audits and the tests, by the names that errors show."""
+        quoted = ".".join(map(identifier, self.table.split(".")))
+        return [*self.audits.items(), *((test.name, test.query(quoted)) for test in self.tests)]
+
     def definition(self) -> str:
         """Returns the hash of the definition, without comments."""
         return self._digest("" if self.body is None else self.body.code())
@@ -88,7 +100,8 @@ class Model:
             function_code(check, self._sources[name]) if callable(check) else sql_code(check)
             for name, check in self.audits.items()
         ]
-        return digest(self.table, kind, code, repr(sorted(self.inputs.items())), *self.audits, *checks)
+        tests = [test.query(self.table) for test in self.tests]
+        return digest(self.table, kind, code, repr(sorted(self.inputs.items())), *self.audits, *checks, *tests)
 
     def _only_argument(self) -> str:
         if len(self.arguments) == 1:
@@ -111,6 +124,8 @@ def model(
     renamed: Mapping[str, str] | None = None,
     dropped: Sequence[str] = (),
     audits: Mapping[str, Check] | None = None,
+    tests: Sequence[ColumnTest] = (),
+    tags: Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], Model]:
     """Declares a function as a model. The function takes lazy narwhals frames and returns one.
 
@@ -126,6 +141,8 @@ def model(
         renamed: Renamed columns, which keep their values: map of old to new names, as for `Table.evolve`.
         dropped: Columns that the model no longer has and that a run may drop from the table.
         audits: Queries or functions that find violations in the new state, by name; see `Lake.audit`.
+        tests: Tests of columns, such as `not_null("id")`, that each run checks like audits.
+        tags: Names by which commands select the model: `tag:nightly`.
 
     Returns:
         A decorator.
@@ -143,6 +160,8 @@ def model(
             audits or {},
             inspect.getdoc(function),
             Path(inspect.getfile(function)).parent,
+            tests,
+            tags,
         )
 
     return decorated

@@ -92,30 +92,64 @@ class Pipeline:
         below = [self.definition(view, on_disk=on_disk) for view in views if view and isinstance(view.kind, View)]
         return digest(model.definition_now() if on_disk else model.definition(), *below)
 
-    def chosen(self, tables: Iterable[str]) -> list[Model]:
+    def chosen(self, tables: Iterable[str], exclude: Iterable[str] = ()) -> list[Model]:
         """Returns the selected models in order; all models if `tables` is empty.
 
         Args:
-            tables: Names, or patterns of names such as `raw.*`. `+` before a name adds the models that it reads.
+            tables: Names, patterns of names such as `raw.*`, or tags such as `tag:nightly`. `+` before one adds the
+                models that it reads, `+` after it the models that read it.
+            exclude: Models to leave out, in the same form.
 
         Raises:
-            PipelineError: A name matches no model.
+            PipelineError: A name matches no model, or all selected models are excluded.
         """
-        wanted: set[str] = set()
-        for name in tables:
-            table = name.removeprefix("+")
-            found = fnmatch.filter(self.by_table, table)
-            if not found:
-                hint = suggestion(table, self.by_table, f"known models: {', '.join(self.by_table)}")
-                raise PipelineError(f"unknown model {table!r}", hint=hint)
-            wanted |= {*found, *(above for one in found for above in (self._above(one) if name != table else ()))}
-        return [model for model in self.ordered if not wanted or model.table in wanted]
+        wanted = [name for text in tables for name in self._matches(text)] or list(self.by_table)
+        left = set(wanted) - {name for text in exclude for name in self._matches(text)}
+        if wanted and not left:
+            raise PipelineError("all selected models are excluded", hint="select more models, or exclude fewer")
+        return [model for model in self.ordered if model.table in left]
 
-    def _above(self, table: str) -> Iterator[str]:
-        for name in self.inputs(self.by_table[table]).values():
-            if name in self.by_table:
-                yield name
-                yield from self._above(name)
+    def _matches(self, text: str) -> set[str]:
+        """The models that a selection names."""
+        name = text.removeprefix("+").removesuffix("+")
+        tag = name.removeprefix("tag:")
+        if tag != name:
+            found = [model.table for model in self.models if tag in model.tags]
+            known = sorted({f"tag:{one}" for model in self.models for one in model.tags})
+        else:
+            found = [name] if name in self.by_table else fnmatch.filter(self.by_table, name)
+            known = list(self.by_table)
+        if not found:
+            kind = "models" if tag == name else "tags"
+            hint = suggestion(name, known, f"known {kind}: {', '.join(known) or 'none'}")
+            raise PipelineError(f"unknown model {name!r}" if tag == name else f"no model has the {name!r}", hint=hint)
+        above = self._reached(found, self._read) if text.startswith("+") else set()
+        below = self._reached(found, self._readers) if text.endswith("+") else set()
+        return {*found, *above, *below}
+
+    @cached_property
+    def _read(self) -> Mapping[str, Sequence[str]]:
+        """The models that each model reads, by table."""
+        return {
+            table: [name for name in self.inputs(model).values() if name in self.by_table]
+            for table, model in self.by_table.items()
+        }
+
+    @cached_property
+    def _readers(self) -> Mapping[str, Sequence[str]]:
+        """The models that read each model, by table."""
+        return {table: [one for one, read in self._read.items() if table in read] for table in self.by_table}
+
+    @staticmethod
+    def _reached(tables: Iterable[str], edges: Mapping[str, Sequence[str]]) -> set[str]:
+        """The tables that edges lead to, directly or not."""
+        found: set[str] = set()
+        waiting = list(tables)
+        while waiting:
+            new = set(edges[waiting.pop()]) - found
+            found |= new
+            waiting += new
+        return found
 
     def _check_changes(self, model: Model) -> None:
         driving = model.driving_input

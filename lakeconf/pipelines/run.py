@@ -216,7 +216,7 @@ def _commit(
             frame = rows_of(pipeline, step, {**lakes, "": transaction}, batch)
             extra["columns"] = [*frame.collect_schema().names()]
             write(transaction, step, frame, batch, allow_drop_columns=allow_drop_columns)
-        for name, check in model.audits.items():
+        for name, check in model.checks:
             transaction.audit(name, check, table=None if isinstance(check, str) else model.table)
         transaction.runs.record(remembered)
         if pipeline.definition(model, on_disk=True) != definition:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.table import TableInfo, table_folder, tables
+from lakeconf.catalog.table import TableInfo, tables
+from lakeconf.catalog.table_folder import table_folder
 from lakeconf.catalog.table_name import full_name, joined_name, split_name
 from lakeconf.catalog.views import view_names
 from lakeconf.commit.change import Change, Target

@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from lakeconf.cli.options import config_option, format_option, models_options
+from lakeconf.cli.options import Selection, config_option, format_option, models_options
 
 
 @click.command()
@@ -29,14 +29,14 @@ def plain_command(**given: Any) -> None:
 def parsed(command: click.Command, *arguments: str) -> dict[str, Any]:
     found = CliRunner().invoke(command, arguments)
     assert found.exit_code == 0, found.output
-    values: dict[str, Any] = eval(found.output, {"datetime": __import__("datetime")})  # noqa: S307 - printed above
+    values: dict[str, Any] = eval(found.output, {"datetime": __import__("datetime"), "Selection": Selection})  # noqa: S307 - printed above
     return values
 
 
 def test_defaults() -> None:
     assert parsed(plain_command) == {"format_name": "text", "source": None}
     assert parsed(models_command) == {
-        "models": (),
+        "models": Selection(),
         "store": None,
         "since": None,
         "until": None,
@@ -50,10 +50,11 @@ def test_defaults() -> None:
 def test_values() -> None:
     given = parsed(
         models_command, "a.b", "--store", "prod", "--from", "2024-01-01", "--to", "2024-01-02T03:04:05", "+raw.*",
+        "--select", "tag:x", "--exclude", "c.d", "--exclude", "e.f+",
         "--redo-late", "--rebuild", "--format", "json", "--config", "x.toml",
     )  # fmt: skip
     assert given == {
-        "models": ("a.b", "+raw.*"),
+        "models": Selection(("a.b", "+raw.*", "tag:x"), ("c.d", "e.f+")),
         "store": "prod",
         "since": datetime(2024, 1, 1),
         "until": datetime(2024, 1, 2, 3, 4, 5),

@@ -52,8 +52,40 @@ def test_options_reach_the_plan(pipeline_folder: Path, called: Any, shown: Any) 
 def test_plan_as_json(pipeline_folder: Path, shown: Any) -> None:
     first, second, _ = json.loads(shown("plan", "--format", "json", *UNTIL))
     columns: dict[str, Any] = {"added": {}, "renamed": {}, "retyped": {}, "dropped": []}
-    assert first == {"model": "raw.prices", "runs": True, "reason": "first run", "columns": columns, "warnings": []}
-    assert second["reason"] == "first run: 2024-01-01 to 2024-01-03"
+    assert first == {
+        "model": "raw.prices",
+        "kind": "seed",
+        "tags": [],
+        "runs": True,
+        "reason": "first run",
+        "rebuild": True,
+        "replaces": False,
+        "ranges": [],
+        "files": [],
+        "columns": columns,
+        "warnings": [],
+    }
+    assert (second["kind"], second["reason"]) == ("incremental", "first run: 2024-01-01 to 2024-01-03")
+    assert second["ranges"] == [{"start": "2024-01-01T00:00:00", "end": "2024-01-03T00:00:00", "redone": False}]
+
+
+def test_exit_code_tells_of_pending_changes(pipeline_folder: Path, called: Any, shown: Any) -> None:
+    assert called("plan", "raw.prices")[0] == 0
+    assert called("plan", "raw.prices", "--exit-code")[0] == 3
+    shown("run", "raw.prices")
+    assert called("plan", "raw.prices", "--exit-code")[0] == 0
+    assert called("plan", "--exit-code", *UNTIL)[0] == 3
+
+
+def test_models_are_selected_and_excluded(pipeline_folder: Path, shown: Any, called: Any) -> None:
+    def tables(*arguments: str) -> list[str]:
+        return [one["model"] for one in json.loads(shown("plan", "--format", "json", *UNTIL, *arguments))]
+
+    assert tables("raw.prices+") == ["raw.prices", "marts.by_day", "marts.dearest"]
+    assert tables("--select", "raw.*", "--select", "marts.dearest") == ["raw.prices", "marts.dearest"]
+    assert tables("--exclude", "raw.prices") == ["marts.by_day", "marts.dearest"]
+    code, out, err = called("plan", "marts.*", "--exclude", "raw.prices+")
+    assert (code, out, "all selected models are excluded" in err) == (1, "", True)
 
 
 @pytest.mark.parametrize(

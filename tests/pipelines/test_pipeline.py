@@ -121,6 +121,39 @@ def test_plus_adds_the_models_above_and_nothing_below() -> None:
     assert [one.table for one in pipeline.chosen(["+a.[bd]"])] == ["a.a", "a.b", "a.c", "a.d"]
 
 
+def test_plus_after_a_name_adds_the_models_below() -> None:
+    models = [sql("a.a"), sql("a.b", "FROM a.a"), sql("a.c", "FROM a.b"), sql("b.x", "FROM a.c, a.a"), sql("b.y")]
+    pipeline = Pipeline(models)
+
+    def chosen(*tables: str, exclude: tuple[str, ...] = ()) -> set[str]:
+        return {one.table for one in pipeline.chosen(tables, exclude)}
+
+    assert chosen("a.b+") == {"a.b", "a.c", "b.x"}
+    assert chosen("+a.b+") == {"a.a", "a.b", "a.c", "b.x"}
+    assert chosen("a.a+", exclude=("a.c+",)) == {"a.a", "a.b"}
+    assert chosen(exclude=("a.*",)) == {"b.x", "b.y"}
+    for exclude in (("a.b", "a.c", "b.x"), ("*",)):
+        with pytest.raises(PipelineError, match="all selected models are excluded"):
+            pipeline.chosen(["a.b+"], exclude)
+    with pytest.raises(PipelineError, match=r"unknown model 'a\.z'"):
+        pipeline.chosen([], ["a.z"])
+
+
+def test_tags_select_models() -> None:
+    night, day = Model("a.night", Full(), FULL, tags=["nightly", "big"]), Model("a.day", Full(), FULL, tags=["big"])
+    pipeline = Pipeline([night, day, sql("a.below", "FROM a.night")])
+    assert [one.table for one in pipeline.chosen(["tag:nightly"])] == ["a.night"]
+    assert {one.table for one in pipeline.chosen(["tag:big"])} == {"a.night", "a.day"}
+    assert {one.table for one in pipeline.chosen(["tag:nightly+"])} == {"a.night", "a.below"}
+    with pytest.raises(PipelineError, match="no model has the 'tag:nightli'") as caught:
+        pipeline.chosen(["tag:nightli"])
+    assert caught.value.hint == 'did you mean "tag:nightly"?'
+
+
+def test_name_with_a_pattern_character_selects_itself() -> None:
+    assert [one.table for one in Pipeline([sql("a.t[1]"), sql("a.t1")]).chosen(["a.t[1]"])] == ["a.t[1]"]
+
+
 def test_unknown_model() -> None:
     with pytest.raises(PipelineError, match=r"unknown model 'a\.tt'") as caught:
         Pipeline([Model("a.t", Full(), FULL)]).chosen(["a.tt"])

@@ -1,0 +1,47 @@
+"""`lakeconf graph`: text, JSON and a page."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TAGGED = """
+[pipeline.models."marts.tagged"]
+sql = "dearest.sql"
+tags = ["nightly"]
+tests = { not_null = ["day"] }
+"""
+
+
+def test_graph_as_text(pipeline_folder: Path, shown: Any) -> None:
+    assert (
+        shown("graph")
+        == """\
+raw.prices (seed)
+marts.by_day (incremental)
+  reads raw.prices
+marts.dearest (full)
+  reads raw.prices
+"""
+    )
+    assert shown("graph", "marts.*", "--exclude", "marts.by_day") == "marts.dearest (full)\n  reads raw.prices\n"
+
+
+def test_graph_as_json_and_page(pipeline_folder: Path, shown: Any) -> None:
+    with (pipeline_folder / "lakeconf.toml").open("a") as file:
+        file.write(TAGGED)
+    assert json.loads(shown("graph", "tag:nightly", "--format", "json")) == [
+        {
+            "model": "marts.tagged",
+            "kind": "full",
+            "tags": ["nightly"],
+            "inputs": ["raw.prices"],
+            "checks": ["not_null day"],
+            "comment": None,
+        }
+    ]
+    assert shown("graph", "--format", "html").startswith("<!DOCTYPE html>")
+    assert not (pipeline_folder / "catalog.sqlite").exists()
