@@ -100,7 +100,10 @@ class Session:
             LakeconfError: The store is read-only.
         """
         if self.read_only:
-            raise LakeconfError(f"nothing can be written: the store {self.store!r} is read-only")
+            raise LakeconfError(
+                f"nothing can be written: the store {self.store!r} is read-only",
+                hint="open it without read_only=True; remove read_only and snapshot_… from attach_options",
+            )
 
     def new_commit(self, token: str, *, staged: bool = False) -> Commit:
         """A new attempt to commit.

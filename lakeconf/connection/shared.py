@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from lakeconf.connection.connection import Connection
+from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:
     import duckdb
@@ -25,12 +26,18 @@ class SharedConnection(Connection):
     def __init__(self, connection: Connection, set_up: str) -> None:
         super().__init__(connection.native, connection.secrets)
         self._set_up = set_up
+        self._is_closed = False
         self._cursors = threading.local()
         self._cursors.native = connection.native
 
     @property
     def native(self) -> duckdb.DuckDBPyConnection:
-        """The duckdb connection of the calling thread."""
+        """The duckdb connection of the calling thread.
+
+        Raises:
+            LakeconfError: The connection is closed.
+        """
+        self._check_open()
         if not hasattr(self._cursors, "native"):
             with self.errors():
                 cursor = self._native.cursor()
@@ -41,4 +48,18 @@ class SharedConnection(Connection):
 
     def close(self) -> None:
         """Closes the connection and the cursors of all threads, from any thread."""
+        self._is_closed = True
         self._native.close()
+
+    def cursor(self) -> Connection:
+        """Opens another connection to the same instance; it does not inherit `USE`.
+
+        Raises:
+            LakeconfError: The connection is closed.
+        """
+        self._check_open()
+        return super().cursor()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LakeconfError("the lake is closed", hint="open it again: store.open()")

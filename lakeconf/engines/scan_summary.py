@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -48,6 +49,9 @@ class ScanSummary:
     inlined_rows: int
     refusal: str | None = None
     merge: str | None = None
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         lines = [

@@ -21,6 +21,7 @@ from lakeconf.engines.schema_check import named_views
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.definitions import Definitions
 from lakeconf.lake.maintenance import Maintenance
+from lakeconf.lake.notebook import Snapshots, html_table, listed
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.restore import Restores
 from lakeconf.lake.run_journal import RunJournal
@@ -51,7 +52,16 @@ class Lake(Definitions, Restores):
         self.close()
 
     def __repr__(self) -> str:
-        return f"Lake({self._session.alias!r} at snapshot {self._scope.snapshot_id}, {self._session.engine.name})"
+        start = f"Lake({self._session.alias!r} at snapshot {self._scope.snapshot_id}, {self._session.engine.name}"
+        try:
+            return f"{start}: {listed(self.tables()) or 'no tables'})"
+        except LakeconfError as error:  # it is closed, or the catalog cannot be reached
+            return f"{start}: {error.message})"
+
+    def _repr_html_(self) -> str:
+        title = f"Lake {self._session.alias} at snapshot {self._scope.snapshot_id}, {self._session.engine.name}"
+        names = [*((name, "table") for name in self.tables()), *((name, "view") for name in self.views())]
+        return html_table(title, ("name", "kind"), names)
 
     def close(self) -> None:
         """Closes the connections to the catalog; does nothing for a lake of `at` or `transaction`."""
@@ -104,7 +114,7 @@ class Lake(Definitions, Restores):
 
     def snapshots(self) -> list[Snapshot]:
         """All snapshots of the lake that have not expired, oldest first."""
-        return list(snapshots(self._session.reader))
+        return Snapshots(snapshots(self._session.reader))
 
     def at(self, *, version: int | None = None, timestamp: datetime | None = None) -> Lake:
         """The lake at an older snapshot: a read-only lake that is closed together with this one.

@@ -15,6 +15,7 @@ from lakeconf.commit.scope import Scope
 from lakeconf.engines.change_feed import check_range
 from lakeconf.engines.scan_summary import ScanSummary, summary
 from lakeconf.errors import required
+from lakeconf.lake.notebook import html_table
 from lakeconf.write import writes
 
 if TYPE_CHECKING:
@@ -39,6 +40,12 @@ class TableReads:
 
     def __repr__(self) -> str:
         return f"Table({self.name!r} at snapshot {self._scope.snapshot_id})"
+
+    def _repr_html_(self) -> str:
+        described = self.column_comments
+        rows = [(name, type_name, described.get(name, "")) for name, type_name in self.schema.items()]
+        title = f"Table {self.name} at snapshot {self._scope.snapshot_id}"
+        return html_table(f"{title}: {self.comment}" if self.comment else title, ("column", "type", "comment"), rows)
 
     @property
     def schema(self) -> dict[str, str]:
