@@ -81,6 +81,26 @@ class _Table:
 
 
 @dataclass(frozen=True)
+class RewrittenFiles:
+    """The files of a table with so many deleted rows that they would be rewritten.
+
+    Attributes:
+        schema: The table's schema.
+        name: The table's name.
+        files: The share of deleted rows and the size in bytes of each file; the largest share first.
+    """
+
+    schema: str
+    name: str
+    files: tuple[tuple[float, int], ...]
+
+    @property
+    def saved(self) -> float:
+        """The bytes of deleted rows."""
+        return sum(share * size for share, size in self.files)
+
+
+@dataclass(frozen=True)
 class SmallFiles:
     """The files of a table that DuckLake would merge.
 
@@ -121,7 +141,7 @@ def plan_compaction(reader: CatalogReader) -> list[TableCompaction]:
         TableCompaction(
             joined_name(table.schema, table.name),
             flushed[table.table_id],
-            _rewritten(table),
+            len(_rewritten(table)),
             sum(map(len, _groups(table))),
         )
         for table in found
@@ -129,11 +149,16 @@ def plan_compaction(reader: CatalogReader) -> list[TableCompaction]:
     return [one for one in planned if one.flushed_rows or one.rewritten_files or one.merged_files]
 
 
-def rewritten_files(reader: CatalogReader) -> dict[tuple[str, str], int]:
-    """The number of files that would be rewritten, by schema and name of each table that has any."""
+def rewritten_files(reader: CatalogReader) -> list[RewrittenFiles]:
+    """The files that would be rewritten, of each table that has any."""
     with reader.transaction() as transaction:
         tables = _tables(transaction)
-    return {(table.schema, table.name): count for table in tables if (count := _rewritten(table))}
+    found = []
+    for table in tables:
+        files = sorted(((file.deleted / file.rows, file.size) for file in _rewritten(table)), reverse=True)
+        if files:
+            found.append(RewrittenFiles(table.schema, table.name, tuple(files)))
+    return found
 
 
 def small_files(reader: CatalogReader) -> list[SmallFiles]:
@@ -165,8 +190,8 @@ def _tables(transaction: MetadataTransaction) -> list[_Table]:
     return found
 
 
-def _rewritten(table: _Table) -> int:
-    return sum(file.deleted > 0 and file.deleted >= table.threshold * file.rows for file in table.files)
+def _rewritten(table: _Table) -> list[_File]:
+    return [file for file in table.files if file.deleted > 0 and file.deleted >= table.threshold * file.rows]
 
 
 def _groups(table: _Table) -> list[list[_File]]:

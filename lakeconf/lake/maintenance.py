@@ -22,8 +22,9 @@ from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
 from lakeconf.guard.locks import pauses
 from lakeconf.lake.cleanup import Cleanup, Removal
-from lakeconf.lake.compaction import TableCompaction, plan_compaction, rewritten_files
-from lakeconf.lake.merging import FILES_READ, Merging
+from lakeconf.lake.compaction import TableCompaction, plan_compaction
+from lakeconf.lake.merging import Merging
+from lakeconf.lake.rewriting import Rewriting
 from lakeconf.lake.time_limit import TimeLimit
 from lakeconf.logs import EventLogger
 from lakeconf.sql import literal
@@ -275,14 +276,7 @@ def _flush(session: Session, _limit: TimeLimit) -> None:
 
 
 def _rewrite(session: Session, limit: TimeLimit) -> None:
-    """Rewrites files with deleted rows: many table by table, and then those that the plan does not know."""
-    counts = rewritten_files(session.reader)
-    is_small = sum(counts.values()) <= FILES_READ
-    tables = [] if is_small else sorted(counts, key=lambda table: -counts[table])
-    arguments = [f", {literal(name)}, schema => {literal(schema)}" for schema, name in tables]
-    for given in (*arguments, ""):
-        if not limit.is_over:
-            run_step(session, f"CALL ducklake_rewrite_data_files({literal(session.alias)}{given})")
+    Rewriting(session, limit).run()
 
 
 def _merge(session: Session, limit: TimeLimit) -> None:

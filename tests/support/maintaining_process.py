@@ -14,7 +14,7 @@ from writing_process import die_at_byte, kill, say
 
 import lakeconf
 from lakeconf.connection.connection import Connection
-from lakeconf.lake import maintenance, merging
+from lakeconf.lake import merging, rewriting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +88,7 @@ def _die(death: Death) -> None:
 
 
 def _maintain(store: Store, death: Death) -> None:
-    for module in (merging, maintenance):
+    for module in (merging, rewriting):
         module.__dict__["FILES_READ"] = 5
     with store.open() as lake:
         _die(death)
