@@ -9,7 +9,7 @@ from functools import partial
 import click
 
 from lakeconf.cli.confirm import confirm, yes_option
-from lakeconf.cli.options import config_option
+from lakeconf.cli.options import config_option, format_option, store_option
 from lakeconf.cli.output import show, show_json, style
 from lakeconf.config.model import init
 from lakeconf.errors import CatalogMovedError
@@ -19,16 +19,24 @@ _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", 
 
 
 @click.command("doctor", short_help="Diagnose a store step by step.")
-@click.argument("store", required=False)
+@store_option
 @click.option(
     "--repair", is_flag=True, help="Create a missing marker below the data path, or record that the catalog was moved."
 )
 @yes_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--json", "as_json", is_flag=True, hidden=True)  # before there was --format
+@format_option
 @config_option
 @click.pass_context
 def command(
-    context: click.Context, store: str | None, source: str | None, *, as_json: bool, repair: bool, yes: bool
+    context: click.Context,
+    store: str | None,
+    source: str | None,
+    format_name: str,
+    *,
+    as_json: bool,
+    repair: bool,
+    yes: bool,
 ) -> None:
     """Check STORE step by step: extensions, secrets, catalog, version, data path, clock and Spark settings.
 
@@ -40,7 +48,7 @@ def command(
         repair_marker(found, partial(_confirm_move, yes=yes))
     steps = diagnose(found)
     healthy = not any(step.status == FAILED for step in steps)
-    if as_json:
+    if as_json or format_name == "json":
         show_json({"store": found.name, "ok": healthy, "steps": [dataclasses.asdict(step) for step in steps]})
     else:
         for step in steps:

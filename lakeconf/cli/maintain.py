@@ -9,14 +9,14 @@ from functools import partial
 import click
 
 from lakeconf.cli.confirm import confirm, yes_option
-from lakeconf.cli.options import config_option, format_option
+from lakeconf.cli.options import config_option, format_option, store_option
 from lakeconf.cli.output import show_json, show_lines
 from lakeconf.config.model import init
 from lakeconf.lake.maintenance_plan import maintain
 
 
 @click.command("maintain", short_help="Compact a lake, expire old snapshots, remove unneeded files.")
-@click.argument("store", required=False)
+@store_option
 @click.option(
     "--expire-days", type=click.FloatRange(min=0), default=30, show_default=True, help="Expire older snapshots."
 )

@@ -27,6 +27,20 @@ format_option = click.option(
     help="Output format.",
 )
 
+
+def store_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the store as an argument and as `--store`; the command receives either as `store`."""
+
+    @functools.wraps(command)
+    def with_store(*arguments: Any, store: str | None, store_name: str | None, **others: Any) -> Any:
+        if store is not None and store_name is not None and store != store_name:
+            raise click.UsageError(f"two stores are named: {store} and {store_name}")
+        return command(*arguments, store=store_name if store is None else store, **others)
+
+    with_store = click.option("--store", "store_name", metavar="STORE", help="The same as STORE.")(with_store)
+    return click.argument("store", required=False)(with_store)
+
+
 _MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
 
 

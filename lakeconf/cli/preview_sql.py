@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from lakeconf.cli.options import config_option
+from lakeconf.cli.options import config_option, store_option
 from lakeconf.cli.output import show, show_json
 from lakeconf.config.model import init
 from lakeconf.secret import shown
 
 
 @click.command("preview-sql", short_help="Show the SQL that attaches a lake.")
-@click.argument("store", required=False)
+@store_option
 @click.option("--show-secrets", is_flag=True, help="Print secret values.")
 @click.option("--portable", is_flag=True, help="Write a script for the DuckDB CLI, with secrets as getenv('X').")
 @click.option(

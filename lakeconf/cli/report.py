@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from lakeconf.cli.options import config_option
+from lakeconf.cli.options import config_option, store_option
 from lakeconf.cli.output import show
 from lakeconf.config.model import init
 from lakeconf.inspection.report import report
 
 
 @click.command("report", short_help="Write an HTML report of a lake.")
-@click.argument("store", required=False)
+@store_option
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), default="lake.html", show_default=True, help="Output file."
 )

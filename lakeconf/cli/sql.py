@@ -7,11 +7,13 @@ import io
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 from lakeconf.cli.options import config_option
 from lakeconf.cli.output import plain, show, show_exactly, show_json, show_lines, show_table
+from lakeconf.config.file import MAX_BYTES
 from lakeconf.config.model import init
 from lakeconf.inspection.read_only_sql import query
 
@@ -20,7 +22,10 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @click.command("sql", short_help="Run a query on a lake.")
-@click.argument("statement", metavar="QUERY")
+@click.argument("statement", metavar="[QUERY]", required=False)
+@click.option(
+    "-f", "--file", "path", type=click.Path(path_type=Path), help="Read the query from a file; - is the standard input."
+)
 @click.option("--store", help="Store; by default `default_store`.")
 @click.option(
     "--format",
@@ -38,16 +43,27 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 )
 @config_option
 def command(
-    statement: str, store: str | None, source: str | None, format_name: str, limit: int, *, allow_files: bool
+    statement: str | None,
+    path: Path | None,
+    store: str | None,
+    source: str | None,
+    format_name: str,
+    limit: int,
+    *,
+    allow_files: bool,
 ) -> None:
     """Run QUERY, in DuckDB's SQL dialect, on the lake, attached read-only.
 
+    Without QUERY and --file, the command reads the query from the standard input.
+
     \b
         lakeconf sql "SELECT count(*) FROM raw.events AT (VERSION => 3)"
+        lakeconf sql -f report.sql --format csv
     """
+    text = _query_text(statement, path)
     # Fetch one extra row to detect that there are more.
     fetched = limit + 1 if format_name == "table" else None
-    names, rows = query(init(source).get_store(store), statement, fetched, allow_files=allow_files)
+    names, rows = query(init(source).get_store(store), text, fetched, allow_files=allow_files)
     if format_name == "json":
         show_json([dict(zip(names, map(plain, row), strict=True)) for row in rows])
     elif format_name == "csv":
@@ -56,6 +72,34 @@ def command(
         show_table([names, *([_cell(value) for value in row] for row in rows[:limit])])
         if len(rows) > limit:
             show(f"only the first {limit} rows are shown; use --limit to show more", to_stderr=True)
+
+
+def _query_text(statement: str | None, path: Path | None) -> str:
+    """The query of the command line, a file, or the standard input."""
+    if statement is not None and path is not None:
+        raise click.UsageError("pass either QUERY or --file")
+    if statement is not None and statement != "-":
+        return statement
+    if path is None or str(path) == "-":
+        if sys.stdin.isatty():
+            raise click.UsageError('pass a query, such as lakeconf sql "FROM raw.events", or --file')
+        data, name = sys.stdin.buffer.read(MAX_BYTES + 1), "the standard input"
+    else:
+        data, name = _content(path), str(path)
+    if len(data) > MAX_BYTES:
+        raise click.UsageError(f"{name} is larger than 1 MiB")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{name} is not UTF-8") from None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise click.UsageError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _show_csv(rows: Sequence[Sequence[str]]) -> None:

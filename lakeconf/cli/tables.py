@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from lakeconf.byte_size import byte_size
-from lakeconf.cli.options import config_option, format_option
+from lakeconf.cli.options import config_option, format_option, store_option
 from lakeconf.cli.output import show_json, show_table
 from lakeconf.config.model import init
 from lakeconf.inspection.sizes import table_sizes
@@ -16,7 +16,7 @@ _HEADER = ("table", "rows", "files", "size", "delete files", "deleted rows", "ro
 
 
 @click.command("tables", short_help="List the tables of a lake.")
-@click.argument("store", required=False)
+@store_option
 @format_option
 @config_option
 def command(store: str | None, source: str | None, format_name: str) -> None:

@@ -18,12 +18,18 @@ def test_newest_snapshots_are_listed_newest_last(events_folder: Path, shown: Any
     lines = shown("snapshots", "--limit", "2").splitlines()
     assert [line.split()[0] for line in lines] == ["snapshot", "3", "4"]
     assert re.split(r"  +", lines[0]) == ["snapshot", "time (UTC)", "changes", "author", "message"]
-    assert re.fullmatch(r"4 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  inserted_into_table:2.*", lines[-1])
+    assert re.fullmatch(r"4 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  insert raw\.events \+1 row", lines[-1])
 
 
 def test_json_has_the_same_snapshots(events_folder: Path, shown: Any) -> None:
     found = json.loads(shown("snapshots", "--format", "json"))
     assert [one["snapshot_id"] for one in found] == [0, 1, 2, 3, 4]
+    assert [one["summary"] for one in found[1:]] == [
+        "create schema raw, create raw.events",
+        "insert raw.events +2 rows",
+        "delete from raw.events",
+        "insert raw.events +1 row",
+    ]
     assert found[-1]["changes"] == "inserted_into_table:2"
     assert found[-1]["time"].endswith("+00:00")
     (last,) = json.loads(shown("snapshots", "dev", "--limit", "1", "--format", "json"))

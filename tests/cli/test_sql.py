@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -158,3 +159,32 @@ def test_files_are_read_only_with_the_option(events_folder: Path, called: Any) -
 def test_store_is_selected(events_folder: Path, called: Any) -> None:
     assert called("sql", "SELECT count(*) AS n FROM raw.events", "--store", "dev") == (0, "n\n2\n", "")
     assert 'did you mean "dev"?' in called("sql", "SELECT 1", "--store", "dve")[2]
+
+
+@pytest.mark.parametrize("arguments", [("-f", "q.sql"), ("--file", "q.sql")])
+def test_query_from_a_file(project: Path, shown: Any, arguments: tuple[str, ...]) -> None:
+    lakeconf.init().get_store().open().close()
+    (project / "q.sql").write_bytes(b"\xef\xbb\xbfSELECT 1\n  AS one -- a comment\n")
+    assert shown("sql", *arguments) == "one\n1\n"
+
+
+@pytest.mark.parametrize("arguments", [(), ("-",), ("-f", "-")])
+def test_query_from_the_standard_input(
+    project: Path, shown: Any, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    lakeconf.init().get_store().open().close()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"SELECT 2 AS two")))
+    assert shown("sql", *arguments) == "two\n2\n"
+
+
+def test_unreadable_query_is_refused(project: Path, called: Any) -> None:
+    (project / "binary.sql").write_bytes(b"SELECT '\xff'")
+    (project / "large.sql").write_bytes(b" " * ((1 << 20) + 1))
+    for arguments, message in [
+        (("-f", "missing.sql"), "missing.sql cannot be read: No such file or directory"),
+        (("-f", "binary.sql"), "binary.sql is not UTF-8"),
+        (("-f", "large.sql"), "large.sql is larger than 1 MiB"),
+        (("SELECT 1", "-f", "binary.sql"), "pass either QUERY or --file"),
+    ]:
+        code, out, err = called("sql", *arguments)
+        assert (code, out, message in err) == (2, "", True)

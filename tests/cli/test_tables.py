@@ -49,3 +49,11 @@ def test_unknown_store(project: Path, called: Any) -> None:
     code, out, err = called("tables", "dve")
     assert (code, out) == (1, "")
     assert 'did you mean "dev"?' in err
+
+
+def test_store_is_an_argument_or_an_option(events_folder: Path, called: Any) -> None:
+    expected = called("tables")
+    assert called("tables", "dev") == called("tables", "--store", "dev") == expected
+    assert called("tables", "dev", "--store", "dev") == expected
+    code, out, err = called("tables", "dev", "--store", "prod")
+    assert (code, out, "two stores are named: dev and prod" in err) == (2, "", True)
