@@ -229,6 +229,18 @@ class SparkOperations(Protocol):
         """
         ...
 
+    def query_tables(
+        self, sql: str, frames: Mapping[str, Any], columns: Mapping[str, Mapping[str, Column]]
+    ) -> nw.LazyFrame[Any]:
+        """Like `ScanEngine.query`, for scans of tables.
+
+        Args:
+            sql: A query in DuckDB's SQL.
+            frames: The scan of each table in the query, by name.
+            columns: The columns of each table, by name.
+        """
+        ...
+
     def find_rows(self, plan: ScanPlan) -> nw.LazyFrame[Any]:
         """The positions of the rows in data files that satisfy the predicate of a plan.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import narwhals as nw
 
@@ -25,6 +25,7 @@ from lakeconf.lake.notebook import Snapshots, html_table, listed
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.restore import Restores
 from lakeconf.lake.run_journal import RunJournal
+from lakeconf.lake.spark_sql import sql_on_spark
 from lakeconf.lake.streaming import StreamSink
 from lakeconf.lake.table import Table
 from lakeconf.sql import identifier, literal
@@ -194,18 +195,25 @@ class Lake(Definitions, Restores):
             )
         return StreamSink(self.table(table), query)
 
-    def sql(self, query: str) -> nw.LazyFrame[Any]:
-        """Runs a DuckDB query on the lake, at its latest snapshot unless the query contains `AT (VERSION => …)`.
+    def sql(self, query: str, *, engine: Literal["duckdb", "spark"] = "duckdb") -> nw.LazyFrame[Any]:
+        """Runs a query in DuckDB's SQL on the lake.
+
+        DuckDB runs it at the latest snapshot, Spark at the lake's, unless the query contains `AT (VERSION => …)`.
 
         Args:
             query: A query; the lake is the default database.
+            engine: The engine that runs it. On Spark, only tables of the lake can be read, and what Spark may compute
+                in another way than DuckDB is refused.
 
         Returns:
-            A lazy frame on DuckDB, regardless of the lake's engine.
+            A lazy frame of the engine.
 
         Raises:
-            QueryError: DuckDB rejects the query, or it uses a view or macro that may do more than read the lake.
+            QueryError: The engine rejects the query, or it uses a view or macro that may do more than read the lake.
+            UnsupportedError: Spark may not return DuckDB's rows, or the lake was opened without Spark.
         """
+        if engine == "spark":
+            return sql_on_spark(self._scope, query)
         self._scope.add_read(None)
         prepare_query(self._session.reader, query)
         return nw.from_native(self._session.reader.connection.relation(query))
@@ -221,7 +229,7 @@ class Lake(Definitions, Restores):
             A lazy frame of the engine.
 
         Raises:
-            UnsupportedError: The query uses a feature that Spark SQL lacks.
+            UnsupportedError: Spark may not return DuckDB's rows for a part of the query.
             QueryError: The engine rejects the query.
             UnsafeQueryError: It calls an unsafe macro of the lake.
         """

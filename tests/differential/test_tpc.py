@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from local_stores import store_of
-from tpc import Benchmark, build, equal_rows, plain_sql, plain_tables, spark_rows, spark_sql
+from tpc import Benchmark, build, equal_rows, plain_tables, tables_in, without_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +25,8 @@ def opened(name: str, spark: SparkSession, folder: Path) -> Iterator[Benchmark]:
     store = store_of(folder)
     connection, queries = build(store, name, SCALE)
     with contextlib.closing(connection), store.open(spark) as lake:
-        lake.register_views()
-        yield Benchmark(name, connection, lake, queries)
+        frames = {table: lake.table(f"{name}.{table}").scan() for table in plain_tables(connection)}
+        yield Benchmark(name, connection, frames, lake, queries)
 
 
 @pytest.fixture(scope="module")
@@ -54,20 +54,21 @@ def test_lake_has_the_rows_and_a_history(name: str, request: pytest.FixtureReque
     assert with_deletes >= 3
 
 
-def assert_alike(benchmark: Benchmark, number: int, spark: SparkSession) -> None:
-    query = benchmark.queries[number]
-    expected = benchmark.connection.execute(plain_sql(query)).fetchall()
-    assert equal_rows(expected, spark_rows(spark, spark_sql(query, benchmark.name)))
+def assert_alike(benchmark: Benchmark, number: int) -> None:
+    sql = without_limit(benchmark.queries[number])
+    expected = benchmark.connection.execute(f"USE memory; {sql}").fetchall()
+    used = {table: frame for table, frame in benchmark.frames.items() if table in tables_in(sql)}
+    assert equal_rows(expected, map(tuple, benchmark.lake.query(sql, used).to_native().collect()))
 
 
 @pytest.mark.parametrize("number", range(1, QUERIES["tpch"] + 1))
-def test_tpch_query_returns_the_rows_of_duckdb(number: int, tpch: Benchmark, spark: SparkSession) -> None:
-    assert_alike(tpch, number, spark)
+def test_tpch_query_returns_the_rows_of_duckdb(number: int, tpch: Benchmark) -> None:
+    assert_alike(tpch, number)
 
 
 @pytest.mark.parametrize("number", range(1, QUERIES["tpcds"] + 1))
-def test_tpcds_query_returns_the_rows_of_duckdb(number: int, tpcds: Benchmark, spark: SparkSession) -> None:
-    assert_alike(tpcds, number, spark)
+def test_tpcds_query_returns_the_rows_of_duckdb(number: int, tpcds: Benchmark) -> None:
+    assert_alike(tpcds, number)
 
 
 @both
@@ -75,5 +76,8 @@ def test_most_queries_have_rows(name: str, request: pytest.FixtureRequest) -> No
     """Queries without rows would prove nothing."""
     benchmark: Benchmark = request.getfixturevalue(name)
     assert sorted(benchmark.queries) == list(range(1, QUERIES[name] + 1))
-    found = [benchmark.connection.execute(plain_sql(query)).fetchone() for query in benchmark.queries.values()]
+    found = [
+        benchmark.connection.execute(f"USE memory; {without_limit(query)}").fetchone()
+        for query in benchmark.queries.values()
+    ]
     assert sum(row is not None for row in found) >= 0.6 * len(found)

@@ -42,12 +42,14 @@ class Benchmark:
     Attributes:
         name: `tpch` or `tpcds`; also the schema of the tables in the lake.
         connection: Has the plain tables in the database `memory`.
+        frames: The scans of the lake's tables on Spark, by table.
         lake: The lake.
         queries: The SQL of the queries in DuckDB's dialect, by number.
     """
 
     name: str
     connection: duckdb.DuckDBPyConnection
+    frames: dict[str, Any]
     lake: Lake
     queries: dict[int, str]
 
@@ -110,13 +112,20 @@ def _write(connection: duckdb.DuckDBPyConnection, schema: str, table: str, *, co
         connection.execute(statement)
 
 
-def plain_sql(query: str) -> str:
-    """A query on the plain tables, without the final LIMIT, which may cut rows with equal sort keys."""
-    return "USE memory; " + _comparable(query).sql(dialect="duckdb")
+def without_limit(query: str) -> str:
+    """A query without the final LIMIT, which may cut rows with equal sort keys."""
+    tree = sqlglot.parse_one(query.strip().rstrip(";"), read="duckdb")
+    tree.set("limit", None)
+    return tree.sql(dialect="duckdb")
+
+
+def tables_in(query: str) -> set[str]:
+    """The names of the tables in a query, in lower case, and of its CTEs."""
+    return {table.name.lower() for table in sqlglot.parse_one(query, read="duckdb").find_all(exp.Table)}
 
 
 def spark_sql(query: str, schema: str) -> str:
-    """The same query in Spark's dialect, on the views of `Lake.register_views`."""
+    """A query as sqlglot translates it for Spark, on the views of `Lake.register_views`."""
     tree = _comparable(query)
     defined = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     for table in list(tree.find_all(exp.Table)):

@@ -35,7 +35,7 @@ from lakeconf.engines.spark.read.landed_files import read_files
 from lakeconf.engines.spark.read.predicate import to_spark
 from lakeconf.engines.spark.read.scan import FILE_ROW_NUMBER, read
 from lakeconf.engines.spark.session import from_arrow, private_session
-from lakeconf.engines.spark.types import duckdb_schema
+from lakeconf.engines.spark.types import duckdb_schema, query_type
 from lakeconf.engines.spark.views import register
 from lakeconf.engines.spark.write.files import stage_files
 from lakeconf.engines.spark.write.staged_merge import conformed, stage_rows, staged_frame
@@ -126,6 +126,14 @@ class SparkEngine:
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
         return nw.from_native(query(self._spark, sql, {name: self.adopt(frame) for name, frame in frames.items()}))
+
+    def query_tables(
+        self, sql: str, frames: Mapping[str, Any], columns: Mapping[str, Mapping[str, Column]]
+    ) -> nw.LazyFrame[Any]:
+        types = {name: {column: query_type(one) for column, one in found.items()} for name, found in columns.items()}
+        return nw.from_native(
+            query(self._spark, sql, {name: frame.to_native() for name, frame in frames.items()}, types)
+        )
 
     def read_files(self, paths: Sequence[str], types: Mapping[str, str]) -> nw.LazyFrame[Any] | None:
         frame = read_files(self._spark, paths, types)

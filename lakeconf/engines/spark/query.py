@@ -2,64 +2,63 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 
-import sqlglot
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from lakeconf.engines.spark.internals import active_session_kept, rebind
 from lakeconf.engines.spark.session import private_session
-from lakeconf.errors import QueryError, UnsupportedError
+from lakeconf.engines.spark.sql.bound_query import base_tables, bind
+from lakeconf.engines.spark.sql.translation import translated
+from lakeconf.engines.spark.types import duckdb_schema
+from lakeconf.errors import QueryError
 
-# As in DuckDB: names are case-insensitive, and TIMESTAMP has no time zone.
-_SETTINGS = {"spark.sql.caseSensitive": "false", "spark.sql.timestampType": "TIMESTAMP_NTZ"}
+# The translation relies on these: names ignore case, TIMESTAMP has no time zone, an overflow is an error.
+_SETTINGS = {
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.timestampType": "TIMESTAMP_NTZ",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.variable.substitute": "false",
+}
 
 
-def query(spark: SparkSession, sql: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+def query(
+    spark: SparkSession,
+    sql: str,
+    frames: Mapping[str, DataFrame],
+    types: Mapping[str, Mapping[str, str]] | None = None,
+) -> DataFrame:
     """The rows of a query.
 
     Args:
         spark: The user's session; its settings do not change.
         sql: The query, in DuckDB's SQL.
         frames: The frame of each table in the query, by name.
+        types: The columns of each frame with their types in DuckDB; by default, those of the frames.
 
     Raises:
-        UnsupportedError: The query uses a feature that Spark SQL lacks.
-        QueryError: Spark refuses the query.
+        UnsupportedError: Spark may not return DuckDB's rows for a part of the query.
+        QueryError: DuckDB or Spark refuses the query.
     """
-    translated = _translated(sql)
+    bound = bind(sql, types or {name: duckdb_schema(frame) for name, frame in frames.items()})
+    views = {name.lower(): f"lakeconf_{uuid.uuid4().hex}" for name in frames}
+    for table in base_tables(bound):
+        table.set("this", exp.to_identifier(views[table.name], quoted=True))
+    text = translated(bound)
     private = private_session(spark)
     for key, value in _SETTINGS.items():
         private.conf.set(key, value)
     with active_session_kept(spark):
         for name, frame in frames.items():
-            rebind(frame, private).createOrReplaceTempView(name)
+            rebind(frame, private).createOrReplaceTempView(views[name.lower()])
         try:
-            return rebind(private.sql(translated), spark)
+            return rebind(private.sql(text).toDF(*(name for name, _ in bound.columns)), spark)
         except PySparkException as error:
             reason = str(error).splitlines()[0]
-            raise QueryError(
-                f"Spark refuses the query: {reason}", hint=f"the translated query is: {translated}"
-            ) from error
-
-
-def _translated(sql: str) -> str:
-    """Translates the query to Spark SQL.
-
-    Raises:
-        UnsupportedError: The query cannot be translated.
-    """
-    try:
-        parsed = sqlglot.parse_one(sql, dialect="duckdb")
-        # sqlglot renders TIMESTAMPTZ as TIMESTAMP, which has no time zone with these settings.
-        for kind in parsed.find_all(exp.DataType):
-            if kind.this == exp.DType.TIMESTAMPTZ:
-                kind.replace(exp.DataType.build("TIMESTAMP_LTZ", dialect="spark"))
-        return parsed.sql(dialect="spark", unsupported_level=sqlglot.ErrorLevel.RAISE)
-    # sqlglot also raises ValueError, for some of DuckDB's syntax that it does not know.
-    except (sqlglot.errors.SqlglotError, ValueError) as error:
-        raise UnsupportedError(
-            f"the query cannot be translated for Spark: {error}", hint="write it with narwhals, or run it on DuckDB"
-        ) from error
+            raise QueryError(f"Spark refuses the query: {reason}", hint=f"the translated query is: {text}") from error

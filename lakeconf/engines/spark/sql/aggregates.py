@@ -1,0 +1,153 @@
+"""Aggregate and window functions: DuckDB's types of results, and averages of exact sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlglot import exp
+
+from lakeconf.engines.spark.sql.arithmetic import call
+from lakeconf.engines.spark.sql.coercion import cast, coerced, refused
+from lakeconf.engines.spark.sql.typed_tree import WRAPPERS, type_of
+from lakeconf.engines.spark.sql.value_types import DOUBLE, FLOATS, value_type
+
+# Adds FILTER and OVER to an aggregate.
+_Around = Callable[[exp.Expr], exp.Expr]
+# Functions whose result is a BIGINT in DuckDB and an INT in Spark.
+RANKS: dict[type[exp.Expr], str] = {exp.RowNumber: "row_number", exp.Rank: "rank", exp.DenseRank: "dense_rank"}
+STATISTICS: dict[type[exp.Expr], str] = {
+    exp.StddevSamp: "stddev_samp",
+    exp.Stddev: "stddev_samp",
+    exp.StddevPop: "stddev_pop",
+    exp.Variance: "var_samp",
+    exp.VariancePop: "var_pop",
+}
+EXTREMES: dict[type[exp.Expr], str] = {
+    exp.Min: "min",
+    exp.Max: "max",
+    exp.LogicalAnd: "bool_and",
+    exp.LogicalOr: "bool_or",
+    exp.FirstValue: "first_value",
+    exp.LastValue: "last_value",
+}
+OFFSETS: dict[type[exp.Expr], str] = {exp.Lag: "lag", exp.Lead: "lead"}
+_PLAIN: dict[str, dict[type[exp.Expr], str]] = {
+    "count": {exp.Count: "count"},
+    "sum": {exp.Sum: "sum"},
+    "avg": {exp.Avg: "avg"},
+}
+AGGREGATES: tuple[type[exp.Expr], ...] = (exp.Count, exp.Sum, exp.Avg, *RANKS, *STATISTICS, *EXTREMES, *OFFSETS)
+
+
+def translated_aggregate(node: exp.Expr) -> exp.Expr:
+    """Translates an aggregate or window function, with its FILTER and OVER.
+
+    Args:
+        node: The outermost of OVER, FILTER and the function. Its arguments are already translated.
+
+    Raises:
+        UnsupportedError: The result may differ.
+    """
+    wrappers, function = [], node
+    while isinstance(function, WRAPPERS):
+        wrappers.append(function)
+        function = function.this
+
+    def around(found: exp.Expr) -> exp.Expr:
+        for wrapper in reversed(wrappers):
+            parts = {name: _copied(value) for name, value in wrapper.args.items() if name != "this"}
+            found = type(wrapper)(this=found, **parts)
+        return found
+
+    wanted = type_of(function)
+    for kinds, translate in (
+        (RANKS, _rank),
+        (STATISTICS, _statistic),
+        (EXTREMES, _extreme),
+        (OFFSETS, _offset),
+        (_PLAIN["count"], _count),
+        (_PLAIN["sum"], _sum),
+        (_PLAIN["avg"], _average),
+    ):
+        if type(function) in kinds:
+            return cast(translate(function, kinds[type(function)], around), wanted)
+    raise refused(node)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    return value.copy() if isinstance(value, exp.Expr) else value
+
+
+def _rank(_node: exp.Expr, name: str, around: _Around) -> exp.Expr:
+    return around(call(name))
+
+
+def _argument(node: exp.Expr) -> exp.Expr:
+    """The single argument of an aggregate, without DISTINCT."""
+    argument: exp.Expr = node.this
+    if not isinstance(argument, exp.Distinct):
+        return argument
+    if len(argument.expressions) != 1:
+        raise refused(node)
+    only: exp.Expr = argument.expressions[0]
+    return only
+
+
+def _called(node: exp.Expr, name: str, argument: exp.Expr) -> exp.Expr:
+    if isinstance(node.this, exp.Distinct):
+        return call(name, exp.Distinct(expressions=[argument]))
+    return call(name, argument)
+
+
+def _count(node: exp.Expr, name: str, around: _Around) -> exp.Expr:
+    if isinstance(node.this, exp.Star) or node.this is None:
+        return around(call(name, exp.Star()))
+    argument = _argument(node)
+    if isinstance(node.this, exp.Distinct) and not type_of(argument).is_known:
+        raise refused(node)
+    return around(_called(node, name, argument.copy()))
+
+
+def _sum(node: exp.Expr, name: str, around: _Around) -> exp.Expr:
+    argument = _argument(node)
+    if not type_of(argument).is_number:
+        raise refused(node)
+    return around(_called(node, name, argument.copy()))
+
+
+def _average(node: exp.Expr, name: str, around: _Around) -> exp.Expr:
+    argument = _argument(node)
+    if type_of(argument).name in FLOATS:
+        return around(_called(node, name, argument.copy()))
+    # DuckDB divides the exact sum.
+    count = call("nullif", around(_called(node, "count", argument.copy())), exp.Literal.number(0))
+    return exp.paren(exp.Div(this=cast(_sum(node, "sum", around), value_type(DOUBLE)), expression=count))
+
+
+def _statistic(node: exp.Expr, name: str, around: _Around) -> exp.Expr:
+    argument = _argument(node)
+    if not type_of(argument).is_number:
+        raise refused(node)
+    return around(_called(node, name, cast(argument.copy(), value_type(DOUBLE))))
+
+
+def _extreme(node: exp.Expr, name: str, around: _Around) -> exp.Expr:
+    argument = _argument(node)
+    if not type_of(argument).is_known:
+        raise refused(node)
+    return around(_called(node, name, coerced(argument.copy(), type_of(node))))
+
+
+def _offset(node: exp.Expr, name: str, around: _Around) -> exp.Expr:
+    arguments = [coerced(node.this.copy(), type_of(node))]
+    offset, default = node.args.get("offset"), node.args.get("default")
+    if offset is not None:
+        if not isinstance(offset, exp.Literal):
+            raise refused(node)
+        arguments.append(exp.Literal.number(offset.name))
+    if default is not None:
+        arguments.append(coerced(default.copy(), type_of(node)))
+    return around(call(name, *arguments))

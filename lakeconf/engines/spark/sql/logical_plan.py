@@ -1,0 +1,44 @@
+"""DuckDB's plan of a query, to prove that two queries mean the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import duckdb
+
+_PLAN = "SELECT json_serialize_plan($1::VARCHAR, skip_null := true, skip_empty := true, optimize := false)"
+# Keys of a plan that only contain names or places in the text.
+_NAMES = ("alias", "query_location", "names", "bound_columns", "column_name_map", "ctename")
+_SYNONYMS = {"variance": "var_samp", "stddev": "stddev_samp", "mean": "avg"}
+
+
+def logical_plan(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
+    """The plan that DuckDB makes of a query before it optimizes, without names and places in the text.
+
+    Raises:
+        duckdb.Error: DuckDB refuses the query.
+    """
+    (text,) = connection.execute(_PLAN, [sql]).fetchone() or ("",)
+    found = json.loads(text)
+    if found["error"]:
+        raise duckdb.BinderException(str(found.get("error_message", "the query has no plan")))
+    return _without_names(found["plans"])
+
+
+def _without_names(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_without_names(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    found = {key: _without_names(value) for key, value in node.items() if key not in _NAMES}
+    if found.get("name") == "date_trunc":
+        # sqlglot writes the unit in capitals.
+        unit = found["children"][0].get("value", {})
+        unit["value"] = str(unit.get("value")).lower()
+    if found.get("name") in _SYNONYMS:
+        found["name"] = _SYNONYMS[found["name"]]
+    # sqlglot writes IS NOT NULL as NOT … IS NULL.
+    if found.get("type") == "OPERATOR_NOT" and found["children"][0].get("type") == "OPERATOR_IS_NULL":
+        return {**found["children"][0], "type": "OPERATOR_IS_NOT_NULL"}
+    return found
