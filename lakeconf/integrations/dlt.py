@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from lakeconf.config.model import Config, init
@@ -40,7 +42,7 @@ def destination(
         UnsupportedError: The store needs secrets that dlt's connections lack.
     """
     found = (config if isinstance(config, Config) else init(config)).get_store(store)
-    credentials = DuckLakeCredentials(found.alias, _schema(found), _catalog(found), _STORAGE)
+    credentials = DuckLakeCredentials(found.alias, _schema(found), _catalog(found), _storage())
     credentials.statements = [statement.reveal() for statement in _statements(found)]
     return dlt.destinations.ducklake(credentials=credentials, **settings)
 
@@ -65,15 +67,19 @@ def environment(store: str | None = None, *, config: Config | str | os.PathLike[
             f"{_PREFIX}DUCKLAKE_NAME": found.alias,
             f"{_PREFIX}METADATA_SCHEMA": _schema(found),
             f"{_PREFIX}CATALOG": _catalog(found),
-            f"{_PREFIX}STORAGE__BUCKET_URL": _STORAGE,
+            f"{_PREFIX}STORAGE__BUCKET_URL": _storage(),
             f"{_PREFIX}STATEMENTS": Secret(statements),
         }
     )
 
 
-# dlt's own ATTACH has no effect, because the lake is already attached under the same name. The path must be local:
-# dlt creates a secret for every other storage. If dlt attaches this path after all, DuckLake rejects the other path.
-_STORAGE = "file:///lakeconf-has-attached-the-lake"
+def _storage() -> str:
+    """Returns the location of dlt's own ATTACH, which has no effect: the lake is attached under the same name.
+
+    The path must be local, because dlt creates a secret for every other storage. It must exist, because dlt creates it
+    otherwise. If dlt attaches it after all, DuckLake rejects the other path.
+    """
+    return Path(tempfile.gettempdir()).resolve().as_uri()
 
 
 def _catalog(store: Store) -> str:

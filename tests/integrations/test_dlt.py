@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlparse as url_of
 
 import pytest
 from doc_pages import block, named
@@ -41,6 +42,12 @@ def test_unchanged_script_is_configured_by_the_environment(project: Path) -> Non
     with lakeconf.init().get_store("dev").connect() as con:
         assert con.execute(TOTALS).fetchall() == ALL
     assert list(project.glob("*.files")) == []
+
+
+def test_dlt_creates_no_folder(project: Path) -> None:
+    """dlt creates the folder of its storage, which a user may not be allowed to do, unless it exists."""
+    (url,) = (value for name, value in environment("dev", config=project).items() if name.endswith("BUCKET_URL"))
+    assert Path(url_of(str(url)).path).is_dir()
 
 
 def test_destination_and_environment_mask_secrets(server_project: Project) -> None:
