@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.table import TableInfo, tables
+from lakeconf.catalog.table import NO_ID, TableInfo, tables
 from lakeconf.catalog.table_folder import table_folder
 from lakeconf.catalog.table_name import full_name, joined_name, split_name
 from lakeconf.catalog.views import view_names
@@ -136,6 +136,7 @@ def rename(scope: Scope, name: str, new_name: str) -> None:
         raise SchemaError(f"the table {new} already exists", hint="drop or rename it first")
     with Writing(scope, f"rename table {old} to {new}") as transaction:
         before = _changeable(transaction, name)
+        _check_unchanged(transaction, before.info)
         info = replace(before.info, name=new_table)
         full = quoted(transaction.session, before.info)
         statement = f"ALTER TABLE {full} RENAME TO {identifier(new_table)}"
@@ -146,6 +147,19 @@ def rename(scope: Scope, name: str, new_name: str) -> None:
         renamed = replace(before, ended_by=f"renamed {old} to {new}", exists=False)
         transaction.targets[table_key(name)] = renamed
         transaction.targets[table_key(new_name)] = replace(renamed, info=info, exists=True)
+
+
+def _check_unchanged(transaction: Transaction, info: TableInfo) -> None:
+    """Refuses to rename a table whose definition the transaction has changed.
+
+    DuckLake would store its columns twice, and then nobody could read the lake.
+    """
+    changed = any(change.defines and folded(change.table) == folded(info.full_name) for change in transaction.changes)
+    if changed and info.table_id != NO_ID:
+        raise SchemaError(
+            f"the transaction has changed columns or comments of {info.full_name}, which DuckLake cannot then rename",
+            hint="rename the table in another transaction",
+        )
 
 
 def set_comments(transaction: Transaction, name: str, comment: str | None, columns: Mapping[str, str | None]) -> None:

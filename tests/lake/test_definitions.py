@@ -163,6 +163,48 @@ def test_transaction_swaps_two_tables(two_tables: Lake) -> None:
     assert (count(two_tables, "t"), count(two_tables, "old")) == (3, 20)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: table.evolve(add={"n": "DATE"}),
+        lambda table: table.set_comments("a comment"),
+        lambda table: table.append([{"id": 1, "new": "x"}], evolve=True),
+    ],
+    ids=["evolve", "comment", "append with evolve"],
+)
+def test_rename_after_a_change_of_columns_is_refused(two_tables: Lake, store: Store, change: Any) -> None:
+    """DuckLake would store the columns twice, so that nobody could read the lake."""
+    with (  # noqa: PT012 - one commit
+        pytest.raises(SchemaError, match="which DuckLake cannot then rename") as refused,
+        two_tables.transaction() as tx,
+    ):
+        change(tx.table("T"))
+        tx.rename_table("t", "renamed")
+    assert refused.value.hint == "rename the table in another transaction"
+    change(two_tables.table("t"))
+    two_tables.rename_table("t", "renamed")
+    with two_tables.transaction() as tx:
+        created = tx.create_table("created", {"id": "BIGINT"})
+        change(created)
+        tx.rename_table("created", "made")
+    with store.open() as lake:
+        assert lake.tables() == ["main.made", "main.renamed", "main.u"]
+        assert [name for name in lake.table("made").schema if name == "id"] == ["id"]
+
+
+def test_renamed_and_dropped_tables_leave_a_readable_lake(two_tables: Lake, store: Store) -> None:
+    with two_tables.transaction() as tx:
+        tx.table("t").append(ROWS)
+        tx.table("t").delete("id = 1")
+        tx.rename_table("t", "renamed")
+        tx.create_table("t", {"n": "DATE"})
+        tx.table("u").evolve(add={"n": "DATE"})
+        tx.drop_table("u")
+    with store.open() as lake:
+        assert (lake.tables(), count(lake, "renamed")) == (["main.renamed", "main.t"], 19)
+        assert lake.table("t").schema == {"n": "DATE"}
+
+
 def test_table_with_writes_of_the_transaction_is_not_dropped(two_tables: Lake) -> None:
     with two_tables.transaction() as tx:
         tx.table("t").append(ROWS)
