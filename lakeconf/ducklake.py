@@ -29,6 +29,8 @@ DELETED_FILE = InternalColumn(2147483646, "file_path")
 DELETED_POSITION = InternalColumn(2147483645, "pos")
 # The versions of the extension whose undocumented function `ducklake_commit` the tests have run.
 STAGED_COMMIT_VERSIONS = frozenset({"d8a1881e"})
+# And the types of catalogs, as in `ducklake_settings`, on which they have run it.
+STAGED_COMMIT_CATALOGS = frozenset({"duckdb", "postgres", "sqlite"})
 # The catalog tables with the inlined rows of a table; `?` is the id of the table.
 INLINED_TABLES = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ? ORDER BY schema_version"
 # The types of catalogs, as in `ducklake_settings`, whose tables DuckDB reads on separate connections, and so in

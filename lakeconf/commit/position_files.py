@@ -13,6 +13,8 @@ from lakeconf.ducklake import DELETED_FILE, DELETED_POSITION, INLINED_TABLES, IN
 from lakeconf.errors import CommitConflictError
 from lakeconf.sql import literal
 
+# Qualified, because the lake may have a table with this name.
+DELETED_ROWS = "temp.main.__lakeconf_deleted"
 _DATA_FILES = f"""
     SELECT data_file_id, path, path_is_relative FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()}
 """
@@ -78,7 +80,7 @@ def write_position_files(
 
     Args:
         reader: Reads the catalog.
-        writer: The connection with the temporary table `__lakeconf_deleted`: `filename`, `file_row_number`, `row_id`.
+        writer: The connection with the temporary table `DELETED_ROWS`: `filename`, `file_row_number`, `row_id`.
         table: The table.
         folder: The folder of the new files.
         begun: The snapshot that the commit builds on.
@@ -88,10 +90,11 @@ def write_position_files(
     """
     with reader.transaction() as transaction:
         parameters = [begun, table.table_id]
-        data_files = {
-            compose_path(table.path, path, is_relative=is_relative): file_id
+        listed = [
+            (compose_path(table.path, path, is_relative=is_relative), file_id)
             for file_id, path, is_relative in transaction.rows(_DATA_FILES, parameters)
-        }
+        ]
+        data_files = dict(listed)
         earlier: dict[int, EarlierDeletes] = {}
         for data_file_id, file_id, path, is_relative, begin, form in transaction.rows(_DELETE_FILES, parameters):
             if form != "parquet" or data_file_id in earlier:
@@ -99,7 +102,9 @@ def write_position_files(
             full = compose_path(table.path, path, is_relative=is_relative)
             earlier[data_file_id] = EarlierDeletes(file_id, full, begin)
         inlined = {name for (name,) in transaction.rows(INLINED_TABLES, [table.table_id])}
-    counts: Mapping[str, int] = dict(writer.rows("SELECT filename, count(*) FROM __lakeconf_deleted GROUP BY ALL"))
+    counts: Mapping[str, int] = dict(writer.rows(f"SELECT filename, count(*) FROM {DELETED_ROWS} GROUP BY ALL"))
+    if len(data_files) < len(listed):
+        raise CommitConflictError(f"{table.full_name} contains a file twice, so positions do not identify rows")
     unknown = counts.keys() - data_files.keys() - inlined
     if unknown:
         raise CommitConflictError(f"the catalog does not know {min(unknown)}, a file of {table.full_name}")
@@ -109,8 +114,8 @@ def write_position_files(
         _write(writer, folder, begun + 1, path, data_files[path], counts[path], earlier.get(data_files[path]))
         for path in sorted(counts.keys() - inlined)
     ]
-    listed = ", ".join(map(literal, sorted(inlined))) or "NULL"
-    rows = writer.rows(f"SELECT filename, row_id FROM __lakeconf_deleted WHERE filename IN ({listed}) ORDER BY ALL")
+    names = ", ".join(map(literal, sorted(inlined))) or "NULL"
+    rows = writer.rows(f"SELECT filename, row_id FROM {DELETED_ROWS} WHERE filename IN ({names}) ORDER BY ALL")
     return DeletedPositions(tuple(files), tuple(rows))
 
 
@@ -127,7 +132,7 @@ def _write(
     file, position, snapshot = DELETED_FILE, DELETED_POSITION, INTERNAL_SNAPSHOT_ID
     columns = [file, position]
     rows = f"SELECT filename AS {file.name}, file_row_number::BIGINT AS {position.name}"
-    rows += f" FROM __lakeconf_deleted WHERE filename = {literal(data_file)}"
+    rows += f" FROM {DELETED_ROWS} WHERE filename = {literal(data_file)}"
     if earlier is not None:
         columns.append(snapshot)
         old = f"read_parquet({literal(earlier.path)}, hive_partitioning = false)"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from lakeconf.catalog.file_footers import ColumnStatistics, Footer, read_footers
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import TableInfo
-from lakeconf.commit.position_files import PositionFile, write_position_files
+from lakeconf.commit.position_files import DELETED_ROWS, PositionFile, write_position_files
 from lakeconf.commit.recovery import AttachedCatalog
 from lakeconf.commit.staged_tables import Rows, commit, fill
 from lakeconf.connection.connection import Connection
@@ -142,10 +142,10 @@ class StagedCatalog(AttachedCatalog):
         table = change.table
         located = ".".join(map(identifier, (self.alias, table.schema_name, table.name)))
         self.writer.execute(
-            "CREATE OR REPLACE TEMP TABLE __lakeconf_deleted AS SELECT filename, file_row_number, rowid AS row_id "
+            f"CREATE OR REPLACE TEMP TABLE {DELETED_ROWS} AS SELECT filename, file_row_number, rowid AS row_id "
             f"FROM {located} WHERE rowid IN (SELECT {ROW_ID} FROM ({change.row_ids}))"
         )
-        ((found, distinct),) = self.writer.rows("SELECT count(*), count(DISTINCT row_id) FROM __lakeconf_deleted")
+        ((found, distinct),) = self.writer.rows(f"SELECT count(*), count(DISTINCT row_id) FROM {DELETED_ROWS}")
         if not found == distinct == change.row_count:
             raise CommitConflictError(
                 f"expected to change {change.row_count} rows of {table.full_name}, but found {found}: nothing was "

@@ -12,7 +12,7 @@ from lakeconf.commit.staged_commit import FileChange
 from lakeconf.commit.staged_tables import is_metadata_of
 from lakeconf.commit.transaction import Transaction
 from lakeconf.connection.connection import Connection
-from lakeconf.ducklake import INTERNAL_ROW_ID, STAGED_COMMIT_VERSIONS, visible_at
+from lakeconf.ducklake import INTERNAL_ROW_ID, STAGED_COMMIT_CATALOGS, STAGED_COMMIT_VERSIONS, visible_at
 from lakeconf.engines.base import ROW_ID, Engine, SparkOperations, Staged, StagingRequest
 from lakeconf.engines.staging import announce, staging_folder
 from lakeconf.errors import CommitError
@@ -36,6 +36,9 @@ _FOLDERS = f"""
 """
 _OTHER_DELETES = f"""
     SELECT 1 FROM ducklake_delete_file WHERE table_id = $2 AND format <> 'parquet' AND {visible_at()} LIMIT 1
+"""
+_REPEATED = f"""
+    SELECT 1 FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()} GROUP BY path HAVING count(*) > 1 LIMIT 1
 """
 
 
@@ -82,10 +85,11 @@ def _is_like(column: Column) -> bool:
 
 def _lake_refusal(transaction: Transaction, info: TableInfo) -> str | None:
     reader = transaction.session.reader
-    query = "SELECT extension_version FROM duckdb_extensions() WHERE extension_name = 'ducklake'"
-    ((version,),) = reader.connection.rows(query)
-    if version not in STAGED_COMMIT_VERSIONS:
-        return f"the version {version} of the ducklake extension"
+    with reader.lake_cursor() as cursor:
+        query = "SELECT catalog_type, extension_version FROM ducklake_settings(?)"
+        ((catalog, version),) = cursor.rows(query, [reader.alias])
+    if version not in STAGED_COMMIT_VERSIONS or catalog not in STAGED_COMMIT_CATALOGS:
+        return f"the version {version} of the ducklake extension, or a catalog of the type {catalog}"
     if not is_metadata_of(reader.connection, reader.metadata_database, reader.lake_id):
         return "the catalog is in a schema of its own"
     if not reader.data_path_is_absolute or not info.path.startswith(reader.data_path):
@@ -96,6 +100,8 @@ def _lake_refusal(transaction: Transaction, info: TableInfo) -> str | None:
             return "the folder of the table is not relative to the data path"
         if metadata.rows(_OTHER_DELETES, parameters):
             return "the table has deletion vectors"
+        if metadata.rows(_REPEATED, parameters):
+            return "the table contains a file twice"
     return None
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.catalog.table import load_table
-from lakeconf.commit.position_files import DeletedPositions, write_position_files
+from lakeconf.commit.position_files import DELETED_ROWS, DeletedPositions, write_position_files
 from lakeconf.errors import CommitConflictError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def written(lake: Lake, deleted: str) -> DeletedPositions:
-    lake.run(f"CREATE OR REPLACE TEMP TABLE __lakeconf_deleted AS {deleted}")
+    lake.run(f"CREATE OR REPLACE TEMP TABLE {DELETED_ROWS} AS {deleted}")
     folder = f"{lake.folder}/data/main/t/new folder/"
     info = load_table(lake.reader, "t", lake.newest)
     return write_position_files(lake.reader, lake.connection, info, folder, lake.newest)
@@ -53,6 +53,20 @@ def test_unknown_file_is_a_conflict(usual: Lake) -> None:
     usual.run("CREATE TABLE lake.t AS SELECT i FROM range(20) AS r(i)")
     with pytest.raises(CommitConflictError, match="does not know gone"):
         written(usual, "SELECT 'gone' AS filename, 0 AS file_row_number, 0 AS row_id")
+
+
+def test_table_that_contains_a_file_twice_is_refused(usual: Lake) -> None:
+    path = usual.folder / "twice.parquet"
+    usual.run("CREATE TABLE lake.t (i BIGINT)", f"COPY (SELECT i FROM range(20) AS r(i)) TO '{path}'")
+    usual.run(*[f"CALL ducklake_add_data_files('lake', 't', '{path}')"] * 2)
+    with pytest.raises(CommitConflictError, match="contains a file twice"):
+        written(usual, located("rowid = 2"))
+
+
+def test_table_of_the_lake_does_not_hide_the_rows(usual: Lake) -> None:
+    usual.run("CREATE TABLE lake.t AS SELECT i FROM range(20) AS r(i)", "CREATE TABLE lake.__lakeconf_deleted (i INT)")
+    usual.run("USE lake")
+    assert [file.row_count for file in written(usual, located("i = 2")).files] == [1]
 
 
 def test_deletion_vectors_cannot_be_extended(vectors: Lake) -> None:
