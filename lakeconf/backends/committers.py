@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakeconf.errors import LakeconfError
 
-# lakeconf decides; DuckDB's statements; DuckLake's staged commit, if it can.
+# The default, today that of `public`; DuckDB's statements; DuckLake's staged commit, if it can.
 COMMITTERS = ("auto", "public", "staged")
 
 

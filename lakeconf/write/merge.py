@@ -106,7 +106,7 @@ def _carry_out(engine: Engine, transaction: Transaction, target: Target, staged:
     check_matches(session.writer, info, staged, clauses.on)
     check_required(session.writer, info, staged, target.types, f"{ACTION} IN ('{UPDATE}', '{INSERT}')")
     changed = counts.get(UPDATE) or counts.get(DELETE)
-    if changed and staged_outcome.refusal(transaction, target, engine, staged) is None:
+    if changed and staged_outcome.refusal(transaction, target, engine) is None:
         staged_outcome.add_changes(transaction, target, engine, counts)
         return
     statements: tuple[str, ...] = ()

@@ -19,9 +19,6 @@ from lakeconf.errors import CommitError
 from lakeconf.sql import folded, literal
 from lakeconf.write.merge_clauses import ACTION, DELETE, INSERT, UPDATE
 
-# The size of the staged outcome up to which DuckDB on the driver rewrites the rows faster than another Spark job would.
-# An estimate.
-SMALL_BYTES = 64 << 20
 # Types that Spark writes like DuckLake. Not lists and maps: Spark writes no field ids for their elements, and DuckLake
 # would read NULL.
 _TYPES = frozenset(
@@ -42,18 +39,17 @@ _REPEATED = f"""
 """
 
 
-def refusal(transaction: Transaction, target: Target, engine: Engine, staged: Staged) -> str | None:
+def refusal(transaction: Transaction, target: Target, engine: Engine) -> str | None:
     """Why DuckDB must rewrite the rows of an outcome in the commit's transaction; None if a staged commit can carry it.
 
     Args:
         transaction: The transaction, without the outcome.
         target: The table.
         engine: The engine that has computed the outcome.
-        staged: The outcome: one action for each row.
     """
     session, info = transaction.session, target.info
-    if session.committer == "public":
-        return "the store's committer is public"
+    if session.committer != "staged":
+        return f"the store's committer is {session.committer}"
     if not isinstance(engine, SparkOperations):
         return "DuckDB has computed the outcome"
     alone = len(transaction.changes) == 1 and not (transaction.targets or transaction.audits or transaction.runs)
@@ -62,8 +58,6 @@ def refusal(transaction: Transaction, target: Target, engine: Engine, staged: St
     reason = _table_refusal(info)
     if reason is not None:
         return reason
-    if session.committer == "auto" and _size(session.writer, staged) <= SMALL_BYTES:
-        return "the outcome is small"
     return _lake_refusal(transaction, info)
 
 
@@ -103,10 +97,6 @@ def _lake_refusal(transaction: Transaction, info: TableInfo) -> str | None:
         if metadata.rows(_REPEATED, parameters):
             return "the table contains a file twice"
     return None
-
-
-def _size(writer: Connection, staged: Staged) -> int:
-    return sum(footer.file_size_bytes for footer in read_footers(writer, staged.files))
 
 
 def add_changes(transaction: Transaction, target: Target, engine: Engine, counts: Mapping[str, int]) -> None:

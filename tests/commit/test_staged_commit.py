@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from commit_hooks import at_staged_commit
-from local_stores import on_postgres, store_of
+from local_stores import config_of, in_bucket, on_postgres, store_of
 from plain_sql import run_plain
 from staged_changes import COLUMNS, staged
 
+import lakeconf
 from lakeconf.errors import CommitConflictError, CommitError, ConnectionFailed
 
 if TYPE_CHECKING:
@@ -176,6 +177,47 @@ def test_files_are_kept_if_the_function_fails(lake: Lake, monkeypatch: pytest.Mo
     with pytest.raises(CommitConflictError):
         transaction.commit()
     assert kept <= {*folder.rglob("*.parquet")}
+
+
+@pytest.mark.parametrize("where", ["odd path", "bucket"])
+def test_files_are_found_wherever_the_lake_is(tmp_path: Path, where: str, request: pytest.FixtureRequest) -> None:
+    """Also by maintenance, which removes the delete files that others have replaced."""
+    storage: dict[str, Any] = {"type": "local", "path": str(tmp_path / "it's d=1")}
+    if where == "bucket":
+        storage = in_bucket(request.getfixturevalue("s3_server"))
+    table = """ "it's s"."a""b c" """.strip()
+    with lakeconf.init(config_of(tmp_path, None, storage)).get_store("dev").open() as lake:
+        run_plain(lake, """CREATE SCHEMA "it's s" """, f"CREATE TABLE {table} (id BIGINT, name VARCHAR)")
+        run_plain(
+            lake, f"INSERT INTO {table} SELECT i, 'old' FROM range(9) AS r(i)", f"DELETE FROM {table} WHERE id = 2"
+        )
+        lake.refresh()
+        staged(lake, {4: "new"}, deleted=(5,), table=table).commit()
+        staged(lake, {4: "newer"}, deleted=(6,), table=table).commit()
+        run_plain(
+            lake,
+            "CALL ducklake_merge_adjacent_files('dev')",
+            "CALL ducklake_rewrite_data_files('dev', delete_threshold => 0.0)",
+            "CALL ducklake_expire_snapshots('dev', older_than => now())",
+            "CALL ducklake_cleanup_old_files('dev', cleanup_all => true)",
+        )
+        found = lake._session.writer.rows(f"SELECT rowid, id, name FROM dev.{table}")
+    assert sorted(found) == [(n, n, "newer" if n == 4 else "old") for n in (0, 1, 3, 4, 7, 8)]
+
+
+def test_rows_of_registered_files_elsewhere_can_go(lake: Lake, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere.parquet"
+    run_plain(
+        lake,
+        f"COPY (SELECT 30 + i AS id, 'old' AS name FROM range(9) AS r(i)) TO '{elsewhere}'",
+        f"CALL ducklake_add_data_files('dev', 't', '{elsewhere}')",
+    )
+    lake.refresh()
+    by_id = row_ids(lake)
+    staged(lake, deleted=(by_id[31],)).commit()
+    staged(lake, deleted=(by_id[33],)).commit()
+    assert [number for number, _ in rows(lake) if number >= 30] == [30, 32, *range(34, 39)]
+    assert elsewhere.exists()
 
 
 def test_row_that_does_not_exist_is_a_conflict(lake: Lake) -> None:

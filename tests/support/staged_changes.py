@@ -9,6 +9,7 @@ from lakeconf.commit.change import Change
 from lakeconf.commit.staged_commit import FileChange
 from lakeconf.ducklake import INTERNAL_ROW_ID
 from lakeconf.engines.base import ROW_ID
+from lakeconf.sql import literal
 from lakeconf.write import writes
 
 if TYPE_CHECKING:
@@ -32,20 +33,21 @@ def staged(
     """
     transaction = lake._scope.begin()
     session, info = transaction.session, writes.target(transaction, table).info
-    folder = Path(f"{info.path}lakeconf-{transaction.next_token()}")
-    folder.mkdir(parents=True)
+    folder = f"{info.path}lakeconf-{transaction.next_token()}"
+    if "://" not in folder:
+        Path(folder).mkdir(parents=True)
     changes = []
     rows = ", ".join(f"({key}, '{name}', {key})" for key, name in (updated or {}).items())
     if updated:
         path, own = f"{folder}/updated.parquet", INTERNAL_ROW_ID
         ids = f"id: 1, name: 2, {own.name}: {own.field_id}"
         query = f"SELECT id::BIGINT AS id, name, r::BIGINT AS {own.name} FROM (VALUES {rows}) AS v(id, name, r)"
-        session.writer.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet, FIELD_IDS {{{ids}}})")
+        session.writer.execute(f"COPY ({query}) TO {literal(path)} (FORMAT parquet, FIELD_IDS {{{ids}}})")
         changes.append(FileChange(info, (path,), own_row_ids=True))
     if added:
         path = f"{folder}/added.parquet"
         query = f"SELECT 1000 + i AS id, 'new' AS name FROM range({added}) AS r(i)"
-        session.writer.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet, FIELD_IDS {{id: 1, name: 2}})")
+        session.writer.execute(f"COPY ({query}) TO {literal(path)} (FORMAT parquet, FIELD_IDS {{id: 1, name: 2}})")
         changes.append(FileChange(info, (path,)))
     gone = [*(updated or {}), *deleted]
     if gone:
