@@ -251,13 +251,14 @@ def test_target_file_size_can_be_a_fraction(lake: Lake, spark: SparkSession) -> 
     [
         {"spark.sql.sources.commitProtocolClass": f"{_SPARK_SQL}.streaming.ManifestFileCommitProtocol"},
         {"spark.sql.streaming.commitProtocolClass": f"{_SPARK_SQL}.datasources.SQLHadoopMapReduceCommitProtocol"},
+        {"spark.sql.parquet.output.committer.class": "org.apache.hadoop.mapreduce.lib.output.FileOutputCommitter"},
         {
             "mapreduce.fileoutputcommitter.algorithm.version": "2",
             "mapreduce.fileoutputcommitter.marksuccessfuljobs": "true",
             "parquet.summary.metadata.level": "ALL",
         },
     ],
-    ids=["protocol", "streaming", "hadoop"],
+    ids=["protocol", "streaming", "parquet", "hadoop"],
 )
 def test_settings_of_other_committers_do_not_matter(lake: Lake, spark: SparkSession, settings: dict[str, str]) -> None:
     table = lake.create_table("t", {"id": "BIGINT"})
