@@ -38,7 +38,7 @@ class Session:
         pinned: True if the store is attached at a fixed snapshot.
         deadline: The time after which maintenance without its own begins no further transaction; None for no limit.
         memory_limit: The memory of maintenance without its own limit; None for DuckDB's default.
-        committer: Who commits merges and updates of Spark: `public`, `staged` or `auto`; see `write.staged_merge`.
+        committer: Who commits merges of Spark, one of `backends.committers`; see `write.staged_outcome`.
         writer_lock: Held by the thread that uses the writer, or changes a setting of the DuckDB instance.
     """
 

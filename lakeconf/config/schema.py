@@ -130,7 +130,7 @@ def _store(backends: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[
             "attach_options": {"$ref": "#/$defs/attach_options"},
             "committer": {
                 "anyOf": [{"enum": list(COMMITTERS)}, _VARIABLE],
-                "description": "How merges and updates of Spark are committed; default auto.",
+                "description": "How merges of Spark are committed; default auto, which is public.",
                 "examples": ["public"],
             },
             "extends": {
