@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lakeconf import Lake
+    from lakeconf import Lake, Store
 
 READ = 10
 
@@ -93,3 +93,20 @@ def test_interrupted_merge_keeps_what_it_has_committed(lake: Lake, monkeypatch: 
     lake.maintenance.compact()
     assert files(lake) == {"little": 1, "large": 1, "parts": 6}
     assert rows(lake) == before
+
+
+def test_ducklake_gives_updated_rows_new_ids(store: Store) -> None:
+    """docs/guarantees.md says so. If this fails, DuckLake keeps the ids, and the page should say that."""
+    with store.open() as lake:
+        table = lake.create_table("t", {"id": "BIGINT", "v": "VARCHAR"})
+        table.append(lake.sql("SELECT range AS id, 'a' AS v FROM range(1000)"))
+        table.update({"v": "b"}, where="id < 300")
+        table.update({"v": "c"}, where="id >= 300 AND id < 600")
+        last, ids = lake.snapshot_id, "SELECT id, rowid, v FROM t ORDER BY id"
+        before = lake.sql(ids).to_native().fetchall()
+        lake.maintenance.compact()
+        after = lake.sql(ids).to_native().fetchall()
+        assert [(one[0], one[2]) for one in before] == [(one[0], one[2]) for one in after]
+        assert sum(one[1] != other[1] for one, other in zip(before, after, strict=True)) == 600
+        kinds = lake.sql(f"SELECT DISTINCT change_type FROM dev.table_changes('t', {last - 1}, {last}) ORDER BY ALL")
+        assert kinds.to_native().fetchall() == [("delete",), ("insert",)]
