@@ -60,5 +60,5 @@ def query(
         try:
             return rebind(private.sql(text).toDF(*(name for name, _ in bound.columns)), spark)
         except PySparkException as error:
-            reason = str(error).splitlines()[0]
+            reason = str(error).strip().splitlines()[0]
             raise QueryError(f"Spark refuses the query: {reason}", hint=f"the translated query is: {text}") from error

@@ -163,6 +163,32 @@ def _join(node: exp.Expr) -> None:
     _boolean("on")(node)
 
 
+def _one_of(node: exp.Expr) -> None:
+    """Spark's `IN (SELECT …)` is FALSE instead of NULL, so it must be where this makes no difference."""
+    if not node.args.get("query"):
+        return
+    part = _outside(node, exp.Paren)
+    if isinstance(part.parent, exp.Not):
+        part = part.parent
+    part = _outside(part, exp.Paren, exp.And, exp.Or)
+    is_condition = isinstance(part.parent, exp.Where | exp.Having | exp.Join)
+    if not is_condition and not (
+        isinstance(part.parent, exp.If) and part.arg_key == "this" and _is_searched(part.parent)
+    ):
+        raise refused(node, "the subquery is not in a condition of its own")
+
+
+def _outside(part: exp.Expr, *kinds: type[exp.Expr]) -> exp.Expr:
+    while part.parent is not None and isinstance(part.parent, kinds):
+        part = part.parent
+    return part
+
+
+def _is_searched(branch: exp.Expr) -> bool:
+    """True for `if` and for `CASE WHEN condition`, false for `CASE value WHEN other`."""
+    return branch.parent is None or not isinstance(branch.parent, exp.Case) or branch.parent.args.get("this") is None
+
+
 def _partitions(node: exp.Expr) -> None:
     for value in node.args.get("partition_by") or ():
         if not type_of(value).is_known:
@@ -182,6 +208,7 @@ _CHECKS: Mapping[type[exp.Expr], Callable[[exp.Expr], None]] = {
     exp.Where: _boolean("this"),
     exp.Having: _boolean("this"),
     exp.Join: _join,
+    exp.In: _one_of,
     exp.Group: _group,
     exp.Rollup: _known,
     exp.Cube: _known,

@@ -18,6 +18,7 @@ from sqlglot.optimizer.qualify import qualify
 
 from lakeconf.engines.spark.sql.inferred_types import InferredTypes
 from lakeconf.engines.spark.sql.logical_plan import logical_plan
+from lakeconf.engines.spark.sql.parentheses import with_parentheses
 from lakeconf.engines.spark.sql.typed_tree import BASE, HINT, reason_of
 from lakeconf.errors import QueryError, UnsupportedError
 from lakeconf.sql import identifier, parser_reason
@@ -81,7 +82,8 @@ def base_tables(query: BoundQuery) -> list[exp.Table]:
 
 def _has_plan(connection: duckdb.DuckDBPyConnection, tree: exp.Query, plan: Any) -> bool:
     try:
-        return bool(logical_plan(connection, tree.sql(dialect="duckdb", identify=True)) == plan)
+        text = with_parentheses(tree).sql(dialect="duckdb", identify=True)
+        return bool(logical_plan(connection, text) == plan)
     except duckdb.Error:
         return False
 

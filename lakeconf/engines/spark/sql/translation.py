@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from sqlglot import exp
@@ -21,8 +22,9 @@ from lakeconf.engines.spark.sql.bound_query import BoundQuery
 from lakeconf.engines.spark.sql.casts import translated_cast
 from lakeconf.engines.spark.sql.coercion import cast, coerced, comparable, refused
 from lakeconf.engines.spark.sql.functions import FUNCTIONS
+from lakeconf.engines.spark.sql.parentheses import with_parentheses
 from lakeconf.engines.spark.sql.typed_tree import WRAPPERS, column_types, is_branch, set_type, type_of
-from lakeconf.engines.spark.sql.value_types import BOOLEAN, DOUBLE, VARCHAR, value_type
+from lakeconf.engines.spark.sql.value_types import BOOLEAN, DOUBLE, FLOATS, VARCHAR, value_type
 
 _Rule = Callable[[exp.Expr], exp.Expr]
 
@@ -40,6 +42,8 @@ def translated(query: BoundQuery) -> str:
     for select in tree.find_all(exp.Select):
         if select.args.get("distinct"):
             _order_by_columns(select)
+        if select.args.get("group"):
+            _without_empty_groups(select)
     nodes = list(tree.dfs())
     for node in reversed(nodes):
         rule = _rule(node)
@@ -47,7 +51,7 @@ def translated(query: BoundQuery) -> str:
             made = rule(node)
             if made is not node:
                 node.replace(set_type(made, type_of(node).name))
-    return tree.sql(dialect="spark", identify=True)
+    return with_parentheses(tree).sql(dialect="spark", identify=True, comments=False)
 
 
 def _order_by_columns(select: exp.Select) -> None:
@@ -59,6 +63,16 @@ def _order_by_columns(select: exp.Select) -> None:
                 column = exp.column(item.alias_or_name, quoted=True)
                 key.this.replace(set_type(column, type_of(key.this).name))
                 break
+
+
+def _without_empty_groups(select: exp.Select) -> None:
+    """Removes a GROUP BY ALL that groups by nothing: DuckDB does not group by constants, Spark does."""
+    if select.args["group"].args.get("all"):
+        if any(item.find(exp.Query) for item in select.expressions):
+            raise refused(select.args["group"], "with a subquery")
+        found = [item for item in select.expressions if not item.find(*aggregates.AGGREGATES)]
+        if not any(item.find(exp.Column) for item in found):
+            select.set("group", None)
 
 
 def _rule(node: exp.Expr) -> _Rule | None:
@@ -75,7 +89,7 @@ def _literal(node: exp.Expr) -> exp.Expr:
     found = type_of(node)
     if found.name == VARCHAR or found.name in ("INTEGER", "BIGINT"):
         return node
-    if found.name == DOUBLE:
+    if found.name == DOUBLE and math.isfinite(float(node.name)):
         return exp.Literal.number(f"{float(node.name)!r}D")
     if found.is_decimal:
         return cast(exp.Literal.number(f"{node.name}BD"), found)
@@ -94,7 +108,11 @@ def _comparison(node: exp.Expr) -> exp.Expr:
 
 
 def _between(node: exp.Expr) -> exp.Expr:
-    value = node.this
+    value, types = node.this, {type_of(node.args[name]).name for name in ("this", "low", "high")}
+    if types & set(FLOATS):
+        # DuckDB converts all three to one type: a limit can make the others inexact.
+        common = value_type(DOUBLE if DOUBLE in types else "FLOAT")
+        return exp.Between(**{name: coerced(node.args[name].copy(), common) for name in ("this", "low", "high")})
     low = comparable(value.copy(), node.args["low"].copy())
     high = comparable(value.copy(), node.args["high"].copy())
     if low[0] == high[0]:
@@ -105,7 +123,9 @@ def _between(node: exp.Expr) -> exp.Expr:
 def _one_of(node: exp.Expr) -> exp.Expr:
     query = node.args.get("query")
     if query is not None:
-        (found,) = column_types(query.unnest())
+        found, *others = column_types(query.unnest())
+        if others:
+            raise refused(node)
         column = set_type(exp.column("x"), found)
         if comparable(node.this, column) != (node.this, column):
             raise refused(node)

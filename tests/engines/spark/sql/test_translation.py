@@ -9,6 +9,7 @@ from sql_twins import Twins, twins
 
 from lakeconf.engines.spark.sql.bound_query import bind
 from lakeconf.engines.spark.sql.translation import translated
+from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,6 +78,16 @@ def pair(spark: SparkSession) -> Twins:
         "SELECT CASE t WHEN 0 THEN 'zero' WHEN 1 THEN 'one' ELSE v END, if(o, 1, 2.5) FROM x",
         "SELECT 1 AS one, 'a\\b' AS text, '${x}' AS variable, NULL AS nothing, true AS yes",
         'SELECT id AS "odd `name", v AS "select" FROM x',
+        "SELECT id, f BETWEEN 0.1 AND g, b BETWEEN 9007199254740993 AND 1e300, i BETWEEN f AND 1 FROM x",
+        "SELECT id, b BETWEEN 9007199254740992 AND g FROM (SELECT id, b, 9007199254740992e0 AS g FROM x)",
+        "SELECT id, o IN (true) = o, o BETWEEN false AND true = o, NOT o = (t IS NULL), (o = o) IS NULL FROM x",
+        "SELECT id FROM x WHERE o AND (t IN (SELECT s FROM x) OR t NOT IN (SELECT s FROM x WHERE s > 0))",
+        "SELECT id, CASE WHEN t NOT IN (SELECT s FROM x) THEN 1 ELSE 2 END, if(t IN (SELECT s FROM x), 1, 2) FROM x",
+        "SELECT 'all' AS k, sum(t), 1 + 1 FROM x WHERE false GROUP BY ALL",
+        "SELECT 1, sum(sum(t)) OVER () FROM x WHERE false GROUP BY ALL",
+        "SELECT 1, o, sum(t) FROM x WHERE false GROUP BY ALL",
+        "SELECT 1 FROM x GROUP BY ALL",
+        "SELECT /* a */ id -- /* not closed\nFROM x",
         "SELECT count(*) FROM x WHERE v LIKE 'a\\b' OR v = 'a\\b' OR v IN ('a''b\"c', '${x}')",
     ],
 )
@@ -93,3 +104,21 @@ def test_filters_on_columns_stay_filters_on_columns() -> None:
     """Spark pushes them down to the files."""
     text = translated(bind("SELECT i FROM x WHERE i > 3 AND v = 'a' AND g < 2", TABLE))
     assert "WHERE `x`.`i` > 3 AND `x`.`v` = 'a' AND `x`.`g` < CAST(2 AS DOUBLE)" in text
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT i IN (SELECT i FROM x) FROM x",
+        "SELECT i FROM x WHERE (i IN (SELECT i FROM x)) IS NULL",
+        "SELECT i FROM x WHERE NOT (i > 0 AND i IN (SELECT i FROM x))",
+        "SELECT i FROM x WHERE coalesce(i NOT IN (SELECT i FROM x), true)",
+        "SELECT CASE g > 0 WHEN i IN (SELECT i FROM x) THEN 1 END FROM x",
+        "SELECT i FROM x WHERE (i, v) IN (SELECT i, v FROM x)",
+        "SELECT (SELECT max(i) FROM x), sum(i) FROM x GROUP BY ALL",
+        "SELECT 1e400",
+    ],
+)
+def test_part_with_other_values_in_spark_is_refused(sql: str) -> None:
+    with pytest.raises(UnsupportedError):
+        translated(bind(sql, TABLE))
