@@ -120,35 +120,40 @@ def _boolean(*parts: str) -> Callable[[exp.Expr], None]:
     return check
 
 
-def _known(node: exp.Expr) -> None:
-    """The values of GROUP BY, ORDER BY and PARTITION BY."""
-    for value in (node.this, *node.expressions) if not isinstance(node, exp.Ordered) else (node.this,):
-        if isinstance(value, exp.Condition) and not isinstance(value, exp.Tuple) and not type_of(value).is_known:
+def _ordered(node: exp.Expr) -> None:
+    if not type_of(node.this).is_known:
+        raise refused(node.this, f"Spark may order a {type_of(node.this).name} in another way")
+
+
+def _equatable(node: exp.Expr) -> None:
+    """The values of GROUP BY."""
+    for value in (node.this, *node.expressions):
+        if isinstance(value, exp.Condition) and not isinstance(value, exp.Tuple) and not type_of(value).is_equatable:
             raise refused(value, f"Spark may compare a {type_of(value).name} in another way")
 
 
 def _group(node: exp.Expr) -> None:
-    _known(node)
+    _equatable(node)
     if node.args.get("all") and node.parent is not None:
-        _all_known(node.parent)
+        _all_equatable(node.parent)
 
 
 def _distinct(node: exp.Expr) -> None:
     if isinstance(node.parent, exp.Select):
         if node.expressions:
             raise refused(node)
-        _all_known(node.parent)
+        _all_equatable(node.parent)
 
 
-def _all_known(query: exp.Expr) -> None:
+def _all_equatable(query: exp.Expr) -> None:
     for name, type_name in columns_of(query):
-        if not value_type(type_name).is_known:
+        if not value_type(type_name).is_equatable:
             raise refused(query, f"Spark may compare {name} in another way")
 
 
 def _set_operation(node: exp.Expr) -> None:
     if not isinstance(node, exp.Union) or node.args.get("distinct"):
-        _all_known(node)
+        _all_equatable(node)
 
 
 def _number(node: exp.Expr) -> None:
@@ -191,7 +196,7 @@ def _is_searched(branch: exp.Expr) -> bool:
 
 def _partitions(node: exp.Expr) -> None:
     for value in node.args.get("partition_by") or ():
-        if not type_of(value).is_known:
+        if not type_of(value).is_equatable:
             raise refused(value)
 
 
@@ -210,9 +215,9 @@ _CHECKS: Mapping[type[exp.Expr], Callable[[exp.Expr], None]] = {
     exp.Join: _join,
     exp.In: _one_of,
     exp.Group: _group,
-    exp.Rollup: _known,
-    exp.Cube: _known,
-    exp.Ordered: _known,
+    exp.Rollup: _equatable,
+    exp.Cube: _equatable,
+    exp.Ordered: _ordered,
     exp.Window: _partitions,
     exp.WindowSpec: _frame,
     exp.Distinct: _distinct,

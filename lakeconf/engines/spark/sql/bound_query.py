@@ -70,7 +70,7 @@ def bind(sql: str, tables: Mapping[str, Mapping[str, str]]) -> BoundQuery:
         )
         if tree is None:
             raise UnsupportedError("the query cannot be translated for Spark: a part of it is unknown", hint=HINT)
-        InferredTypes(connection, tables).add(tree)
+        InferredTypes(connection).add(tree)
         returned = list(zip(result.columns, map(str, result.types), strict=True))
     return BoundQuery(tree, returned)
 

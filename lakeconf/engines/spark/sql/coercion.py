@@ -68,14 +68,19 @@ def _is_lossless(found: ValueType, wanted: ValueType, *, is_literal: bool) -> bo
     return (found.name, wanted.name) in (("FLOAT", DOUBLE), (DATE, TIMESTAMP))
 
 
-def comparable(one: exp.Expr, other: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
+def comparable(one: exp.Expr, other: exp.Expr, *, for_equality: bool = False) -> tuple[exp.Expr, exp.Expr]:
     """Returns two operands of a comparison, converted so that Spark compares them as DuckDB does.
+
+    Args:
+        one: The left operand.
+        other: The right operand.
+        for_equality: True if only equality matters, and no order.
 
     Raises:
         UnsupportedError: Spark may compare them in another way.
     """
     left, right = type_of(one), type_of(other)
-    if left == right and left.is_known:
+    if left == right and (left.is_known or (for_equality and left.is_equatable)):
         return one, other
     if left.is_exact and right.is_exact:
         if _common_digits(left, right) <= MOST_DIGITS:

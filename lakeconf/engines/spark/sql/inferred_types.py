@@ -49,12 +49,13 @@ _PARTS = (exp.Star, exp.Distinct, exp.Ordered, exp.Order, exp.WindowSpec, exp.Da
 class InferredTypes:
     """Adds DuckDB's types to the values of a qualified query."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, tables: Mapping[str, Mapping[str, str]]) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
-        self._tables = {
-            name.lower(): {column.lower(): type_ for column, type_ in columns.items()}
-            for name, columns in tables.items()
-        }
+        self._tables: dict[str, dict[str, str]] = {}
+        # DuckDB's own spelling of the types.
+        found = connection.execute("SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal")
+        for table, column, type_name in found.fetchall():
+            self._tables.setdefault(table.lower(), {})[column.lower()] = type_name
 
     def add(self, tree: exp.Query) -> None:
         for scope in traverse_scope(tree):

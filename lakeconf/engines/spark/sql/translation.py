@@ -103,7 +103,8 @@ def _connective(node: exp.Expr) -> exp.Expr:
 
 
 def _comparison(node: exp.Expr) -> exp.Expr:
-    one, other = comparable(node.this.copy(), node.expression.copy())
+    equality = isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ)
+    one, other = comparable(node.this.copy(), node.expression.copy(), for_equality=equality)
     return type(node)(this=one, expression=other)
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from duckdb.sqltypes import DuckDBPyType
 from sqlglot import exp
+
+from lakeconf.catalog.types import parsed_type
 
 _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
 # The digits that each type of integers needs, in the order of their width.
@@ -72,6 +75,17 @@ class ValueType(NamedTuple):
     def is_known(self) -> bool:
         """True if Spark has the type; values of other types can only be passed on."""
         return self.is_decimal or self.name in _SPARK or self.name in _SAME
+
+    @property
+    def is_equatable(self) -> bool:
+        """True if both engines agree which values are equal. They order structs and lists in different ways."""
+        return self.is_known or (self.name.endswith(("]", ")")) and _has_known_leaves(parsed_type(self.name)))
+
+
+def _has_known_leaves(found: DuckDBPyType) -> bool:
+    if found.id not in ("struct", "list"):
+        return value_type(str(found)).is_known
+    return all(isinstance(inner, DuckDBPyType) and _has_known_leaves(inner) for _, inner in found.children)
 
 
 def value_type(name: str) -> ValueType:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import duckdb
 import pytest
 from sql_twins import Twins, twins
 
+from lakeconf.engines.spark.session import from_arrow
 from lakeconf.engines.spark.sql.bound_query import bind
 from lakeconf.engines.spark.sql.translation import translated
 from lakeconf.errors import UnsupportedError
@@ -93,6 +95,38 @@ def pair(spark: SparkSession) -> Twins:
 )
 def test_query_has_the_rows_of_duckdb(sql: str, pair: Twins) -> None:
     assert pair.difference(sql) is None
+
+
+NESTED = """
+    SELECT * FROM (VALUES
+        (1, {'a': 1, 'b': 0.5::DOUBLE}, [1, NULL], [{'x': 'a'}]),
+        (2, {'a': 1, 'b': 0.5::DOUBLE}, [1, NULL], [{'x': 'a'}]),
+        (3, {'a': NULL, 'b': 'nan'::DOUBLE}, [], []),
+        (4, {'a': NULL, 'b': 'nan'::DOUBLE}, [], []),
+        (5, {'a': NULL, 'b': '-0.0'::DOUBLE}, [NULL], [NULL]),
+        (6, {'a': NULL, 'b': 0.0::DOUBLE}, [NULL, NULL], [{'x': NULL}]),
+        (7, NULL, NULL, NULL),
+        (8, {'a': NULL, 'b': NULL}, [1], [{'x': 'a'}, NULL])
+    ) AS t(id, s, l, n)
+"""
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [f"SELECT p.id, q.id FROM x p, x q WHERE p.{column} IS NOT DISTINCT FROM q.{column}" for column in ("s", "l", "n")]
+    + [
+        "SELECT count(*) FROM (SELECT DISTINCT s, l, n FROM x)",
+        "SELECT count(*), min(id) FROM x GROUP BY s",
+        "SELECT count(*), min(id) FROM x GROUP BY l, n",
+        "SELECT count(*) FROM (SELECT s, l, n FROM x EXCEPT ALL SELECT s, l, n FROM x WHERE id IN (1, 4, 5))",
+        "SELECT id, count(*) OVER (PARTITION BY s) FROM x",
+    ],
+)
+def test_nested_values_are_equal_as_in_duckdb(sql: str, spark: SparkSession) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE x AS {NESTED}")
+        frame = from_arrow(spark, connection.sql("FROM x").to_arrow_table())
+        assert Twins(connection, spark, frame).difference(sql) is None
 
 
 def test_values_of_unknown_types_can_be_passed_on() -> None:

@@ -48,3 +48,18 @@ def test_cast_has_the_type_of_spark() -> None:
     value = exp.Literal.number(1)
     assert spark_cast(value, value_type("TIMESTAMP")).sql(dialect="spark") == "CAST(1 AS TIMESTAMP_NTZ)"
     assert spark_cast(value, value_type("VARCHAR")).sql(dialect="spark") == "CAST(1 AS STRING)"
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("STRUCT(a INTEGER, b DECIMAL(9,2)[])", True),
+        ("INTEGER[]", True),
+        ("STRUCT(a UUID)", False),
+        ("MAP(INTEGER, VARCHAR)", False),
+        ("DATE", True),
+        ("JSON", False),
+    ],
+)
+def test_nested_values_can_be_compared_for_equality(name: str, *, found: bool) -> None:
+    assert value_type(name).is_equatable is found
