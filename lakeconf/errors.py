@@ -87,6 +87,7 @@ class Problem(NamedTuple):
         file: The file; None for a configuration given as a dict.
         line: 1-based line of the key in the file.
         column: 1-based column of the key in the line.
+        excerpt: The line without its values, and a caret below the column.
     """
 
     code: str
@@ -97,14 +98,15 @@ class Problem(NamedTuple):
     file: Path | None = None
     line: int | None = None
     column: int | None = None
+    excerpt: str | None = None
 
     def __str__(self) -> str:
         place = str(self.file) if self.file else "<configuration>"
         if self.line is not None:
             place += f":{self.line}:{self.column or 1}"
         key = f" {self.key}:" if self.key else ""
-        text = f"{place}:{key} {self.message} [{self.code}]"
-        return f"{text}\n  hint: {self.hint}" if self.hint else text
+        lines = (f"{place}:{key} {self.message} [{self.code}]", self.excerpt, self.hint and f"  hint: {self.hint}")
+        return "\n".join(filter(None, lines))
 
 
 class ConfigError(LakeconfError, ValueError):

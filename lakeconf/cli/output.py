@@ -117,19 +117,21 @@ def show_error(error: LakeconfError) -> None:
 
 
 def problem_text(problem: Problem) -> str:
-    """Formats a problem for people: one line, and one for the hint."""
+    """Formats a problem for people: one line, the excerpt of the file, and one line for the hint."""
     place = "error" if problem.file is None else _relative(problem.file)
     if problem.line is not None:
         place += f":{problem.line}:{problem.column}"
     key = f" {escaped(problem.key)}:" if problem.key else ""
     code = style(f"[{problem.code}]", dim=True)
     text = f"{style(f'{place}:', bold=True)}{key} {escaped(problem.message)} {code}"
-    return f"{text}\n{_hint(escaped(problem.hint))}" if problem.hint else text
+    lines = [text, *map(escaped, (problem.excerpt or "").splitlines())]
+    return "\n".join([*lines, _hint(escaped(problem.hint))] if problem.hint else lines)
 
 
 def problem_data(problems: Iterable[Problem]) -> list[Mapping[str, Any]]:
     """Converts problems for JSON."""
-    return [problem._asdict() | {"file": str(problem.file) if problem.file else None} for problem in problems]
+    found = [problem._asdict() | {"file": str(problem.file) if problem.file else None} for problem in problems]
+    return [{key: value for key, value in one.items() if key != "excerpt"} for one in found]
 
 
 def _hint(hint: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from lakeconf.config.codes import Code
+from lakeconf.config.excerpt import Excerpts, syntax_excerpt
 from lakeconf.config.positions import Key, key_positions
 from lakeconf.config.toml_text import dotted
 from lakeconf.errors import ConfigError, Problem
@@ -113,11 +114,16 @@ class Source:
         """
         line, column = self.position(place.get("at", key) or ()) or (None, None)
         name = dotted(key) or None
-        return Problem(code.code, message, hint, name, place.get("store"), self.path, line, column)
+        excerpt = self._excerpts.at(line, column) if line and column else None
+        return Problem(code.code, message, hint, name, place.get("store"), self.path, line, column, excerpt)
 
     @cached_property
     def _positions(self) -> Mapping[Key, tuple[int, int]]:
         return key_positions(self.text)
+
+    @cached_property
+    def _excerpts(self) -> Excerpts:
+        return Excerpts(self.text)
 
 
 def find(source: str | os.PathLike[str] | None = None) -> Source:
@@ -219,10 +225,12 @@ def _parsed(path: Path, text: str) -> Table:
         check_limits(data, path)
         return data
     line, column = _syntax_place(message, text)
+    excerpt = syntax_excerpt(text, line, column)
     message = re.sub(_PLACE, "", message)
     known = (ours for beginning, *ours in _SYNTAX if message.startswith(beginning))
     text, hint = next(known, (message, "see https://toml.io for the format"))
-    raise ConfigError([Problem(Code.NOT_TOML.code, f"invalid TOML: {text}", hint, file=path, line=line, column=column)])
+    message = f"invalid TOML: {text}"
+    raise ConfigError([Problem(Code.NOT_TOML.code, message, hint, None, None, path, line, column, excerpt)])
 
 
 def check_limits(data: Table, path: Path | None = None) -> None:

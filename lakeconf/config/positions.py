@@ -36,30 +36,50 @@ def key_positions(text: str) -> Mapping[Key, tuple[int, int]]:
     return {key: _place(starts, offset) for key, offset in scanner.offsets.items()}
 
 
+def hidden_spans(text: str) -> list[tuple[int, int, str]]:
+    """Returns the values and comments, which may be secrets.
+
+    Args:
+        text: Valid TOML with its original line ends.
+
+    Returns:
+        The start, the end and the replacement of each, in the order of the text.
+    """
+    scanner = _Scanner(text)
+    scanner.document()
+    return scanner.hidden
+
+
 def _place(starts: list[int], offset: int) -> tuple[int, int]:
     line = bisect.bisect_right(starts, offset)
     return line, offset - starts[line - 1] + 1
 
 
 class _Scanner:
-    """Scans the text once; `offsets` maps each key to the offset of its last part."""
+    """Scans the text once.
+
+    Attributes:
+        offsets: The offset of the last part of each key.
+        hidden: The start, the end and the replacement of each value and comment.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
         self.offsets: dict[Key, int] = {}
+        self.hidden: list[tuple[int, int, str]] = []
         self._implied: set[Key] = set()
         self._lengths: dict[Key, int] = {}
 
     def document(self) -> None:
         table: Key = ()
-        self._skip(_BETWEEN)
+        self._between()
         while self.at < len(self.text):
             if self._take("["):
                 table = self._header(is_array=self._take("["))
             else:
                 self._pair(table)
-            self._skip(_BETWEEN)
+            self._between()
 
     def _header(self, *, is_array: bool) -> Key:
         self._skip(_SPACE)
@@ -103,26 +123,32 @@ class _Scanner:
         elif self._take("{"):
             self._inline_table(key)
         else:
-            self._skip(_TEXT if self.text[self.at] in "\"'" else _BARE_VALUE)
+            value = self._skip(_TEXT if self.text[self.at] in "\"'" else _BARE_VALUE)
+            self.hidden.append((value.start(), value.start() + len(value.group().rstrip()), "…"))
 
     def _array(self, key: Key) -> None:
-        self._skip(_BETWEEN)
+        self._between()
         index = 0
         while not self._take("]"):
             self.offsets[(*key, index)] = self.at
             self._value((*key, index))
-            self._skip(_BETWEEN)
+            self._between()
             self._take(",")
-            self._skip(_BETWEEN)
+            self._between()
             index += 1
 
     def _inline_table(self, key: Key) -> None:
-        self._skip(_BETWEEN)
+        self._between()
         while not self._take("}"):
             self._pair(key)
-            self._skip(_BETWEEN)
+            self._between()
             self._take(",")
-            self._skip(_BETWEEN)
+            self._between()
+
+    def _between(self) -> None:
+        space = self._skip(_BETWEEN)
+        comments = re.compile("#[^\n]*").finditer(self.text, *space.span())
+        self.hidden += [(*comment.span(), "") for comment in comments]
 
     def _take(self, character: str) -> bool:
         found = self.text.startswith(character, self.at)
