@@ -14,6 +14,10 @@ from lakeconf.sql import literal
 
 # Types whose bounds in a footer are exact and are text that DuckLake reads. Not floats: a footer does not say whether a
 # column contains NaN. Not BOOLEAN and BLOB: DuckLake writes their bounds differently.
+# DuckLake takes NULL as bounds of a table for a table without values: the bounds of the next insert then hide the other
+# rows from DuckDB. So a text column always has bounds. The upper one is above every text that does not begin with 64
+# times the last code point, which is no character.
+_WIDEST = {"min": "''", "max": "repeat(chr(1114111), 64)"}
 _BOUNDED = frozenset(("int8", "int16", "int32", "int64", "date", "timestamp", "timestamptz", "varchar"))
 
 
@@ -73,6 +77,8 @@ def read_footers(connection: Connection, paths: Sequence[str], columns: Sequence
     listed = ", ".join(map(literal, paths))
     found: dict[str, list[ColumnStatistics]] = defaultdict(list)
     leaves = list(_leaves(columns))
+    if not have_distinct_paths(columns):
+        raise StorageError("two columns have the same path in the footers")
     if leaves:
         parts = " UNION ALL ".join(_statistics_sql(path, column) for path, column in leaves)
         chunks = f"WITH chunk AS MATERIALIZED (FROM parquet_metadata([{listed}])) {parts}"
@@ -86,6 +92,12 @@ def read_footers(connection: Connection, paths: Sequence[str], columns: Sequence
         if len(by_path[path].statistics) != len(leaves):
             raise StorageError(f"the file {path} does not have exactly the columns of its table")
     return tuple(by_path[path] for path in paths)
+
+
+def have_distinct_paths(columns: Sequence[Column]) -> bool:
+    """False if a column such as `a, b` cannot be distinguished from the field `b` of a column `a` in a footer."""
+    paths = [path for path, _ in _leaves(columns)]
+    return len(paths) == len({*paths})
 
 
 def _leaves(columns: Sequence[Column], parent: str = "") -> Iterator[tuple[str, Column]]:
@@ -107,7 +119,7 @@ def _statistics_sql(path: str, column: Column) -> str:
 
 
 def _bound_sql(column: Column, kind: str) -> str:
-    """The SQL of a bound over all row groups: NULL unless each row group with values has one."""
+    """The SQL of a bound over all row groups: NULL, or the widest, unless each row group with values has one."""
     if column.type not in _BOUNDED and not column.type.startswith("decimal("):
         return "CAST(NULL AS VARCHAR)"
     text = f"stats_{kind}_value"
@@ -116,6 +128,7 @@ def _bound_sql(column: Column, kind: str) -> str:
     is_text = rf"NOT contains({text}, '\x') AND NOT contains({text}, chr(0))" if column.type == "varchar" else "true"
     is_known = f"{value} IS NOT NULL AND {kind}_is_exact IS NOT false AND {is_text}"
     has_values = "coalesce(stats_null_count < num_values, true)"
+    otherwise = _WIDEST[kind] if column.type == "varchar" else "NULL"
     return f"""
         CASE WHEN count(*) FILTER ({has_values} AND NOT coalesce({is_known}, false)) = 0
-            THEN arg_{kind}({text}, {value}) FILTER ({has_values}) END"""
+            THEN arg_{kind}({text}, {value}) FILTER ({has_values}) ELSE {otherwise} END"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from lakeconf.catalog.file_footers import read_footers
+from lakeconf.catalog.file_footers import have_distinct_paths, read_footers
 from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.commit.change import Change, Target
 from lakeconf.commit.staged_commit import FileChange
@@ -69,6 +69,8 @@ def _table_refusal(info: TableInfo) -> str | None:
         return f"the type of the column {unlike.name!r}"
     if any(folded(column.name) in _VIRTUAL for column in info.columns):
         return "a column hides the places of rows"
+    if not have_distinct_paths(info.columns):
+        return "a column has the name of a field of another column"
     return None
 
 

@@ -61,11 +61,24 @@ def test_fields_of_structs_are_columns(connection: Connection, tmp_path: Path) -
     assert statistics(connection, path, struct) == {4: (2, 1, "7", "7"), 5: (2, 2, None, None)}
 
 
-@pytest.mark.parametrize("value", ["0.5::DOUBLE", "'nan'::FLOAT", "true", r"'\xFF'::BLOB", "chr(0)"])
+@pytest.mark.parametrize("value", ["0.5::DOUBLE", "'nan'::FLOAT", "true", r"'\xFF'::BLOB"])
 def test_types_and_values_without_exact_bounds_have_none(connection: Connection, tmp_path: Path, value: str) -> None:
     path = write(connection, tmp_path / "a.parquet", f"SELECT {value} AS v")
-    names = {"DOUBLE": "float64", "FLOAT": "float32", "BLOB": "blob", "true": "boolean", "chr(0)": "varchar"}
+    names = {"DOUBLE": "float64", "FLOAT": "float32", "BLOB": "blob", "true": "boolean"}
     assert statistics(connection, path, column(1, "v", names[value.rpartition("::")[2]])) == {1: (1, 0, None, None)}
+
+
+@pytest.mark.parametrize("value", ["chr(0)", r"'C:\xy'"])
+def test_text_that_cannot_be_a_bound_has_the_widest_bounds(connection: Connection, tmp_path: Path, value: str) -> None:
+    path = write(connection, tmp_path / "a.parquet", f"SELECT {value} AS v")
+    assert statistics(connection, path, column(1, "v", "varchar")) == {1: (1, 0, "", "\U0010ffff" * 64)}
+
+
+def test_column_with_the_name_of_a_field_is_refused(connection: Connection, tmp_path: Path) -> None:
+    path = write(connection, tmp_path / "a.parquet", """SELECT {'b': NULL::INTEGER} AS a, 1 AS "a, b\"""")
+    columns = [column(1, "a", "struct", column(2, "b", "int32")), column(3, "a, b", "int32")]
+    with pytest.raises(StorageError, match="two columns have the same path"):
+        read_footers(connection, [path], columns)
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,7 @@ OTHERWISE: dict[str, tuple[str, dict[str, Any]]] = {
     "list": ("CREATE TABLE § (k BIGINT, v VARCHAR, l INTEGER[])", {}),
     "partitions": ("CREATE TABLE § (k BIGINT, v VARCHAR); ALTER TABLE § SET PARTITIONED BY (v)", {}),
     "hidden": ("CREATE TABLE § (k BIGINT, v VARCHAR, filename VARCHAR)", {}),
+    "field": ('CREATE TABLE § (k BIGINT, v VARCHAR, a STRUCT(b INTEGER), "a, b" INTEGER)', {}),
 }
 
 
@@ -143,3 +144,27 @@ def test_other_merges_are_rewritten_by_duckdb(
             lake.table(name).merge(frame, on="k", matched=[Update()], not_matched=None, **arguments)
             assert committer(lake) == "public", name
             assert sorted(fetched(lake, f"SELECT k, v FROM {name}")) == [(1, "old"), (2, "new")], name
+
+
+@pytest.mark.parametrize("way", ["append", "staged"])
+def test_texts_of_every_kind_hide_no_rows_from_duckdb(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """A file without bounds makes DuckLake forget those of the table; it then takes the bounds of the next insert."""
+    monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", -1)
+    store = store_of(tmp_path)
+    with store.connect() as connection:
+        connection.execute("CREATE TABLE t (id BIGINT, s VARCHAR, u VARCHAR)")
+        connection.execute("INSERT INTO t SELECT i, 'v' || i, 'v' || i FROM range(20) AS r(i)")
+    frame = spark.sql(r"SELECT 4L AS id, repeat('l', 9000) AS s, 'C:\\xy' AS u UNION ALL SELECT 99L, 'x', 'y'")
+    with store.open(spark) as lake:
+        if way == "append":
+            lake.table("t").append(frame)
+        else:
+            lake._session.committer = way
+            lake.table("t").merge(frame, on="id")
+            assert committer(lake) == "staged"
+    with store.connect() as connection:
+        connection.execute("INSERT INTO t VALUES (200, 'm', 'm')")
+        query = "SELECT (SELECT count(*) FROM t WHERE s = 'v7'), (SELECT count(*) FROM t WHERE u < 'D')"
+        assert connection.execute(query).fetchall() == [(1, 1)]

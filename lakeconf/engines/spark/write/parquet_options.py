@@ -24,6 +24,9 @@ _TARGET_FILE_SIZE = "512MB"
 _SIZE = re.compile(r"([\d.]+)\s*([KMGT]?)(I?)B?", re.IGNORECASE)
 # DuckDB's default is snappy; zstd is smaller and as fast to read.
 _DEFAULT = "zstd"
+# Without this, Spark writes no bounds of texts of more than 4 KiB. DuckLake then forgets the bounds of the whole table,
+# takes those of the next insert instead, and DuckDB skips the rows outside them.
+_BOUNDS = {"parquet.statistics.truncate.length": "256"}
 
 
 def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dict[str, str]:
@@ -54,7 +57,7 @@ def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dic
         )
     target = _bytes(str(found.get("target_file_size", _TARGET_FILE_SIZE)))
     rows_per_file = max(int(target / (table.bytes_per_row or row_width)), 1)
-    options = {"compression": _CODECS[codec], "maxRecordsPerFile": str(rows_per_file)}
+    options = {"compression": _CODECS[codec], "maxRecordsPerFile": str(rows_per_file), **_BOUNDS}
     if codec in _LEVELS and "parquet_compression_level" in found:
         options[_LEVELS[codec]] = str(found["parquet_compression_level"])
     if "parquet_row_group_size_bytes" in found:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from lakeconf.connection.connection import Connection
 
+USUAL = ("compression", "maxRecordsPerFile", "parquet.statistics.truncate.length")
 TABLE = TableInfo(2, "s", "t", (), "/data/s/t/")
 
 
@@ -45,7 +46,11 @@ def rows_per_file(writer: Connection, size: str, row_width: int = 1) -> int:
 
 
 def test_options_of_a_lake_without_options(writer: Connection) -> None:
-    assert parquet_options(writer, TABLE, 100) == {"compression": "zstd", "maxRecordsPerFile": "5120000"}
+    assert parquet_options(writer, TABLE, 100) == {
+        "compression": "zstd",
+        "maxRecordsPerFile": "5120000",
+        "parquet.statistics.truncate.length": "256",
+    }
 
 
 @pytest.mark.parametrize(
@@ -89,7 +94,7 @@ def test_levels_apply_to_codecs_with_levels(writer: Connection) -> None:
         set_option(writer, "parquet_compression", name)
         assert parquet_options(writer, TABLE, 512)[option] == "7"
     set_option(writer, "parquet_compression", "snappy")
-    assert set(parquet_options(writer, TABLE, 512)) == {"compression", "maxRecordsPerFile"}
+    assert set(parquet_options(writer, TABLE, 512)) == {*USUAL}
 
 
 def test_size_of_row_groups(writer: Connection) -> None:
