@@ -89,7 +89,7 @@ def json_schema() -> dict[str, Any]:
         "metadata_backend": _backends("metadata_backend", metadata, metadata_backend, definitions),
         "storage_backend": _backends("storage_backend", storage, storage_backend, definitions),
     }
-    definitions["store"] = _store(backends, definitions)
+    definitions["store"] = _store(backends, {"metadata_backend": metadata, "storage_backend": storage}, definitions)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "lakeconf.toml",
@@ -113,9 +113,11 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def _store(backends: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def _store(
+    backends: Mapping[str, Any], types: Mapping[str, tuple[str, ...]], definitions: Mapping[str, Any]
+) -> dict[str, Any]:
     """Returns the schema of a store; a store that extends another may omit inherited keys."""
-    partial = {section: _partial(section, definitions) for section in backends}
+    partial = {section: _partial(section, types[section], definitions) for section in backends}
     whole = {"properties": dict(backends), "required": ["metadata_backend"]}
     return {
         "type": "object",
@@ -167,13 +169,30 @@ def _backends(
             "required": required,
             "additionalProperties": schema.get("additionalProperties", True),
         }
-    return {"oneOf": [{"$ref": f"#/$defs/{section}.{name}"} for name in types]}
+    return _by_type(section, types, {name: {"$ref": f"#/$defs/{section}.{name}"} for name in types}) | {
+        "required": ["type"]
+    }
 
 
-def _partial(section: str, definitions: Mapping[str, Any]) -> dict[str, Any]:
-    found = [definition for key, definition in definitions.items() if key.startswith(f"{section}.")]
-    models = [{**definition, "required": []} for definition in found if "properties" in definition]
-    return {"type": "object", "anyOf": models}
+def _by_type(section: str, types: tuple[str, ...], schemas: Mapping[str, Any]) -> dict[str, Any]:
+    """Selects the schema of a backend by its `type`: with `oneOf`, a wrong key is reported as an error of all types."""
+    conditions = [
+        {"if": {"type": "object", "properties": {"type": {"const": name}}, "required": ["type"]}, "then": schemas[name]}
+        for name in types
+    ]
+    kind = {"enum": list(types), "description": f"The type of the {section.replace('_', ' ')}."}
+    return {"type": "object", "properties": {"type": kind}, "allOf": conditions}
+
+
+def _partial(section: str, types: tuple[str, ...], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the schema of a backend that inherits keys: its type may be inherited, and then any type's keys fit."""
+    models = {name: {**definitions[f"{section}.{name}"], "required": []} for name in types}
+    schema = _by_type(section, types, models)
+    keys = sorted({key for model in models.values() for key in model["properties"]})
+    known: dict[str, Any] = {"propertyNames": {"enum": keys}}
+    inherited = {"if": {"type": "object", "not": {"required": ["type"]}}, "then": known}
+    fits = {"if": {"type": "object", "not": {"required": ["type"]}, **known}, "then": {"anyOf": list(models.values())}}
+    return {**schema, "allOf": [*schema["allOf"], inherited, fits]}
 
 
 def _property(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -72,6 +72,39 @@ def test_broken_configurations_are_refused(name: str, validator: Any) -> None:
     assert not validator.is_valid(tomllib.loads(text))
 
 
+@pytest.mark.parametrize(
+    ("store", "path", "message"),
+    [
+        (
+            {"metadata_backend": {"type": "sqlite", "url": "x", "uri": "x"}},
+            ["metadata_backend"],
+            "Additional properties are not allowed ('url' was unexpected)",
+        ),
+        ({"metadata_backend": {"type": "sqlite"}}, ["metadata_backend"], "'uri' is a required property"),
+        ({"metadata_backend": {"uri": "x"}}, ["metadata_backend"], "'type' is a required property"),
+        (
+            {"metadata_backend": {"type": "sqlit", "uri": "x"}},
+            ["metadata_backend", "type"],
+            "'sqlit' is not one of ",
+        ),
+        (
+            {"extends": "a", "storage_backend": {"type": "s3", "regoin": "x"}},
+            ["storage_backend"],
+            "Additional properties are not allowed ('regoin' was unexpected)",
+        ),
+        ({"extends": "a", "storage_backend": {"regoin": "x"}}, ["storage_backend"], "'regoin' is not one of "),
+        ({"extends": "a", "storage_backend": {"type": "s3", "bucket": 1}}, ["storage_backend", "bucket"], "1 is not "),
+        ({"extends": "a", "storage_backend": "s3"}, ["storage_backend"], "'s3' is not of type 'object'"),
+    ],
+)
+def test_a_wrong_key_is_one_precise_problem(
+    store: dict[str, Any], path: list[str], message: str, validator: Any
+) -> None:
+    (found,) = validator.iter_errors({"stores": {"dev": store}})
+    assert list(found.absolute_path) == ["stores", "dev", *path]
+    assert found.message.startswith(message)
+
+
 def test_number_of_broken_configurations() -> None:
     assert len(SEEN_BY_SCHEMA) > 60
 
