@@ -7,10 +7,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from lakeconf.engines.spark.sql.arithmetic import call
 from lakeconf.engines.spark.sql.coercion import cast, coerced, refused
 from lakeconf.engines.spark.sql.typed_tree import WRAPPERS, type_of
-from lakeconf.engines.spark.sql.value_types import DOUBLE, FLOATS, value_type
+from lakeconf.engines.spark.sql.value_types import DOUBLE, FLOATS, call, value_type
 
 # Adds FILTER and OVER to an aggregate.
 _Around = Callable[[exp.Expr], exp.Expr]

@@ -58,6 +58,7 @@ _WRITTEN: dict[type[exp.Expr], str] = {
     exp.Exists: "this",
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.IntDiv), "this expression"),
     exp.Div: "this expression safe typed",
+    exp.Interval: "this unit",
     exp.Round: "this decimals",
     exp.Cast: "this to",
     exp.DataType: "this expressions nested",

@@ -5,15 +5,22 @@ from __future__ import annotations
 from sqlglot import exp
 
 from lakeconf.engines.spark.sql.coercion import cast, coerced, refused
+from lakeconf.engines.spark.sql.intervals import time_difference, with_interval
 from lakeconf.engines.spark.sql.typed_tree import type_of
-from lakeconf.engines.spark.sql.value_types import BIGINT, DATE, DOUBLE, FLOATS, MOST_DIGITS, ValueType, value_type
+from lakeconf.engines.spark.sql.value_types import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    FLOATS,
+    INTERVAL,
+    MOST_DIGITS,
+    TIMESTAMP,
+    ValueType,
+    call,
+    value_type,
+)
 
 _ZERO = exp.Literal.number(0)
-
-
-def call(name: str, *arguments: exp.Expr) -> exp.Expr:
-    """Calls a function of Spark by name; sqlglot does not change it."""
-    return exp.Anonymous(this=name, expressions=list(arguments))
 
 
 def translated_arithmetic(node: exp.Expr) -> exp.Expr:
@@ -24,6 +31,10 @@ def translated_arithmetic(node: exp.Expr) -> exp.Expr:
     """
     left, right, wanted = type_of(node.this), type_of(node.expression), type_of(node)
     kind, one, other = type(node), node.this.copy(), node.expression.copy()
+    if INTERVAL in (left.name, right.name):
+        return with_interval(node)
+    if left.name == right.name == TIMESTAMP and isinstance(node, exp.Sub):
+        return time_difference(node)
     if DATE in (left.name, right.name):
         return _with_date(node, left, right)
     if wanted.is_integer or wanted.name in FLOATS:

@@ -7,7 +7,7 @@ from datetime import date, datetime
 
 from sqlglot import exp
 
-from lakeconf.engines.spark.sql.typed_tree import HINT, set_type, type_of
+from lakeconf.engines.spark.sql.typed_tree import HINT, INTERVAL_LENGTH, set_type, type_of
 from lakeconf.engines.spark.sql.value_types import (
     DATE,
     DOUBLE,
@@ -82,6 +82,8 @@ def comparable(one: exp.Expr, other: exp.Expr, *, for_equality: bool = False) ->
     left, right = type_of(one), type_of(other)
     if left == right and (left.is_known or (for_equality and left.is_equatable)):
         return one, other
+    if _is_length(one) and _is_length(other):
+        return one, other
     if left.is_exact and right.is_exact:
         if _common_digits(left, right) <= MOST_DIGITS:
             return one, other
@@ -90,6 +92,10 @@ def comparable(one: exp.Expr, other: exp.Expr, *, for_equality: bool = False) ->
     for common in _common_types(left, right):
         return coerced(one, common), coerced(other, common)
     raise refused(one, f"it is compared as {left.name} with {right.name}")
+
+
+def _is_length(value: exp.Expr) -> bool:
+    return bool(value.meta.get(INTERVAL_LENGTH)) or (isinstance(value, exp.Paren) and _is_length(value.this))
 
 
 def _common_digits(left: ValueType, right: ValueType) -> int:

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from lakeconf.engines.spark.sql.arithmetic import call
 from lakeconf.engines.spark.sql.case_mapping import lower, upper
 from lakeconf.engines.spark.sql.coercion import cast, coerced, comparable, refused
 from lakeconf.engines.spark.sql.typed_tree import set_type, type_of
-from lakeconf.engines.spark.sql.value_types import BOOLEAN, DATE, DOUBLE, NULL, TIMESTAMP, VARCHAR, value_type
+from lakeconf.engines.spark.sql.value_types import BOOLEAN, DATE, DOUBLE, NULL, TIMESTAMP, VARCHAR, call, value_type
 
 _PARTS_OF_TIME: dict[type[exp.Expr], str] = {
     exp.Year: "year",

@@ -147,7 +147,7 @@ def _is_value(node: exp.Expr) -> bool:
         return not isinstance(node.parent, exp.From | exp.Join | exp.In | exp.Exists | exp.SetOperation | exp.Subquery)
     if isinstance(node, _PARTS) or is_branch(node):
         return False
-    return isinstance(node, exp.Condition | exp.Filter)
+    return isinstance(node, exp.Condition | exp.Filter | exp.Interval)
 
 
 class _Examples:

@@ -10,6 +10,7 @@ import duckdb
 _PLAN = "SELECT json_serialize_plan($1::VARCHAR, skip_null := true, skip_empty := true, optimize := false)"
 # Keys of a plan that only contain names or places in the text.
 _NAMES = ("alias", "query_location", "names", "bound_columns", "column_name_map", "ctename")
+_UNITS = tuple(f"to_{unit}s" for unit in ("second", "minute", "hour", "day", "week", "month", "year"))
 _SYNONYMS = {"variance": "var_samp", "stddev": "stddev_samp", "mean": "avg"}
 
 
@@ -38,7 +39,33 @@ def _without_names(node: Any) -> Any:
         unit["value"] = str(unit.get("value")).lower()
     if found.get("name") in _SYNONYMS:
         found["name"] = _SYNONYMS[found["name"]]
+    interval = _interval(found)
+    if interval is not None:
+        return interval
     # sqlglot writes IS NOT NULL as NOT … IS NULL.
     if found.get("type") == "OPERATOR_NOT" and found["children"][0].get("type") == "OPERATOR_IS_NULL":
         return {**found["children"][0], "type": "OPERATOR_IS_NOT_NULL"}
     return found
+
+
+def _interval(node: dict[str, Any]) -> dict[str, Any] | None:
+    """The same for `INTERVAL 5 DAY`, `INTERVAL '5' DAY` and `INTERVAL '5 days'`; None for other expressions."""
+    is_cast = node.get("type") == "OPERATOR_CAST" and node.get("return_type") == {"id": "INTERVAL"}
+    if is_cast:
+        words = str(_constant(node["child"])).lower().split()
+        if len(words) != 2:
+            return None
+        number, unit = words[0], f"to_{words[1].removesuffix('s')}s"
+    elif str(node.get("name", "")) in _UNITS and len(node["children"]) == 1:
+        number, unit = str(_constant(node["children"][0])), node["name"]
+    else:
+        return None
+    return {"interval": [number, unit]} if number.isdigit() and unit in _UNITS else None
+
+
+def _constant(node: dict[str, Any]) -> Any:
+    """The value of a constant, which DuckDB casts and truncates; None for other expressions."""
+    while "child" in node or node.get("name") == "trunc":
+        node = node["child"] if "child" in node else node["children"][0]
+    value = node.get("value")
+    return value.get("value") if isinstance(value, dict) else None

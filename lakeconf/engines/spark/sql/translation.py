@@ -22,6 +22,7 @@ from lakeconf.engines.spark.sql.bound_query import BoundQuery
 from lakeconf.engines.spark.sql.casts import translated_cast
 from lakeconf.engines.spark.sql.coercion import cast, coerced, comparable, refused
 from lakeconf.engines.spark.sql.functions import FUNCTIONS
+from lakeconf.engines.spark.sql.intervals import translated_interval
 from lakeconf.engines.spark.sql.parentheses import with_parentheses
 from lakeconf.engines.spark.sql.typed_tree import WRAPPERS, column_types, is_branch, set_type, type_of
 from lakeconf.engines.spark.sql.value_types import BOOLEAN, DOUBLE, FLOATS, VARCHAR, value_type
@@ -186,6 +187,7 @@ _RULES: Mapping[type[exp.Expr], _Rule] = {
     exp.Div: translated_division,
     exp.Mod: translated_modulo,
     exp.IntDiv: translated_integer_division,
+    exp.Interval: translated_interval,
     exp.Neg: translated_negation,
     exp.Round: translated_round,
     exp.Cast: translated_cast,

@@ -10,6 +10,8 @@ from lakeconf.errors import UnsupportedError
 
 HINT = "write it with narwhals, or run it on DuckDB"
 TYPE, COLUMNS, BASE = "duckdb_type", "duckdb_columns", "is_table"
+# Marks the length of an interval: a BIGINT in Spark.
+INTERVAL_LENGTH = "is_length"
 # What can be around an aggregate.
 WRAPPERS = (exp.Window, exp.Filter)
 

@@ -18,7 +18,7 @@ UNSIGNED = {"UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10, "UBIGINT": 20}
 FLOATS = ("FLOAT", "DOUBLE")
 NULL = '"NULL"'
 BOOLEAN, VARCHAR, DATE, TIMESTAMP, BIGINT, DOUBLE = "BOOLEAN", "VARCHAR", "DATE", "TIMESTAMP", "BIGINT", "DOUBLE"
-TIMESTAMPTZ = "TIMESTAMP WITH TIME ZONE"
+TIMESTAMPTZ, INTERVAL = "TIMESTAMP WITH TIME ZONE", "INTERVAL"
 MOST_DIGITS = 38
 # Sums of integers are HUGEINT in DuckDB. Spark computes them as BIGINT, and fails if one does not fit.
 _SPARK = {
@@ -105,3 +105,8 @@ def spark_name(found: ValueType) -> str:
 def spark_cast(value: exp.Expr, wanted: ValueType) -> exp.Expr:
     """Casts a value in Spark."""
     return exp.Cast(this=value, to=exp.DataType.build(spark_name(wanted), dialect="spark"))
+
+
+def call(name: str, *arguments: exp.Expr) -> exp.Expr:
+    """Calls a function of Spark by name; sqlglot does not change it."""
+    return exp.Anonymous(this=name, expressions=list(arguments))

@@ -69,9 +69,7 @@ def test_overflow_is_an_error_in_both(expression: str, pair: Twins) -> None:
         pair.on_spark(sql).collect()
 
 
-@pytest.mark.parametrize(
-    "expression", ["m - m", "a - INTERVAL 1 DAY", "f % f", "g // 2", "round(i, -1)", "round(g, t)", "f / f", "2 ** 3"]
-)
+@pytest.mark.parametrize("expression", ["m - m", "f % f", "g // 2", "round(i, -1)", "round(g, t)", "f / f", "2 ** 3"])
 def test_other_arithmetic_is_refused(expression: str, pair: Twins) -> None:
     with pytest.raises(UnsupportedError):
         pair.on_spark(f"SELECT {expression} FROM x")

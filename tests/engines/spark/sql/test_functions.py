@@ -104,7 +104,6 @@ def test_conditions_are_those_of_duckdb(pair: Twins) -> None:
         "v || d",
         "strftime(a, '%Y')",
         "floor(f)",
-        "date_add(a, INTERVAL 1 MONTH)",
     ],
 )
 def test_other_functions_are_refused(expression: str, pair: Twins) -> None:

@@ -28,6 +28,8 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         ("SELECT date_trunc('day', m) FROM t", "SELECT DATE_TRUNC('DAY', m) FROM t"),
         ("SELECT stddev(i) FROM t", "SELECT stddev_samp(i) FROM t"),
         ("FROM t", "SELECT i, j, m FROM t"),
+        ("SELECT m + INTERVAL 5 DAY FROM t", "SELECT m + INTERVAL '5' DAY FROM t"),
+        ("SELECT m + INTERVAL '5 days' FROM t", "SELECT m + INTERVAL 5 DAYS FROM t"),
     ],
 )
 def test_names_do_not_matter(one: str, other: str, connection: duckdb.DuckDBPyConnection) -> None:
@@ -49,6 +51,9 @@ def test_names_do_not_matter(one: str, other: str, connection: duckdb.DuckDBPyCo
         ("SELECT sum(i) OVER (ORDER BY j) FROM t", "SELECT sum(i) OVER (ORDER BY j ROWS 1 PRECEDING) FROM t"),
         ("SELECT stddev_pop(i) FROM t", "SELECT stddev_samp(i) FROM t"),
         ("SELECT 'a' FROM t", "SELECT 'A' FROM t"),
+        ("SELECT m + INTERVAL 5 DAY FROM t", "SELECT m + INTERVAL 6 DAY FROM t"),
+        ("SELECT m + INTERVAL 5 DAY FROM t", "SELECT m + INTERVAL 5 HOUR FROM t"),
+        ("SELECT m + INTERVAL '5 days' FROM t", "SELECT m + INTERVAL '-5 days' FROM t"),
     ],
 )
 def test_other_meanings_have_other_plans(one: str, other: str, connection: duckdb.DuckDBPyConnection) -> None:
