@@ -24,8 +24,8 @@ from lakeconf.write.merge_clauses import ACTION, DELETE, INSERT, UPDATE
 _TYPES = frozenset(
     ("boolean", "int8", "int16", "int32", "int64", "float32", "float64", "date", "timestamp", "timestamptz")
 ) | {"varchar", "blob", "struct"}
-# Virtual columns of DuckLake that locate rows; a column of the table hides them.
-_VIRTUAL = frozenset(("filename", "file_row_number", "rowid"))
+# Virtual columns of DuckLake that locate rows, which a column of the table hides; and that of row ids in files.
+_VIRTUAL = frozenset(("filename", "file_row_number", "rowid", INTERNAL_ROW_ID.name))
 _FOLDERS = f"""
     SELECT 1 FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
     WHERE t.table_id = $2 AND t.path_is_relative AND s.path_is_relative
