@@ -65,9 +65,10 @@ class Draft:
         self._environment = environment or {}
         self._is_untrusted = environment is None
         self._used: dict[str, str] = {}
-        # Set before the call below: a problem reported during the call masks the values read so far.
+        self._secrets: list[Secret] = []
         self.values: dict[str, Any] = {}
         self.values = self._table(tree, ())
+        self._secrets = _secrets(self.values)
 
     def report(self, code: Code, message: str, key: Path = (), *, hint: str | None = None) -> None:
         """Adds a problem.
@@ -93,7 +94,7 @@ class Draft:
 
         The variables belong to the machine that reads the file, and the file may be untrusted.
         """
-        text = masked(text, [*_secrets(self.values), *self.hidden])
+        text = masked(text, [*self._secrets, *self.hidden])
         for value, name in self._used.items():
             for form in (value, repr(value)[1:-1]):
                 text = text.replace(form, f"${{{name}}}")

@@ -10,6 +10,7 @@ import pytest
 from config_source import FOLDER, draft_of, summary
 from prod_store import PROD, stores
 
+from lakeconf.config import store_builder
 from lakeconf.config.codes import Code
 from lakeconf.config.file import Source
 from lakeconf.config.inheritance import Inheritance
@@ -212,6 +213,13 @@ def test_secrets_in_lists_and_tables_are_masked() -> None:
     }
     draft = draft_of_data(data)
     assert draft.shown("planted-1 planted-2 planted-3 shown-1") == "*** *** *** shown-1"
+
+
+def test_secrets_are_collected_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file with thousands of problems is checked in seconds."""
+    draft = draft_of_data({"metadata_backend": {"password": "hunter2"}})
+    monkeypatch.delattr(store_builder, "_secrets")
+    assert draft.shown("the password hunter2") == "the password ***"
 
 
 def test_problem_while_the_values_are_read_masks_those_of_the_whole_configuration() -> None:
