@@ -16,6 +16,7 @@ from lakeconf.commit.position_files import DELETED_ROWS, PositionFile, write_pos
 from lakeconf.commit.recovery import AttachedCatalog
 from lakeconf.commit.staged_tables import Rows, commit, fill
 from lakeconf.connection.connection import Connection
+from lakeconf.connection.errors import failed_before_commit
 from lakeconf.engines.base import ROW_ID
 from lakeconf.errors import CommitConflictError, CommitError, LakeconfError
 from lakeconf.sql import identifier
@@ -23,8 +24,6 @@ from lakeconf.sql import identifier
 # The first row id that the catalog records for a file with its own row ids; readers ignore it. DuckLake loses the ids
 # when it merges files whose recorded ids are consecutive, so this is far from those of other files.
 _OWN_ROW_IDS = 10**15
-# The message of an error before COMMIT was sent.
-_FAILED_BEFORE = "Failed to flush changes into DuckLake"
 _SNAPSHOT = "SELECT schema_version, next_catalog_id, next_file_id FROM ducklake_snapshot WHERE snapshot_id = ?"
 
 
@@ -102,7 +101,7 @@ class StagedCatalog(AttachedCatalog):
         except CommitError as error:
             # Without the table, for example, DuckLake makes invalid SQL before it finds the newer snapshot.
             begun = rows["commit"][0][3]
-            error.overtaken |= _FAILED_BEFORE in error.message and latest(self.reader).snapshot_id != begun
+            error.overtaken |= failed_before_commit(error) and latest(self.reader).snapshot_id != begun
             raise
 
     def roll_back(self) -> None:

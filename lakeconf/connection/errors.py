@@ -248,3 +248,8 @@ def _classified(error: Exception) -> LakeconfError:
         if re.search(pattern, text):
             return error_class(_of_server(text) or text if error_class is ConnectionFailed else text, hint=hint)
     return _BY_CLASS.get(type(error).__name__, QueryError)(text)
+
+
+def failed_before_commit(error: CommitError) -> bool:
+    """True if a staged commit failed while DuckLake wrote its changes, before it sent COMMIT."""
+    return "Failed to flush changes into DuckLake" in error.message
