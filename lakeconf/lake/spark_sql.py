@@ -14,6 +14,7 @@ from sqlglot.errors import SqlglotError
 from lakeconf.catalog.snapshot import by_timestamp, by_version
 from lakeconf.catalog.table import Column, load_table
 from lakeconf.catalog.table_name import joined_name
+from lakeconf.catalog.table_references import point_to, table_references
 from lakeconf.commit.scope import Scope
 from lakeconf.engines.base import spark_operations
 from lakeconf.errors import QueryError, UnsupportedError
@@ -41,23 +42,16 @@ def sql_on_spark(scope: Scope, query: str) -> nw.LazyFrame[Any]:
     """
     engine = spark_operations(scope.session.engine, "lake.sql(…, engine='spark')")
     tree = _parsed(query)
-    local = {folded(cte.alias) for cte in tree.find_all(exp.CTE)}
     frames: dict[str, Any] = {}
     columns: dict[str, Mapping[str, Column]] = {}
-    for table in list(tree.find_all(exp.Table)):
-        if not table.db and folded(table.name) in local:
-            continue
+    for table in table_references(tree):
         name, version = _name(scope, table), _version(scope, table)
+        table.set("when", None)
         view = f"lakeconf_table_{len(frames)}"
         frames[view] = Table(Scope(scope.session, at=version) if version is not None else scope, name).scan()
         info = load_table(scope.session.reader, name, scope.snapshot_id if version is None else version)
         columns[view] = {column.name: column for column in info.columns}
-        alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name, quoted=True))
-        new = exp.Table(this=exp.to_identifier(view, quoted=True), alias=alias.copy())
-        for part in ("joins", "sample", "pivots", "laterals"):
-            if table.args.get(part):
-                new.set(part, table.args[part])
-        table.replace(new)
+        point_to(table, view)
     return engine.query_tables(tree.sql(dialect="duckdb"), frames, columns)
 
 

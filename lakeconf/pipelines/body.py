@@ -15,6 +15,7 @@ import narwhals as nw
 import sqlglot
 from sqlglot import exp
 
+from lakeconf.catalog.table_references import point_to, table_references
 from lakeconf.commit.audits import is_query
 from lakeconf.errors import PipelineError, SchemaError
 from lakeconf.lake.lake import Lake
@@ -109,7 +110,7 @@ class Query:
     path: Path | None = None
 
     def arguments(self) -> Sequence[str]:
-        return list(dict.fromkeys(_name(table) for table in _tables(self.parsed())))
+        return list(dict.fromkeys(_name(table) for table in table_references(self.parsed())))
 
     def code(self) -> str:
         return sql_code(self.text)
@@ -148,9 +149,8 @@ class Query:
         parsed = self.parsed()
         views = {f"lakeconf_input_{uuid.uuid4().hex}": name for name in frames}
         names = {name: view for view, name in views.items()}
-        for table in list(_tables(parsed)):
-            alias = table.alias or table.name
-            table.replace(exp.to_table(names[_name(table)]).as_(alias, quoted=True, table=True))
+        for table in table_references(parsed):
+            point_to(table, names[_name(table)])
         for placeholder in list(parsed.find_all(exp.Parameter, exp.Placeholder)):
             placeholder.replace(_bound(placeholder, bounds))
         sql = parsed.sql(dialect="duckdb")
@@ -162,11 +162,6 @@ class Query:
 def _relative(path: Path) -> str:
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
-
-
-def _tables(parsed: exp.Query) -> list[exp.Table]:
-    local = {cte.alias for cte in parsed.find_all(exp.CTE)}
-    return [table for table in parsed.find_all(exp.Table) if table.db or table.name not in local]
 
 
 def _name(table: exp.Table) -> str:

@@ -13,6 +13,7 @@ from sqlglot import exp
 from lakeconf.catalog.predicate.parse import parse
 from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.catalog.table import NO_ID
+from lakeconf.catalog.table_references import point_to
 from lakeconf.commit.change import Change, Target
 from lakeconf.commit.transaction import Transaction
 from lakeconf.engines.base import SparkOperations
@@ -99,8 +100,7 @@ def _rows(execution: Execution, columns: Sequence[str]) -> nw.LazyFrame[Any]:
         view = f"lakeconf_table_{uuid.uuid4().hex}"
         frames[view] = engine.scan(name, transaction.snapshot_id)
         for table in tables:
-            alias = table.args.get("alias") or exp.TableAlias(this=_quoted(table.name))
-            table.replace(exp.Table(this=_quoted(view), alias=alias.copy()))
+            point_to(table, view)
     if with_ is not None:
         query.set("with_", with_)
     if columns:

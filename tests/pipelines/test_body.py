@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from local_stores import store_of
 
-from lakeconf.errors import PipelineError, SchemaError
+from lakeconf.errors import PipelineError, QueryError, SchemaError
 from lakeconf.pipelines.body import BOUNDS, Function, Query
 
 if TYPE_CHECKING:
@@ -184,6 +184,19 @@ def test_query_reads_its_frames_under_any_name(lake: Lake) -> None:
     frames = {"raw.a": lake.sql("SELECT 1 AS id"), "b": lake.sql("SELECT 1 AS id, 7 AS n")}
     sql = "SELECT a.id, other.n FROM raw.a JOIN b AS other ON a.id = other.id"
     assert native(Query(sql).rows(lake, frames, {})) == [(1, 7)]
+
+
+def test_query_keeps_joins_and_names_of_columns(lake: Lake) -> None:
+    """A query without SELECT lost its joins: it returned other rows."""
+    frames = {"one": lake.sql("FROM (VALUES (1), (2)) AS t(id)"), "two": lake.sql("SELECT 2 AS id, 'b' AS text")}
+    assert native(Query("FROM one JOIN two USING (id)").rows(lake, frames, {})) == [(2, "b")]
+    assert native(Query("SELECT x.number FROM two AS x(number, letter)").rows(lake, frames, {})) == [(2,)]
+
+
+def test_query_does_not_ignore_a_version(lake: Lake) -> None:
+    frames = {"one": lake.sql("SELECT 1 AS id")}
+    with pytest.raises(QueryError):
+        native(Query("SELECT id FROM one AT (VERSION => 1)").rows(lake, frames, {}))
 
 
 def test_query_alias_with_a_hostile_name_stays_a_name(lake: Lake) -> None:
