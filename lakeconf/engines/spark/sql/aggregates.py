@@ -13,30 +13,6 @@ from lakeconf.engines.spark.sql.value_types import DOUBLE, FLOATS, call, value_t
 
 # Adds FILTER and OVER to an aggregate.
 _Around = Callable[[exp.Expr], exp.Expr]
-# Functions whose result is a BIGINT in DuckDB and an INT in Spark.
-RANKS: dict[type[exp.Expr], str] = {exp.RowNumber: "row_number", exp.Rank: "rank", exp.DenseRank: "dense_rank"}
-STATISTICS: dict[type[exp.Expr], str] = {
-    exp.StddevSamp: "stddev_samp",
-    exp.Stddev: "stddev_samp",
-    exp.StddevPop: "stddev_pop",
-    exp.Variance: "var_samp",
-    exp.VariancePop: "var_pop",
-}
-EXTREMES: dict[type[exp.Expr], str] = {
-    exp.Min: "min",
-    exp.Max: "max",
-    exp.LogicalAnd: "bool_and",
-    exp.LogicalOr: "bool_or",
-    exp.FirstValue: "first_value",
-    exp.LastValue: "last_value",
-}
-OFFSETS: dict[type[exp.Expr], str] = {exp.Lag: "lag", exp.Lead: "lead"}
-_PLAIN: dict[str, dict[type[exp.Expr], str]] = {
-    "count": {exp.Count: "count"},
-    "sum": {exp.Sum: "sum"},
-    "avg": {exp.Avg: "avg"},
-}
-AGGREGATES: tuple[type[exp.Expr], ...] = (exp.Count, exp.Sum, exp.Avg, *RANKS, *STATISTICS, *EXTREMES, *OFFSETS)
 
 
 def translated_aggregate(node: exp.Expr) -> exp.Expr:
@@ -59,19 +35,8 @@ def translated_aggregate(node: exp.Expr) -> exp.Expr:
             found = type(wrapper)(this=found, **parts)
         return found
 
-    wanted = type_of(function)
-    for kinds, translate in (
-        (RANKS, _rank),
-        (STATISTICS, _statistic),
-        (EXTREMES, _extreme),
-        (OFFSETS, _offset),
-        (_PLAIN["count"], _count),
-        (_PLAIN["sum"], _sum),
-        (_PLAIN["avg"], _average),
-    ):
-        if type(function) in kinds:
-            return cast(translate(function, kinds[type(function)], around), wanted)
-    raise refused(node)
+    name, translate = _TRANSLATIONS[type(function)]
+    return cast(translate(function, name, around), type_of(function))
 
 
 def _copied(value: Any) -> Any:
@@ -150,3 +115,27 @@ def _offset(node: exp.Expr, name: str, around: _Around) -> exp.Expr:
     if default is not None:
         arguments.append(coerced(default.copy(), type_of(node)))
     return around(call(name, *arguments))
+
+
+_TRANSLATIONS: dict[type[exp.Expr], tuple[str, Callable[[exp.Expr, str, _Around], exp.Expr]]] = {
+    exp.Count: ("count", _count),
+    exp.Sum: ("sum", _sum),
+    exp.Avg: ("avg", _average),
+    exp.RowNumber: ("row_number", _rank),
+    exp.Rank: ("rank", _rank),
+    exp.DenseRank: ("dense_rank", _rank),
+    exp.StddevSamp: ("stddev_samp", _statistic),
+    exp.Stddev: ("stddev_samp", _statistic),
+    exp.StddevPop: ("stddev_pop", _statistic),
+    exp.Variance: ("var_samp", _statistic),
+    exp.VariancePop: ("var_pop", _statistic),
+    exp.Min: ("min", _extreme),
+    exp.Max: ("max", _extreme),
+    exp.LogicalAnd: ("bool_and", _extreme),
+    exp.LogicalOr: ("bool_or", _extreme),
+    exp.FirstValue: ("first_value", _extreme),
+    exp.LastValue: ("last_value", _extreme),
+    exp.Lag: ("lag", _offset),
+    exp.Lead: ("lead", _offset),
+}
+AGGREGATES = tuple(_TRANSLATIONS)

@@ -10,7 +10,7 @@ from sqlglot import exp
 from lakeconf.engines.spark.sql import aggregates
 from lakeconf.engines.spark.sql.coercion import refused
 from lakeconf.engines.spark.sql.functions import FUNCTIONS
-from lakeconf.engines.spark.sql.typed_tree import columns_of, type_of
+from lakeconf.engines.spark.sql.typed_tree import columns_of, outermost, type_of
 from lakeconf.engines.spark.sql.value_types import BOOLEAN, value_type
 
 # The parts of each kind of expression that are translated.
@@ -173,21 +173,15 @@ def _one_of(node: exp.Expr) -> None:
     """Spark's `IN (SELECT …)` is FALSE instead of NULL, so it must be where this makes no difference."""
     if not node.args.get("query"):
         return
-    part = _outside(node, exp.Paren)
+    part = outermost(node, exp.Paren)
     if isinstance(part.parent, exp.Not):
         part = part.parent
-    part = _outside(part, exp.Paren, exp.And, exp.Or)
+    part = outermost(part, exp.Paren, exp.And, exp.Or)
     is_condition = isinstance(part.parent, exp.Where | exp.Having | exp.Join)
     if not is_condition and not (
         isinstance(part.parent, exp.If) and part.arg_key == "this" and _is_searched(part.parent)
     ):
         raise refused(node, "the subquery is not in a condition of its own")
-
-
-def _outside(part: exp.Expr, *kinds: type[exp.Expr]) -> exp.Expr:
-    while part.parent is not None and isinstance(part.parent, kinds):
-        part = part.parent
-    return part
 
 
 def _is_searched(branch: exp.Expr) -> bool:

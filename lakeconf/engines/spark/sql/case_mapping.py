@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from lakeconf.engines.spark.sql.value_types import VARCHAR, call, spark_cast, value_type
+
 # Characters that Java maps in another way, in the form of its regular expressions. A test compares all characters.
 OTHER_UPPER = (
     r"\x{149}\x{19b}\x{1f0}\x{264}\x{390}\x{3b0}\x{587}\x{1c8a}\x{1e96}-\x{1e9a}\x{1f50}-\x{1f56}\x{1f80}-\x{1ffc}"
@@ -25,10 +27,8 @@ def lower(text: exp.Expr) -> exp.Expr:
 
 
 def _mapped(name: str, text: exp.Expr, changed: tuple[str, str], other: str) -> exp.Expr:
-    call = exp.Anonymous
-    letters = [exp.Literal.string(part) for part in changed]
-    mapped = call(this=name, expressions=[call(this="translate", expressions=[text.copy(), *letters])])
+    mapped = call(name, call("translate", text.copy(), *map(exp.Literal.string, changed)))
     message = exp.Literal.string(f"{name}() of a letter that DuckDB and Java map differently: run the query on DuckDB")
-    refused = exp.Cast(this=call(this="raise_error", expressions=[message]), to=exp.DataType.build("STRING"))
-    differs = call(this="regexp_like", expressions=[text.copy(), exp.Literal.string(f"[{other}]")])
+    refused = spark_cast(call("raise_error", message), value_type(VARCHAR))
+    differs = call("regexp_like", text.copy(), exp.Literal.string(f"[{other}]"))
     return exp.Case(ifs=[exp.If(this=differs, true=refused)], default=mapped)

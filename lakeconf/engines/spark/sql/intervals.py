@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from lakeconf.engines.spark.sql.coercion import cast, refused
-from lakeconf.engines.spark.sql.typed_tree import INTERVAL_LENGTH, set_type, type_of
+from lakeconf.engines.spark.sql.typed_tree import INTERVAL_LENGTH, outermost, set_type, type_of
 from lakeconf.engines.spark.sql.value_types import DATE, TIMESTAMP, TIMESTAMPTZ, call, value_type
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
@@ -21,7 +21,7 @@ _MOST = 100_000
 
 def translated_interval(node: exp.Expr) -> exp.Expr:
     """Translates `INTERVAL 30 MINUTE`, if it is compared; `with_interval` translates a sum."""
-    if isinstance(_around(node), exp.Add | exp.Sub):
+    if isinstance(outermost(node, exp.Paren).parent, exp.Add | exp.Sub):
         return node
     count, unit = _constant(node)
     if unit not in _MICROSECONDS:
@@ -63,14 +63,7 @@ def _constant(node: exp.Expr) -> tuple[int, str]:
 
 
 def _length(node: exp.Expr, microseconds: exp.Expr) -> exp.Expr:
-    if not isinstance(_around(node), _COMPARISONS):
+    if not isinstance(outermost(node, exp.Paren).parent, _COMPARISONS):
         raise refused(node, "Spark has no such interval")
     microseconds.meta[INTERVAL_LENGTH] = True
     return set_type(microseconds, type_of(node).name)
-
-
-def _around(node: exp.Expr) -> exp.Expr | None:
-    parent = node.parent
-    while isinstance(parent, exp.Paren):
-        parent = parent.parent
-    return parent

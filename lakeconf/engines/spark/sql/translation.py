@@ -25,7 +25,7 @@ from lakeconf.engines.spark.sql.functions import FUNCTIONS
 from lakeconf.engines.spark.sql.intervals import translated_interval
 from lakeconf.engines.spark.sql.parentheses import with_parentheses
 from lakeconf.engines.spark.sql.typed_tree import WRAPPERS, column_types, is_branch, set_type, type_of
-from lakeconf.engines.spark.sql.value_types import BOOLEAN, DOUBLE, FLOATS, VARCHAR, value_type
+from lakeconf.engines.spark.sql.value_types import BOOLEAN, DOUBLE, FLOATS, VARCHAR, call, value_type
 
 _Rule = Callable[[exp.Expr], exp.Expr]
 
@@ -146,15 +146,10 @@ def _is(node: exp.Expr) -> exp.Expr:
     return node
 
 
-def _paren(node: exp.Expr) -> exp.Expr:
-    return node
-
-
 def _grouping(node: exp.Expr) -> exp.Expr:
     if len(node.expressions) != 1:
         raise refused(node)
-    made = exp.Anonymous(this="grouping", expressions=[node.expressions[0].copy()])
-    return cast(made, type_of(node))
+    return cast(call("grouping", node.expressions[0].copy()), type_of(node))
 
 
 def _combined(node: exp.Expr) -> exp.Expr:

@@ -50,6 +50,13 @@ def is_branch(node: exp.Expr) -> bool:
     return isinstance(node, exp.If) and isinstance(node.parent, exp.Case) and node.arg_key == "ifs"
 
 
+def outermost(part: exp.Expr, *kinds: type[exp.Expr]) -> exp.Expr:
+    """The largest part around a part, or the part itself, with only these kinds in between."""
+    while part.parent is not None and isinstance(part.parent, kinds):
+        part = part.parent
+    return part
+
+
 def reason_of(error: duckdb.Error) -> str:
     """The first paragraph of an error of DuckDB, in one line."""
     return " ".join(str(error).split("\n\n")[0].split())
