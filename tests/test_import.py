@@ -20,5 +20,12 @@ def test_import_lakeconf_loads_no_heavy_dependency() -> None:
     assert loaded_by("import lakeconf") & HEAVY == set()
 
 
+def test_the_data_source_loads_the_rest_only_when_it_is_used() -> None:
+    """Spark imports it at the first use of any data source that it does not know."""
+    loaded = loaded_by("import pyspark_lakeconf")
+    assert "pyspark" in loaded
+    assert loaded & {"duckdb", "lakeconf", "narwhals", "pydantic", "sqlglot"} == set()
+
+
 def test_loaded_by_detects_a_heavy_dependency() -> None:
     assert loaded_by("import lakeconf, narwhals") & HEAVY == {"narwhals"}

@@ -36,6 +36,7 @@ LAYERS: dict[str, set[str]] = BASE | {
     "inspection": LAKE,
     "pipelines": LAKE | {"config"},
     "integrations": LAKE | {"config"},
+    "datasource": LAKE | {"config"},
     "cli": LAKE | {"config", "inspection", "pipelines", "integrations"},
     "__main__": {"cli"},
 }

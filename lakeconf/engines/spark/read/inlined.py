@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -31,26 +32,51 @@ def inlined_frame(
     Raises:
         UnsupportedError: A value does not fit the column's Spark type.
     """
+    schema = StructType([*spark_schema(columns).fields, *(field for field, _ in virtual)])
+    table = exact_rows(columns, rows, {field.name: sql for field, sql in virtual})
+    with _refused():
+        return private.createDataFrame(table, schema)
+
+
+def exact_rows(
+    columns: Sequence[Column], rows: pa.Table, virtual: Mapping[str, str] | None = None, *, condition: str = "true"
+) -> pa.Table:
+    """Inlined rows with the types that Spark accepts.
+
+    Args:
+        columns: The requested columns; `rows` has them under their names.
+        rows: The rows as DuckDB returns them.
+        virtual: Additional columns, each with its SQL over `rows`.
+        condition: The condition on `rows`, in DuckDB's SQL.
+
+    Raises:
+        UnsupportedError: A value does not fit the column's Spark type.
+    """
     for column in columns:
         if "timetz" in all_types(column):
             raise UnsupportedError(
                 f"the column {column.name!r} holds TIMETZ in the catalog, whose offsets would be lost in Spark",
                 hint="move the rows to a file, CALL ducklake_flush_inlined_data(…), or omit the column",
             )
-    hidden = [sql for _, sql in virtual if sql.isidentifier() and sql not in rows.column_names]
-    if hidden:
+    added = virtual or {}
+    if any(sql.isidentifier() and sql not in rows.column_names for sql in added.values()):
         raise UnsupportedError(
             "the catalog contains rows of the table, and a column named 'rowid' or 'snapshot_id' hides their ids",
             hint="move the rows to a file: CALL ducklake_flush_inlined_data(…)",
         )
-    wanted = [f"{exact_cast(identifier(column.name), column)} AS {identifier(column.name)}" for column in columns]
-    added = [f"{sql} AS {identifier(field.name)}" for field, sql in virtual]
-    schema = StructType([*spark_schema(columns).fields, *(field for field, _ in virtual)])
+    values = [(exact_cast(identifier(column.name), column), column.name) for column in columns]
+    values += [(sql, name) for name, sql in added.items()]
+    selected = ", ".join(f"{sql} AS {identifier(name)}" for sql, name in values)
+    with _refused(), connect() as duckdb:
+        duckdb.register("inlined_rows", rows)
+        return duckdb.arrow(f"SELECT {selected} FROM inlined_rows WHERE {condition}")
+
+
+@contextlib.contextmanager
+def _refused() -> Iterator[None]:
+    """Raises the error for a value that Spark cannot hold."""
     try:
-        with connect() as duckdb:
-            duckdb.register("inlined_rows", rows)
-            table = duckdb.arrow(f"SELECT {', '.join(wanted + added)} FROM inlined_rows")
-        return private.createDataFrame(table, schema)
+        yield
     except (QueryError, SchemaError, PySparkException) as error:
         raise UnsupportedError(
             f"an inlined row has a value that Spark cannot hold: {error}", hint="read it with DuckDB"

@@ -1,0 +1,130 @@
+"""The options of the data source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from lakeconf.errors import LakeconfError, suggestion
+
+_TABLE_HINT = 'name a table: .option("table", "raw.events")'
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of one read or write; they name things and contain no secret.
+
+    Attributes:
+        table: `schema.table`, or `table` for the schema `main`.
+        store: The name of the store; None for the default store.
+        config: The configuration file; None to find it as `lakeconf.init` does, in the processes of Spark.
+        version: The snapshot to read; None for the latest one, or that of `timestamp`.
+        timestamp: The time to read, with a time zone.
+        columns: The columns to read, separated by commas; None for all.
+        where: The condition on rows, as for `Table.scan`.
+        since: For a stream: the first snapshot whose changes it returns; None to begin with all rows of the table.
+        changes: For a stream: True to return all kinds of changes, and not only inserted rows.
+        snapshots_per_batch: For a stream: the largest number of snapshots in a batch.
+        message: For a write: the commit message.
+        idempotency_key: For a write: as for `Table.append`.
+    """
+
+    table: str
+    store: str | None = None
+    config: str | None = None
+    version: int | None = None
+    timestamp: datetime | None = None
+    columns: str | None = None
+    where: str | None = None
+    since: int | None = None
+    changes: bool = False
+    snapshots_per_batch: int | None = None
+    message: str | None = None
+    idempotency_key: str | None = None
+
+    @property
+    def names(self) -> list[str] | None:
+        """The names of the columns to read; None for all."""
+        return None if self.columns is None else [name.strip() for name in self.columns.split(",")]
+
+
+_READ = ("table", "store", "config", "version", "timestamp", "columns", "where")
+_STREAM = ("table", "store", "config", "since", "changes", "snapshots_per_batch")
+_WRITE = ("table", "store", "config", "message", "idempotency_key")
+_ALL = tuple(field.name for field in fields(Options))
+
+
+def read_options(given: Mapping[str, str]) -> Options:
+    """The options of a read; see `options_of`."""
+    options = options_of(given, _READ, "a read")
+    if options.version is not None and options.timestamp is not None:
+        raise LakeconfError("pass either the option version or the option timestamp")
+    return options
+
+
+def stream_options(given: Mapping[str, str]) -> Options:
+    """The options of a streaming read; see `options_of`."""
+    return options_of(given, _STREAM, "a streaming read")
+
+
+def write_options(given: Mapping[str, str]) -> Options:
+    """The options of a write; see `options_of`."""
+    return options_of(given, _WRITE, "a write")
+
+
+def any_options(given: Mapping[str, str]) -> Options:
+    """The options of a read or of a streaming read, when Spark does not tell which one it is."""
+    return options_of(given, tuple(dict.fromkeys((*_READ, *_STREAM))), "a read")
+
+
+def options_of(given: Mapping[str, str], allowed: tuple[str, ...], kind: str) -> Options:
+    """Checks options and converts their values. Values do not appear in errors: an option may be a misplaced secret.
+
+    Args:
+        given: The options, by name; the case of names does not matter.
+        allowed: The options that this kind of access has.
+        kind: The kind of access, for errors.
+
+    Raises:
+        LakeconfError: An option is unknown, or a value has another type; or the table is missing.
+    """
+    values: dict[str, Any] = {}
+    for name, text in given.items():
+        key = name.lower()
+        if key not in allowed:
+            problem = f"{kind} has no option {name!r}" if key in _ALL else f"the data source has no option {name!r}"
+            raise LakeconfError(problem, hint=suggestion(key, allowed, f"its options: {', '.join(allowed)}"))
+        try:
+            values[key] = _READERS.get(key, str)(text)
+        except ValueError:
+            raise LakeconfError(f"the option {key} is not {_EXPECTED[key]}") from None
+    if not values.get("table"):
+        raise LakeconfError("the option table is missing", hint=_TABLE_HINT)
+    if values.get("snapshots_per_batch", 1) < 1:
+        raise LakeconfError("the option snapshots_per_batch is less than 1")
+    return Options(**values)
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError
+    return text.lower() == "true"
+
+
+_READERS: Mapping[str, Callable[[str], object]] = {
+    "version": int,
+    "timestamp": datetime.fromisoformat,
+    "since": int,
+    "changes": _boolean,
+    "snapshots_per_batch": int,
+}
+_NUMBER = "a whole number"
+_EXPECTED = {
+    "version": _NUMBER,
+    "timestamp": "a time such as 2026-01-31T12:00:00+00:00",
+    "since": _NUMBER,
+    "changes": "true or false",
+    "snapshots_per_batch": _NUMBER,
+}
