@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 import click
 
+from lakeconf.cli.options import shared_options
 from lakeconf.cli.output import show_error, show_lines
 from lakeconf.cli.verbosity import verbosity_options
 from lakeconf.errors import LakeconfError, suggestion
@@ -73,7 +74,7 @@ class _Commands(click.Group):
 
 @click.group(
     cls=_Commands,
-    params=verbosity_options(),
+    params=[*shared_options(), *verbosity_options()],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="lakeconf reads lakeconf.toml or [tool.lakeconf] in pyproject.toml, in this folder or a parent up to the "
     "root of the repository. LAKECONF_CONFIG or --config sets another file.",

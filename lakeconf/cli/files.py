@@ -30,14 +30,14 @@ def command(table: str, store: str | None, source: str | None, format_name: str)
     rows = [
         (
             one.path,
-            str(one.rows),
+            f"{one.rows:,}",
             byte_size(one.bytes),
             str(one.begin_snapshot),
-            str(one.deleted_rows),
+            f"{one.deleted_rows:,}",
             ", ".join("NULL" if value is None else value for value in one.partition),
         )
         for one in found
     ]
-    show_table([_HEADER, *rows])
+    show_table([_HEADER, *rows], numbers=range(1, 5))
     if inlined:
         show(f"inlined rows in the catalog: {inlined}", to_stderr=True)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,8 @@ from lakeconf.logs import escaped
 # Our colour codes carry a random mark, so that colour codes in untrusted text can be recognized and escaped.
 _MARK = secrets.token_hex(8)
 _STYLE = re.compile(f"\x1b\\[([0-9;]*)m{_MARK}")
+# Columns of a table that is too wide get no narrower than this.
+_NARROWEST = 8
 # CI systems execute these commands in logs: some at the start of a line, others anywhere.
 _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#(?:\[|vso\[|teamcity\[))")
 
@@ -67,17 +72,72 @@ def show_json(data: Any) -> None:
     _echo("\n".join(lines).replace("##", "#\\u0023"), to_stderr=False)
 
 
-def show_table(rows: Sequence[Sequence[str]]) -> None:
-    """Prints rows as an aligned table."""
+def show_table(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> None:
+    """Prints rows as an aligned table. In one that is too wide for the terminal, long cells take several lines.
+
+    Args:
+        rows: The header and the rows.
+        numbers: The columns with numbers, which are aligned on the right.
+    """
     cells = [[escaped(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    if sys.stdout.isatty():
+        widths = fitted(widths, [number in numbers for number in range(len(widths))], _terminal_width())
     for row in cells:
-        show("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        lines = [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for parts in zip_longest(*lines, fillvalue=""):
+            shown = (
+                part.rjust(width) if number in numbers else part.ljust(width)
+                for number, (part, width) in enumerate(zip(parts, widths, strict=True))
+            )
+            show("  ".join(shown).rstrip())
+
+
+def fitted(widths: Sequence[int], fixed: Sequence[bool], available: int) -> list[int]:
+    """The widths of columns in a table of limited width: the widest columns get narrower, down to eight characters.
+
+    Args:
+        widths: The width that each column needs.
+        fixed: True for each column that keeps its width.
+        available: The width of the table, with two spaces between columns.
+
+    Returns:
+        The widths; those that are needed if the table does not fit in any case.
+    """
+    found = list(widths)
+    flexible = [number for number, is_fixed in enumerate(fixed) if not is_fixed and found[number] > _NARROWEST]
+    excess = sum(found) + 2 * (len(found) - 1) - available
+    if excess > sum(found[number] - _NARROWEST for number in flexible):
+        return found
+    for _ in range(excess):
+        found[max(flexible, key=found.__getitem__)] -= 1
+    return found
+
+
+def _wrapped(cell: str, width: int) -> Sequence[str]:
+    if len(cell) <= width:
+        return [cell]
+    import textwrap
+
+    return textwrap.wrap(cell, width, break_on_hyphens=False)
+
+
+def _terminal_width() -> int:
+    return shutil.get_terminal_size((80, 24)).columns
 
 
 def _echo(text: str, *, to_stderr: bool) -> None:
     clear_progress()
-    click.echo(text, err=to_stderr, color=False if os.environ.get("NO_COLOR") else None)
+    click.echo(text, err=to_stderr, color=_colour())
+
+
+def _colour() -> bool | None:
+    """Whether output has colours: https://no-color.org, https://force-color.org; None if the terminal decides."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return False if os.environ.get("TERM") == "dumb" else None
 
 
 def _styled(text: str, **how: Any) -> Sequence[str]:

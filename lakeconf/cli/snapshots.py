@@ -37,4 +37,4 @@ def command(store: str | None, limit: int, source: str | None, format_name: str)
         )
         for one in found
     ]
-    show_table([("snapshot", "time (UTC)", "changes", "author", "message"), *rows])
+    show_table([("snapshot", "time (UTC)", "changes", "author", "message"), *rows], numbers=[0])

@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 
 import click
@@ -69,7 +70,8 @@ def command(
     elif format_name == "csv":
         _show_csv([names, *(["" if value is None else _text(value) for value in row] for row in rows)])
     else:
-        show_table([names, *([_cell(value) for value in row] for row in rows[:limit])])
+        numbers = [number for number, column in enumerate(zip(*rows, strict=True)) if _are_numbers(column)]
+        show_table([names, *([_cell(value) for value in row] for row in rows[:limit])], numbers)
         if len(rows) > limit:
             show(f"only the first {limit} rows are shown; use --limit to show more", to_stderr=True)
 
@@ -116,6 +118,10 @@ def _show_csv(rows: Sequence[Sequence[str]]) -> None:
     if count:
         start = f"{count} value{'s' if count > 1 else ''} that spreadsheets evaluate as formulas"
         show(f"warning: the output contains {start} (starting with =, +, - or @); import as text", to_stderr=True)
+
+
+def _are_numbers(column: Sequence[object]) -> bool:
+    return all(value is None or type(value) in (int, float, Decimal) for value in column)
 
 
 def _is_number(cell: str) -> bool:

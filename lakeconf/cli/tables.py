@@ -12,7 +12,7 @@ from lakeconf.cli.output import show_json, show_table
 from lakeconf.config.model import init
 from lakeconf.inspection.sizes import table_sizes
 
-_HEADER = ("table", "rows", "files", "size", "delete files", "deleted rows", "rows in the catalog")
+_HEADER = ("table", "rows", "files", "size", "delete files", "deleted rows", "inlined rows")
 
 
 @click.command("tables", short_help="List the tables of a lake.")
@@ -37,5 +37,11 @@ def command(store: str | None, source: str | None, format_name: str) -> None:
     if format_name == "json":
         show_json(found)
     else:
-        rows = [[byte_size(value) if key == "bytes" else str(value) for key, value in one.items()] for one in found]
-        show_table([_HEADER, *rows])
+        rows = [[_cell(key, value) for key, value in one.items()] for one in found]
+        show_table([_HEADER, *rows], numbers=range(1, len(_HEADER)))
+
+
+def _cell(key: str, value: Any) -> str:
+    if key == "bytes":
+        return byte_size(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)

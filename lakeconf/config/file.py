@@ -158,7 +158,7 @@ def _explicit(path: Path, why: str) -> Source:
         return found
     if not path.exists():
         raise _failure(Code.NO_CONFIGURATION, f"file not found{why}", path, hint="check the path")
-    text = _text(path)
+    text = file_text(path)
     data = _parsed(path, text)
     return _pyproject(path, text, data) if path.name == PYPROJECT else Source(data, path, text)
 
@@ -166,11 +166,11 @@ def _explicit(path: Path, why: str) -> Source:
 def _in_folder(folder: Path) -> Source | None:
     path = folder / FILE_NAME
     if path.is_file():
-        text = _text(path)
+        text = file_text(path)
         return Source(_parsed(path, text), path, text)
     path = folder / PYPROJECT
     # Do not parse a pyproject.toml that does not mention lakeconf: it may be long or invalid.
-    if path.is_file() and "lakeconf" in (text := _text(path)):
+    if path.is_file() and "lakeconf" in (text := file_text(path)):
         data = _parsed(path, text)
         if "lakeconf" in data.get("tool", {}):
             return _pyproject(path, text, data)
@@ -195,7 +195,8 @@ def _folders_upward(start: Path) -> Iterator[Path]:
     return iter(folders[: root + 1])
 
 
-def _text(path: Path) -> str:
+def file_text(path: Path) -> str:
+    """Reads a file of at most 1 MiB that may contain secrets; its `repr` is hidden."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)

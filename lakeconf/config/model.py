@@ -9,6 +9,7 @@ from pathlib import Path
 from lakeconf.config.backend import type_name
 from lakeconf.config.codes import Code
 from lakeconf.config.data_paths import data_path_problems
+from lakeconf.config.env_file import FilePath, environment
 from lakeconf.config.file import Source, Table, check_limits, find
 from lakeconf.config.hidden import HiddenValues
 from lakeconf.config.inheritance import Inheritance
@@ -25,13 +26,14 @@ from lakeconf.secret import FromVariable, Secret, hidden
 from lakeconf.store import Store
 
 
-def init(source: str | os.PathLike[str] | Table | None = None) -> Config:
+def init(source: FilePath | Table | None = None, *, env_file: FilePath | None = None) -> Config:
     """Finds and reads the configuration. Each call reads the file again; there is no global state.
 
     Args:
         source: A file, a folder that contains one, or the configuration itself as a dict. None: the file that
             `LAKECONF_CONFIG` names, else `lakeconf.toml` or `[tool.lakeconf]` in `pyproject.toml`, from the working
             directory up to the root of its repository.
+        env_file: A `.env` file with variables for the configuration. Variables of the process take precedence.
 
     Returns:
         The configuration; a store is read on first access.
@@ -39,13 +41,13 @@ def init(source: str | os.PathLike[str] | Table | None = None) -> Config:
     Raises:
         ConfigError: No file was found, it is not valid TOML, or a key outside the tables of the stores is invalid.
     """
-    config = read(source)
+    config = read(source, env_file=env_file)
     if config.problems:
         raise ConfigError(config.problems)
     return config
 
 
-def validate(source: Config | str | os.PathLike[str] | Table | None = None, *stores: str) -> list[Problem]:
+def validate(source: Config | FilePath | Table | None = None, *stores: str) -> list[Problem]:
     """Finds all problems of a configuration, including missing variables, without connecting to anything.
 
     Args:
@@ -64,11 +66,10 @@ def validate(source: Config | str | os.PathLike[str] | Table | None = None, *sto
         return list(error.problems)
     names = [config.known(name) for name in stores] or config.names
     found = [problem for name in names for problem in config.reading(name).problems]
-    shared = config.data_path_problems(names)
-    return in_order([*config.problems, *config.default_store_problems(), *found, *shared])
+    return in_order([*config.problems, *config.default_store_problems(), *found, *config.data_path_problems(names)])
 
 
-def untrusted(source: str | os.PathLike[str] | Table | None = None) -> Config:
+def untrusted(source: FilePath | Table | None = None) -> Config:
     """Reads an untrusted configuration: reads no environment variables and reports none as missing.
 
     Args:
@@ -80,12 +81,13 @@ def untrusted(source: str | os.PathLike[str] | Table | None = None) -> Config:
     return read(source, trusted=False)
 
 
-def read(source: str | os.PathLike[str] | Table | None, *, trusted: bool = True) -> Config:
+def read(source: FilePath | Table | None, *, trusted: bool = True, env_file: FilePath | None = None) -> Config:
     """Reads a configuration like `init`, but keeps its problems in `Config.problems` instead of raising them."""
+    variables = environment(env_file) if trusted else None
     if not isinstance(source, Mapping):
-        return Config(find(source), os.environ if trusted else None)
+        return Config(find(source), variables)
     check_limits(source)
-    return Config(Source(source), os.environ if trusted else None)
+    return Config(Source(source), variables)
 
 
 class Config:

@@ -1,4 +1,4 @@
-"""Generates a first configuration: one store, with variables for secrets."""
+"""Generates a first configuration of one store, or adds a store to a configuration; secrets are variables."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from lakeconf.backends.registry import metadata_backend, metadata_types, storage
 from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.backend import field_types, typed
 from lakeconf.config.codes import Code
+from lakeconf.config.file import Table
 from lakeconf.config.load_store import allowed_name
 from lakeconf.config.model import validate
 from lakeconf.config.structure import STORE_NAME
@@ -22,7 +23,9 @@ from lakeconf.secret import Secret
 DEFAULT_METADATA, DEFAULT_STORAGE = "sqlite", "local"
 # The storage type of a store whose metadata backend stores the files.
 NO_STORAGE = "none"
-_COMMENTS = MappingProxyType(
+# The folder of local catalogs and files, relative to the configuration file.
+LOCAL_FOLDER = ".lakeconf/"
+COMMENTS: Mapping[str, str] = MappingProxyType(
     {
         "metadata_backend": "Where the catalog is: names of tables, snapshots, files.",
         "storage_backend": "Where the Parquet files are.",
@@ -42,6 +45,73 @@ def first_configuration(store: str, metadata: str, storage: str | None, values: 
     Raises:
         LakeconfError: A name, a type or a field is invalid, a value is missing, or a secret is not a variable.
     """
+    text = f'default_store = "{store}"\n' + _tables(store, metadata, storage, values)
+    _check(tomllib.loads(text), {})
+    return text
+
+
+def with_store(text: str, store: str, metadata: str, storage: str | None, values: Mapping[tuple[str, str], str]) -> str:
+    """The text of a lakeconf.toml with one more store. The rest of the text stays as it is.
+
+    If the file has one store and no `default_store`, that store becomes the default.
+
+    Args:
+        text: The text of the file.
+        store: As for `first_configuration`, like the arguments after it.
+        metadata: The type of the metadata backend.
+        storage: The type of the storage backend.
+        values: The fields. Local files of the new store are in a folder of its own by default.
+
+    Raises:
+        LakeconfError: As for `first_configuration`, or the store exists, or the file cannot be extended.
+    """
+    before = tomllib.loads(text)
+    found = before.get("stores")
+    declared = found if isinstance(found, Mapping) else {}
+    if store in declared:
+        raise LakeconfError(f"the file already declares the store {store!r}", hint="choose a name with --store")
+    tables = _tables(store, metadata, storage, values, folder=f"{LOCAL_FOLDER}{store}/")
+    start, wanted = "", dict(before)
+    if len(declared) == 1 and "default_store" not in before:
+        (wanted["default_store"],) = declared
+        start = f"default_store = {toml_value(wanted['default_store'])}\n\n"
+    wanted["stores"] = {**declared, **tomllib.loads(tables)["stores"]}
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    made = start.replace("\n", line_end) + text.rstrip() + (line_end + tables.replace("\n", line_end))
+    try:
+        is_extended = tomllib.loads(made) == wanted
+    except tomllib.TOMLDecodeError:
+        is_extended = False
+    if not is_extended:
+        hint = "write each store as a table: [stores.dev.metadata_backend]"
+        raise LakeconfError("a store cannot be added to this file: its `stores` are not tables", hint=hint)
+    _check(wanted, before)
+    return made
+
+
+def default_fields(model: type[Backend], folder: str = LOCAL_FOLDER) -> Mapping[str, str | None]:
+    """The fields that a new configuration sets in a backend, with their defaults.
+
+    Args:
+        model: The backend.
+        folder: The folder of local files, below which the defaults are.
+    """
+    return {
+        name: folder + value.removeprefix(LOCAL_FOLDER)
+        if value is not None and name in model.path_fields() and value.startswith(LOCAL_FOLDER)
+        else value
+        for name, value in model.init_template().fields.items()
+    }
+
+
+def _tables(
+    store: str,
+    metadata: str,
+    storage: str | None,
+    values: Mapping[tuple[str, str], str],
+    folder: str = LOCAL_FOLDER,
+) -> str:
+    """The tables of a store, after an empty line each."""
     if not STORE_NAME.fullmatch(store):
         raise LakeconfError(f"invalid store name {store!r}", hint=f"write it as {allowed_name(store)}")
     kinds = {"metadata_backend": metadata, "storage_backend": storage}
@@ -50,19 +120,25 @@ def first_configuration(store: str, metadata: str, storage: str | None, values: 
             raise LakeconfError(
                 f"{section}.{name} cannot be set: the store has no {section}", hint=f"sections: {', '.join(kinds)}"
             )
-    lines = [f'default_store = "{store}"']
+    lines = []
     for section, kind in kinds.items():
         if kind is not None:
             given = {name: value for (part, name), value in values.items() if part == section}
-            lines += ["", f"# {_COMMENTS[section]}", f"[stores.{store}.{section}]", *_backend(section, kind, given)]
-    text = "\n".join(lines) + "\n"
-    for problem in validate(tomllib.loads(text)):
-        if problem.code != Code.UNSET_VARIABLE.code:
+            backend = _backend(section, kind, given, folder)
+            lines += ["", f"# {COMMENTS[section]}", f"[stores.{store}.{section}]", *backend]
+    return "\n".join(lines) + "\n"
+
+
+def _check(data: Table, before: Table) -> None:
+    """Raises if a configuration has problems that it did not have before, except variables that are not set."""
+    known = {(problem.code, problem.key, problem.message) for problem in (validate(before) if before else ())}
+    for problem in validate(data):
+        is_new = (problem.code, problem.key, problem.message) not in known
+        if is_new and problem.code != Code.UNSET_VARIABLE.code:
             raise LakeconfError(f"{problem.key}: {problem.message}", hint=problem.hint)
-    return text
 
 
-def _backend(section: str, kind: str, given: Mapping[str, str]) -> list[str]:
+def _backend(section: str, kind: str, given: Mapping[str, str], folder: str) -> list[str]:
     """The lines of a backend's table."""
     known = metadata_types() if section == "metadata_backend" else storage_types()
     if kind not in known:
@@ -72,7 +148,7 @@ def _backend(section: str, kind: str, given: Mapping[str, str]) -> list[str]:
         raise LakeconfError(f"{section}.type is already {kind}", hint="set it with --metadata and --storage")
     model = metadata_backend(kind) if section == "metadata_backend" else storage_backend(kind)
     template = model.init_template()
-    fields = {**template.fields, **given}
+    fields = {**default_fields(model, folder), **given}
     lines = [f'type = "{kind}"']
     for name, value in fields.items():
         text = _checked(section, model, name, value)

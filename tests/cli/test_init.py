@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -64,12 +65,57 @@ def test_answers_on_a_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert usable(folder, monkeypatch)
 
 
-def test_existing_file_is_kept_without_force(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_of_the_file_is_kept_without_force(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "lakeconf.toml").write_text("mine")
-    assert run(["init", "--yes"]) == 2
-    assert "--force overwrites it" in capsys.readouterr().err
+    assert run(["init", "--yes"]) == 1
+    assert "invalid TOML" in capsys.readouterr().err
     assert (folder / "lakeconf.toml").read_text() == "mine"
     assert run(["init", "--yes", "--force"]) == 0
+    written = (folder / "lakeconf.toml").read_text()
+    assert run(["init", "--yes"]) == 2
+    assert "already declares the store dev; --store names another one" in capsys.readouterr().err
+    assert (folder / "lakeconf.toml").read_text() == written
+
+
+def test_a_store_is_added_to_an_existing_file(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["init", "--yes"]) == 0
+    path = folder / "lakeconf.toml"
+    path.chmod(0o600)
+    before = path.read_text()
+    assert run(["init", "--yes", "--store", "staging"]) == 0
+    assert "added the store staging to lakeconf.toml" in capsys.readouterr().out
+    assert path.read_text().startswith(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert run(["init", "--store", "prod", "--metadata", "postgres", "--storage", "s3", *BUCKETS[:2]]) == 0
+    assert usable(folder, monkeypatch)
+    assert run(["init", "--yes", "--store", "other", "--set", "storage_backend.path=.lakeconf/data"]) == 1
+    assert "the data path equals or overlaps that of the store 'dev'" in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == ["lakeconf.toml"]
+
+
+def test_a_store_is_added_from_answers(folder: Path) -> None:
+    assert run(["init", "--yes"]) == 0
+    parent, child = pty.openpty()
+    command = [sys.executable, "-m", "lakeconf", "init"]
+    process = subprocess.Popen(command, stdin=child, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    os.close(child)
+    os.write(parent, b"staging\n\n\n\n\n")
+    output = process.communicate()[0].decode()
+    os.close(parent)
+    assert process.returncode == 0, output
+    for kind in (*METADATA_BACKENDS, *STORAGE_BACKENDS):
+        assert f"\n  {kind} " in output
+    assert "A catalog in a SQLite file: several processes on one machine can use it" in output
+    assert "Path of the catalog file, relative to the configuration file." in output
+    assert 'uri = ".lakeconf/staging/catalog.sqlite"' in (folder / "lakeconf.toml").read_text()
+
+
+def test_a_store_is_not_added_to_pyproject(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "pyproject.toml").write_text("")
+    assert run(["init", "--yes", "-o", "pyproject.toml"]) == 2
+    assert "cannot be added to pyproject.toml" in capsys.readouterr().err
 
 
 def test_missing_or_invalid_arguments_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,14 +167,22 @@ def test_numbers_are_written_as_numbers(folder: Path, monkeypatch: pytest.Monkey
 
 
 def test_getting_started_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for block in blocks("getting-started.md", "console"):
-        command, _, output = block.partition("\n")
-        assert run(command.removeprefix("$ lakeconf ").split()) == 0
-        assert capsys.readouterr().out == output
-    assert blocks("getting-started.md", "toml") == [(folder / "lakeconf.toml").read_text()]
+    first, *others = blocks("getting-started.md", "console")
     (code,) = blocks("getting-started.md", "python")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[{'id': 1, 'kind': 'view'}, {'id': 2, 'kind': 'buy'}]\n"
+
+    def check(block: str) -> None:
+        command, _, output = block.partition("\n")
+        assert run(shlex.split(command)[2:]) == 0
+        assert capsys.readouterr().out == output
+
+    check(first)
+    assert blocks("getting-started.md", "toml") == [(folder / "lakeconf.toml").read_text()]
+    # As with the packages that the page installs.
+    without = "import sys; sys.modules |= dict.fromkeys(['pyarrow', 'pandas', 'numpy', 'polars', 'pyspark'])\n"
+    done = subprocess.run([sys.executable, "-c", without + code], capture_output=True, text=True, check=True)
+    assert blocks("getting-started.md", "text") == [done.stdout]
+    for block in others:
+        check(block)
 
 
 def test_gitignore_lists_the_folder_of_the_local_lake(folder: Path) -> None:

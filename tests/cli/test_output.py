@@ -17,6 +17,7 @@ import pytest
 
 from lakeconf.cli import verbosity
 from lakeconf.cli.output import (
+    fitted,
     plain,
     problem_data,
     problem_text,
@@ -80,6 +81,81 @@ def test_output_erases_the_progress_line_first(monkeypatch: pytest.MonkeyPatch) 
 def test_table_is_aligned_and_its_cells_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     show_table([("a", "long name", ""), ("\x1b", "x", "")])
     assert capsys.readouterr().out == "a     long name\n\\x1b  x\n"
+
+
+def test_numbers_are_aligned_on_the_right(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table([("name", "rows"), ("a", "1,000,000"), ("b", "")], numbers=[1])
+    assert capsys.readouterr().out == "name       rows\na     1,000,000\nb\n"
+
+
+def test_long_cells_take_several_lines_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [("n", "changes", "path"), ("1", "insert raw.events +5,000 rows", "x" * 40)]
+    show_table(rows, numbers=[0])
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    show_table(rows, numbers=[0])
+    shown = capsys.readouterr().out.splitlines()
+    assert shown == [
+        "n  changes            path",
+        f"1  insert raw.events  {'x' * 18}",
+        f"   +5,000 rows        {'x' * 18}",
+        f"                      {'x' * 4}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("widths", "fixed", "available", "found"),
+    [
+        ([10, 20], [False, False], 32, [10, 20]),
+        ([10, 20], [False, False], 31, [10, 19]),
+        ([20, 20], [True, False], 35, [20, 13]),
+        ([5, 30], [False, False], 15, [5, 8]),
+        ([5, 30], [False, False], 14, [5, 30]),
+        ([90], [True], 80, [90]),
+    ],
+)
+def test_widest_columns_get_narrower_until_the_table_fits(
+    widths: list[int], fixed: list[bool], available: int, found: list[int]
+) -> None:
+    assert fitted(widths, fixed, available) == found
+
+
+@pytest.mark.parametrize(
+    ("variables", "coloured"),
+    [
+        ({}, False),
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": ""}, False),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ({"FORCE_COLOR": "1", "NO_COLOR": ""}, True),
+        ({"FORCE_COLOR": "1", "TERM": "dumb"}, True),
+    ],
+)
+def test_colours_of_output_that_is_no_terminal(
+    variables: dict[str, str], coloured: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    show(style("text", fg="red"))
+    assert ("\x1b[31m" in capsys.readouterr().out) == coloured
+
+
+@pytest.mark.parametrize(
+    ("variables", "coloured"), [({"TERM": "xterm"}, True), ({"TERM": "dumb"}, False), ({"NO_COLOR": "1"}, False)]
+)
+def test_colours_on_a_terminal(variables: dict[str, str], coloured: bool) -> None:
+    parent, child = pty.openpty()
+    code = "from lakeconf.cli.output import show, style; show(style('text', fg='red'))"
+    others = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    subprocess.run([sys.executable, "-c", code], stdout=child, env=others | variables, check=True)
+    os.close(child)
+    assert (b"\x1b[31m" in os.read(parent, 100)) == coloured
+    os.close(parent)
 
 
 def test_json_is_readable_and_escapes_what_controls_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

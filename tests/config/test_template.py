@@ -8,7 +8,14 @@ import pytest
 
 from lakeconf.backends.metadata.postgres import PostgresMetadata
 from lakeconf.backends.storage.s3 import S3Storage
-from lakeconf.config.template import DEFAULT_METADATA, DEFAULT_STORAGE, NO_STORAGE, first_configuration, holds_secret
+from lakeconf.config.template import (
+    DEFAULT_METADATA,
+    DEFAULT_STORAGE,
+    NO_STORAGE,
+    first_configuration,
+    holds_secret,
+    with_store,
+)
 from lakeconf.errors import LakeconfError
 
 Values = dict[tuple[str, str], str]
@@ -175,3 +182,52 @@ def test_field_is_a_secret_by_its_type_or_its_name(name: str, *, secret: bool) -
     assert holds_secret(PostgresMetadata, "metadata_backend", name) == secret
     assert holds_secret(S3Storage, "storage_backend", "secret")
     assert not holds_secret(S3Storage, "storage_backend", "key_id")
+
+
+ONE = (
+    '# mine\n[stores.dev.metadata_backend]\ntype = "sqlite"\nuri = "c"\n'
+    '[stores.dev.storage_backend]\ntype = "local"\npath = "d" # end'
+)
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_added_store_leaves_the_text_and_makes_the_other_store_the_default(line_end: str) -> None:
+    text = with_store(ONE.replace("\n", line_end), "new", "duckdb", "local", {})
+    assert text.replace("\r\n", "\n") == (
+        f'default_store = "dev"\n\n{ONE}\n'
+        "\n"
+        "# Where the catalog is: names of tables, snapshots, files.\n"
+        "[stores.new.metadata_backend]\n"
+        'type = "duckdb"\n'
+        'uri = ".lakeconf/new/catalog.duckdb"\n'
+        "\n"
+        "# Where the Parquet files are.\n"
+        "[stores.new.storage_backend]\n"
+        'type = "local"\n'
+        'path = ".lakeconf/new/data"\n'
+    )
+    assert ("\r" in text) == (text.count("\r\n") == text.count("\n"))
+    assert with_store(text, "third", "sqlite", "local", {}).startswith(text.rstrip())
+
+
+def test_a_store_is_added_to_a_file_without_stores() -> None:
+    assert tomllib.loads(with_store("", "new", "sqlite", "local", {}))["stores"].keys() == {"new"}
+
+
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        (ONE.replace("dev", "new"), "the file already declares the store 'new'"),
+        ('stores = { dev = { extends = "x" } }', "its `stores` are not tables"),
+        ("stores = 3", "its `stores` are not tables"),
+    ],
+)
+def test_a_file_that_cannot_be_extended_is_refused(before: str, message: str) -> None:
+    with pytest.raises(LakeconfError, match=message):
+        with_store(before, "new", "sqlite", "local", {})
+
+
+def test_problems_of_other_stores_do_not_prevent_a_new_one() -> None:
+    assert "[stores.new.storage_backend]" in with_store(
+        '[stores.dev.metadata_backend]\ntype = "sqlit"', "new", "sqlite", "local", {}
+    )
