@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeconf.connection.duckdb_version import create_supported_catalogs, warn_if_untested
 from lakeconf.connection.errors import is_interrupt, translated_errors
+from lakeconf.connection.literal_values import with_literals
 from lakeconf.errors import ConnectionFailed, LakeconfError
 from lakeconf.secret import Secret
 from lakeconf.sql import LoadExtension, Statement, bind, identifier, literal
@@ -58,7 +59,7 @@ class Connection:
     def rows(self, sql: str, parameters: Sequence[object] | None = None) -> list[tuple[Any, ...]]:
         """Runs SQL and returns its rows."""
         with self.errors():
-            return self.native.execute(sql, parameters).fetchall()
+            return self._read(sql, parameters).fetchall()
 
     def named_rows(self, sql: str, limit: int | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Runs SQL and returns the names of its columns and up to `limit` rows."""
@@ -70,9 +71,17 @@ class Connection:
     def records(self, sql: str, parameters: Sequence[object] | None = None) -> list[dict[str, Any]]:
         """Runs SQL and returns each row as a mapping of column names to values."""
         with self.errors():
-            found = self.native.execute(sql, parameters)
+            found = self._read(sql, parameters)
             names = [name for name, *_ in found.description]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+    def _read(self, sql: str, parameters: Sequence[object] | None) -> duckdb.DuckDBPyConnection:
+        import duckdb
+
+        native = self.native
+        if not isinstance(native, duckdb.DuckDBPyConnection):
+            return native.execute(sql, parameters)  # type: ignore[unreachable]  # the simulator's model of DuckDB
+        return native.execute(*with_literals(sql, parameters))
 
     def arrow(self, sql: str, parameters: Sequence[object] | None = None) -> pyarrow.Table:
         """Runs SQL and returns its rows as an Arrow table."""
