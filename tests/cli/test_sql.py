@@ -165,7 +165,7 @@ def test_store_is_selected(events_folder: Path, called: Any) -> None:
 def test_query_from_a_file(project: Path, shown: Any, arguments: tuple[str, ...]) -> None:
     lakeconf.init().get_store().open().close()
     (project / "q.sql").write_bytes(b"\xef\xbb\xbfSELECT 1\n  AS one -- a comment\n")
-    assert shown("sql", *arguments) == "one\n1\n"
+    assert shown("sql", *arguments) == "one\n  1\n"
 
 
 @pytest.mark.parametrize("arguments", [(), ("-",), ("-f", "-")])
@@ -174,7 +174,7 @@ def test_query_from_the_standard_input(
 ) -> None:
     lakeconf.init().get_store().open().close()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"SELECT 2 AS two")))
-    assert shown("sql", *arguments) == "two\n2\n"
+    assert shown("sql", *arguments) == "two\n  2\n"
 
 
 def test_unreadable_query_is_refused(project: Path, called: Any) -> None:

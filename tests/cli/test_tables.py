@@ -30,7 +30,7 @@ def test_sizes_of_a_table_as_text_and_as_json(events_folder: Path, shown: Any) -
         "inlined_rows": 2,
     }
     header, line = (re.split(r"  +", one) for one in shown("tables", "dev").splitlines())
-    assert header == ["table", "rows", "files", "size", "delete files", "deleted rows", "rows in the catalog"]
+    assert header == ["table", "rows", "files", "size", "delete files", "deleted rows", "inlined rows"]
     assert line == ["raw.events", "4", "2", byte_size(sum(sizes)), "1", "1", "2"]
 
 
