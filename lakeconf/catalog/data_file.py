@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from lakeconf.catalog.reader import MetadataTransaction
@@ -123,26 +123,33 @@ def load_data_files(
     """
     wanted, parameters = _among("data_file_id", data_file_ids, 3)
     rows = transaction.rows(_DATA_FILES + wanted + " ORDER BY data_file_id", [snapshot_id, table.table_id, *parameters])
-    files = [to_data_file(table, row) for row in rows]
-    if not files:
+    if not rows:
         return ()
     delete_files = _delete_files(transaction, table, snapshot_id, data_file_ids)
     inlined_deletes = _inlined_deletes(transaction, table, snapshot_id, data_file_ids)
     is_partitioned = any(row[8] is not None for row in rows)
     partition_values = _partition_values(transaction, table, data_file_ids) if is_partitioned else {}
     return tuple(
-        replace(
-            file,
-            partition_values=tuple(partition_values.get(file.data_file_id, ())),
-            delete_file=delete_files.get(file.data_file_id),
-            inlined_deletes=tuple(inlined_deletes.get(file.data_file_id, ())),
+        to_data_file(
+            table,
+            row,
+            partition_values=tuple(partition_values.get(row[0], ())),
+            delete_file=delete_files.get(row[0]),
+            inlined_deletes=tuple(inlined_deletes.get(row[0], ())),
         )
-        for file in files
+        for row in rows
     )
 
 
-def to_data_file(table: TableInfo, row: Sequence[Any]) -> DataFile:
-    """Converts a row of the catalog, in the order of `_DATA_FILES`, to a data file without deletes.
+def to_data_file(
+    table: TableInfo,
+    row: Sequence[Any],
+    *,
+    partition_values: tuple[tuple[int, str | None], ...] = (),
+    delete_file: DeleteFile | None = None,
+    inlined_deletes: tuple[int, ...] = (),
+) -> DataFile:
+    """Converts a row of the catalog, in the order of `_DATA_FILES`, to a data file.
 
     Raises:
         UnsupportedError: The file has an unsupported format.
@@ -154,15 +161,18 @@ def to_data_file(table: TableInfo, row: Sequence[Any]) -> DataFile:
     if file_format != "parquet":
         raise UnsupportedError(f"the data file {path!r} has the format {file_format!r}; lakeconf only reads parquet")
     return DataFile(
-        data_file_id=file_id,
-        path=compose_path(table.path, path, is_relative=is_relative),
-        record_count=record_count,
-        file_size_bytes=file_size_bytes,
-        row_id_start=row_id_start,
-        begin_snapshot=begin_snapshot,
-        mapping_id=mapping_id,
-        snapshot_filter=snapshot_filter,
-        encryption_key=encryption_key,
+        file_id,
+        compose_path(table.path, path, is_relative=is_relative),
+        record_count,
+        file_size_bytes,
+        row_id_start,
+        begin_snapshot,
+        mapping_id,
+        partition_values,
+        snapshot_filter,
+        delete_file,
+        inlined_deletes,
+        encryption_key,
     )
 
 

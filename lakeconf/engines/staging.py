@@ -14,6 +14,8 @@ from lakeconf.errors import LakeconfError, StorageError
 from lakeconf.sql import literal
 
 PREFIX = "lakeconf-"
+# A path below the folder of a table.
+_STAGED = re.compile(rf"{PREFIX}[0-9a-f]+/.+\.parquet|(?:[^/]*=[^/]*/)+{PREFIX}[0-9a-f]+-\d+\.parquet", re.DOTALL)
 _PLACED = re.compile(rf"(?P<table>.*?/)(?:[^/]*=[^/]*/)+(?P<write>{PREFIX}[0-9a-f]+)-\d+\.parquet", re.DOTALL)
 
 
@@ -32,6 +34,11 @@ def placed_path(table: TableInfo, folder: str, token: str, number: int) -> str:
         number: Distinguishes the files of the write.
     """
     return f"{table.path}{folder}{PREFIX}{token}-{number}.parquet"
+
+
+def is_staged(table: TableInfo, path: str) -> bool:
+    """True if a path is that of a file that lakeconf staged for a table, in a staging folder or beside it."""
+    return path.startswith(table.path) and _STAGED.fullmatch(path, len(table.path)) is not None
 
 
 def is_announced(path: str, manifests: Iterable[str]) -> bool:

@@ -16,6 +16,7 @@ from lakeconf.engines.staging import (
     announce,
     is_announced,
     is_manifest_of,
+    is_staged,
     manifest_path,
     placed_path,
     staging_folder,
@@ -41,6 +42,17 @@ def test_staging_folder_is_below_the_folder_of_the_table() -> None:
     table = TableInfo(1, "s", "t", (), "s3://bucket/lake/s/t/")
     assert PREFIX == "lakeconf-"
     assert staging_folder(table, "0a1b") == "s3://bucket/lake/s/t/lakeconf-0a1b/"
+
+
+def test_staged_files_have_names_of_their_own() -> None:
+    table = TableInfo(1, "s", "t", (), "/lake/a=b/t/")
+    folder = staging_folder(table, "0a1b")
+    placed = placed_path(table, "day=2024-01-01/kind=/", "0a1b", 7)
+    assert all(is_staged(table, path) for path in (placed, f"{folder}part-0.parquet", f"{folder}k=1/part-0.parquet"))
+    others = ["part-0.parquet", "x/lakeconf-0a1b/a.parquet", "lakeconf-0a1b.parquet", "lakeconf-xyz/a.parquet"]
+    others += ["lakeconf-0a1b-7.parquet", "p=1/x/lakeconf-0a1b-7.parquet", "lakeconf-0a1b/a.parquet.crc"]
+    assert not any(is_staged(table, f"{table.path}{other}") for other in others)
+    assert not is_staged(table, placed.replace("/t/", "/u/"))
 
 
 def test_manifest_announces_the_files_of_its_write() -> None:

@@ -130,6 +130,61 @@ def test_merge_on_spark(
         check(found, 100, PUT=8, GET=10, HEAD=52, LIST=26, DELETE=5)
 
 
+@pytest.fixture
+def many(store: Store, frame: DataFrame) -> Store:
+    """The store with 20 registered files and one of DuckDB in the table `t`."""
+    with store.open(frame.sparkSession) as lake:
+        lake.table("t").append(frame.repartitionByRange(20, "id"))
+    with store.open() as lake:
+        lake.table("t").append(ROWS)
+        assert len(lake.table("t").files()) == 21
+    return store
+
+
+@pytest.mark.hadoop_aws
+def test_scan_on_spark_asks_for_no_data_file(many: Store, s3_proxy: FaultProxy, frame: DataFrame) -> None:
+    """The driver then lists the folder of 20 files, and looks at the one of DuckDB; a task opens each file."""
+    with many.open(frame.sparkSession) as lake:
+        with counted(s3_proxy) as planned:
+            rows = lake.table("t").scan().to_native()
+            two = lake.table("t").scan(where="id < 40").to_native()
+        with counted(s3_proxy) as first:
+            assert rows.count() == 2000
+        with counted(s3_proxy) as again:
+            assert rows.count() == 2000
+        with counted(s3_proxy) as filtered:
+            assert two.count() == 80
+    check(planned, 0)
+    check(first, 64, LIST=1, HEAD=22, GET=42)
+    check(again, 63, HEAD=21, GET=42)
+    assert filtered.kinds["LIST"] == 0
+    assert filtered.total < 20
+
+
+@pytest.mark.hadoop_aws
+@pytest.mark.parametrize("lists", [True, False], ids=["listed", "refused"])
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
+def test_job_fails_for_files_that_are_not_those_of_the_catalog(
+    many: Store, s3_server: S3Server, s3_proxy: FaultProxy, frame: DataFrame, damage: str, *, lists: bool
+) -> None:
+    """If the driver may not list the folder, it looks at each file."""
+    with many.open(frame.sparkSession) as lake:
+        bucket, _, key = sorted(file.path for file in lake.table("t").files())[7].removeprefix("s3://").partition("/")
+        client, whole = s3_server.client(), lake.table("t").scan().to_native()
+        if damage == "missing":
+            client.delete_object(Bucket=bucket, Key=key)
+        else:
+            other = next(path for path in s3_server.objects(bucket, "lake/main/t/ducklake"))
+            client.copy_object(Bucket=bucket, Key=key, CopySource={"Bucket": bucket, "Key": other})
+        if not lists:
+            s3_proxy.answer(403, method="GET", code="AccessDenied")
+        expected = "is missing, but the catalog lists it" if damage == "missing" else "bytes, but the catalog says"
+        with pytest.raises(Exception, match=f"{key}.* {expected}"), counted(s3_proxy) as found:
+            whole.count()
+    assert (found.kinds["GET"], found.kinds["LIST"]) == (0, 1)
+    assert found.kinds["HEAD"] > 1 or lists
+
+
 def test_look_up_of_a_key_reads_the_file_of_the_key_only(store: Store, s3_proxy: FaultProxy) -> None:
     with store.open() as lake:
         for number in range(10):

@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,11 +15,6 @@ from pyspark.sql.types import StructType
 
 from lakeconf.errors import SparkError
 
-# The format of a file in Spark's list.
-_STATUS = re.compile(
-    r"^\w*FileStatus\{path=.*?; isDirectory=false; length=(?P<length>\d+); .*; modification_time=(?P<time>\d+); ",
-    re.MULTILINE,
-)
 _MOST_CAUSES = 20
 # The constructors of compiled classes, by name, for the JVM that the process used last.
 _compiled: dict[str, tuple[Any, Any]] = {}
@@ -152,59 +145,33 @@ def _gateway(spark: SparkSession) -> Any:
     return spark.sparkContext._gateway
 
 
-@dataclass(frozen=True)
-class ListedFile:
-    """A file in the list of a relation: its URI, encoded; its size in bytes; its time in milliseconds."""
-
-    uri: str
-    size: int
-    time: int
-
-
-@dataclass(frozen=True)
-class FileListing:
-    """The list of files of a relation, and Spark's own list."""
-
-    files: list[ListedFile]
-    _statuses: Any
-
-
-def listed_files(frame: DataFrame) -> FileListing:
-    """The files of a frame that consists only of a relation over files, in three calls for any number of files."""
-    location = frame._jdf.queryExecution().analyzed().relation().location()
-    statuses = location.allFiles()
-    arrays = _jvm(frame.sparkSession).scala.collection.immutable.ArraySeq
-    uris = str(arrays.unsafeWrapArray(location.inputFiles()).mkString("\n")).split("\n")
-    facts = [(int(match["length"]), int(match["time"])) for match in _STATUS.finditer(statuses.mkString("\n"))]
-    if len(facts) != len(uris):
-        each = [statuses.apply(index) for index in range(statuses.size())]
-        facts = [(status.getLen(), status.getModificationTime()) for status in each]
-    files = [ListedFile(uri, size, time) for uri, (size, time) in zip(uris, facts, strict=True)]
-    return FileListing(files, statuses)
-
-
 def read_footers(
-    spark: SparkSession, listing: FileListing, positions: Iterable[int], settings: Mapping[str, str]
-) -> list[tuple[Any, str]]:
-    """The Parquet schemas of the files at some positions of a list, and the program that wrote each file."""
-    jvm = _jvm(spark)
-    wanted = jvm.java.util.ArrayList()
-    for position in positions:
-        wanted.add(listing._statuses.apply(position))
-    configuration, skip_row_groups = spark._jsparkSession.sessionState().newHadoopConf(), True
+    spark: SparkSession, files: Iterable[str], settings: Mapping[str, str], class_name: str, source: str
+) -> tuple[list[int], list[str]]:
+    """The results of a Java class that reads footers: the number of each file's schema, and the schemas as text.
+
+    Args:
+        spark: The session of the scan.
+        files: Texts that describe files, for one call each.
+        settings: Hadoop settings besides those of the session.
+        class_name: The class, whose `read` takes a text and returns numbers, with commas between them.
+        source: Its source.
+    """
+    configuration = spark._jsparkSession.sessionState().newHadoopConf()
     for key, value in settings.items():
         configuration.set(key, value)
-    reader = jvm.org.apache.parquet.hadoop.ParquetFileReader
-    footers = reader.readAllFootersInParallel(configuration, wanted, skip_row_groups)
-    contents = (footers.get(index).getParquetMetadata().getFileMetaData() for index in range(wanted.size()))
-    return [(content.getSchema(), str(content.getCreatedBy())) for content in contents]
+    reader = _compiled_object(spark, class_name, source, configuration)
+    numbers = [int(number) for text in files for number in str(reader.read(text)).split(",")]
+    return numbers, [str(reader.schema(number)) for number in range(int(reader.count()))]
 
 
-def with_file_index(frame: DataFrame, class_name: str, source: str) -> DataFrame:
-    """The relation of a frame over a `FileIndex` of a Java class, constructed with the relation's own."""
+def with_file_index(frame: DataFrame, class_name: str, source: str, files: Iterable[str]) -> DataFrame:
+    """The relation of a frame over a `FileIndex` of a Java class, whose `add` takes texts that describe files."""
     spark = frame.sparkSession
     relation = frame._jdf.queryExecution().analyzed().relation()
-    index = _compiled_object(spark, class_name, source, relation.location())
+    index = _compiled_object(spark, class_name, source, relation)
+    for text in files:
+        index.add(text)
     same = (relation.partitionSchema(), relation.dataSchema(), relation.bucketSpec(), relation.fileFormat())
     indexed = relation.copy(index, *same, relation.options(), relation.sparkSession())
     return DataFrame(spark._jsparkSession.baseRelationToDataFrame(indexed), spark)
@@ -265,12 +232,6 @@ def file_system_configuration(spark: SparkSession, uri: str) -> Configuration:
     path = _jvm(spark).org.apache.hadoop.fs.Path(uri)
     configuration: Configuration = path.getFileSystem(hadoop_configuration(spark)).getConf()
     return configuration
-
-
-def file_exists(spark: SparkSession, uri: str) -> bool:
-    """True if a file or folder with this URI exists, for a session with its own Hadoop settings."""
-    path = _jvm(spark).org.apache.hadoop.fs.Path(uri)
-    return bool(path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).exists(path))
 
 
 def remove_file(spark: SparkSession, uri: str) -> None:

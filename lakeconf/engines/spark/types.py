@@ -68,6 +68,14 @@ _DUCKDB = {type_.simpleString(): DUCKDB_NAMES[name] for name, type_ in SHARED_TY
 _ALIKE_IN_ARROW = ("variant", "geometry")
 
 
+def is_shared(column: Column) -> bool:
+    """True if DuckLake can register a file of Spark for the column's type, without a conversion."""
+    known = (
+        column.type in SHARED_TYPES or column.type.startswith("decimal(") or column.type in ("struct", "list", "map")
+    )
+    return known and all(map(is_shared, column.children))
+
+
 def spark_type(column: Column) -> DataType:
     """The Spark type of a column.
 

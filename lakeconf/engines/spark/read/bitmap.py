@@ -6,9 +6,7 @@ file's bits, and then its bit, in two arrays that are sent with the tasks.
 
 from __future__ import annotations
 
-import random
 import re
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
@@ -19,28 +17,22 @@ from lakeconf.catalog.data_file import DataFile, DeleteFile
 from lakeconf.connection.connection import Connection, connect
 from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.spark.internals import long_array
-from lakeconf.engines.spark.read.guards import UNKNOWN_FILE_SQL
-from lakeconf.engines.spark.read.relation import Relation, check_local
+from lakeconf.engines.spark.read.guards import of_file
+from lakeconf.engines.spark.read.relation import check_local
 from lakeconf.sql import literal
 
 SNAPSHOT_COLUMN = INTERNAL_SNAPSHOT_ID.name
 # Above these limits the plan would be large and planning slow, so the scan uses a join.
 _MOST_POSITIONS, _MOST_ROWS, _MOST_FILES = 5_000_000, 1 << 26, 500
-_TRIES = 1000
-# Marks are never negative.
-_EMPTY, _BASE_BITS = -1, 32
 _PATTERN = re.compile(r"[*?\[]")
 
 
-def bitmap_condition(
-    private: SparkSession, files: Sequence[DataFile], opened: Relation, snapshot_id: int
-) -> Column | None:
+def bitmap_condition(private: SparkSession, files: Sequence[DataFile], snapshot_id: int) -> Column | None:
     """The condition for the rows of some files that are not deleted.
 
     Args:
         private: The session of the scan.
-        files: The files.
-        opened: Their relation, whose rows have `_metadata`.
+        files: The files, in the order of the relation whose rows the condition selects.
         snapshot_id: Deletes of later snapshots are not applied.
 
     Returns:
@@ -49,22 +41,13 @@ def bitmap_condition(
     Raises:
         StorageError: A delete file is missing, or differs from the one in the catalog.
     """
-    places = None if opened.marks is None or not _is_at_hand(files) else _places(list(opened.marks.values()))
-    if opened.marks is None or places is None:
+    if not _is_at_hand(files):
         return None
-    factor, shift, size = places
-    # A slot has the mark of its file in the upper half, and the offset of the file's bits in the lower half.
-    bases, slots, end = {}, [_EMPTY] * size, 0
+    bases, end = {}, 0
     for file in files:
-        mark = opened.marks[file.path]
         bases[file.path] = end
-        slots[(mark * factor >> shift) & (size - 1)] = mark << _BASE_BITS | end
         end += -(-file.record_count // 64) * 64
-    place = F.expr(f"cast(shiftright({opened.mark_sql} * {factor}L, {shift}) & {size - 1} AS int)")
-    slot = F.get(long_array(private, struct.pack(f"<{size}q", *slots)), place)
-    is_known = _shifted(slot, F.lit(_BASE_BITS)) == F.expr(opened.mark_sql)
-    base = F.when(is_known, slot.bitwiseAND(F.lit((1 << _BASE_BITS) - 1))).otherwise(F.expr(UNKNOWN_FILE_SQL))
-    row = base + F.col("_metadata.row_index")
+    row = of_file(private, list(bases.values())) + F.col("_metadata.row_index")
     word = F.get(long_array(private, _bits(files, bases, end, snapshot_id)), _shifted(row, F.lit(6)).cast("int"))
     return _shifted(word, row.bitwiseAND(F.lit(63)).cast("int")).bitwiseAND(F.lit(1)) != F.lit(1)
 
@@ -83,18 +66,6 @@ def _is_readable(file: DeleteFile) -> bool:
     """True if DuckDB reads it directly: a local, unencrypted Parquet file whose name is not a glob pattern."""
     is_plain = file.format == "parquet" and file.encryption_key is None
     return is_plain and file.path.startswith("/") and not _PATTERN.search(file.path)
-
-
-def _places(marks: Sequence[int]) -> tuple[int, int, int] | None:
-    """A factor, a shift and a power of two: `mark * factor >> shift`, modulo that power, differs for all marks."""
-    # The table has at least the square of the number of files as slots, so about every second factor works.
-    bits = min(2 * len(marks).bit_length() + 1, 20)
-    chance = random.Random(0)  # noqa: S311 - any factors will do
-    for _ in range(_TRIES):
-        factor, shift = chance.randrange(1, 1 << 31, 2), chance.randrange(8, 32)
-        if len({(mark * factor >> shift) & ((1 << bits) - 1) for mark in marks}) == len(marks):
-            return factor, shift, 1 << bits
-    return None
 
 
 def _shifted(value: Column, count: Column) -> Column:

@@ -19,7 +19,7 @@ from lakeconf.engines.spark.internals import active_session_kept, rebind
 from lakeconf.engines.spark.read import scan
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.file_columns import FILENAME
-from lakeconf.engines.spark.read.guards import join_known
+from lakeconf.engines.spark.read.guards import file_number, join_known
 from lakeconf.engines.spark.read.inlined import inlined_frame
 from lakeconf.engines.spark.read.relation import relation
 from lakeconf.engines.spark.session import private_session
@@ -164,14 +164,14 @@ def _in_files(private: SparkSession, owners: Mapping[DeleteFile, tuple[str, int]
     for file in owners:
         if file.encryption_key is not None:
             raise UnsupportedError(f"the delete file {file.path} is encrypted, and Spark cannot read it")
-    opened = relation(private, list(owners), StructType([StructField("pos", LongType()), _STORED]))
+    rows = relation(private, list(owners), StructType([StructField("pos", LongType()), _STORED]))
     table = pa.table(
         {
-            "name": pa.array([opened.names[file.path] for file in owners], pa.string()),
+            "file": pa.array(range(len(owners)), pa.int64()),
             FILENAME: pa.array([path for path, _ in owners.values()], pa.string()),
             "begin": pa.array([begin for _, begin in owners.values()], pa.int64()),
         }
     )
-    found = opened.frame.selectExpr(f"pos AS {_POSITION}", _STORED.name, "_metadata.file_path AS name")
-    joined = join_known(found, private.createDataFrame(table), "name", "begin")
+    found = rows.select(F.col("pos").alias(_POSITION), _STORED.name, file_number().alias("file"))
+    joined = join_known(found, private.createDataFrame(table), "file", "begin")
     return joined.select(FILENAME, _POSITION, F.coalesce(_STORED.name, "begin").alias(_DELETED))

@@ -6,75 +6,61 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import LongType, StructField, StructType
 
 from lakeconf.catalog.data_file import DataFile, DeleteFile
 from lakeconf.engines.spark.read import executor_code
 from lakeconf.engines.spark.read.bitmap import SNAPSHOT_COLUMN
-from lakeconf.engines.spark.read.guards import UNKNOWN_FILE_SQL, join_known
-from lakeconf.engines.spark.read.relation import Relation, relation
+from lakeconf.engines.spark.read.guards import of_file
+from lakeconf.engines.spark.read.relation import relation
 
-# One long identifies a row: the upper half is a number of the file, the lower half the row's position in the file.
-ROW, MARK = "__lakeconf_row", "__lakeconf_mark"
+# One long identifies a row: the upper half is the number of the file, the lower half the row's position in the file.
+ROW = "__lakeconf_row"
 POSITION_BITS = 32
 # Positions are grouped in words of 32 bits, so that neighbouring rows share a lookup.
 _WORD_BITS, _MASK = 5, 31
-_WORD, _BITS, _KNOWN = "__lakeconf_word", "__lakeconf_bits", "__lakeconf_known"
+_WORD, _BITS = "__lakeconf_word", "__lakeconf_bits"
 # Maximum numbers of positions that one task groups, and that are broadcast to every executor.
 _BY_ONE_TASK, _BROADCAST = 2_000_000, 20_000_000
-_FEW_FILES = 100
+# The maximum number of delete files that one task opens.
+_FEW_FILES = 16
 
 
-def with_marked_rows(private: SparkSession, frame: DataFrame, marks: Mapping[str, int]) -> DataFrame:
-    """Computes `ROW` from a position and the mark of its file; a row of an unknown file fails the job.
-
-    Args:
-        private: The session of the scan.
-        frame: Rows with `MARK`, and with the position in `ROW`.
-        marks: The mark of each file of the frame.
-    """
-    row = f"shiftleft({MARK}, {POSITION_BITS}) + {ROW}"
-    if len(marks) <= _FEW_FILES:
-        known = ", ".join(f"{mark}L" for mark in marks.values())
-        return frame.withColumn(ROW, F.expr(f"CASE WHEN {MARK} IN ({known}) THEN {row} ELSE {UNKNOWN_FILE_SQL} END"))
-    table = pa.table({MARK: pa.array(list(marks.values()), pa.int64())}).append_column(
-        _KNOWN, pa.array([1] * len(marks), pa.int64())
-    )
-    return join_known(frame, private.createDataFrame(table), MARK, _KNOWN).withColumn(ROW, F.expr(row))
-
-
-def without_deleted(
-    private: SparkSession,
-    frame: DataFrame,
-    files: Sequence[DataFile],
-    marks: Mapping[str, int] | None,
-    snapshot_id: int,
-) -> DataFrame:
-    """The rows of a frame that are not deleted.
+def without_deleted(private: SparkSession, frame: DataFrame, files: Sequence[DataFile], snapshot_id: int) -> DataFrame:
+    """The rows of a relation that are not deleted.
 
     Args:
         private: The session of the scan.
-        frame: All rows of `files`, with the column `ROW`.
-        files: The files, which are those of the frame.
-        marks: The upper half of `ROW` for each file; default: the file's index in `files`.
+        frame: All rows of `files`, with the column `ROW`, which `row_number` computes.
+        files: The files, in the order of the relation.
         snapshot_id: Deletes of later snapshots are not applied.
     """
-    numbers = marks or {file.path: index for index, file in enumerate(files)}
-    bases = {path: number << POSITION_BITS for path, number in numbers.items()}
+    bases = {file.path: number << POSITION_BITS for number, file in enumerate(files)}
     count = sum(
         len(file.inlined_deletes) + (file.delete_file.delete_count if file.delete_file else 0) for file in files
     )
-    words = _words(_deleted(private, files, bases, snapshot_id), count)
+    has_few = count <= _BY_ONE_TASK and sum(file.delete_file is not None for file in files) <= _FEW_FILES
+    words = _words(_deleted(private, files, bases, snapshot_id), by_one_task=has_few)
     if count <= _BROADCAST:
         words = F.broadcast(words)
     joined = frame.join(words, F.expr(f"shiftright({ROW}, {_WORD_BITS}) = {_WORD}"), "left")
     return joined.where(f"{_BITS} IS NULL OR (shiftright({_BITS}, cast({ROW} & {_MASK} AS int)) & 1) = 0")
 
 
-def _words(deleted: DataFrame, count: int) -> DataFrame:
-    if count <= _BY_ONE_TASK:
+def row_number(private: SparkSession, files: int) -> Column:
+    """The value of `ROW`; a row of an unknown file fails the job.
+
+    Args:
+        private: The session of the scan.
+        files: The number of files of the relation.
+    """
+    return of_file(private, [number << POSITION_BITS for number in range(files)]) + F.col("_metadata.row_index")
+
+
+def _words(deleted: DataFrame, *, by_one_task: bool) -> DataFrame:
+    if by_one_task:
         # Spark can then group them without a shuffle.
         deleted = deleted.coalesce(1)
     bits = F.expr(f"bit_or(shiftleft(1L, cast(row & {_MASK} AS int))) AS {_BITS}")
@@ -98,29 +84,12 @@ def _deleted(private: SparkSession, files: Sequence[DataFile], bases: Mapping[st
 
 def _in_parquet(private: SparkSession, bases: Mapping[DeleteFile, int], snapshot_id: int) -> DataFrame:
     schema = StructType([StructField("pos", LongType()), StructField(SNAPSHOT_COLUMN, LongType())])
-    opened = relation(private, list(bases), schema)
-    frame = opened.frame.where(f"{SNAPSHOT_COLUMN} IS NULL OR {SNAPSHOT_COLUMN} <= {snapshot_id}")
-    if opened.marks is not None and len(bases) <= _FEW_FILES:
-        # For so few files, a join takes longer to set up than a CASE.
-        cases = " ".join(f"WHEN {opened.marks[file.path]} THEN {base}L" for file, base in bases.items())
-        return frame.selectExpr(f"CASE {opened.mark_sql} {cases} ELSE {UNKNOWN_FILE_SQL} END + pos AS row")
-    positions = frame.selectExpr("pos", "_metadata.file_path AS name")
-    return _with_base(private, positions, opened, bases).selectExpr("base + pos AS row")
+    frame = relation(private, list(bases), schema)
+    visible = frame.where(f"{SNAPSHOT_COLUMN} IS NULL OR {SNAPSHOT_COLUMN} <= {snapshot_id}")
+    return visible.select((of_file(private, list(bases.values())) + F.col("pos")).alias("row"))
 
 
 def _in_vectors(private: SparkSession, bases: Mapping[DeleteFile, int]) -> DataFrame:
-    opened = relation(private, list(bases), source="binaryFile")
-    contents = opened.frame.select("content", F.col("_metadata.file_path").alias("name"))
-    found = _with_base(private, contents, opened, bases).select("base", "content")
+    contents = relation(private, list(bases), source="binaryFile")
+    found = contents.select(of_file(private, list(bases.values())).alias("base"), "content")
     return found.mapInArrow(executor_code.puffin_reader, StructType([StructField("row", LongType())]))
-
-
-def _with_base(private: SparkSession, frame: DataFrame, opened: Relation, bases: Mapping[DeleteFile, int]) -> DataFrame:
-    """Adds `base`, the `ROW` of the data file's first row."""
-    table = pa.table(
-        {
-            "name": pa.array([opened.names[file.path] for file in bases], pa.string()),
-            "base": pa.array(list(bases.values()), pa.int64()),
-        }
-    )
-    return join_known(frame, private.createDataFrame(table), "name", "base")

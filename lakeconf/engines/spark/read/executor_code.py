@@ -26,6 +26,9 @@ POSITION = f"__lakeconf_position_{uuid.uuid4().hex}"
 _SNAPSHOT_ID = INTERNAL_SNAPSHOT_ID.name
 _PUFFIN_MAGIC = b"\xd1\xd3\x39\x64"
 _SERIAL_COOKIE, _SERIAL_COOKIE_NO_RUNS = 12347, 12346
+# Spark runs a worker for each core, beside its own memory.
+_LIMITS: dict[str, str | int] = {"threads": 1, "memory_limit": "2GB"}
+_ROWS_AT_ONCE = 20_000
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ def reader_of(tasks: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
 
 
 def read_file(task: Task, content: Any, deletes: Any) -> Iterator[pa.RecordBatch]:
-    """The rows of one file, as Arrow.
+    """The rows of one file, as Arrow; DuckDB reads them as Spark takes them.
 
     Args:
         task: How to read it.
@@ -94,7 +97,8 @@ def read_file(task: Task, content: Any, deletes: Any) -> Iterator[pa.RecordBatch
             f"lakeconf: DuckDB must read {task.path} inside Spark's executors, and their Python {sys.executable} has "
             "no package duckdb; install it there, or read the table with DuckDB: store.open()"
         ) from None
-    with duckdb.connect() as connection, tempfile.NamedTemporaryFile(suffix=".parquet") as local:
+    limits = {**_LIMITS, "temp_directory": tempfile.gettempdir()}
+    with duckdb.connect(config=limits) as connection, tempfile.NamedTemporaryFile(suffix=".parquet") as local:
         local.write(content)
         local.flush()
         try:
@@ -105,8 +109,8 @@ def read_file(task: Task, content: Any, deletes: Any) -> Iterator[pa.RecordBatch
             parameters = [local.name] if task.key is None else [local.name, task.key]
             source = _numbered(connection, task.source, parameters)
             sql = f"SELECT {task.select} FROM {source} WHERE {' AND '.join(conditions)}"
-            yield from connection.execute(sql, parameters).to_arrow_table().to_batches()
-        except duckdb.Error as error:
+            yield from connection.execute(sql, parameters).to_arrow_reader(_ROWS_AT_ONCE)
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
             text = str(error)
             for secret in filter(None, (task.key, task.delete_key)):
                 text = text.replace(secret, "***")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructField, StructType
@@ -21,7 +20,7 @@ from lakeconf.engines.spark.read import executor_code
 from lakeconf.engines.spark.read.columns import IN_PATH, Found
 from lakeconf.engines.spark.read.file_columns import path_text
 from lakeconf.engines.spark.read.groups import Group
-from lakeconf.engines.spark.read.guards import join_known
+from lakeconf.engines.spark.read.guards import of_file
 from lakeconf.engines.spark.read.projection import (
     by_id_source,
     column_sql,
@@ -85,15 +84,8 @@ def _contents(
     private: SparkSession, files: Sequence[File], name: str, owners: Sequence[int] | None = None
 ) -> DataFrame:
     """The bytes of some files in the column `name`, and their numbers in the column `owner`."""
-    opened = relation(private, files, source="binaryFile")
-    lookup = pa.table(
-        {
-            "file": pa.array([opened.names[file.path] for file in files], pa.string()),
-            "owner": pa.array(owners if owners is not None else range(len(files)), pa.int64()),
-        }
-    )
-    found = opened.frame.select(F.col("_metadata.file_path").alias("file"), F.col("content").alias(name))
-    return join_known(found, private.createDataFrame(lookup), "file", "owner").drop("file")
+    numbers = of_file(private, range(len(files)) if owners is None else owners)
+    return relation(private, files, source="binaryFile").select(F.col("content").alias(name), numbers.alias("owner"))
 
 
 def _task(plan: ScanPlan, group: Group, file: DataFile, virtual: Sequence[str]) -> executor_code.Task:

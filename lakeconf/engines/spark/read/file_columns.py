@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -18,10 +18,9 @@ from lakeconf.engines.spark.types import duckdb_type, spark_type
 from lakeconf.errors import StorageError
 from lakeconf.sql import folded, identifier
 
-# The join column, with the value of `_metadata.file_path`.
+# The join column, with the number of the file.
 FILE = "__lakeconf_file"
 FILENAME = "__lakeconf_filename"
-INDEX = "__lakeconf_index"
 ROW_ID_START = "__lakeconf_row_id_start"
 BEGIN = "__lakeconf_begin"
 _NULL_IN_PATH = "__HIVE_DEFAULT_PARTITION__"
@@ -37,7 +36,6 @@ def with_constants(
     frame: DataFrame,
     plan: ScanPlan,
     files: Sequence[DataFile],
-    names: Mapping[str, str],
     in_path: Sequence[Column],
 ) -> DataFrame:
     """Adds the columns above to a frame that has `FILE`.
@@ -46,26 +44,24 @@ def with_constants(
         private: The session of the scan.
         frame: Rows of `files`.
         plan: The plan.
-        files: The files.
-        names: The value of `FILE` for each path.
+        files: The files, in the order of the relation.
         in_path: The columns whose values are in the paths.
     """
     texts = {path_value(column): [path_text(plan, file, column) for file in files] for column in in_path}
     table = pa.table(
         {
-            FILE: pa.array([names[file.path] for file in files], pa.string()),
+            FILE: pa.array(range(len(files)), pa.int64()),
             FILENAME: pa.array([file.path for file in files], pa.string()),
-            INDEX: pa.array(range(len(files)), pa.int64()),
             ROW_ID_START: pa.array([file.row_id_start for file in files], pa.int64()),
             BEGIN: pa.array([file.begin_snapshot for file in files], pa.int64()),
             **{name: pa.array(values, pa.string()) for name, values in texts.items()},
         }
     )
     # Without a schema, Spark converts a TIMESTAMP to one with a time zone.
-    types: dict[str, DataType] = {FILE: StringType(), FILENAME: StringType()}
+    types: dict[str, DataType] = {FILENAME: StringType()}
     types |= {path_value(column): spark_type(column) for column in in_path}
     schema = StructType([StructField(name, types.get(name, LongType())) for name in table.column_names])
-    return join_known(frame, private.createDataFrame(_cast(table, in_path), schema), FILE, INDEX)
+    return join_known(frame, private.createDataFrame(_cast(table, in_path), schema), FILE, BEGIN)
 
 
 def _cast(table: pa.Table, in_path: Sequence[Column]) -> pa.Table:

@@ -1,48 +1,213 @@
-"""A list of files that does not change after a scan is planned.
+"""The list of files of a relation: those of the plan, in its order. Spark does not list the storage.
 
 `REFRESH TABLE`, `spark.catalog.refreshByPath` and writes by other programs make Spark list the files of a relation
-again. It then drops missing files without an error, and uses new times and sizes. A scan reads the files of one
-snapshot, which never change. Its relations therefore have a list that ignores such requests: a missing file fails the
-job.
+again. It would then drop missing files without an error. A scan reads the files of one snapshot, which never change.
+Its relations therefore have a list that ignores such requests.
+
+Spark's Parquet reader would read another Parquet file in place of a planned one without an error. So the list compares
+the sizes of the files with those of the catalog when an action first needs it: with one request for a thousand files of
+a folder, or with one for each file.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
 from lakeconf.engines.spark.internals import with_file_index
 
-_NAME = "lakeconf.FixedFileIndex"
-# Spark's own classes that implement this interface either refresh themselves or belong to another file format.
+_NAME = "lakeconf.PlannedFiles"
+_IN_A_CALL = 10_000
+# The class exists on the driver only. The modification time of a file is its number in the list: `_metadata` shows it.
 _SOURCE = """
 package lakeconf;
 
+import java.io.File;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RemoteIterator;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.FileIndex;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.types.StructType;
+import scala.Option;
+import scala.collection.immutable.ArraySeq;
 import scala.collection.immutable.Seq;
 
-public class FixedFileIndex implements FileIndex {
-    private final FileIndex listed;
-    public FixedFileIndex(FileIndex listed) { this.listed = listed; }
+public class PlannedFiles implements FileIndex {
+    private static final int AT_ONCE = 32, WORTH_A_LISTING = 16, OTHERS = 10;
+    private final HadoopFsRelation relation;
+    private final ArrayList names = new ArrayList();
+    private long[] sizes = new long[16];
+    private long total = 0;
+    private boolean compared = false;
+
+    public PlannedFiles(HadoopFsRelation relation) { this.relation = relation; }
+
+    // Adds files: the size and the path of each, each followed by NUL.
+    public void add(String text) {
+        for (int start = 0; start < text.length();) {
+            int middle = text.indexOf(0, start), end = text.indexOf(0, middle + 1), count = names.size();
+            if (count == sizes.length) sizes = Arrays.copyOf(sizes, 2 * count);
+            sizes[count] = Long.parseLong(text.substring(start, middle));
+            total += sizes[count];
+            names.add(text.substring(middle + 1, end));
+            start = end + 1;
+        }
+    }
+
+    public synchronized Seq listFiles(Seq partitions, Seq filters) {
+        if (!compared) compare();
+        compared = true;
+        FileStatus[] files = new FileStatus[names.size()];
+        for (int at = 0; at < files.length; at++) files[at] = new FileStatus(sizes[at], false, 1, 0L, at, path(at));
+        return seq(new Object[] {PartitionDirectory.apply(InternalRow.empty(), files)});
+    }
+
+    private Path path(int at) { return new Path((String) names.get(at)); }
+    private static Seq seq(Object[] values) { return (Seq) ArraySeq.unsafeWrapArray(values); }
+
+    private void compare() {
+        HashMap folders = new HashMap();
+        for (int at = 0; at < sizes.length && at < names.size(); at++) {
+            Path path = path(at);
+            if ("file".equals(path.toUri().getScheme())) {
+                File file = new File(path.toUri().getPath());
+                long size = file.length();
+                check(at, size == 0 && !file.exists() ? -1 : size);
+                continue;
+            }
+            ArrayList wanted = (ArrayList) folders.get(path.getParent());
+            if (wanted == null) folders.put(path.getParent(), wanted = new ArrayList());
+            wanted.add(Integer.valueOf(at));
+        }
+        if (folders.isEmpty()) return;
+        SparkSession session = (SparkSession) relation.sparkSession();
+        Configuration settings = session.sessionState().newHadoopConfWithOptions(relation.options());
+        ExecutorService pool = Executors.newFixedThreadPool(AT_ONCE);
+        try {
+            ArrayList looks = new ArrayList();
+            for (Iterator folder = folders.keySet().iterator(); folder.hasNext();) {
+                Path path = (Path) folder.next();
+                ArrayList wanted = (ArrayList) folders.get(path);
+                HashMap listed = wanted.size() < WORTH_A_LISTING ? new HashMap() : listed(path, wanted, settings);
+                for (int each = 0; each < wanted.size(); each++) {
+                    int at = ((Integer) wanted.get(each)).intValue();
+                    Long size = (Long) listed.get(path(at).getName());
+                    if (size == null) looks.add(pool.submit(new Look(this, at, settings)));
+                    else check(at, size.longValue());
+                }
+            }
+            for (int each = 0; each < looks.size(); each++) ((Future) looks.get(each)).get();
+        } catch (InterruptedException error) {
+            throw new RuntimeException(error);
+        } catch (java.util.concurrent.ExecutionException error) {
+            if (error.getCause() instanceof RuntimeException) throw (RuntimeException) error.getCause();
+            throw new RuntimeException(error.getCause());
+        } finally {
+            pool.shutdownNow();
+        }
+    }
+
+    // The sizes of files in a folder. It can lack wanted ones: other tables may have many more files there.
+    private static HashMap listed(Path folder, ArrayList wanted, Configuration settings) {
+        HashMap sizes = new HashMap();
+        try {
+            RemoteIterator found = folder.getFileSystem(settings).listStatusIterator(folder);
+            for (int left = OTHERS * wanted.size(); left > 0 && found.hasNext(); left--) {
+                FileStatus file = (FileStatus) found.next();
+                if (file.isFile()) sizes.put(file.getPath().getName(), Long.valueOf(file.getLen()));
+            }
+        } catch (IOException error) {
+            // Some users may read files, but not list them.
+        }
+        return sizes;
+    }
+
+    long size(int at, Configuration settings) throws IOException {
+        try {
+            FileStatus found = path(at).getFileSystem(settings).getFileStatus(path(at));
+            return found.isFile() ? found.getLen() : -1;
+        } catch (FileNotFoundException error) {
+            return -1;
+        }
+    }
+
+    void check(int at, long size) {
+        if (size == sizes[at]) return;
+        String problem = size < 0 ? " is missing, but the catalog lists it"
+            : " has " + size + " bytes, but the catalog says " + sizes[at] + ": it was truncated or replaced";
+        throw new UncheckedIOException(new FileNotFoundException("lakeconf: " + names.get(at) + problem));
+    }
+
     public void refresh() { }
-    public Seq rootPaths() { return listed.rootPaths(); }
-    public Seq listFiles(Seq partitions, Seq filters) { return listed.listFiles(partitions, filters); }
-    public String[] inputFiles() { return listed.inputFiles(); }
-    public long sizeInBytes() { return listed.sizeInBytes(); }
-    public org.apache.spark.sql.types.StructType partitionSchema() { return listed.partitionSchema(); }
-    public scala.Option metadataOpsTimeNs() { return listed.metadataOpsTimeNs(); }
-    public int hashCode() { return listed.hashCode(); }
-    public String toString() { return listed.toString(); }
+    public long sizeInBytes() { return total; }
+    public StructType partitionSchema() { return new StructType(); }
+    public Option metadataOpsTimeNs() { return Option.empty(); }
+    public Seq rootPaths() {
+        Object[] paths = new Object[names.size()];
+        for (int at = 0; at < paths.length; at++) paths[at] = path(at);
+        return seq(paths);
+    }
+    public String[] inputFiles() {
+        String[] uris = new String[names.size()];
+        for (int at = 0; at < uris.length; at++) uris[at] = path(at).toUri().toString();
+        return uris;
+    }
+    public int hashCode() { return names.hashCode(); }
+    public String toString() { return "PlannedFiles(" + names.size() + " files)"; }
     public boolean equals(Object other) {
-        return other instanceof FixedFileIndex && listed.equals(((FixedFileIndex) other).listed);
+        if (!(other instanceof PlannedFiles)) return false;
+        PlannedFiles that = (PlannedFiles) other;
+        return total == that.total && names.equals(that.names)
+            && Arrays.equals(Arrays.copyOf(sizes, names.size()), Arrays.copyOf(that.sizes, names.size()));
+    }
+
+    static class Look implements Callable {
+        private final PlannedFiles files;
+        private final int at;
+        private final Configuration settings;
+        Look(PlannedFiles files, int at, Configuration settings) {
+            this.files = files;
+            this.at = at;
+            this.settings = settings;
+        }
+        public Object call() throws Exception {
+            files.check(at, files.size(at, settings));
+            return null;
+        }
     }
 }
 """
 
 
-def with_fixed_files(frame: DataFrame) -> DataFrame:
-    """The same relation over a list of files that is never refreshed.
+def with_planned_files(frame: DataFrame, files: Sequence[tuple[str, int]]) -> DataFrame:
+    """The same relation over other files.
 
     Args:
         frame: A frame that consists only of a relation over files.
+        files: The URI, as Hadoop's `Path` expects it, and the size in bytes of each; no URI has a NUL.
     """
-    return with_file_index(frame, _NAME, _SOURCE)
+    return with_file_index(frame, _NAME, _SOURCE, in_texts(files, _IN_A_CALL))
+
+
+def in_texts(files: Sequence[tuple[str, int]], count: int) -> list[str]:
+    """Files as texts for the JVM, with up to `count` files in each: size and URI, each followed by NUL."""
+    parts = (files[start : start + count] for start in range(0, len(files), count))
+    return ["".join(f"{size}\0{uri}\0" for uri, size in part) for part in parts]

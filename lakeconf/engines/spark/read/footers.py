@@ -5,17 +5,89 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from urllib.parse import unquote_plus
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from lakeconf.engines.spark.internals import FileListing, read_footers
+from lakeconf.engines.spark.hadoop import spark_uri
+from lakeconf.engines.spark.internals import read_footers
+from lakeconf.engines.spark.read.file_index import in_texts
 from lakeconf.engines.spark.read.relation import WITHOUT_CHECKSUMS
 from lakeconf.errors import StorageError
 
 _CACHED_FILES = 100_000
 _AT_ONCE = "32"
+_IN_A_CALL = 1000
+_NAME = "lakeconf.Footers"
+_SOURCE = """
+package lakeconf;
+
+import java.net.URLEncoder;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.parquet.hadoop.Footer;
+import org.apache.parquet.hadoop.ParquetFileReader;
+import org.apache.parquet.hadoop.metadata.FileMetaData;
+import org.apache.parquet.schema.GroupType;
+import org.apache.parquet.schema.Type;
+
+public class Footers {
+    private final Configuration settings;
+    private final HashMap numbers = new HashMap();
+    private final ArrayList schemas = new ArrayList();
+
+    public Footers(Configuration settings) { this.settings = settings; }
+    public int count() { return schemas.size(); }
+    public String schema(int number) { return (String) schemas.get(number); }
+
+    // Sizes and paths, each followed by NUL, to numbers of schemas.
+    public String read(String text) throws Exception {
+        ArrayList files = new ArrayList();
+        for (int start = 0; start < text.length();) {
+            int middle = text.indexOf(0, start), end = text.indexOf(0, middle + 1);
+            long size = Long.parseLong(text.substring(start, middle));
+            files.add(new FileStatus(size, false, 1, 0L, 0L, new Path(text.substring(middle + 1, end))));
+            start = end + 1;
+        }
+        List footers = ParquetFileReader.readAllFootersInParallel(settings, files, true);
+        StringBuilder found = new StringBuilder();
+        for (int at = 0; at < footers.size(); at++) {
+            FileMetaData content = ((Footer) footers.get(at)).getParquetMetadata().getFileMetaData();
+            StringBuilder schema = new StringBuilder(encoded(String.valueOf(content.getCreatedBy())));
+            fields(content.getSchema(), 0, schema);
+            String shown = schema.toString();
+            if (!numbers.containsKey(shown)) {
+                numbers.put(shown, Integer.valueOf(schemas.size()));
+                schemas.add(shown);
+            }
+            found.append(at == 0 ? "" : ",").append(numbers.get(shown));
+        }
+        return found.toString();
+    }
+
+    // A line for each field: depth, field id, repetition, physical type of a leaf, logical type, name.
+    private static void fields(GroupType group, int depth, StringBuilder text) throws Exception {
+        for (int at = 0; at < group.getFieldCount(); at++) {
+            Type field = group.getType(at);
+            text.append('\\n').append(depth).append('\\t');
+            text.append(field.getId() == null ? "" : String.valueOf(field.getId().intValue())).append('\\t');
+            text.append(field.getRepetition()).append('\\t');
+            text.append(field.isPrimitive() ? field.asPrimitiveType().getPrimitiveTypeName().toString() : "");
+            text.append('\\t');
+            Object logical = field.getLogicalTypeAnnotation();
+            text.append(logical == null ? "" : logical.toString()).append('\\t').append(encoded(field.getName()));
+            if (!field.isPrimitive()) fields(field.asGroupType(), depth + 1, text);
+        }
+    }
+
+    private static String encoded(String name) throws Exception { return URLEncoder.encode(name, "UTF-8"); }
+}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,61 +140,66 @@ _LOGICAL = {
 }
 
 
-def footers(private: SparkSession, listing: FileListing, files: Sequence[tuple[str, int]]) -> list[Stored]:
+def footers(private: SparkSession, files: Sequence[tuple[str, int]]) -> list[Stored]:
     """The schema of each file: a struct of its columns, with the name of the program that wrote the file.
 
     Args:
         private: The session of the scan.
-        listing: Spark's list of the files.
-        files: Path and size of each, in the same order.
+        files: Path and size of each.
 
     Raises:
-        StorageError: A file is not Parquet.
+        StorageError: A file is missing, has another size, or is not Parquet.
     """
-    unknown = [index for index, file in enumerate(files) if file not in _cache]
+    unknown = [file for file in files if file not in _cache]
     if unknown:
         settings = {**WITHOUT_CHECKSUMS, "parquet.metadata.read.parallelism": _AT_ONCE}
+        texts = in_texts([(spark_uri(path), size) for path, size in unknown], _IN_A_CALL)
         try:
-            found = read_footers(private, listing, unknown, settings)
+            numbers, texts = read_footers(private, texts, settings, _NAME, _SOURCE)
         except Py4JJavaError as error:
-            raise StorageError(f"a file of the table is not Parquet: {error.java_exception.getMessage()}") from None
-        schemas: dict[tuple[str, str], Stored] = {}
-        for index, (schema, writer) in zip(unknown, found, strict=True):
-            text = str(schema.toString())
-            if (text, writer) not in schemas:
-                schemas[text, writer] = Stored(writer, None, "struct", _fields(schema))
-            _cache[files[index]] = schemas[text, writer]
+            problem = "is missing" if "FileNotFoundException" in str(error) else "is not Parquet, or has another size"
+            raise StorageError(f"a file of the table {problem}: {error.java_exception.getMessage()}") from None
+        schemas = list(map(_schema, texts))
+        _cache.update((file, schemas[number]) for file, number in zip(unknown, numbers, strict=True))
     result = [_cache[file] for file in files]
     while len(_cache) > _CACHED_FILES:
         _cache.popitem(last=False)
     return result
 
 
-def _fields(group: Any) -> tuple[Stored, ...]:
-    return tuple(_field(field) for field in group.getFields())
+def _schema(text: str) -> Stored:
+    """The schema from a text of the Java class: a line for the writer, and for each field in the order of the file."""
+    writer, *lines = text.split("\n")
+    below: list[list[Stored]] = [[]]
+    # From the last line to the first, the fields of a group come before it.
+    for line in reversed(lines):
+        depth_text, *facts, name = line.split("\t")
+        depth = int(depth_text)
+        while len(below) <= depth + 1:
+            below.append([])
+        children = tuple(reversed(below[depth + 1]))
+        below[depth + 1] = []
+        below[depth].append(_field(unquote_plus(name), facts, children))
+    return Stored(unquote_plus(writer), None, "struct", tuple(reversed(below[0])))
 
 
-def _field(field: Any) -> Stored:
-    identifier = field.getId()
-    annotation = field.getLogicalTypeAnnotation()
-    logical = "" if annotation is None else str(annotation.toString())
-    type_, children = _leaf(field, logical) if field.isPrimitive() else _group(field, logical)
-    if field.getRepetition().toString() == "REPEATED":
+def _field(name: str, facts: Sequence[str], inner: tuple[Stored, ...]) -> Stored:
+    identifier, repetition, physical, logical = facts
+    type_, children = (_leaf(physical, logical), inner) if physical else _group(inner, logical)
+    if repetition == "REPEATED":
         type_ = f"REPEATED {type_}"
-    return Stored(field.getName(), None if identifier is None else identifier.intValue(), type_, children)
+    return Stored(name, int(identifier) if identifier else None, type_, children)
 
 
-def _leaf(field: Any, logical: str) -> tuple[str, tuple[Stored, ...]]:
-    physical = str(field.getPrimitiveTypeName().toString())
+def _leaf(physical: str, logical: str) -> str:
     if logical.startswith("DECIMAL("):
-        return logical.lower(), ()
+        return logical.lower()
     if logical.startswith("GEOMETRY"):
-        return "geometry", ()
-    return _LOGICAL.get((physical, logical), f"{physical} {logical}".strip()), ()
+        return "geometry"
+    return _LOGICAL.get((physical, logical), f"{physical} {logical}".strip())
 
 
-def _group(field: Any, logical: str) -> tuple[str, tuple[Stored, ...]]:
-    children = _fields(field)
+def _group(children: tuple[Stored, ...], logical: str) -> tuple[str, tuple[Stored, ...]]:
     if logical in ("LIST", "MAP") and len(children) == 1:
         (inner,) = children
         expected = {"LIST": 1, "MAP": 2}[logical]

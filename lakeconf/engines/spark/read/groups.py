@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.scan import ScanPlan
@@ -15,7 +14,7 @@ from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID, InternalCol
 from lakeconf.engines.spark.read.column_reader import reading
 from lakeconf.engines.spark.read.columns import IN_PATH, Found, assumed, by_field_id, by_name, is_reserved, needs_footer
 from lakeconf.engines.spark.read.footers import MILLISECONDS, Stored, footers
-from lakeconf.engines.spark.read.relation import relation
+from lakeconf.engines.spark.read.written_files import known_contents
 from lakeconf.errors import UnsupportedError
 
 # Since this version, Spark keeps a struct that is not NULL even if the file lacks all its requested fields.
@@ -53,39 +52,48 @@ def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:
     """Groups the files of a plan; reads footers only if the catalog does not contain the required information."""
     keeps_structs = tuple(map(int, private.version.split(".")[:2])) >= _KEEPS_STRUCTS
     look = any(needs_footer(column, keeps_structs=keeps_structs) for column in plan.columns)
-    opened = [file for file in plan.files if file.encryption_key is None and (look or file.mapping_id is not None)]
-    contents = _contents(private, opened)
-    usual = tuple(assumed(column) for column in plan.columns)
-    found: defaultdict[Group, list[DataFile]] = defaultdict(list)
+    contents = known_contents(plan)
+    opened = [
+        file
+        for file in plan.files
+        if file.encryption_key is None and (look or file.mapping_id is not None) and file.path not in contents
+    ]
+    contents |= _contents(private, opened)
+    found: defaultdict[tuple[object, ...], list[DataFile]] = defaultdict(list)
     for file in plan.files:
-        content = contents.get(file.path)
-        fields = None if content is None else content.children
-        places = usual if fields is None else _places(plan, file, fields)
-        by_duckdb = file.encryption_key is not None or not _is_readable(plan, places)
-        if by_duckdb and fields is not None:
-            places = _places(plan, file, fields, as_stored=True)
-        key = Group(
-            places=places,
-            is_mapped=file.mapping_id is not None,
-            is_assumed=fields is None,
-            by_duckdb=by_duckdb,
-            has_deletes=file.delete_file is not None or bool(file.inlined_deletes),
-            snapshot_filter=file.snapshot_filter,
-            can_filter=not any(place is not None and _has_milliseconds(place) for place in places),
-            internal=(_name_of(INTERNAL_ROW_ID, fields), _name_of(INTERNAL_SNAPSHOT_ID, fields)),
-        )
-        found[key].append(file)
-    return [replace(key, files=tuple(files)) for key, files in found.items()]
+        has_deletes = file.delete_file is not None or bool(file.inlined_deletes)
+        # Equal schemas are one object.
+        schema = id(contents.get(file.path))
+        found[schema, file.mapping_id, file.encryption_key is None, has_deletes, file.snapshot_filter].append(file)
+    merged: defaultdict[Group, list[DataFile]] = defaultdict(list)
+    for files in found.values():
+        merged[_group(plan, files[0], contents.get(files[0].path))] += files
+    return [replace(group, files=tuple(files)) for group, files in merged.items()]
+
+
+def _group(plan: ScanPlan, file: DataFile, content: Stored | None) -> Group:
+    """The group of a file, without its files."""
+    fields = None if content is None else content.children
+    places = tuple(map(assumed, plan.columns)) if fields is None else _places(plan, file, fields)
+    by_duckdb = file.encryption_key is not None or not _is_readable(plan, places)
+    if by_duckdb and fields is not None:
+        places = _places(plan, file, fields, as_stored=True)
+    return Group(
+        places=places,
+        is_mapped=file.mapping_id is not None,
+        is_assumed=fields is None,
+        by_duckdb=by_duckdb,
+        has_deletes=file.delete_file is not None or bool(file.inlined_deletes),
+        snapshot_filter=file.snapshot_filter,
+        can_filter=not any(place is not None and _has_milliseconds(place) for place in places),
+        internal=(_name_of(INTERNAL_ROW_ID, fields), _name_of(INTERNAL_SNAPSHOT_ID, fields)),
+    )
 
 
 def _contents(private: SparkSession, files: Sequence[DataFile]) -> dict[str, Stored]:
     """The schema of each file, by its path."""
-    if not files:
-        return {}
-    listed = relation(private, files, StructType())
-    ordered = sorted(files, key=lambda file: listed.positions[file.path])
-    known = footers(private, listed.listing, [(file.path, file.file_size_bytes) for file in ordered])
-    return {file.path: stored for file, stored in zip(ordered, known, strict=True)}
+    known = footers(private, [(file.path, file.file_size_bytes) for file in files]) if files else []
+    return {file.path: stored for file, stored in zip(files, known, strict=True)}
 
 
 def _places(

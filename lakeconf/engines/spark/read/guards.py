@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructType
 
-from lakeconf.engines.spark.internals import frame_type, schema_type
+from lakeconf.engines.spark.internals import frame_type, long_array, schema_type
 from lakeconf.errors import UnsupportedError
 
 _UNKNOWN = "lakeconf: Spark reads a file that is not in the plan of this scan; call scan() again for a new frame"
 # SQL with the type of a number; its evaluation fails the job.
-UNKNOWN_FILE_SQL = f"CAST(raise_error('{_UNKNOWN}') AS BIGINT)"
+_FAILURE = f"CAST(raise_error('{_UNKNOWN}') AS BIGINT)"
+# The position of a row's file in the list of its relation; see `file_index`. Other files have larger numbers.
+_NUMBER = "unix_millis(_metadata.file_modification_time)"
+
+
+def file_number() -> Column:
+    """The position of a row's file in the list of its relation, if the file is in the list."""
+    return F.expr(_NUMBER)
+
+
+def of_file(private: SparkSession, values: Sequence[int]) -> Column:
+    """A property of a row's file; a row of an unknown file fails the job.
+
+    Args:
+        private: The session of the scan.
+        values: The property of each file of the relation.
+    """
+    content = struct.pack(f"<{len(values)}q", *values)
+    known = file_number().between(F.lit(0), F.lit(len(values) - 1))
+    found = F.get(long_array(private, content), file_number().cast("int"))
+    return F.when(known, found).otherwise(F.expr(_FAILURE))
 
 
 def join_known(frame: DataFrame, known: DataFrame, key: str, number: str) -> DataFrame:

@@ -20,21 +20,20 @@ from lakeconf.engines.spark.read.bitmap import bitmap_condition
 from lakeconf.engines.spark.read.column_reader import FIELD_ID, Reading, missing, quoted, reading, requested
 from lakeconf.engines.spark.read.columns import IN_PATH, Found, is_reserved
 from lakeconf.engines.spark.read.defaults import default_sql
-from lakeconf.engines.spark.read.deletes import MARK, POSITION_BITS, ROW, with_marked_rows, without_deleted
+from lakeconf.engines.spark.read.deletes import ROW, row_number, without_deleted
 from lakeconf.engines.spark.read.fallback import fallback_frame
 from lakeconf.engines.spark.read.file_columns import (
     BEGIN,
     FILE,
     FILENAME,
-    INDEX,
     ROW_ID_START,
     path_value,
     with_constants,
 )
 from lakeconf.engines.spark.read.groups import Group, groups
-from lakeconf.engines.spark.read.guards import check_types
+from lakeconf.engines.spark.read.guards import check_types, file_number
 from lakeconf.engines.spark.read.inlined import inlined_frame
-from lakeconf.engines.spark.read.relation import Relation, relation
+from lakeconf.engines.spark.read.relation import relation
 from lakeconf.engines.spark.session import private_session, without_pushdown
 from lakeconf.engines.spark.types import spark_schema
 from lakeconf.errors import UnsupportedError
@@ -102,8 +101,8 @@ def _frame(private: SparkSession, plan: ScanPlan, group: Group, *, row_ids: bool
     if has_internal:
         fields += [_STORED_ROW_ID, _STORED_SNAPSHOT]
     reader = private if group.can_filter else without_pushdown(private)
-    opened = relation(reader, group.files, StructType(fields))
-    frame = _with_positions(private, plan, group, opened, row_ids=row_ids)
+    rows = relation(reader, group.files, StructType(fields))
+    frame = _with_positions(private, plan, group, rows, row_ids=row_ids)
     if has_internal and group.snapshot_filter is not None:
         frame = frame.where(F.col(_STORED_SNAPSHOT.name) <= group.snapshot_filter)
     if row_ids:
@@ -142,31 +141,25 @@ def _columns(
 
 
 def _with_positions(
-    private: SparkSession, plan: ScanPlan, group: Group, opened: Relation, *, row_ids: bool
+    private: SparkSession, plan: ScanPlan, group: Group, rows: DataFrame, *, row_ids: bool
 ) -> DataFrame:
     """The rows that are not deleted, with the columns that identify them."""
     in_path = [column for column, place in zip(plan.columns, group.places, strict=True) if place == IN_PATH]
-    is_there = bitmap_condition(private, group.files, opened, plan.snapshot_id) if group.has_deletes else None
+    is_there = bitmap_condition(private, group.files, plan.snapshot_id) if group.has_deletes else None
     is_joined = group.has_deletes and is_there is None
-    by_path = is_joined and opened.marks is None
     # Spark provides `_metadata` only below the first join.
     added = {}
-    if is_joined and not by_path:
-        added[MARK] = F.expr(opened.mark_sql).cast("long")
-        added[ROW] = F.col("_metadata.row_index")
-    if row_ids or by_path:
+    if is_joined:
+        added[ROW] = row_number(private, len(group.files))
+    if row_ids:
         added[FILE_ROW_NUMBER] = F.col("_metadata.row_index")
-    if row_ids or by_path or in_path:
-        added[FILE] = F.col("_metadata.file_path")
-    frame = opened.frame if is_there is None else opened.frame.where(is_there)
+    if row_ids or in_path:
+        added[FILE] = file_number()
+    frame = rows if is_there is None else rows.where(is_there)
     frame = frame.withColumns(added) if added else frame
     if FILE in added:
-        frame = with_constants(private, frame, plan, group.files, opened.names, in_path)
-    if by_path:
-        frame = frame.withColumn(ROW, F.expr(f"shiftleft({INDEX}, {POSITION_BITS}) + {FILE_ROW_NUMBER}"))
-    elif is_joined and opened.marks is not None:
-        frame = with_marked_rows(private, frame, opened.marks)
-    return without_deleted(private, frame, group.files, opened.marks, plan.snapshot_id) if is_joined else frame
+        frame = with_constants(private, frame, plan, group.files, in_path)
+    return without_deleted(private, frame, group.files, plan.snapshot_id) if is_joined else frame
 
 
 def _with_row_ids(frame: DataFrame, *, has_stored: bool) -> DataFrame:

@@ -18,7 +18,7 @@ from lakeconf.engines.exact_casts import exact_casts, rounded_columns
 from lakeconf.engines.schema_check import RESERVED, not_null_violation
 from lakeconf.engines.spark.internals import rebind
 from lakeconf.engines.spark.read.column_reader import FIELD_ID, quoted
-from lakeconf.engines.spark.types import SHARED_TYPES, spark_type
+from lakeconf.engines.spark.types import is_shared, spark_type
 from lakeconf.engines.spark.write.parquet_options import uses_partition_folders
 from lakeconf.engines.spark.write.partitions import folders, grouped, placed
 from lakeconf.engines.spark.write.placeholders import without_placeholders
@@ -26,8 +26,6 @@ from lakeconf.engines.spark.write.storage import NULL_FOUND, LakeStorage, remove
 from lakeconf.engines.staging import staging_folder
 from lakeconf.sql import folded, identifier, literal
 
-# Types that ducklake_add_data_files accepts in files of Spark without a conversion.
-_REGISTERED = {*SHARED_TYPES, "struct", "list", "map"}
 # Settings that affect the output of Spark's Parquet writer; all others have the user's values.
 _WRITER_SETTINGS = {
     # A cast that would lose data fails the job.
@@ -75,7 +73,7 @@ def stage_files(storage: LakeStorage, frame: DataFrame, request: StagingRequest)
 def _keys(writer: Connection, table: TableInfo) -> tuple[FolderKey, ...]:
     """The partition keys, if files of the partitions can be registered."""
     # A reserved name could be that of a column that separates the partitions.
-    if not all(is_registered(column) and not folded(column.name).startswith(RESERVED) for column in table.columns):
+    if not all(is_shared(column) and not folded(column.name).startswith(RESERVED) for column in table.columns):
         return ()
     keys = folder_keys(table)
     return keys if keys and uses_partition_folders(writer, table) else ()
@@ -109,7 +107,7 @@ def _staged(
             return Staged(source, tuple(moved.values()), rest, folder=folder, row_count=count)
     source = staged_source(writer, filled, types)
     # DuckLake's compaction fails with an internal error if the files of a partition are in several folders.
-    if table.partition_fields or not all(map(is_registered, table.columns)):
+    if table.partition_fields or not all(map(is_shared, table.columns)):
         return Staged(source, folder=folder, row_count=count, keeps_files=False)
     return Staged(source, files=tuple(filled), folder=folder, row_count=count)
 
@@ -138,7 +136,7 @@ def staged_source(writer: Connection, paths: Sequence[str], types: Mapping[str, 
 def _value(frame: DataFrame, name: str, column: Column, table: str) -> SparkColumn:
     """The column of the frame as it is written, with the table's type, name and field ids."""
     found = F.col(quoted(name))
-    if is_registered(column):
+    if is_shared(column):
         found = found.cast(_stored(column))
     elif isinstance(frame.schema[name].dataType, NullType):
         # Parquet has no null type; DuckDB casts text to every type.
@@ -162,12 +160,6 @@ def _stored(column: Column) -> DataType:
     if column.type == "map":
         return MapType(_stored(column.children[0]), _stored(column.children[1]))
     return spark_type(column)
-
-
-def is_registered(column: Column) -> bool:
-    """True if files that Spark writes can be registered unchanged for the column's type."""
-    known = column.type in _REGISTERED or column.type.startswith("decimal(")
-    return known and all(map(is_registered, column.children))
 
 
 def writing_session(spark: SparkSession) -> SparkSession:

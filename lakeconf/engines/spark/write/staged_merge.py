@@ -15,9 +15,8 @@ from lakeconf.engines.spark.hadoop import spark_paths
 from lakeconf.engines.spark.internals import active_session_kept, rebind
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.session import private_session
-from lakeconf.engines.spark.types import spark_type
+from lakeconf.engines.spark.types import is_shared, spark_type
 from lakeconf.engines.spark.write.files import (
-    is_registered,
     staged_source,
     writing_session,
 )
@@ -75,4 +74,4 @@ def _checked(rows: DataFrame) -> DataFrame:
 
 
 def _cast(value: SparkColumn, column: Column) -> SparkColumn:
-    return (value.cast(spark_type(column)) if is_registered(column) else value).alias(column.name)
+    return (value.cast(spark_type(column)) if is_shared(column) else value).alias(column.name)

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 from lakeconf.catalog.data_file import DataFile, DeleteFile
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.engines.spark.read import bitmap
-from lakeconf.engines.spark.read.bitmap import _bits, _is_at_hand, _places, bitmap_condition
+from lakeconf.engines.spark.read.bitmap import _bits, _is_at_hand, bitmap_condition
 from lakeconf.engines.spark.read.relation import relation
 from lakeconf.errors import StorageError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from catalog_lake import Lake
     from pyspark.sql import SparkSession
 
+NUMBERS = StructType([StructField("a", IntegerType())])
 DELETES = DeleteFile("/d.parquet", "parquet", 5, 100)
 FILE = DataFile(1, "/f.parquet", 10, 100, 0, 1, delete_file=DELETES)
 PLAIN = replace(FILE, delete_file=None)
@@ -55,24 +57,6 @@ def test_limits_apply_to_all_files_together() -> None:
     many = replace(FILE, delete_file=replace(DELETES, delete_count=2_500_000))
     assert _is_at_hand([many, many])
     assert not _is_at_hand([many, many, FILE])
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 100, 500])
-def test_every_mark_has_a_place_of_its_own(count: int) -> None:
-    marks = [1000 + 8 * number for number in range(count)]
-    found = _places(marks)
-    assert found is not None
-    factor, shift, size = found
-    assert size == 1 << min(2 * count.bit_length() + 1, 20)
-    assert len({(mark * factor >> shift) & (size - 1) for mark in marks}) == count
-    assert factor % 2 == 1
-    # The product of a mark, which has 31 bits, and the factor fits into a long.
-    assert factor < 1 << 31
-    assert 8 <= shift < 32
-
-
-def test_equal_marks_have_no_places() -> None:
-    assert _places([7, 7]) is None
 
 
 def deleted(files: Sequence[DataFile], bases: dict[str, int], end: int, snapshot_id: int) -> set[int]:
@@ -128,30 +112,21 @@ def test_damaged_or_missing_delete_file_is_an_error(three: Lake) -> None:
 
 def test_condition_selects_the_rows_that_are_not_deleted(spark: SparkSession, three: Lake) -> None:
     plan = plan_scan(three.reader, "t", three.newest)
-    opened = relation(spark, plan.files)
-    condition = bitmap_condition(spark, plan.files, opened, three.newest)
+    condition = bitmap_condition(spark, plan.files, three.newest)
     assert condition is not None
-    found = {a for (a,) in opened.frame.where(condition).select("a").collect()}
+    found = {a for (a,) in relation(spark, plan.files, NUMBERS).where(condition).collect()}
     assert set(range(174)) - found == {0, 1, 2, 63, 64, 99, 100, 163, 173}
 
 
 def test_condition_fails_for_a_row_of_another_file(spark: SparkSession, three: Lake) -> None:
     plan = plan_scan(three.reader, "t", three.newest)
-    opened = relation(spark, plan.files)
-    condition = bitmap_condition(spark, plan.files[1:], replace(opened, marks=opened.marks), three.newest)
+    condition = bitmap_condition(spark, plan.files[:2], three.newest)
     assert condition is not None
     with pytest.raises(Exception, match="a file that is not in the plan of this scan"):
-        opened.frame.where(condition).collect()
+        relation(spark, plan.files, NUMBERS).where(condition).collect()
 
 
-def test_no_condition_without_marks_or_above_the_limits(
-    spark: SparkSession, three: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_condition_above_the_limits(spark: SparkSession, three: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_scan(three.reader, "t", three.newest)
-    opened = relation(spark, plan.files)
-    assert bitmap_condition(spark, plan.files, replace(opened, marks=None), three.newest) is None
-    assert opened.marks is not None
-    same = replace(opened, marks=dict.fromkeys(opened.marks, 7))
-    assert bitmap_condition(spark, plan.files, same, three.newest) is None
     monkeypatch.setattr(bitmap, "_MOST_FILES", 2)
-    assert bitmap_condition(spark, plan.files, opened, three.newest) is None
+    assert bitmap_condition(spark, plan.files, three.newest) is None

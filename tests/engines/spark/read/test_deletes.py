@@ -84,12 +84,3 @@ def test_delete_position_after_the_end_of_the_file_is_ignored(spark: SparkSessio
         catalog = "__ducklake_metadata_lake.ducklake_delete_file"
         files.run(f"UPDATE {catalog} SET file_size_bytes = {size}, footer_size = NULL WHERE path LIKE '%{name}'")
     assert scan(spark, files, "t").count() == 198
-
-
-@pytest.mark.parametrize("marks", [range(28_256_584, 28_256_984), range(0, 1 << 31, 1 << 24), [7]])
-def test_bitmap_hash_has_no_collisions(marks: range | list[int]) -> None:
-    found = bitmap._places(list(marks))
-    assert found is not None
-    factor, shift, size = found
-    assert len({(mark * factor >> shift) & (size - 1) for mark in marks}) == len(marks)
-    assert max(marks) * factor < 1 << 63

@@ -64,6 +64,23 @@ def test_rows_have_their_positions_in_the_file(ten: bytes) -> None:
     assert rows(changed(deleted=(0, 1, 2, 9, 100)), ten) == [(n, n) for n in range(3, 9)]
 
 
+def test_worker_reads_with_one_thread_and_a_part_of_the_file_at_a_time(tmp_path: Path) -> None:
+    content = parquet(tmp_path, "SELECT i AS a FROM range(300_000) r(i)")
+    select = "a, current_setting('threads') AS threads, current_setting('memory_limit') AS memory"
+    batches = executor_code.read_file(changed(select=select), content, None)
+    first = next(batches)
+    assert first.slice(0, 1).to_pylist() == [{"a": 0, "threads": 1, "memory": "1.8 GiB"}]
+    sizes = [first.num_rows, *(batch.num_rows for batch in batches)]
+    assert (sum(sizes), max(sizes) <= executor_code._ROWS_AT_ONCE) == (300_000, True)
+
+
+def test_error_in_a_later_part_of_the_file_names_the_file(tmp_path: Path) -> None:
+    content = parquet(tmp_path, "SELECT i AS a FROM range(300_000) r(i)")
+    task = changed(select="CASE WHEN a = 299_999 THEN error('wrong') END AS a")
+    with pytest.raises(RuntimeError, match=r"^lakeconf: DuckDB cannot read s3://b/data\.parquet: .*wrong"):
+        list(executor_code.read_file(task, content, None))
+
+
 def test_time_zone_of_the_lake_converts_naive_timestamps(ten: bytes) -> None:
     select = "epoch(CAST(TIMESTAMP '2024-01-01 12:00:00' AS TIMESTAMPTZ)) % 86400 AS noon"
     for zone, expected in (("UTC", 43_200), ("Asia/Kolkata", 23_400)):

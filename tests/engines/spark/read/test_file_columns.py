@@ -14,7 +14,6 @@ from lakeconf.engines.spark.read.file_columns import (
     BEGIN,
     FILE,
     FILENAME,
-    INDEX,
     ROW_ID_START,
     path_text,
     path_value,
@@ -85,34 +84,31 @@ def test_value_that_is_not_utf_8_is_rejected() -> None:
 def test_rows_get_the_properties_of_their_file(spark: SparkSession) -> None:
     columns = (column("date", 4), column("timestamp", 5), column("json", 6), column("uint64", 7))
     paths = ["/t/p=2024-01-02/f.parquet", "/t/p=NULL/g.parquet"]
-    frame = spark.createDataFrame([(f"file:{path}",) for path in paths], f"{FILE} STRING")
-    plan = plan_of(*columns[:2])
-    names = {path: f"file:{path}" for path in paths}
-    found = with_constants(spark, frame, plan, list(map(file_of, paths)), names, columns[:2])
-    wanted = [FILE, FILENAME, INDEX, ROW_ID_START, BEGIN, path_value(columns[0]), path_value(columns[1])]
+    frame = spark.createDataFrame([(0,), (1,)], f"{FILE} BIGINT")
+    found = with_constants(spark, frame, plan_of(*columns[:2]), list(map(file_of, paths)), columns[:2])
+    wanted = [FILE, FILENAME, ROW_ID_START, BEGIN, path_value(columns[0]), path_value(columns[1])]
     day = dt.date(2024, 1, 2)
     assert sorted(found.select(*wanted).collect()) == [
-        ("file:" + paths[0], paths[0], 0, 7, 2, day, dt.datetime(2024, 1, 2)),
-        ("file:" + paths[1], paths[1], 1, 7, 2, None, None),
+        (0, paths[0], 7, 2, day, dt.datetime(2024, 1, 2)),
+        (1, paths[1], 7, 2, None, None),
     ]
     assert dict(found.dtypes)[path_value(columns[1])] == "timestamp_ntz"
 
 
 def test_values_of_paths_are_cast_like_duckdb(spark: SparkSession) -> None:
-    path = "/t/p=18446744073709551615/f.parquet"
-    frame = spark.createDataFrame([(path,)], f"{FILE} STRING")
+    frame = spark.createDataFrame([(0,)], f"{FILE} BIGINT")
     wanted = (column("json", 6), column("uint64", 7), column("timestamptz", 8))
-    found = with_constants(spark, frame, plan_of(*wanted[:2]), [file_of(path)], {path: path}, wanted[:2])
+    files = [file_of("/t/p=18446744073709551615/f.parquet")]
+    found = with_constants(spark, frame, plan_of(*wanted[:2]), files, wanted[:2])
     values = found.select(*map(path_value, wanted[:2])).collect()
     assert [tuple(map(str, row)) for row in values] == [("18446744073709551615",) * 2]
-    moment = "/t/p=2024-07-01 00:00:00/f.parquet"
-    frame = spark.createDataFrame([(moment,)], f"{FILE} STRING")
-    found = with_constants(spark, frame, plan_of(wanted[2]), [file_of(moment)], {moment: moment}, wanted[2:])
+    files = [file_of("/t/p=2024-07-01 00:00:00/f.parquet")]
+    found = with_constants(spark, frame, plan_of(wanted[2]), files, wanted[2:])
     assert found.selectExpr(f"unix_seconds({path_value(wanted[2])})").collect() == [(1_719_792_000,)]
 
 
 def test_row_of_a_file_that_is_not_in_the_plan_is_an_error(spark: SparkSession) -> None:
-    frame = spark.createDataFrame([("file:/other",)], f"{FILE} STRING")
-    found = with_constants(spark, frame, plan_of(), [file_of("/f")], {"/f": "file:/f"}, ())
+    frame = spark.createDataFrame([(1,)], f"{FILE} BIGINT")
+    found = with_constants(spark, frame, plan_of(), [file_of("/f")], ())
     with pytest.raises(Exception, match="not in the plan of this scan"):
         found.collect()

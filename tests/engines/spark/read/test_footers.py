@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql.types import StructType
+from jvm_calls import counted_calls
 
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.engines.spark.read import footers as module
 from lakeconf.engines.spark.read.footers import MILLISECONDS, Stored, footers
-from lakeconf.engines.spark.read.relation import relation
 from lakeconf.engines.spark.session import private_session
 from lakeconf.errors import StorageError
 
@@ -61,22 +59,7 @@ def normal(stored: Stored) -> Stored:
 
 
 def read(spark: SparkSession, *paths: Path | str) -> list[Stored]:
-    private = private_session(spark)
-    given = [File(str(path), Path(path).stat().st_size) for path in paths]
-    listing = relation(private, given, StructType()).listing
-    sizes = {file.uri.rpartition("/")[2]: file.size for file in listing.files}
-    listed = [next(file for file in given if file.path.endswith(name)) for name in sizes]
-    found = footers(private, listing, [(file.path, file.file_size_bytes) for file in listed])
-    by_path = dict(zip((file.path for file in listed), found, strict=True))
-    return [by_path[str(path)] for path in paths]
-
-
-@dataclass(frozen=True)
-class File:
-    """A file of a plan."""
-
-    path: str
-    file_size_bytes: int
+    return footers(private_session(spark), [(str(path), Path(path).stat().st_size) for path in paths])
 
 
 def test_types_that_ducklake_writes(spark: SparkSession, files: Lake) -> None:
@@ -179,6 +162,41 @@ def test_files_with_one_schema_share_it_and_are_read_once(
 
 def test_file_that_is_not_parquet_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_text("damaged, and longer than a footer")
-    with pytest.raises(StorageError, match=r"a file of the table is not Parquet: .*a\.parquet") as failed:
+    with pytest.raises(StorageError, match=r"a file of the table is not Parquet, .*: .*a\.parquet") as failed:
         read(spark, tmp_path / "a.parquet")
     assert failed.value.__suppress_context__
+
+
+def test_missing_file_and_file_of_another_size_are_errors(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [1]}), path)
+    private, size = private_session(spark), path.stat().st_size
+    with pytest.raises(StorageError, match="a file of the table is missing"):
+        footers(private, [(str(path), size), (f"{path}2", size)])
+    for wrong in (size - 1, size + 1):
+        with pytest.raises(StorageError, match="or has another size"):
+            footers(private, [(str(path), wrong)])
+
+
+def test_unusual_names_are_kept(spark: SparkSession, tmp_path: Path) -> None:
+    names = ["a\tb", "ü %20+", "line\nbreak", "", "\\", "s.t"]
+    table = pa.table({name: pa.array([{name: 1, "x": [1]}]) for name in names})
+    pq.write_table(table, tmp_path / "ü \n%.parquet")
+    (found,) = read(spark, tmp_path / "ü \n%.parquet")
+    assert [field.name for field in found.children] == names
+    assert [(child.name, child.type) for child in found.children[1].children] == [("ü %20+", "int64"), ("x", "list")]
+
+
+def test_calls_into_the_jvm_do_not_depend_on_the_number_of_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_cache", type(module._cache)())
+    for rows in range(1, 61):
+        pq.write_table(pa.table({"a": range(rows)}), tmp_path / f"{rows}.parquet")
+    paths = sorted(tmp_path.glob("*.parquet"))
+    read(spark, paths[0])
+    with counted_calls(spark) as few:
+        read(spark, *paths[1:10])
+    with counted_calls(spark) as many:
+        read(spark, *paths[10:])
+    assert few.count == many.count

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from spark_rows import scan
 
-from lakeconf.engines.spark.read import bitmap, deletes, relation
+from lakeconf.catalog.scan import plan_scan
+from lakeconf.engines.spark.read import bitmap, deletes, guards
 from lakeconf.engines.spark.read.guards import check_types
 from lakeconf.errors import UnsupportedError
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from catalog_lake import Lake
     from pyspark.sql import DataFrame, SparkSession
 
-WAYS = ["bits", "a join", "a join with many files", "a join by path"]
+WAYS = ["bits", "a join", "a join with many delete files"]
 
 
 @pytest.fixture(params=WAYS)
@@ -26,10 +27,8 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The method that filters out deleted rows."""
     if request.param != "bits":
         monkeypatch.setattr(bitmap, "_MOST_POSITIONS", -1)
-    if request.param == "a join with many files":
+    if request.param == "a join with many delete files":
         monkeypatch.setattr(deletes, "_FEW_FILES", 0)
-    if request.param == "a join by path":
-        monkeypatch.setattr(relation, "_marks", lambda _: (None, ""))
     return str(request.param)
 
 
@@ -82,26 +81,10 @@ def test_file_missing_after_a_refresh_raises_an_error(spark: SparkSession, files
 def test_row_of_an_unknown_file_raises_an_error(
     spark: SparkSession, files: Lake, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Simulates that Spark reads a file with another name, size or time than it listed."""
+    """Simulates that Spark reads a file that is not in its list: its number is its modification time."""
+    assert way
     with_deletes(files)
-    if way == "a join by path":
-        listed = relation._by_path
-
-        def renamed(*arguments: Any) -> dict[str, Any]:
-            return {
-                key: relation._Listed(file.name + "2", file.size, file.time, file.position)
-                for key, file in listed(*arguments).items()
-            }
-
-        monkeypatch.setattr(relation, "_by_path", renamed)
-    else:
-        marks = relation._marks
-
-        def other(found: Any) -> tuple[dict[str, int] | None, str]:
-            known, sql = marks(found)
-            return known, f"({sql} + 1)"
-
-        monkeypatch.setattr(relation, "_marks", other)
+    monkeypatch.setattr(guards, "_NUMBER", f"({guards._NUMBER} + 1700000000000)")
     frame = scan(spark, files, "t")
     for action in (DataFrameActions.rows, DataFrameActions.count, DataFrameActions.filtered):
         with pytest.raises(Exception, match="not in the plan of this scan"):
@@ -110,18 +93,12 @@ def test_row_of_an_unknown_file_raises_an_error(
 
 def test_unknown_delete_file_raises_an_error(spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     with_deletes(files)
-    monkeypatch.setattr(bitmap, "_MOST_POSITIONS", -1)
-    opened = relation.relation
-
-    def other(*arguments: Any, **named: Any) -> relation.Relation:
-        found = opened(*arguments, **named)
-        return relation.Relation(
-            found.frame, found.names, found.listing, found.positions, found.marks, f"({found.mark_sql} + 1)"
-        )
-
-    monkeypatch.setattr(deletes, "relation", other)
+    planned = plan_scan(files.reader, "t", files.newest).files
+    bases = {file.delete_file: 0 for file in planned if file.delete_file is not None}
+    assert len(deletes._in_parquet(spark, bases, files.newest).collect()) == 60
+    monkeypatch.setattr(guards, "_NUMBER", f"({guards._NUMBER} + 1)")
     with pytest.raises(Exception, match="not in the plan of this scan"):
-        scan(spark, files, "t").collect()
+        deletes._in_parquet(spark, bases, files.newest).collect()
 
 
 class DataFrameActions:

@@ -1,4 +1,4 @@
-"""A relation has exactly the files of the plan, with their sizes, and numbers that identify them."""
+"""A relation has exactly the files of the plan, in their order."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from lakeconf.engines.spark.internals import FileListing, ListedFile
-from lakeconf.engines.spark.read.relation import _by_path, _Listed, _marks, check_local, relation
+from lakeconf.engines.spark.read.guards import file_number, of_file
+from lakeconf.engines.spark.read.relation import check_local, relation
 from lakeconf.errors import StorageError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -45,23 +45,27 @@ def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> li
     return files
 
 
-def test_relation_has_the_files_of_the_plan(private: SparkSession, written: list[Planned]) -> None:
-    opened = relation(private, written, NUMBERS)
-    rows = opened.frame.selectExpr("id", "_metadata.file_path AS path", f"{opened.mark_sql} AS mark").collect()
-    assert opened.marks is not None
-    first, second = (file.path for file in written)
-    expected = [(0, opened.names[first], opened.marks[first])]
-    expected += [(n, opened.names[second], opened.marks[second]) for n in range(2)]
-    assert sorted(map(tuple, rows)) == sorted(expected)
-    assert opened.marks == {file.path: file.file_size_bytes for file in written}
-    listed = {path: opened.listing.files[position].size for path, position in opened.positions.items()}
-    assert listed == {file.path: file.file_size_bytes for file in written}
+def test_relation_has_the_files_of_the_plan_in_their_order(private: SparkSession, written: list[Planned]) -> None:
+    for files in (written, written[::-1]):
+        rows = relation(private, files, NUMBERS).select("id", file_number(), of_file(private, [7, 8]))
+        numbers = [number for number, file in enumerate(files) for _ in range(1 + written.index(file))]
+        assert sorted(tuple(row)[1:] for row in rows.collect()) == [(number, 7 + number) for number in numbers]
+
+
+def test_names_of_files_in_rows_are_those_of_spark(private: SparkSession, written: list[Planned]) -> None:
+    paths = [file.path for file in written]
+    selected = ["input_file_name()", "_metadata.file_path", "_metadata.file_name", "_metadata.file_size"]
+    ours = relation(private, written, NUMBERS).selectExpr(*selected).distinct().collect()
+    escaped = [path.replace("[", r"\[").replace("{", r"\{").replace("]", r"\]").replace("}", r"\}") for path in paths]
+    checked = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": "true"}
+    assert sorted(ours) == sorted(
+        private.read.options(**checked).parquet(*escaped).selectExpr(*selected).distinct().collect()
+    )
 
 
 def test_requested_schema_replaces_that_of_the_files(private: SparkSession, written: list[Planned]) -> None:
-    opened = relation(private, written[:1], StructType([StructField("other", LongType())]))
-    assert opened.frame.columns == ["other"]
-    contents = relation(private, written[:1], source="binaryFile").frame.select("length").collect()
+    assert relation(private, written[:1], StructType([StructField("other", LongType())])).columns == ["other"]
+    contents = relation(private, written[:1], source="binaryFile").select("length").collect()
     assert contents == [(written[0].file_size_bytes,)]
 
 
@@ -75,39 +79,43 @@ def test_missing_file_is_named(private: SparkSession, written: list[Planned], tm
 def test_file_of_another_size_is_named(private: SparkSession, written: list[Planned]) -> None:
     size = written[0].file_size_bytes
     with pytest.raises(StorageError) as refused:
-        relation(private, [Planned(written[0].path, size + 1)])
+        relation(private, [Planned(written[0].path, size + 1)], NUMBERS)
     assert refused.value.message == (
         f"{written[0].path} has {size} bytes, but the catalog says {size + 1}: it was truncated or replaced"
     )
 
 
-def test_file_that_is_not_parquet_is_an_error(private: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "a.parquet").write_text("damaged")
-    with pytest.raises(StorageError, match="Spark cannot open the files of the table"):
-        relation(private, [planned(tmp_path / "a.parquet")])
+def test_empty_file_is_an_error(private: SparkSession, written: list[Planned], tmp_path: Path) -> None:
+    """Spark would skip it."""
+    (tmp_path / "a.parquet").touch()
+    with pytest.raises(StorageError, match="no Parquet file is so small"):
+        relation(private, [*written, planned(tmp_path / "a.parquet")], NUMBERS)
 
 
-@pytest.mark.parametrize("name", ["_a.parquet", ".a.parquet"])
-def test_file_that_spark_does_not_list_is_rejected(
+def test_file_that_the_catalog_lists_twice_is_rejected(private: SparkSession, written: list[Planned]) -> None:
+    again = Planned(written[0].path.replace("/a b", "//./a b"), written[0].file_size_bytes)
+    with pytest.raises(UnsupportedError, match="lists a file of the table twice"):
+        relation(private, [*written, again], NUMBERS)
+
+
+@pytest.mark.parametrize("name", ["_a.parquet", ".a.parquet", "a*?.parquet", "a\nb.parquet", "a\\b;c=d.parquet"])
+def test_files_that_spark_does_not_list_are_read(
     spark: SparkSession, written: list[Planned], tmp_path: Path, name: str
 ) -> None:
-    """A session with the default settings skips such files."""
-    hidden = tmp_path / name
-    hidden.write_bytes(Path(written[0].path).read_bytes())
-    with pytest.raises(UnsupportedError) as refused:
-        relation(spark, [written[0], planned(hidden)], NUMBERS)
-    assert (refused.value.message, refused.value.hint) == (
-        f"Spark does not read files of this name: {hidden}",
-        "read it with DuckDB",
-    )
+    """A session with the default settings skips some of them."""
+    unusual = tmp_path / name
+    unusual.write_bytes(Path(written[1].path).read_bytes())
+    assert sorted(relation(spark, [written[0], planned(unusual)], NUMBERS).collect()) == [(0,), (0,), (1,)]
 
 
 def test_folder_in_place_of_a_file_is_an_error(private: SparkSession, written: list[Planned], tmp_path: Path) -> None:
     folder = tmp_path / "a.parquet"
     folder.mkdir()
     (folder / "b.parquet").write_bytes(Path(written[0].path).read_bytes())
-    with pytest.raises((UnsupportedError, StorageError)):
+    with pytest.raises(StorageError, match="truncated or replaced"):
         relation(private, [written[1], Planned(str(folder), written[0].file_size_bytes)], NUMBERS)
+    with pytest.raises(Exception, match="FILE_NOT_EXIST"):
+        relation(private, [written[1], planned(folder)], NUMBERS).collect()
 
 
 def test_local_files_are_checked_without_spark(written: list[Planned], tmp_path: Path) -> None:
@@ -118,41 +126,3 @@ def test_local_files_are_checked_without_spark(written: list[Planned], tmp_path:
     size = written[0].file_size_bytes
     with pytest.raises(StorageError, match=f"has {size} bytes, but the catalog says {size - 1}: it was truncated"):
         check_local([Planned(written[0].path, size - 1)])
-
-
-def test_listed_files_are_found_by_their_paths() -> None:
-    listing = FileListing(
-        [ListedFile("file:///a%20b/c%2Bd.parquet", 5, 7), ListedFile("s3a://b/x.parquet", 6, 8)], None
-    )
-    assert _by_path(listing) == {
-        "/a b/c+d.parquet": _Listed("file:/a%20b/c%2Bd.parquet", 5, 7, 0),
-        "s3a://b/x.parquet": _Listed("s3a://b/x.parquet", 6, 8, 1),
-    }
-
-
-def listed(*files: tuple[int, int]) -> dict[str, _Listed]:
-    """Files with these sizes and times."""
-    return {f"/{at}": _Listed(f"file:/{at}", size, time, at) for at, (size, time) in enumerate(files)}
-
-
-def test_marks_are_sizes_if_these_differ() -> None:
-    mask = (1 << 31) - 1
-    marks, sql = _marks(listed((5, 1), (6, 1), ((1 << 31) + 7, 1)))
-    assert (marks, sql) == ({"/0": 5, "/1": 6, "/2": 7}, f"(_metadata.file_size & {mask})")
-    assert _marks(listed((5, 1), ((1 << 31) + 5, 1)))[0] is None
-
-
-@pytest.mark.parametrize("times", [(1_700_000_000_001, 1_700_000_000_002), (0, 1 << 31), (1, 2)])
-def test_marks_of_files_of_the_same_size_depend_on_their_times(spark: SparkSession, times: tuple[int, int]) -> None:
-    marks, sql = _marks(listed(*((1000, time) for time in times)))
-    assert marks is not None
-    assert len(set(marks.values())) == 2
-    assert all(0 <= mark < 1 << 31 for mark in marks.values())
-    for (path, mark), time in zip(marks.items(), times, strict=True):
-        metadata = f"named_struct('file_size', 1000L, 'file_modification_time', timestamp_millis({time}L))"
-        found = spark.range(1).selectExpr(f"{metadata} AS _metadata").selectExpr(f"{sql} AS mark").collect()
-        assert found == [(mark,)], path
-
-
-def test_files_of_the_same_size_and_time_have_no_marks() -> None:
-    assert _marks(listed((5, 1), (5, 1))) == (None, "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from jvm_calls import counted_calls
 
 from lakeconf.catalog.scan import plan_scan, plan_with_inlined_rows
 from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
@@ -102,3 +103,20 @@ def test_names_that_ducklake_gives_to_stored_ids_are_ordinary_names(spark: Spark
     names = ", ".join(f'"{column.name}_" INTEGER' for column in (INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID))
     files.run(f"CREATE TABLE lake.t ({names})", "INSERT INTO lake.t VALUES (1, 2)")
     assert [row[:2] for row in rows(spark, files, ids=True)] == [(1, 2)]
+
+
+def test_calls_into_the_jvm_do_not_depend_on_the_number_of_files(spark: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (a INTEGER, b VARCHAR)", "ALTER TABLE lake.t SET PARTITIONED BY (a)")
+    found = []
+    for number in range(2):
+        first, last = 70 * number, 70 * number + 3 + 60 * number
+        files.run(f"INSERT INTO lake.t SELECT i // 2, 'x' FROM range({2 * first}, {2 * last}) AS r(i)")
+        files.run(f"INSERT INTO lake.t SELECT i // 2, 'y' FROM range({2 * first}, {2 * last}) AS r(i)")
+        files.run("DELETE FROM lake.t WHERE b = 'y' AND a % 2 = 0")
+        plan = plan_scan(files.reader, "t", files.newest)
+        with counted_calls(spark) as calls:
+            read(spark, plan, None)
+        found.append((len(plan.files), calls.count))
+    (few, of_few), (many, of_many) = found
+    assert (few, many) == (6, 132)
+    assert of_few == of_many < 200

@@ -1,0 +1,38 @@
+"""Counts the calls from Python into Spark's JVM."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class Calls:
+    """The number of calls of methods and constructors."""
+
+    count: int = 0
+
+
+@contextlib.contextmanager
+def counted_calls(spark: SparkSession) -> Iterator[Calls]:
+    """The calls during the block; complete after it."""
+    assert spark.sparkContext._gateway is not None
+    client: Any = spark.sparkContext._gateway._gateway_client
+    send, calls = client.send_command, Calls()
+
+    def counting(command: str, *arguments: Any, **named: Any) -> Any:
+        # Other commands find classes, or release objects when Python collects garbage.
+        calls.count += command.startswith(("c\n", "i\n"))
+        return send(command, *arguments, **named)
+
+    client.send_command = counting
+    try:
+        yield calls
+    finally:
+        del client.send_command
