@@ -16,10 +16,10 @@ _COLUMNS = """(id BIGINT, user_id INTEGER, amount DOUBLE, price DECIMAL(10, 2), 
     kind VARCHAR, note VARCHAR)"""
 
 
-def configuration(folder: Path, *, read_only: bool = False) -> dict[str, Any]:
-    """The argument of `lakeconf.init`: a SQLite catalog and local files."""
+def configuration(folder: Path, *, read_only: bool = False, metadata: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The argument of `lakeconf.init`: local files, and a SQLite catalog unless there is another metadata backend."""
     store: dict[str, Any] = {
-        "metadata_backend": {"type": "sqlite", "uri": str(folder / "catalog.sqlite")},
+        "metadata_backend": metadata or {"type": "sqlite", "uri": str(folder / "catalog.sqlite")},
         "storage_backend": {"type": "local", "path": str(folder / "data")},
     }
     if read_only:
@@ -59,10 +59,10 @@ def _rows(rows: int, start: int, end: int) -> str:
         'kind_' || hash(i * 7) % 20, md5(i::VARCHAR) FROM range({start}, {end}) AS r(i)"""
 
 
-def make_catalog(folder: Path, files: int) -> lakeconf.Store:
+def make_catalog(folder: Path, files: int, metadata: dict[str, Any] | None = None) -> lakeconf.Store:
     """A table of ten columns whose catalog lists this number of files, of 1000 ids each; only the first one exists."""
-    store = lakeconf.init(configuration(folder)).get_store(ALIAS)
-    metadata = f"__ducklake_metadata_{ALIAS}"
+    store = lakeconf.init(configuration(folder, metadata=metadata)).get_store(ALIAS)
+    tables = f"__ducklake_metadata_{ALIAS}"
     with store.connect() as con:
         others = ", ".join(f"c{index} BIGINT" for index in range(9))
         con.execute(f"CREATE TABLE t (id BIGINT, {others})")
@@ -70,15 +70,15 @@ def make_catalog(folder: Path, files: int) -> lakeconf.Store:
     # In a second instance, because the first one caches the table's metadata.
     with store.connect() as con:
         con.execute("BEGIN")
-        con.execute(f"""INSERT INTO {metadata}.ducklake_data_file BY NAME
+        con.execute(f"""INSERT INTO {tables}.ducklake_data_file BY NAME
             SELECT * EXCLUDE (i) REPLACE (1000 + i AS data_file_id, 'file-' || i || '.parquet' AS path,
                 i * 1000 AS row_id_start)
-            FROM {metadata}.ducklake_data_file, range(1, {files}) r(i)""")
-        con.execute(f"""INSERT INTO {metadata}.ducklake_file_column_stats BY NAME
+            FROM {tables}.ducklake_data_file, range(1, {files}) r(i)""")
+        con.execute(f"""INSERT INTO {tables}.ducklake_file_column_stats BY NAME
             SELECT * EXCLUDE (i) REPLACE (1000 + i AS data_file_id, (i * 1000)::VARCHAR AS min_value,
                 (i * 1000 + 999)::VARCHAR AS max_value)
-            FROM {metadata}.ducklake_file_column_stats, range(1, {files}) r(i)""")
-        con.execute(f"UPDATE {metadata}.ducklake_table_stats SET record_count = {files * 1000}")
-        con.execute(f"UPDATE {metadata}.ducklake_table_column_stats SET max_value = '{files * 1000 - 1}'")
+            FROM {tables}.ducklake_file_column_stats, range(1, {files}) r(i)""")
+        con.execute(f"UPDATE {tables}.ducklake_table_stats SET record_count = {files * 1000}")
+        con.execute(f"UPDATE {tables}.ducklake_table_column_stats SET max_value = '{files * 1000 - 1}'")
         con.execute("COMMIT")
     return store

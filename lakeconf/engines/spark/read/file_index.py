@@ -19,7 +19,8 @@ from lakeconf.engines.spark.internals import with_file_index
 
 _NAME = "lakeconf.PlannedFiles"
 _IN_A_CALL = 10_000
-# The class exists on the driver only. The modification time of a file is its number in the list: `_metadata` shows it.
+# The class exists on the driver only. The modification time of a file, in units of 1024 microseconds and rounded down,
+# is its number in the list: `_metadata` shows it.
 _SOURCE = """
 package lakeconf;
 
@@ -76,7 +77,9 @@ public class PlannedFiles implements FileIndex {
         if (!compared) compare();
         compared = true;
         FileStatus[] files = new FileStatus[names.size()];
-        for (int at = 0; at < files.length; at++) files[at] = new FileStatus(sizes[at], false, 1, 0L, at, path(at));
+        for (int at = 0; at < files.length; at++) {
+            files[at] = new FileStatus(sizes[at], false, 1, 0L, (1024L * at + 999) / 1000, path(at));
+        }
         return seq(new Object[] {PartitionDirectory.apply(InternalRow.empty(), files)});
     }
 
@@ -170,7 +173,7 @@ public class PlannedFiles implements FileIndex {
         for (int at = 0; at < uris.length; at++) uris[at] = path(at).toUri().toString();
         return uris;
     }
-    public int hashCode() { return names.hashCode(); }
+    public int hashCode() { return 31 * names.size() + (int) total; }
     public String toString() { return "PlannedFiles(" + names.size() + " files)"; }
     public boolean equals(Object other) {
         if (!(other instanceof PlannedFiles)) return false;

@@ -16,7 +16,7 @@ _UNKNOWN = "lakeconf: Spark reads a file that is not in the plan of this scan; c
 # SQL with the type of a number; its evaluation fails the job.
 _FAILURE = f"CAST(raise_error('{_UNKNOWN}') AS BIGINT)"
 # The position of a row's file in the list of its relation; see `file_index`. Other files have larger numbers.
-_NUMBER = "unix_millis(_metadata.file_modification_time)"
+_NUMBER = "shiftright(unix_micros(_metadata.file_modification_time), 10)"
 
 
 def file_number() -> Column:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.engines.spark.read.file_index import in_texts, with_planned_files
+from lakeconf.engines.spark.read.guards import file_number
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,6 +98,18 @@ def test_scan_of_the_same_files_is_exchanged_once(spark: SparkSession, files: li
     )
     joined.collect()
     assert "ReusedExchange" in joined._jdf.queryExecution().executedPlan().toString()
+
+
+def test_numbers_of_many_files_are_those_of_the_list(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(1).coalesce(1).write.parquet(f"{tmp_path}/t")
+    (part,) = (tmp_path / "t").glob("part-*.parquet")
+    for number in range(1100):
+        (tmp_path / f"{number}.parquet").hardlink_to(part)
+    size = part.stat().st_size
+    listed = over(spark, [(f"file://{tmp_path}/{number}.parquet", size) for number in range(1100)])
+    found = listed.select(file_number().alias("number"), "_metadata.file_name").coalesce(2).collect()
+    assert len(found) == 1100
+    assert all(row.file_name == f"{row.number}.parquet" for row in found)
 
 
 def test_texts_have_a_number_of_files() -> None:
