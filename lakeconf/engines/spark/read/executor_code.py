@@ -27,7 +27,7 @@ _SNAPSHOT_ID = INTERNAL_SNAPSHOT_ID.name
 _PUFFIN_MAGIC = b"\xd1\xd3\x39\x64"
 _SERIAL_COOKIE, _SERIAL_COOKIE_NO_RUNS = 12347, 12346
 # Spark runs a worker for each core, beside its own memory.
-_LIMITS: dict[str, str | int] = {"threads": 1, "memory_limit": "2GB"}
+_LIMITS: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "memory_limit": "2GB"}
 _ROWS_AT_ONCE = 20_000
 
 
