@@ -9,41 +9,56 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["DefaultSource"]
 
+# The columns of a stream of all changes before those of the table, as in `Table.changes`.
+_KEY = [
+    StructField("snapshot_id", LongType()),
+    StructField("rowid", LongType()),
+    StructField("change_type", StringType()),
+]
+
 
 class DefaultSource(DataSource):
     """A table of a lake. Its options are those of `lakeconf.datasource.options`."""
 
-    _resolved: tuple[StructType, int] | None = None
+    _resolved: tuple[Any, int] | None = None
 
     @classmethod
     def name(cls) -> str:
         return "lakeconf"
 
     def schema(self) -> StructType:
-        return self._resolve()[0]
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        found, snapshot_id = self._resolve()
-        _check_schema(schema, found)
-        return Reader(dict(self.options), schema, snapshot_id)
-
-    def _resolve(self) -> tuple[StructType, int]:
-        """The schema and the snapshot; Spark keeps this object, so that a frame has one snapshot."""
         from lakeconf.datasource.options import any_options
-        from lakeconf.datasource.planning import resolve
         from lakeconf.engines.spark.types import spark_schema
 
+        schema = spark_schema(self._resolve()[0])
+        if not any_options(self.options).changes:
+            return schema
+        return StructType([*_KEY, *schema.fields])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        _check_schema(schema, self.schema())
+        return Reader(dict(self.options), schema, self._resolve()[1])
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        _check_schema(schema, self.schema())
+        return StreamReader(dict(self.options), schema, self._resolve()[0])
+
+    def _resolve(self) -> tuple[Any, int]:
+        """The columns and the snapshot; Spark keeps this object, so that a frame has one snapshot."""
+        from lakeconf.datasource.options import any_options
+        from lakeconf.datasource.planning import resolve
+
         if self._resolved is None:
-            columns, snapshot_id = resolve(any_options(self.options))
-            self._resolved = spark_schema(columns), snapshot_id
+            self._resolved = resolve(any_options(self.options))
         return self._resolved
 
 
@@ -67,6 +82,51 @@ class Reader(DataSourceReader):
         from lakeconf.datasource.planning import plan
 
         return _partitions(plan(read_options(self._options), self._snapshot_id))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(partition, self._schema)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads the changes of a table.
+
+    Args:
+        options: The options.
+        schema: The schema of the stream.
+        columns: The columns of the table in it.
+    """
+
+    def __init__(self, options: dict[str, str], schema: StructType, columns: Any) -> None:
+        from lakeconf.datasource.options import stream_options
+
+        self._options, self._schema, self._columns = stream_options(options), schema, columns
+        self._target: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        from lakeconf.datasource.streaming import initial_offset
+
+        return initial_offset(self._options)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        # Spark has no limit of snapshots; it only hands the limit back.
+        limit = self._options.snapshots_per_batch
+        return ReadAllAvailable() if limit is None else ReadMaxFiles(limit)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
+        from lakeconf.datasource.streaming import latest_offset
+
+        most = limit.max_files if isinstance(limit, ReadMaxFiles) else None
+        return latest_offset(self._options, self._columns, start, most, self._target)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        from lakeconf.datasource.planning import resolve
+
+        self._target = resolve(self._options)[1]
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        from lakeconf.datasource.streaming import batch
+
+        return [InputPartition(part) for part in batch(self._options, self._columns, start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self._schema)

@@ -51,7 +51,7 @@ class Options:
 
 
 _READ = ("table", "store", "config", "version", "timestamp", "columns", "where")
-_STREAM = ("table", "store", "config", "since", "changes", "snapshots_per_batch")
+_STREAM = ("table", "store", "config", "columns", "since", "changes", "snapshots_per_batch")
 _WRITE = ("table", "store", "config", "message", "idempotency_key")
 _ALL = tuple(field.name for field in fields(Options))
 

@@ -9,7 +9,9 @@ from socket import gethostname
 from typing import TypeAlias
 
 from lakeconf.backends.base import StorageBackend, StoreNames
+from lakeconf.catalog.change_feed import ChangesPlan
 from lakeconf.catalog.scan import ScanPlan
+from lakeconf.catalog.table import Column
 from lakeconf.config.model import init
 from lakeconf.connection.connection import Connection, connect, load_extension
 from lakeconf.errors import StorageError
@@ -105,7 +107,26 @@ class Rows:
     stream: bytes = field(repr=False)
 
 
-Part: TypeAlias = Files | Rows
+@dataclass(frozen=True)
+class Changes:
+    """The changes of a table in a range of snapshots.
+
+    Attributes:
+        access: How to reach the files.
+        plan: The plan of the change feed.
+        inlined: The rows in the catalog, as `catalog.inlined_changes` returns them, as an Arrow stream.
+        columns: The columns to return, which may be older or newer than those of the plan.
+        kinds: True to return all changes with their key and kind; False for inserted rows only.
+    """
+
+    access: Access
+    plan: ChangesPlan
+    inlined: bytes = field(repr=False)
+    columns: tuple[Column, ...]
+    kinds: bool
+
+
+Part: TypeAlias = Files | Rows | Changes
 
 
 def divided(plan: ScanPlan) -> Iterator[ScanPlan]:

@@ -10,13 +10,12 @@ from lakeconf.catalog.partial_lake import attach_partial_lake
 from lakeconf.catalog.predicate.nodes import to_duckdb_sql
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.connection.connection import Connection
-from lakeconf.datasource.parts import Files, Part
+from lakeconf.datasource.change_rows import ALL, changes_sql
+from lakeconf.datasource.parts import Files, Part, Rows
 from lakeconf.engines.spark.types import exact_cast
 from lakeconf.sql import identifier
 
 _ROWS = 10_000
-# A LIMIT through which DuckDB pushes no filter; see `attach_partial_lake`.
-_ALL = 2**63 - 1
 
 
 def read_part(part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -30,13 +29,16 @@ def read_part(part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         StorageError: A file is missing or damaged.
         LakeconfError: DuckDB cannot read a value as Spark's type.
     """
-    if not isinstance(part, Files):
+    if isinstance(part, Rows):
         with pa.ipc.open_stream(part.stream) as stream:
             yield from conforming(stream, schema)
         return
     with part.access.connect() as connection:
-        source = attach_partial_lake(connection, "part", part.plan)
-        yield from fetched(connection, scan_sql(part.plan, source), schema)
+        if isinstance(part, Files):
+            query = scan_sql(part.plan, attach_partial_lake(connection, "part", part.plan))
+        else:
+            query = changes_sql(connection, part)
+        yield from fetched(connection, query, schema)
 
 
 def scan_sql(plan: ScanPlan, source: str) -> str:
@@ -45,7 +47,7 @@ def scan_sql(plan: ScanPlan, source: str) -> str:
         f"{exact_cast(identifier(column.name), column)} AS {identifier(column.name)}" for column in plan.columns
     )
     condition = to_duckdb_sql(plan.predicate) if plan.predicate else "true"
-    return f"SELECT {values} FROM (FROM {source} LIMIT {_ALL}) WHERE {condition}"
+    return f"SELECT {values} FROM (FROM {source} LIMIT {ALL}) WHERE {condition}"
 
 
 def fetched(connection: Connection, query: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -25,3 +25,11 @@ def source_of(spark: SparkSession, folder: Path, table: str = "raw.events", **op
     for name, value in options.items():
         reader = reader.option(name, str(value))
     return reader
+
+
+def stream_of(spark: SparkSession, folder: Path, table: str = "raw.events", **options: object) -> Any:
+    """Like `source_of`, for a streaming query."""
+    reader = spark.readStream.format("lakeconf").option("config", str(folder / "lakeconf.toml")).option("table", table)
+    for name, value in options.items():
+        reader = reader.option(name, str(value))
+    return reader

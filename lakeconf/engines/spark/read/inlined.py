@@ -52,12 +52,7 @@ def exact_rows(
     Raises:
         UnsupportedError: A value does not fit the column's Spark type.
     """
-    for column in columns:
-        if "timetz" in all_types(column):
-            raise UnsupportedError(
-                f"the column {column.name!r} holds TIMETZ in the catalog, whose offsets would be lost in Spark",
-                hint="move the rows to a file, CALL ducklake_flush_inlined_data(…), or omit the column",
-            )
+    refuse_timetz(columns)
     added = virtual or {}
     if any(sql.isidentifier() and sql not in rows.column_names for sql in added.values()):
         raise UnsupportedError(
@@ -70,6 +65,20 @@ def exact_rows(
     with _refused(), connect() as duckdb:
         duckdb.register("inlined_rows", rows)
         return duckdb.arrow(f"SELECT {selected} FROM inlined_rows WHERE {condition}")
+
+
+def refuse_timetz(columns: Sequence[Column]) -> None:
+    """Refuses columns of rows in the catalog whose values lose a part on the way to Spark.
+
+    Raises:
+        UnsupportedError: A column contains TIMETZ.
+    """
+    for column in columns:
+        if "timetz" in all_types(column):
+            raise UnsupportedError(
+                f"the column {column.name!r} holds TIMETZ in the catalog, whose offsets would be lost in Spark",
+                hint="move the rows to a file, CALL ducklake_flush_inlined_data(…), or omit the column",
+            )
 
 
 @contextlib.contextmanager

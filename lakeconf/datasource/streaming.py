@@ -1,0 +1,159 @@
+"""Plans the batches of a stream: an offset is the last snapshot whose changes were returned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from lakeconf.catalog.change_feed import ChangesPlan
+from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
+from lakeconf.catalog.partial_lake import refuse_encrypted
+from lakeconf.catalog.scan import plan_with_inlined_rows
+from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.datasource.change_rows import check_mapped
+from lakeconf.datasource.options import Options
+from lakeconf.datasource.parts import Changes, Part
+from lakeconf.datasource.planning import Opened, opened, parts_of, refuse_columns
+from lakeconf.datasource.reading import stream_of
+from lakeconf.engines.change_feed import check_range, refuse_hidden
+from lakeconf.engines.schema_check import selected
+from lakeconf.engines.spark.read.inlined import refuse_timetz
+from lakeconf.errors import LakeconfError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
+
+# The snapshot of an offset before all rows of the table.
+_NOTHING = -1
+_RESTART = (
+    "start the stream again with a new checkpoint: without the option since, its first batch is the whole table; with "
+    'option("since", …), it begins with the changes of that snapshot'
+)
+
+
+# The position of a stream in its checkpoint. `snapshot` is the last snapshot whose changes were returned, or -1 before
+# the first batch. `table` is the id of the table: another table of the same name would continue with other rows.
+Offset: TypeAlias = Mapping[str, int]
+
+
+def initial_offset(options: Options) -> dict[str, int]:
+    """The offset before the first batch.
+
+    Raises:
+        LakeconfError: The stream returns all kinds of changes, but has no first snapshot.
+    """
+    if options.changes and options.since is None:
+        raise LakeconfError(
+            "a stream of all changes begins with a snapshot, because rows that exist already are no changes",
+            hint='pass the option since, such as .option("since", lake.snapshot_id + 1)',
+        )
+    with opened(options) as lake:
+        table = lake.table(lake.session.snapshot_id)
+    return {"snapshot": _NOTHING if options.since is None else options.since - 1, "table": table.table_id}
+
+
+def latest_offset(
+    options: Options, columns: Sequence[Column], start: Offset, limit: int | None, target: int | None = None
+) -> dict[str, int]:
+    """The offset that ends the next batch.
+
+    Args:
+        options: The options of the stream.
+        columns: The columns that the stream returns.
+        start: The offset at which the batch begins.
+        limit: The largest number of snapshots in the batch; None for all.
+        target: The last snapshot to read; None for the latest one.
+
+    Raises:
+        SchemaError: The columns of the table have changed.
+        TableNotFoundError: The table was dropped, renamed or replaced.
+        SnapshotNotFoundError: The catalog is older than the stream.
+    """
+    with opened(options) as lake:
+        latest = lake.session.snapshot_id
+        if latest < start["snapshot"]:
+            raise SnapshotNotFoundError(
+                f"the stream has read snapshot {start['snapshot']}, but the newest snapshot of the lake is {latest}",
+                hint=f"if the catalog was restored from a backup, {_RESTART}",
+            )
+        table = _same_table(lake, latest, start)
+        found = selected(table, options.names)
+        if [column.shape for column in found] != [column.shape for column in columns]:
+            raise SchemaError(
+                f"the columns of {table.full_name} have changed since the stream started",
+                hint="start the stream again, with the same checkpoint, to read with the new columns",
+            )
+        # The first batch is the whole table, as of one snapshot.
+        end = latest if target is None else max(target, start["snapshot"])
+        if limit is not None and start["snapshot"] != _NOTHING:
+            end = min(end, start["snapshot"] + limit)
+        return {"snapshot": end, "table": start["table"]}
+
+
+def batch(options: Options, columns: Sequence[Column], start: Offset, end: Offset) -> list[Part]:
+    """Plans a batch; the same offsets give the same rows.
+
+    Args:
+        options: The options of the stream.
+        columns: The columns that the stream returns.
+        start: The offset at which the batch begins.
+        end: The offset at which it ends.
+
+    Raises:
+        SnapshotNotFoundError: A snapshot of the batch has expired.
+        SchemaError: The columns of the table have changed in a way that the rows of the batch do not allow.
+        UnsupportedError: The files or rows cannot be read exactly.
+    """
+    if start["snapshot"] == end["snapshot"]:
+        return []
+    with opened(options) as lake:
+        try:
+            if start["snapshot"] == _NOTHING:
+                return _whole(lake, columns, end)
+            return [_changes(lake, columns, start["snapshot"] + 1, end)]
+        except SnapshotNotFoundError as error:
+            raise SnapshotNotFoundError(f"the stream cannot continue: {error.message}", hint=_RESTART) from error
+
+
+def _whole(lake: Opened, columns: Sequence[Column], end: Offset) -> list[Part]:
+    """The table at the end of the first batch."""
+    reader, options = lake.session.reader, lake.options
+    table = _same_table(lake, end["snapshot"], end)
+    found = selected(table, options.names)
+    if [column.shape for column in found] != [column.shape for column in columns]:
+        raise SchemaError(
+            f"the columns of {table.full_name} have changed since the first batch was planned", hint=_RESTART
+        )
+    return parts_of(lake.access, *plan_with_inlined_rows(reader, options.table, end["snapshot"], options.names), found)
+
+
+def _changes(lake: Opened, columns: Sequence[Column], since: int, end: Offset) -> Part:
+    reader, options = lake.session.reader, lake.options
+    check_range(reader, lake.session.snapshot_id, since, end["snapshot"])
+    table = _same_table(lake, end["snapshot"], end)
+    refuse_hidden(table)
+    refuse_columns(columns)
+    try:
+        check_mapped(columns, table.columns)
+    except SchemaError as error:
+        raise SchemaError(f"the stream cannot continue: {error.message}", hint=_RESTART) from error
+    plan, inlined = plan_changes_with_inlined_rows(reader, options.table, since, end["snapshot"])
+    _refuse_encrypted(plan)
+    if inlined.num_rows:
+        refuse_timetz(columns)
+    return Changes(lake.access, plan, stream_of(inlined), tuple(columns), options.changes)
+
+
+def _refuse_encrypted(plan: ChangesPlan) -> None:
+    refuse_encrypted(plan.inserted)
+    refuse_encrypted(plan.deleted)
+    files = [file for deletes in plan.deletes for file, _ in deletes.files]
+    if any(file.encryption_key is not None for file in files):
+        raise UnsupportedError(f"the deletes of {plan.inserted.table.full_name} are encrypted")
+
+
+def _same_table(lake: Opened, snapshot_id: int, offset: Offset) -> TableInfo:
+    """The table at a snapshot, if it is the one of the stream."""
+    table = lake.table(snapshot_id)
+    if table.table_id != offset["table"]:
+        raise TableNotFoundError(
+            f"{table.full_name} is another table than the one that the stream has read", hint=_RESTART
+        )
+    return table

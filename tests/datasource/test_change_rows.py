@@ -1,0 +1,187 @@
+"""Executors compute the changes of a range like DuckDB, or like the states of the table."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hypothesis.strategies as st
+import pyarrow as pa
+import pytest
+from catalog_lake import Lake, lake
+from hypothesis import HealthCheck, Phase, given, settings
+from local_stores import store_of
+from random_lakes import COLUMNS, OPERATIONS, build
+from spark_changes import KEY, keys_by_state
+
+from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
+from lakeconf.catalog.table import Column, load_table
+from lakeconf.datasource.change_rows import check_mapped
+from lakeconf.datasource.parts import Access, Changes
+from lakeconf.datasource.reading import read_part, stream_of
+from lakeconf.engines.change_feed import changes_sql
+from lakeconf.engines.spark.types import arrow_schema, exact_cast, spark_schema
+from lakeconf.errors import SchemaError, UnsupportedError
+from lakeconf.sql import identifier
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PROVE = bool(os.environ.get("LAKECONF_PROVE"))
+KEY_TYPES = [("snapshot_id", pa.int64()), ("rowid", pa.int64()), ("change_type", pa.string())]
+
+
+def changed(
+    source: Lake, since: int, until: int, *, kinds: bool = True, columns: Sequence[Column] | None = None
+) -> pa.Table:
+    """The changes of `t` as executors return them to Spark."""
+    plan, inlined = plan_changes_with_inlined_rows(source.reader, "t", since, until)
+    wanted = plan.inserted.columns if columns is None else tuple(columns)
+    schema = arrow_schema(spark_schema(wanted))
+    if kinds:
+        schema = pa.schema([*(pa.field(*one) for one in KEY_TYPES), *schema])
+    part = Changes(Access.of(store_of(source.folder), None), plan, stream_of(inlined), wanted, kinds)
+    return pa.Table.from_batches(list(read_part(part, schema)), schema)
+
+
+def test_changes_of_random_lakes_are_those_of_duckdb() -> None:
+    seen = Counter[str]()
+    _compare_random_lakes(seen)
+    assert seen["compared"] > 5, seen
+    assert min(seen["insert"], seen["delete"]) > 0, seen
+
+
+@settings(
+    max_examples=300 if PROVE else 12,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink] if PROVE else [Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(
+    columns=COLUMNS,
+    operations=st.lists(OPERATIONS, min_size=3, max_size=12),
+    inline=st.booleans(),
+    back=st.integers(0, 12),
+)
+def _compare_random_lakes(
+    seen: Counter[str], columns: dict[str, str], operations: list[tuple[object, ...]], inline: bool, back: int
+) -> None:
+    options = "" if inline else ", DATA_INLINING_ROW_LIMIT 0"
+    with tempfile.TemporaryDirectory() as name:
+        with lake("duckdb", Path(name), options=options) as source:
+            script = build(source, columns, operations)
+        # Attach again: a DuckDB instance cannot be used after an internal error.
+        with lake("duckdb", Path(name), options=options) as source:
+            versions = source.versions()
+            since = max(1, versions[-1] - back)
+            if set(range(since - 1, versions[-1] + 1)) <= set(versions):
+                wrong = _wrong(source, since, versions[-1], seen)
+                assert not wrong, f"{wrong}: changes from {since} to {versions[-1]} of\n" + ";\n".join(script)
+
+
+def _wrong(source: Lake, since: int, until: int, seen: Counter[str]) -> object:
+    """The changes that differ, or what else is wrong."""
+    try:
+        plan, _ = plan_changes_with_inlined_rows(source.reader, "t", since, until)
+        found, inserted = (changed(source, since, until, kinds=kinds) for kinds in (True, False))
+    except UnsupportedError:
+        return None
+    with source.reader.lake_cursor() as cursor:
+        cursor.register("found", found)
+        cursor.register("inserted", inserted)
+        names = [identifier(column.name) for column in plan.inserted.columns]
+        texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in names)
+        keys = Counter(cursor.rows(f"SELECT {', '.join(KEY)} FROM found"))
+        if Counter(cursor.rows(f"SELECT {texts} FROM found WHERE change_type = 'insert'")) != Counter(
+            cursor.rows(f"SELECT {texts} FROM inserted")
+        ):
+            return "inserted rows alone are others than those of the feed"
+        seen.update(kind for *_, kind in keys)
+        seen["compared"] += 1
+        try:
+            query = changes_sql(source.reader, plan)
+        except UnsupportedError:
+            return _either(keys, keys_by_state(source, plan))
+        casts = (exact_cast(name, column) for name, column in zip(names, plan.inserted.columns, strict=True))
+        own = ", ".join(f"CAST({cast} AS VARCHAR)" for cast in casts)
+        expected = Counter(cursor.rows(f"SELECT {', '.join(KEY)}, {own} FROM ({query})"))
+        return _either(expected, Counter(cursor.rows(f"SELECT {', '.join(KEY)}, {texts} FROM found")))
+
+
+def _either(one: Counter[Any], other: Counter[Any]) -> Counter[Any]:
+    """What only one of the two contains."""
+    return (one - other) + (other - one)
+
+
+@pytest.fixture(params=[0, 10])
+def table(request: pytest.FixtureRequest, usual: Lake) -> Lake:
+    """A lake with `t`, whose rows are in files or in the catalog."""
+    usual.run(f"CALL lake.set_option('data_inlining_row_limit', {request.param})")
+    usual.run("CREATE TABLE lake.t (id BIGINT, kind VARCHAR)", "INSERT INTO lake.t VALUES (1, 'a'), (2, 'b')")
+    return usual
+
+
+def kinds(found: pa.Table) -> list[tuple[Any, ...]]:
+    return sorted((row["change_type"], row["id"], row["kind"]) for row in found.to_pylist())
+
+
+def test_updated_rows_are_no_inserted_rows(table: Lake) -> None:
+    table.run("UPDATE lake.t SET kind = 'c' WHERE id = 1", "INSERT INTO lake.t VALUES (3, 'd')")
+    last = table.newest
+    assert kinds(changed(table, last - 1, last)) == [
+        ("insert", 3, "d"),
+        ("update_postimage", 1, "c"),
+        ("update_preimage", 1, "a"),
+    ]
+    assert changed(table, last - 1, last, kinds=False).to_pylist() == [{"id": 3, "kind": "d"}]
+
+
+def test_a_row_that_was_inserted_and_deleted_in_the_range_is_both(table: Lake) -> None:
+    table.run("DELETE FROM lake.t WHERE id = 1")
+    last = table.newest
+    assert kinds(changed(table, last - 1, last)) == [("delete", 1, "a"), ("insert", 1, "a"), ("insert", 2, "b")]
+    assert changed(table, last - 1, last, kinds=False).num_rows == 2
+
+
+def test_columns_of_another_snapshot_get_their_names_defaults_and_types(table: Lake) -> None:
+    last = table.newest
+    table.run(
+        "ALTER TABLE lake.t RENAME COLUMN kind TO label",
+        "ALTER TABLE lake.t ADD COLUMN size INTEGER DEFAULT 7",
+        "ALTER TABLE lake.t ADD COLUMN note VARCHAR",
+    )
+    later = load_table(table.reader, "t", table.newest).columns
+    rows = changed(table, last, last, kinds=False, columns=later).to_pylist()
+    assert sorted(rows, key=lambda row: row["id"]) == [
+        {"id": 1, "label": "a", "size": 7, "note": None},
+        {"id": 2, "label": "b", "size": 7, "note": None},
+    ]
+
+
+def test_a_column_that_was_promoted_is_cast(usual: Lake) -> None:
+    usual.run("CREATE TABLE lake.t AS SELECT 1::INTEGER AS id", "ALTER TABLE lake.t ALTER id TYPE BIGINT")
+    later = load_table(usual.reader, "t", usual.newest).columns
+    assert changed(usual, 1, 1, kinds=False, columns=later).to_pylist() == [{"id": 1}]
+    check_mapped(later, load_table(usual.reader, "t", 1).columns)
+
+
+def test_other_changes_of_types_are_refused(usual: Lake) -> None:
+    usual.run("CREATE TABLE lake.t (id INTEGER, s STRUCT(x INTEGER))", "ALTER TABLE lake.t ADD COLUMN s.y INTEGER")
+    before, after = (load_table(usual.reader, "t", version).columns for version in (1, 2))
+    with pytest.raises(SchemaError, match="the fields of the column 's' have changed"):
+        check_mapped(after, before)
+    usual.run("ALTER TABLE lake.t ALTER id TYPE BIGINT")
+    promoted = load_table(usual.reader, "t", usual.newest).columns
+    with pytest.raises(SchemaError, match="the column 'id' has changed its type from int64 to int32"):
+        check_mapped(after, promoted)
+
+
+def test_columns_that_hide_the_place_of_deleted_rows_are_refused(usual: Lake) -> None:
+    usual.run("CALL lake.set_option('data_inlining_row_limit', 0)")
+    usual.run("CREATE TABLE lake.t AS SELECT 1 AS filename, range AS id FROM range(9)")
+    assert changed(usual, usual.newest, usual.newest).num_rows == 9
+    usual.run("DELETE FROM lake.t WHERE id = 1")
+    with pytest.raises(UnsupportedError, match="has a column 'filename', which hides the place of deleted rows"):
+        changed(usual, usual.newest, usual.newest)
