@@ -46,9 +46,10 @@ def make_source(folder: Path, rows: int) -> Path:
     return folder
 
 
-def new_store(folder: Path) -> lakeconf.Store:
-    """An empty lake."""
+def new_store(folder: Path, **settings: str) -> lakeconf.Store:
+    """An empty lake; `settings` are those of the store."""
     backends = {
+        **settings,
         "metadata_backend": {"type": "sqlite", "uri": str(folder / "catalog.sqlite")},
         "storage_backend": {"type": "local", "path": str(folder / "data")},
     }

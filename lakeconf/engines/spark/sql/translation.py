@@ -22,6 +22,7 @@ from lakeconf.engines.spark.sql.bound_query import BoundQuery
 from lakeconf.engines.spark.sql.casts import translated_cast
 from lakeconf.engines.spark.sql.coercion import cast, coerced, comparable, refused
 from lakeconf.engines.spark.sql.functions import FUNCTIONS
+from lakeconf.engines.spark.sql.grand_totals import keep_grand_total
 from lakeconf.engines.spark.sql.intervals import translated_interval
 from lakeconf.engines.spark.sql.parentheses import with_parentheses
 from lakeconf.engines.spark.sql.typed_tree import WRAPPERS, column_types, is_branch, set_type, type_of
@@ -40,11 +41,12 @@ def translated(query: BoundQuery) -> str:
     nodes = list(tree.dfs())
     for node in nodes:
         check(node)
-    for select in tree.find_all(exp.Select):
+    for select in list(tree.find_all(exp.Select)):
         if select.args.get("distinct"):
             _order_by_columns(select)
         if select.args.get("group"):
             _without_empty_groups(select)
+            keep_grand_total(select)
     nodes = list(tree.dfs())
     for node in reversed(nodes):
         rule = _rule(node)
