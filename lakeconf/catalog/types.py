@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import count
 
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.table import Column
-from lakeconf.errors import SchemaError
+from lakeconf.errors import SchemaError, UnsupportedError
+from lakeconf.sql import identifier
 
 # DuckLake's types that are not nested, and their DuckDB names; decimals also have digits.
 DUCKDB_NAMES = {
@@ -58,6 +59,40 @@ def decimal_digits(type_name: str) -> tuple[int, int] | None:
     """Returns precision and scale of a `decimal(p,s)`; None for other types."""
     found = _DECIMAL.fullmatch(type_name)
     return (int(found[1]), int(found[2])) if found else None
+
+
+def nested_sql(column: Column, leaf: Callable[[Column], str]) -> str:
+    """Writes the type of a column in DuckDB's SQL.
+
+    Args:
+        column: The column, or a field inside a nested one.
+        leaf: Writes the type of a column that is not nested.
+    """
+    inner = [nested_sql(child, leaf) for child in column.children]
+    if column.type == "list":
+        return f"{inner[0]}[]"
+    if column.type == "map":
+        return f"MAP({inner[0]}, {inner[1]})"
+    if column.type == "struct":
+        names = [identifier(child.name) for child in column.children]
+        return f"STRUCT({', '.join(f'{name} {type_}' for name, type_ in zip(names, inner, strict=True))})"
+    return leaf(column)
+
+
+def sql_type(column: Column) -> str:
+    """Writes the type of a column in DuckDB's SQL.
+
+    Raises:
+        UnsupportedError: DuckDB does not have a type of the catalog.
+    """
+    return nested_sql(column, _leaf_sql)
+
+
+def _leaf_sql(column: Column) -> str:
+    name = duckdb_name(column.type)
+    if name is None:
+        raise UnsupportedError(f"the column {column.name!r} has the unknown type {column.type!r}")
+    return name
 
 
 def all_types(column: Column) -> set[str]:

@@ -79,17 +79,18 @@ class TableReads:
 
         Args:
             columns: The columns to read; defaults to all.
-            where: A condition, as a SQL string or a narwhals expression. Supported are columns, literals, comparisons,
-                AND, OR, NOT, IN, BETWEEN, IS NULL, and LIKE with a prefix. Files without matching rows are skipped if
-                their statistics prove it.
+            where: A condition on a row, as a SQL string in DuckDB's dialect or a narwhals expression: columns,
+                constants, operators and DuckDB's scalar functions. Files without matching rows are skipped if their
+                statistics prove it; this uses comparisons of a column with a constant, AND, OR, NOT, IN, BETWEEN,
+                IS NULL, and LIKE with a prefix.
 
         Returns:
             A narwhals lazy frame; `.to_native()` returns the engine's own frame. It is valid until the lake is closed.
 
         Raises:
             TableNotFoundError: There is no such table at the lake's snapshot.
-            PredicateError: The condition uses unsupported syntax.
-            UnsupportedError: The engine cannot read the table exactly; the hint says what to do instead.
+            PredicateError: The condition is not a condition on a row of the table.
+            UnsupportedError: The engine cannot read the table, or compute the condition, exactly; the hint says what to do instead.
         """
         self._scope.add_read(full_name(self.name))
         return self._session.engine.scan(self.name, self._scope.snapshot_id, columns, where)
@@ -142,7 +143,7 @@ class TableReads:
 
         Raises:
             TableNotFoundError: There is no such table at the lake's snapshot.
-            PredicateError: The condition uses unsupported syntax.
+            PredicateError: The condition is not a condition on a row of the table.
             StorageError: A file is missing; only on Spark.
         """
         return summary(self._session.engine, self._session.reader, self.name, self._scope.snapshot_id, columns, where)

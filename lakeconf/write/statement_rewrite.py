@@ -10,7 +10,7 @@ from typing import Any
 import narwhals as nw
 from sqlglot import exp
 
-from lakeconf.catalog.predicate.parse import parse
+from lakeconf.catalog.predicate.parse import parse_understood
 from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.catalog.table import NO_ID
 from lakeconf.catalog.table_references import point_to
@@ -142,7 +142,7 @@ def _deleted(execution: Execution, name: str) -> bool:
         column.set("table", None)
     text = condition.sql(dialect="duckdb")
     try:
-        parse(text, execution.target.info.columns)
+        parse_understood(text, execution.target.info.columns)
     except PredicateError:
         return False
     row_changes.delete(execution.transaction, name, where=text)

@@ -10,6 +10,7 @@ from decimal import Decimal
 from sqlglot import exp
 
 from lakeconf.catalog.predicate.datetimes import parse_date, parse_timestamp
+from lakeconf.catalog.predicate.expression import NotUnderstoodError
 from lakeconf.catalog.predicate.literals import Raw, Text
 from lakeconf.errors import PredicateError
 
@@ -108,9 +109,9 @@ def only(node: exp.Expr, *known: str) -> None:
         raise refusal(node)
 
 
-def refusal(node: exp.Expr) -> PredicateError:
-    """The error for syntax that is not supported."""
-    return PredicateError(f"a `where` does not support {shown(node)}", hint=GRAMMAR)
+def refusal(node: exp.Expr) -> NotUnderstoodError:
+    """The error for syntax that planning does not understand."""
+    return NotUnderstoodError(f"a `where` does not support {shown(node)}", hint=GRAMMAR)
 
 
 def shown(node: exp.Expr) -> str:

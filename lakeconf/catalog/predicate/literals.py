@@ -13,6 +13,7 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Generic, TypeAlias, TypeVar
 
 from lakeconf.catalog.predicate.datetimes import DATE, TIMESTAMP, parse_date, parse_timestamp
+from lakeconf.catalog.predicate.expression import NotUnderstoodError
 from lakeconf.catalog.predicate.nodes import And, Comparison, In, Operator, Or, Predicate, Value
 from lakeconf.catalog.table import Column
 from lakeconf.catalog.types import decimal_digits
@@ -121,7 +122,7 @@ def _fit(column: Column, raw: Raw) -> Fit[Value]:
         return _fit_integer(column, raw)
     fitter = _FITTERS.get(column.type)
     if fitter is None:
-        raise PredicateError(
+        raise NotUnderstoodError(
             f"a `where` cannot compare the column {column.name!r} of type {column.type}",
             hint="use IS NULL or IS NOT NULL, filter after the scan, or run a query with lake.sql()",
         )

@@ -82,7 +82,20 @@ class Or:
     operands: tuple[Predicate, ...]
 
 
-Predicate: TypeAlias = Comparison | In | IsNull | StartsWith | Not | And | Or
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A condition that only an engine understands. Planning skips no files because of it.
+
+    Attributes:
+        sql: DuckDB's SQL, with columns by name.
+        columns: The columns that it names, without duplicates; there is at least one.
+    """
+
+    sql: str
+    columns: tuple[Column, ...]
+
+
+Predicate: TypeAlias = Comparison | In | IsNull | StartsWith | Not | And | Or | Expression
 
 # Values of these types have no literals.
 _WITHOUT_LITERALS = ("variant", "geometry")
@@ -98,7 +111,21 @@ def columns_of(predicate: Predicate) -> tuple[Column, ...]:
     if isinstance(predicate, And | Or):
         below = [column for operand in predicate.operands for column in columns_of(operand)]
         return tuple({column.field_id: column for column in below}.values())
+    if isinstance(predicate, Expression):
+        return predicate.columns
     return columns_of(predicate.operand) if isinstance(predicate, Not) else (predicate.column,)
+
+
+def split(predicate: Predicate) -> tuple[Predicate | None, Expression | None]:
+    """Splits a predicate into a part that planning understands, and one that only an engine does.
+
+    An `Expression` is the whole predicate, or the last operand of an AND that is the whole predicate.
+    """
+    if isinstance(predicate, Expression):
+        return None, predicate
+    if isinstance(predicate, And) and isinstance(predicate.operands[-1], Expression):
+        return And(predicate.operands[:-1]), predicate.operands[-1]
+    return predicate, None
 
 
 def to_duckdb_sql(predicate: Predicate) -> str:
@@ -109,6 +136,14 @@ def to_duckdb_sql(predicate: Predicate) -> str:
     file's type: a promoted FLOAT would equal 0.1, and a promoted DATE would equal noon. DuckDB would also trust
     statistics of that type.
     """
+    if isinstance(predicate, Expression):
+        # DuckDB does not push a part of a CASE into the files.
+        return f"(CASE WHEN ({predicate.sql}) THEN true END)"
+    understood, expression = split(predicate)
+    if understood is not None and expression is not None:
+        # DuckDB computes an expression, which may fail, only for rows that satisfy the rest.
+        condition = to_duckdb_sql(understood)
+        return f"({condition} AND CASE WHEN {condition} THEN {to_duckdb_sql(expression)} END)"
     if isinstance(predicate, And | Or):
         word = " AND " if isinstance(predicate, And) else " OR "
         return "(" + word.join(map(to_duckdb_sql, predicate.operands)) + ")"

@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from lakeconf.catalog.predicate.constants import GRAMMAR, constant, only, refusal, shown, without_parentheses
+from lakeconf.catalog.predicate.expression import NotUnderstoodError, conjuncts, is_condition_of, typed
 from lakeconf.catalog.predicate.literals import Text, between, compare, one_of
 from lakeconf.catalog.predicate.nodes import (
     And,
@@ -25,6 +26,7 @@ from lakeconf.catalog.predicate.nodes import (
     literal_type,
 )
 from lakeconf.catalog.table import Column
+from lakeconf.catalog.types import all_types, sql_type
 from lakeconf.errors import PredicateError, suggestion
 from lakeconf.sql import folded, identifier, parser_reason
 
@@ -42,25 +44,55 @@ _OPERATORS: dict[type[exp.Expr], tuple[Operator, Operator]] = {
 
 
 def parse(where: Where, columns: Sequence[Column]) -> Predicate:
-    """Parses a condition on a table.
+    """Parses a condition on a table: any boolean expression over its columns.
 
     Args:
         where: SQL in DuckDB's dialect, or a narwhals expression, which narwhals converts to SQL.
         columns: The table's top-level columns; their names are compared case-insensitively.
 
+    Returns:
+        The predicate. What planning does not understand is one `Expression`; see `nodes.split`.
+
     Raises:
-        PredicateError: The syntax is not supported, a column is unknown, or a literal does not fit its column. The hint
-            says what to write.
+        PredicateError: The condition uses more than columns, constants and functions of a row, a column is unknown, or
+            a literal does not fit its column. The hint says what to write.
     """
     text = where if isinstance(where, str) else _sql_of(where, columns)
+    try:
+        return parse_understood(text, columns)
+    except NotUnderstoodError:
+        return _with_expression(conjuncts(text), columns)
+
+
+def _with_expression(conditions: Sequence[str], columns: Sequence[Column]) -> Predicate:
+    understood, others = [], []
+    for condition in conditions:
+        try:
+            understood.append(parse_understood(condition, columns))
+        except NotUnderstoodError:
+            others.append(condition)
+    if not others:
+        return And(tuple(understood))
+    expression = typed(others, columns)
+    return And((*understood, expression)) if understood else expression
+
+
+def parse_understood(text: str, columns: Sequence[Column]) -> Predicate:
+    """Parses a condition that planning understands completely.
+
+    Args:
+        text: SQL in DuckDB's dialect.
+        columns: As for `parse`.
+
+    Raises:
+        NotUnderstoodError: It does not understand a part of it.
+        PredicateError: A column is unknown, or a literal does not fit its column.
+    """
     try:
         statements = sqlglot.parse(text, dialect="duckdb")
         if len(statements) != 1 or statements[0] is None:
             raise PredicateError(f"{text!r} is not a single condition", hint=GRAMMAR)
-        root = statements[0]
-        if isinstance(root, exp.Select) and not isinstance(where, str):
-            root = root.args["where"].this
-        return _Reader(columns).predicate(root)
+        return _Reader(columns).predicate(statements[0])
     except SqlglotError as error:
         raise PredicateError(f"{text!r} is not valid SQL: {parser_reason(error)}", hint=GRAMMAR) from error
     except RecursionError as error:
@@ -74,14 +106,28 @@ def predicate_of(where: Where | Predicate, columns: Sequence[Column]) -> Predica
 
 def _sql_of(where: nw.Expr, columns: Sequence[Column]) -> str:
     """Converts a narwhals expression to SQL by filtering a DuckDB relation with these columns."""
-    # A nested column can only be tested for NULL, so any type works.
-    typed = ", ".join(f"CAST(NULL AS {literal_type(c.type) or 'VARCHAR'}) AS {identifier(c.name)}" for c in columns)
+    listed = ", ".join(f"CAST(NULL AS {_shown_type(column)}) AS {identifier(column.name)}" for column in columns)
     with duckdb.connect() as connection:
-        relation = connection.sql(f"SELECT {typed}")
+        relation = connection.sql(f"SELECT {listed}")
         try:
-            return nw.from_native(relation).filter(where).to_native().sql_query()
+            sql = nw.from_native(relation).filter(where).to_native().sql_query()
         except (nw.exceptions.NarwhalsError, duckdb.Error, NotImplementedError) as error:
             raise PredicateError(f"narwhals cannot convert the expression to SQL: {error}", hint=GRAMMAR) from error
+    condition = sqlglot.parse_one(sql, dialect="duckdb").args.get("where")
+    for call in () if condition is None else list(condition.find_all(exp.Dot)):
+        # DuckDB writes the schema of its own functions.
+        if call.this.name == "main" and isinstance(call.expression, exp.Func):
+            call.replace(call.expression)
+    text = "" if condition is None else condition.this.sql(dialect="duckdb")
+    if not is_condition_of(text, sql):
+        raise PredicateError("narwhals cannot convert the expression to a condition", hint="write it as SQL")
+    return text
+
+
+def _shown_type(column: Column) -> str:
+    """The type of a column for narwhals; columns without a type that it knows can only be tested for NULL."""
+    known = all(kind in ("struct", "list", "map") or literal_type(kind) for kind in all_types(column))
+    return sql_type(column) if known else "VARCHAR"
 
 
 class _Reader:
@@ -171,7 +217,7 @@ class _Reader:
         if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
             raise refusal(node)
         if node.table:
-            raise PredicateError(
+            raise NotUnderstoodError(
                 f"{shown(node)}: a `where` does not support nested fields or table names",
                 hint="write only the name of a column, or filter after the scan",
             )
@@ -206,7 +252,7 @@ def _read_pattern(pattern: str, escape: str, node: exp.Expr) -> tuple[str, bool]
         elif character == "%" and not "".join(characters).strip("%"):
             return text, True
         elif character in "%_":
-            raise PredicateError(f"{shown(node)}: LIKE only supports a prefix", hint="write LIKE 'prefix%'")
+            raise NotUnderstoodError(f"{shown(node)}: LIKE only supports a prefix", hint="write LIKE 'prefix%'")
         else:
             text += character
     return text, rest != pattern

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lakeconf.catalog.predicate.nodes import And, IsNull, Not, Or, Predicate, columns_of, literal_type
+from lakeconf.catalog.predicate.nodes import And, Expression, IsNull, Not, Or, Predicate, columns_of, literal_type
 from lakeconf.catalog.pruning.files import Evidence, may_hold, statistics_sql
 from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.catalog.table import Column, TableInfo
@@ -65,7 +65,7 @@ def _covers(predicate: Predicate, *, negated: bool) -> str:
         all_of_them = isinstance(predicate, And) != negated
         parts = (_covers(operand, negated=negated) for operand in predicate.operands)
         return "(" + (" AND " if all_of_them else " OR ").join(parts) + ")"
-    if literal_type(predicate.column.type) is None:
+    if isinstance(predicate, Expression) or literal_type(predicate.column.type) is None:
         return "false"  # statistics of nested columns and variants count their parts
     name = f"stats_{predicate.column.field_id}"
     # Some types have no counts, and a file without the column has no statistics.

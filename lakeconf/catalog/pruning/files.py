@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from lakeconf.catalog.predicate.nodes import (
     And,
     Comparison,
+    Expression,
     In,
     IsNull,
     Not,
@@ -111,7 +112,7 @@ class _Pruning:
             all_of_them = isinstance(predicate, And) != negated
             parts = (self.condition(operand, negated=negated) for operand in predicate.operands)
             return "(" + (" AND " if all_of_them else " OR ").join(parts) + ")"
-        if literal_type(predicate.column.type) is None:
+        if isinstance(predicate, Expression) or literal_type(predicate.column.type) is None:
             return "true"  # statistics of nested columns and variants count their parts
         name = f"stats_{predicate.column.field_id}"
         all_null = f"({name}.value_count = 0 AND {name}.null_count > 0)"

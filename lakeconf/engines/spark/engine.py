@@ -26,13 +26,12 @@ from lakeconf.engines.schema_check import selected
 from lakeconf.engines.spark.compare import check
 from lakeconf.engines.spark.hadoop import check_session
 from lakeconf.engines.spark.internals import active_session_kept, rebind, require_classic
-from lakeconf.engines.spark.query import query
+from lakeconf.engines.spark.query import filtered, query
 from lakeconf.engines.spark.read.accelerators import refuse_accelerators
 from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.file_columns import FILENAME
 from lakeconf.engines.spark.read.landed_files import read_files
-from lakeconf.engines.spark.read.predicate import to_spark
 from lakeconf.engines.spark.read.scan import FILE_ROW_NUMBER, read
 from lakeconf.engines.spark.session import from_arrow, private_session
 from lakeconf.engines.spark.types import duckdb_schema, query_type
@@ -107,8 +106,10 @@ class SparkEngine:
         # The user's session may ignore the case of names.
         private = private_session(self._spark)
         with active_session_kept(self._spark):
-            frame = rebind(read(self._spark, *planned, row_ids=row_ids), private).where(to_spark(predicate))
-            frame = frame.select(*virtual, *(quoted(column.name) for column in wanted))
+            frame = rebind(read(self._spark, *planned, row_ids=row_ids), private)
+            frame = filtered(frame, predicate, planned[0].columns).select(
+                *virtual, *(quoted(column.name) for column in wanted)
+            )
         return nw.from_native(rebind(frame, self._spark))
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
@@ -148,7 +149,7 @@ class SparkEngine:
         with active_session_kept(self._spark):
             frame = rebind(read(self._spark, plan, None, row_ids=True), private)
             if plan.predicate is not None:
-                frame = frame.where(to_spark(plan.predicate))
+                frame = filtered(frame, plan.predicate, plan.columns)
             frame = frame.selectExpr(f"{FILENAME} AS {FILE}", f"{FILE_ROW_NUMBER} AS {POSITION}")
         return nw.from_native(rebind(frame, self._spark))
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
+from lakeconf.catalog.predicate.nodes import Predicate, split
+from lakeconf.catalog.table import Column
 from lakeconf.engines.spark.internals import active_session_kept, rebind
+from lakeconf.engines.spark.read.column_reader import quoted
+from lakeconf.engines.spark.read.predicate import to_spark
 from lakeconf.engines.spark.session import private_session
 from lakeconf.engines.spark.sql.bound_query import base_tables, bind
 from lakeconf.engines.spark.sql.translation import translated
-from lakeconf.engines.spark.types import duckdb_schema
+from lakeconf.engines.spark.types import duckdb_schema, query_type
 from lakeconf.errors import QueryError
 
 # The translation relies on these: names ignore case, TIMESTAMP has no time zone, an overflow is an error.
@@ -26,6 +30,29 @@ _SETTINGS = {
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.variable.substitute": "false",
 }
+
+
+def filtered(frame: DataFrame, predicate: Predicate, columns: Sequence[Column]) -> DataFrame:
+    """The rows of a frame that satisfy a predicate.
+
+    Args:
+        frame: Rows of a table, in a private session; it can have other columns too.
+        predicate: A predicate on the table.
+        columns: The table's columns in the frame.
+
+    Raises:
+        UnsupportedError: Spark may not compute the predicate as DuckDB does.
+    """
+    understood, expression = split(predicate)
+    if understood is not None:
+        frame = frame.where(to_spark(understood))
+    if expression is None:
+        return frame
+    known = {column.name: query_type(column) for column in columns}
+    others = [name for name in frame.columns if name not in known]
+    types = {**known, **duckdb_schema(frame.select(*map(quoted, others)))}
+    kept = f"SELECT * FROM lakeconf_rows WHERE {expression.sql}"
+    return query(frame.sparkSession, kept, {"lakeconf_rows": frame}, {"lakeconf_rows": types})
 
 
 def query(

@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 )
 
 from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import DUCKDB_NAMES, all_types, decimal_digits, duckdb_name
+from lakeconf.catalog.types import DUCKDB_NAMES, all_types, decimal_digits, duckdb_name, nested_sql
 from lakeconf.errors import SchemaError, UnsupportedError
 from lakeconf.sql import folded, identifier, literal
 
@@ -134,15 +134,7 @@ def duckdb_type(column: Column, *, for_spark: bool) -> str:
     Raises:
         UnsupportedError: The column has no Spark type.
     """
-    inner = [duckdb_type(child, for_spark=for_spark) for child in column.children]
-    if column.type == "list":
-        return f"{inner[0]}[]"
-    if column.type == "map":
-        return f"MAP({inner[0]}, {inner[1]})"
-    if column.type == "struct":
-        names = [identifier(child.name) for child in column.children]
-        return f"STRUCT({', '.join(f'{name} {type_}' for name, type_ in zip(names, inner, strict=True))})"
-    return _leaf(column.type, column.name, for_spark=for_spark)
+    return nested_sql(column, lambda leaf: _leaf(leaf.type, leaf.name, for_spark=for_spark))
 
 
 # Values of these types can only be passed on by a query; Spark has them as another type than DuckDB.

@@ -10,7 +10,18 @@ import duckdb
 import narwhals as nw
 import pytest
 
-from lakeconf.catalog.predicate.nodes import And, Comparison, In, IsNull, Not, Or, StartsWith, columns_of, to_duckdb_sql
+from lakeconf.catalog.predicate.nodes import (
+    And,
+    Comparison,
+    In,
+    IsNull,
+    Not,
+    Or,
+    StartsWith,
+    columns_of,
+    split,
+    to_duckdb_sql,
+)
 from lakeconf.catalog.predicate.parse import parse
 from lakeconf.catalog.table import Column
 from lakeconf.errors import PredicateError
@@ -25,7 +36,8 @@ TYPES = {
     'odd "name': "varchar",
 }  # fmt: skip
 COLUMNS = tuple(
-    Column(n, name, type_, nullable=True, initial_default=None) for n, (name, type_) in enumerate(TYPES.items())
+    Column(n, name, type_, True, None, (Column(90, "element", "int32", True, None),) if type_ == "list" else ())  # noqa: FBT003
+    for n, (name, type_) in enumerate(TYPES.items())
 )
 BY_NAME = {column.name: column for column in COLUMNS}
 MOMENT = datetime(2026, 1, 31, 12, 30, 0, 250000)
@@ -119,33 +131,19 @@ def test_nan_is_a_value() -> None:
         ("a = 1; DROP TABLE t", "is not a single condition"),
         ("a = 1 AND", "is not valid SQL"),
         ("a = 'x", "is not valid SQL"),
-        ("SELECT a FROM t WHERE a = 1", "does not support"),
+        ("SELECT a FROM t WHERE a = 1", "is not valid SQL"),
         ("a", "cannot be compared with True"),
-        ("a = b", "does not support"),
-        ("1 = 1", "does not support"),
-        ("a + 1 = 2", "does not support"),
-        ("a = now()", "does not support"),
-        ("a = ?", "does not support"),
-        ("a IN (SELECT 1)", "does not support"),
-        ("a BETWEEN SYMMETRIC 2 AND 1", "does not support"),
-        ("1 < a < 3", "does not support"),
-        ("a = 0x10", "does not support"),
-        ("b IS TRUE", "does not support"),
-        ("a IS DISTINCT FROM 1", "does not support"),
-        ("s ILIKE 'a%'", "does not support"),
-        ("s COLLATE NOCASE = 'x'", "does not support"),
-        ("s LIKE a", "does not support"),
-        ("a LIKE '1%'", "does not support"),
-        ("s LIKE 'a_b'", "LIKE only supports a prefix"),
-        ("s LIKE '%b'", "LIKE only supports a prefix"),
-        ("a = TRY_CAST('1' AS INTEGER)", "does not support"),
-        ("de > CAST('1.505' AS DECIMAL(3, 2))", "does not support"),
-        ("de > CAST('11.50' AS DECIMAL(3, 2))", "does not support"),
-        ("de > CAST('NaN' AS DECIMAL(3, 2))", "does not support"),
+        ("1 = 1", "uses no column"),
+        ("a = now()", "does not support the function 'now'"),
+        ("a = ?", "does not support parameter expressions"),
+        ("a IN (SELECT 1)", "does not support subquery expressions"),
+        ("a BETWEEN SYMMETRIC 2 AND 1", "is not valid SQL"),
+        ("1 < a < 3", "is not valid SQL"),
+        ("a LIKE '1%'", "DuckDB refuses the condition"),
         ("a IN ()", "is empty"),
         ("a = NULL", "IS NULL"),
         ("a IN (1, NULL)", "IS NULL"),
-        ("l.x = 1", "does not support nested fields"),
+        ("l.x = 1", "DuckDB refuses the condition"),
         ("nope = 1", "its columns: i8, a, "),
         ("odd = 'x'", "no column 'odd'"),
         ("sce = '2026-01-01'", 'did you mean "sec"'),
@@ -158,9 +156,6 @@ def test_nan_is_a_value() -> None:
         ("b = 1", "true or false"),
         ("id = 'x'", "a UUID"),
         ("bl = 'x'", "a BLOB"),
-        ("l = 1", "cannot compare the column 'l' of type list"),
-        ("j = '{}'", "cannot compare the column 'j' of type json"),
-        ("t = '12:00:00'", "cannot compare the column 't' of type time"),
         ("d = '2026-02-30'", "is not a date"),
         ("d = 'infinity'", "a date, such as"),
         ("ts = '2026-01-31 12:00:00.1234567'", "without a time zone"),
@@ -178,6 +173,32 @@ def test_unsupported_condition_is_rejected_with_a_hint(where: str, message: str)
     with pytest.raises(PredicateError, match=message) as raised:
         parse(where, COLUMNS)
     assert "\x1b" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("where", "understood", "sql"),
+    [
+        ("a + 1 = 2", 0, "((a + 1) = 2)"),
+        ("a = 1 AND a = f AND b", 2, "(a = f)"),
+        ("a = 1 OR a % 2 = 1", 0, "((a = 1) OR ((a % 2) = 1))"),
+        ("a = 1 AND s LIKE '%b' AND s LIKE a::VARCHAR", 1, "(s ~~ '%b') AND (s ~~ CAST(a AS VARCHAR))"),
+        ("a IS DISTINCT FROM 1", 0, "(a IS DISTINCT FROM 1)"),
+        ("b IS TRUE", 0, "b IS TRUE\n"),
+        ("s COLLATE NOCASE = 'x'", 0, "(s COLLATE NOCASE = 'x')"),
+        ("de > CAST('1.505' AS DECIMAL(3, 2))", 0, "(de > CAST('1.505' AS DECIMAL(3,2)))"),
+        ("j = '{}' AND t = '12:00:00'", 0, "(j = '{}') AND (t = '12:00:00')"),
+        ("l[1] = 2", 0, "(l[1] = 2)"),
+        (nw.col("a") + 1 > 2, 0, "((a + 1) > 2)"),
+        ((nw.col("a") % 2 == 1) & nw.col("a").is_in([1, 2]), 1, "((((a % 2) + 2) % 2) = 1)"),
+        (nw.col("f") + 1 < float("inf"), 0, "(f + 1) < 1e1000\n"),
+        ((nw.col("s").str.contains("x")) & nw.col("b"), 1, "regexp_matches(s, 'x')"),
+    ],
+)
+def test_the_rest_of_a_condition_is_an_expression(where: Where, understood: int, sql: str) -> None:
+    planned, expression = split(parse(where, COLUMNS))
+    assert expression is not None
+    assert expression.sql == sql
+    assert (len(planned.operands) if isinstance(planned, And) else 0) == understood
 
 
 @pytest.mark.parametrize(
@@ -205,10 +226,7 @@ def test_narwhals_expression_is_parsed_like_its_sql(expression: Where, sql: str)
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
-        (nw.col("a") + 1 > 2, "does not support"),
-        (nw.col("s").str.contains("x"), "does not support"),
-        (nw.col("a") == nw.col("f"), "does not support"),
-        (nw.col("a").sum() > 1, "narwhals cannot convert the expression to SQL"),
+        (nw.col("a").sum() > 1, "narwhals cannot convert the expression"),
         (nw.col("nope") == 1, "nope|not found"),
         (nw.col("a") == None, "IS NULL"),  # noqa: E711
     ],

@@ -15,7 +15,7 @@ from operator import and_, eq, ge, gt, le, lt, ne, or_
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from lakeconf.catalog.predicate.nodes import And, In, IsNull, Not, Or, Predicate, StartsWith, Value
+from lakeconf.catalog.predicate.nodes import And, Expression, In, IsNull, Not, Or, Predicate, StartsWith, Value
 from lakeconf.catalog.table import Column
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.types import spark_type
@@ -29,7 +29,12 @@ _STANDARD_TIME = (date(1901, 1, 1) - _EPOCH.date()).days * 86_400 * 1_000_000
 
 
 def to_spark(predicate: Predicate) -> SparkColumn:
-    """The filter for a frame that has the columns under their names, with their Spark types."""
+    """The filter for a frame that has the columns under their names, with their Spark types.
+
+    Args:
+        predicate: The part of a predicate that planning understands: see `nodes.split`.
+    """
+    assert not isinstance(predicate, Expression)  # noqa: S101 - `split` removes it
     if isinstance(predicate, And | Or):
         return reduce(and_ if isinstance(predicate, And) else or_, map(to_spark, predicate.operands))
     if isinstance(predicate, Not):

@@ -1,0 +1,202 @@
+"""Conditions that only an engine understands: any boolean expression over the columns of a table.
+
+DuckDB parses and types the expression. Everything that could read something else, or have another value the next time,
+is refused: subqueries, functions that are not built in, and functions such as `random`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import duckdb
+
+from lakeconf.catalog.predicate.nodes import Expression
+from lakeconf.catalog.table import Column
+from lakeconf.catalog.types import sql_type
+from lakeconf.errors import PredicateError, suggestion
+from lakeconf.sql import folded, identifier, literal
+
+# A condition is typed in a database of its own, with an empty table. It can reach nothing else.
+_CLOSED: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": "false",
+    "autoload_known_extensions": "false",
+    "autoinstall_known_extensions": "false",
+    "python_enable_replacements": "false",
+    "lock_configuration": "true",
+}
+_SELECT = "SELECT 1 WHERE "
+_PARTS = (
+    *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF"),
+    *("COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR"),
+)
+# DuckDB calls these consistent, although they depend on the session.
+_OF_SESSION = ("current_localtime", "current_localtimestamp", "current_setting", "getenv", "getvariable")
+_ALLOWED = "use columns, constants, operators and DuckDB's scalar functions"
+
+
+class NotUnderstoodError(PredicateError):
+    """The planner does not know the syntax; an engine may."""
+
+
+def conjuncts(text: str) -> list[str]:
+    """Splits a condition into conditions that must all be true, as DuckDB's parser understands it.
+
+    Args:
+        text: SQL of a condition.
+
+    Returns:
+        SQL in which each operation is in parentheses; or the text as it is, if DuckDB writes a part of it differently.
+
+    Raises:
+        PredicateError: It is not a single condition, or contains something else than columns, constants, operators and
+            functions.
+    """
+    with duckdb.connect(config=_CLOSED) as connection:
+        parsed = _parsed(connection, text)
+        where = parsed["statements"][0]["node"]["where_clause"]
+        _check_parts(connection, where)
+        is_and = where["type"] == "CONJUNCTION_AND"
+        texts = [_text(connection, parsed, part) for part in (where["children"] if is_and else [where])]
+    # The line ends a comment at the end of the text.
+    return [f"{text}\n"] if None in texts else [part for part in texts if part is not None]
+
+
+def is_condition_of(text: str, select: str) -> bool:
+    """True if a condition is that of a SELECT, as DuckDB parses both."""
+    with duckdb.connect(config=_CLOSED) as connection:
+        conditions = [_serialized(connection, sql) for sql in (_SELECT + text, select)]
+        if any(parsed["error"] for parsed in conditions):
+            return False
+        one, other = (parsed["statements"][0]["node"]["where_clause"] for parsed in conditions)
+        return bool(_without_places(one) == _without_places(other))
+
+
+def typed(conditions: Sequence[str], columns: Sequence[Column]) -> Expression:
+    """Types conditions that must all be true.
+
+    Args:
+        conditions: What `conjuncts` returns, or some of it.
+        columns: The table's top-level columns.
+
+    Raises:
+        PredicateError: A column is unknown, DuckDB refuses the condition, or it is not a BOOLEAN.
+    """
+    text = " AND ".join(conditions)
+    with duckdb.connect(config=_CLOSED) as connection:
+        where = _parsed(connection, text)["statements"][0]["node"]["where_clause"]
+        used = _columns(where, {folded(column.name): column for column in columns})
+        for condition in conditions:
+            _check_type(connection, condition, used)
+    if not used:
+        raise PredicateError(f"the condition {text} uses no column", hint="omit it, or name a column")
+    return Expression(text, used)
+
+
+def _parsed(connection: duckdb.DuckDBPyConnection, text: str) -> Any:
+    """DuckDB's tree of the statement that has only this condition."""
+    if "\0" in text:
+        raise PredicateError("a condition must not contain the character NUL", hint="write chr(0)")
+    parsed = _serialized(connection, _SELECT + text)
+    if parsed["error"]:
+        raise PredicateError(f"{text!r} is not valid SQL: {parsed['error_message']}", hint=_ALLOWED)
+    node = parsed["statements"][0]["node"]
+    parts = {key: value for key, value in node.items() if key not in ("select_list", "where_clause")}
+    if len(parsed["statements"]) != 1 or node["type"] != "SELECT_NODE" or parts != _empty_parts(connection):
+        raise PredicateError(f"{text!r} is not a single condition", hint=_ALLOWED)
+    return parsed
+
+
+def _serialized(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
+    ((text,),) = connection.execute(f"SELECT json_serialize_sql({literal(sql)})").fetchall()
+    return json.loads(text)
+
+
+def _empty_parts(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    """The other parts of a statement that has only a condition."""
+    node = _serialized(connection, f"{_SELECT}true")["statements"][0]["node"]
+    return {key: value for key, value in node.items() if key not in ("select_list", "where_clause")}
+
+
+def _check_parts(connection: duckdb.DuckDBPyConnection, where: Any) -> None:
+    for node in _nodes(where):
+        if node["class"] not in _PARTS:
+            raise PredicateError(f"a `where` does not support {node['class'].lower()} expressions", hint=_ALLOWED)
+        if node["class"] != "FUNCTION":
+            continue
+        name = str(node["function_name"]).lower()
+        described = connection.execute(
+            "SELECT function_type = 'scalar' AND stability = 'CONSISTENT' FROM duckdb_functions() "
+            "WHERE function_name = ? AND database_name = 'system'",
+            [name],
+        ).fetchall()
+        # DuckDB's parser writes `[1, 2]` with the schema.
+        is_named = node["catalog"] or (node["schema"] and name != "list_value")
+        if is_named or not described:
+            raise PredicateError(f"a `where` does not support the function {name!r}: it is not built in", hint=_ALLOWED)
+        if name in _OF_SESSION or not all(fits for (fits,) in described):
+            raise PredicateError(
+                f"a `where` does not support the function {name!r}: its value does not depend on the row only",
+                hint="compute the value first, and write it as a constant",
+            )
+
+
+def _columns(where: Any, known: Mapping[str, Column]) -> tuple[Column, ...]:
+    used: dict[int, Column] = {}
+    for node in _nodes(where):
+        if node["class"] == "COLUMN_REF":
+            name = node["column_names"][0]
+            column = known.get(folded(name))
+            if column is None:
+                names = [column.name for column in known.values()]
+                hint = suggestion(name, names, f"its columns: {', '.join(names)}")
+                raise PredicateError(f"the table has no column {name!r}", hint=hint)
+            used[column.field_id] = column
+    return tuple(used.values())
+
+
+def _check_type(connection: duckdb.DuckDBPyConnection, condition: str, used: Iterable[Column]) -> None:
+    listed = ", ".join(f"{identifier(column.name)} {sql_type(column)}" for column in used)
+    try:
+        connection.execute(f"CREATE OR REPLACE TABLE rows ({listed or 'nothing INTEGER'})")
+        (found,) = connection.table("rows").project(condition).types
+    except duckdb.Error as error:
+        reason = " ".join(str(error).split("\n\n")[0].split())
+        raise PredicateError(f"DuckDB refuses the condition {condition}: {reason}") from error
+    if str(found) != "BOOLEAN":
+        raise PredicateError(f"{condition} is a {found} and not a BOOLEAN", hint="write a comparison")
+
+
+def _text(connection: duckdb.DuckDBPyConnection, parsed: Any, where: Any) -> str | None:
+    """DuckDB's SQL of a part of the condition; None if it would parse it as something else."""
+    statement = dict(parsed["statements"][0])
+    statement["node"] = {**statement["node"], "where_clause": where}
+    tree = json.dumps({**parsed, "statements": [statement]})
+    try:
+        ((sql,),) = connection.execute(f"SELECT json_deserialize_sql({literal(tree)}::JSON)").fetchall()
+    except duckdb.Error:
+        return None  # JSON has no infinity
+    text = str(sql).removeprefix(_SELECT)
+    again = _parsed(connection, text)["statements"][0]["node"]["where_clause"]
+    return text if _without_places(again) == _without_places(where) else None
+
+
+def _without_places(tree: Any) -> Any:
+    """The tree without places in the text, and without the schema of DuckDB's own functions."""
+    if isinstance(tree, dict):
+        kept = {key: _without_places(value) for key, value in tree.items() if key != "query_location"}
+        return {**kept, "schema": ""} if kept.get("schema") == "main" else kept
+    return [_without_places(item) for item in tree] if isinstance(tree, list) else tree
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """The expressions in DuckDB's tree."""
+    if isinstance(tree, dict):
+        if "class" in tree:
+            yield tree
+        for value in tree.values():
+            yield from _nodes(value)
+    elif isinstance(tree, list):
+        for item in tree:
+            yield from _nodes(item)

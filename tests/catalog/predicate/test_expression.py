@@ -1,0 +1,110 @@
+"""Conditions that only an engine understands are parsed and typed by DuckDB, in a database without a lake."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakeconf.catalog.predicate.expression import conjuncts, is_condition_of, typed
+from lakeconf.catalog.types import columns_of
+from lakeconf.errors import PredicateError
+
+COLUMNS = columns_of(
+    {"id": "INTEGER", "v": "VARCHAR", "b": "BOOLEAN", "l": "INTEGER[]", 's"x': 'STRUCT("a b" INTEGER)', "j": "JSON"}
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("id % 10 = 3", ["((id % 10) = 3)"]),
+        ("id = 1 AND (v = 'a' OR b) AND NOT b", ["(id = 1)", "((v = 'a') OR b)", "(NOT b)"]),
+        ("(id = 1 AND b)", ["(id = 1)", "b"]),
+        ("id = 1 OR b AND b", ["((id = 1) OR (b AND b))"]),
+        ("id BETWEEN 1 AND 2 AND b", ["(id BETWEEN 1 AND 2)", "b"]),
+        ("v LIKE 'a''; -- x%'", ["(v ~~ 'a''; -- x%')"]),
+        # DuckDB writes IS TRUE in another way.
+        ("b IS TRUE -- or not", ["b IS TRUE -- or not\n"]),
+    ],
+)
+def test_a_condition_is_split_as_duckdb_understands_it(text: str, parts: list[str]) -> None:
+    assert conjuncts(text) == parts
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("id = 1) OR (1 = 1", "is not valid SQL"),
+        ("id = 1; DROP TABLE t", "is not valid SQL"),
+        ("id = 1; SELECT 2", "is not a single condition"),
+        ("id = 1 ORDER BY id", "is not a single condition"),
+        ("id = 1 LIMIT 1", "is not a single condition"),
+        ("id = 1 GROUP BY id", "is not a single condition"),
+        ("id = 1 UNION SELECT 2", "is not a single condition"),
+        ("true QUALIFY true", "is not a single condition"),
+        ("id = 1 /* open", "is not valid SQL"),
+        ("v = '\0'", "the character NUL"),
+        ("id IN (SELECT 1)", "does not support subquery expressions"),
+        ("EXISTS (FROM read_text('/etc/passwd'))", "does not support subquery expressions"),
+        ("sum(id) OVER () = 1", "does not support window expressions"),
+        ("list_filter(l, lambda x: x > 1) = l", "does not support lambda expressions"),
+        ("COLUMNS(*) = 1", "does not support star expressions"),
+        ("id = ?", "does not support parameter expressions"),
+        ("id = #1", "does not support positional_reference expressions"),
+        ("count(*) > 1", "the function 'count_star'"),
+        ("random() < 0.5", "the function 'random'"),
+        ("RANDOM() < 0.5", "the function 'random'"),
+        ("now() > '2024-01-01'", "the function 'now'"),
+        ("nextval('s') = id", "the function 'nextval'"),
+        ("getvariable('x') = id", "the function 'getvariable'"),
+        ("current_setting('threads') = v", "the function 'current_setting'"),
+        ("my_macro(id) = 1", "the function 'my_macro': it is not built in"),
+        ("main.abs(id) = 1", "the function 'abs': it is not built in"),
+    ],
+)
+def test_what_is_not_a_condition_on_one_row_is_refused(text: str, message: str) -> None:
+    with pytest.raises(PredicateError) as refused:
+        conjuncts(text)
+    assert message in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("conditions", "columns"),
+    [
+        (["((id % 10) = 3)"], ["id"]),
+        (['(ID > length("V"))', "b"], ["id", "v", "b"]),
+        (["\"S\"\"X\".\"a b\" = 1"], ['s"x']),
+        (["list_contains(l, id)"], ["l", "id"]),
+        (["(j ->> 'a') = 'x'"], ["j"]),
+    ],
+)  # fmt: skip
+def test_an_expression_names_its_columns(conditions: list[str], columns: list[str]) -> None:
+    found = typed(conditions, COLUMNS)
+    assert [column.name for column in found.columns] == columns
+    assert found.sql == " AND ".join(conditions)
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("(nope = 1)", "the table has no column 'nope'"),
+        ("(rowid = 1)", "the table has no column 'rowid'"),
+        ("(t.id = 1)", "the table has no column 't'"),
+        ("(current_date > '2024-01-01')", "the table has no column 'current_date'"),
+        ("(id % 2)", "is a INTEGER and not a BOOLEAN"),
+        ("(id + v > 1)", "DuckDB refuses the condition"),
+        ("nope(id)", "DuckDB refuses the condition"),
+        ("(1 = 1)", "uses no column"),
+    ],
+)
+def test_an_expression_must_be_a_condition_on_the_columns(condition: str, message: str) -> None:
+    with pytest.raises(PredicateError) as refused:
+        typed([condition], COLUMNS)
+    assert message in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [("id % 2 = 0", True), ("(abs(id)) % 2 = 0", False), ("id % 2 = 0 AND", False), ("id % 2 = 1", False)],
+)
+def test_a_condition_is_compared_with_that_of_a_select(text: str, same: bool) -> None:
+    assert is_condition_of(text, "SELECT * FROM (SELECT 1 AS id) WHERE (id % 2) = 0") is same

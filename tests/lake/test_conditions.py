@@ -1,0 +1,138 @@
+"""A `where` can be any boolean expression in scans and writes, on both engines. DuckDB's own rows are the oracle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import narwhals as nw
+import pyarrow as pa
+import pytest
+
+from lakeconf.errors import PredicateError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from lakeconf import Lake, Store
+
+CONDITIONS = [
+    "id % 10 = 3",
+    "id % 10 = 3 AND id < 40",
+    "id < 40 AND (name LIKE '%7' OR ok) AND id % 2 = 1",
+    "id = extra",
+    "extra IS DISTINCT FROM id",
+    "ok IS TRUE",
+    "NOT (id % 7 = 0)",
+    "length(name) = 5 OR extra IS NULL",
+    "CASE WHEN ok THEN extra ELSE id END > 50",
+    "upper(name) = 'NAME9' -- the ninth",
+    "coalesce(extra, 0) // 10 = 2",
+    "price > 1.5 AND price * 2 < 20.5",
+    "price = 0.1 AND id % 2 = 1",
+]
+# Conditions that only DuckDB computes.
+ONLY_DUCKDB = ["name ~ 'name[12]'", "regexp_matches(name, '3$')", "s.a = 3", "list_contains(l, 4)", "hash(id) % 3 = 1"]
+
+
+def frame() -> pa.Table:
+    ids = list(range(100))
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int32()),
+            "name": [f"name{number}" if number % 9 else None for number in ids],
+            "ok": [None if number % 5 == 0 else number % 2 == 0 for number in ids],
+            "extra": pa.array([None if number % 4 == 0 else number + number % 3 for number in ids], pa.int64()),
+            "price": pa.array([number / 10 for number in ids], pa.float32()),
+            "s": [{"a": number % 5} for number in ids],
+            "l": [[number % 6, number] for number in ids],
+        }
+    )
+
+
+def made(lake: Lake) -> Lake:
+    """Several files, deleted and inlined rows, and a column with a type that its first files do not have."""
+    lake.create_table("t", frame().slice(0, 50)).append(frame().slice(0, 50))
+    wide = frame().slice(50, 47)
+    doubles = wide["price"].cast(pa.float64())
+    lake.table("t").append(wide.set_column(4, "price", doubles), evolve=True)
+    lake.table("t").append(frame().slice(97, 3))
+    lake.table("t").delete("id = 11")
+    return lake
+
+
+@pytest.fixture(params=["duckdb", "spark"])
+def lake(request: pytest.FixtureRequest, store: Store) -> Iterator[Lake]:
+    session = request.getfixturevalue("spark") if request.param == "spark" else None
+    with store.open(session) as lake:
+        yield made(lake)
+
+
+def ids(store: Store, condition: str) -> list[int]:
+    """What plain DuckDB finds, in a table of its own, so that no file is skipped and no filter is pushed down."""
+    with store.connect() as connection:
+        connection.execute("CREATE TEMP TABLE copied AS FROM t")
+        return sorted(row[0] for row in connection.sql(f"SELECT id FROM copied WHERE {condition}\n").fetchall())
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_a_scan_returns_the_rows_of_duckdb(lake: Lake, store: Store, condition: str) -> None:
+    found = lake.table("t").scan(columns=["id"], where=condition).collect("pyarrow")["id"].to_list()
+    assert sorted(found) == ids(store, condition)
+
+
+@pytest.mark.parametrize("condition", [*CONDITIONS, *ONLY_DUCKDB])
+def test_a_delete_removes_the_rows_of_duckdb(lake: Lake, store: Store, condition: str) -> None:
+    expected = set(ids(store, "true")) - set(ids(store, condition))
+    lake.table("t").delete(condition)
+    assert ids(store, "true") == sorted(expected)
+
+
+@pytest.mark.parametrize("condition", ["id % 10 = 3", "s.a = 3 AND id < 50", "ok IS TRUE"])
+def test_update_and_overwrite_change_the_rows_of_duckdb(lake: Lake, store: Store, condition: str) -> None:
+    chosen = ids(store, condition)
+    lake.table("t").update({"name": "changed"}, where=condition)
+    assert ids(store, "name = 'changed'") == chosen
+    rows = frame()
+    kept = rows.filter(pa.array([number in chosen for number in rows["id"].to_pylist()]))
+    lake.table("t").overwrite(kept, where=condition)
+    assert ids(store, "name = 'changed'") == []
+    assert ids(store, condition) == chosen
+
+
+@pytest.mark.parametrize("condition", ONLY_DUCKDB)
+def test_spark_refuses_to_scan_what_it_cannot_compute(store: Store, spark: SparkSession, condition: str) -> None:
+    with store.open() as lake:
+        made(lake)
+    with store.open(spark) as lake, pytest.raises(UnsupportedError):
+        lake.table("t").scan(where=condition)
+    with store.open() as lake:
+        found = lake.table("t").scan(columns=["id"], where=condition).collect("pyarrow")["id"].to_list()
+    assert sorted(found) == ids(store, condition)
+
+
+def test_the_rest_of_a_condition_skips_files(lake: Lake) -> None:
+    table = lake.table("t")
+    known, all_of_it = (table.explain(where=where) for where in ("id >= 97", "id >= 97 AND id % 2 = 0"))
+    assert all_of_it.files_skipped == known.files_skipped > 0
+
+
+def test_rows_that_do_not_satisfy_the_condition_are_refused(lake: Lake, store: Store) -> None:
+    before = ids(store, "true")
+    with pytest.raises(PredicateError):
+        lake.table("t").overwrite(frame(), where="id % 10 = 3")
+    assert ids(store, "true") == before
+
+
+def test_expressions_of_narwhals_can_compute(lake: Lake, store: Store) -> None:
+    where = (nw.col("id") % 10 == 3) & (nw.col("name").str.len_chars() > 4)
+    found = lake.table("t").scan(columns=["id"], where=where).collect("pyarrow")["id"].to_list()
+    assert sorted(found) == ids(store, "id % 10 = 3 AND length(name) > 4")
+
+
+def test_a_function_that_fails_runs_only_for_the_rows_that_the_rest_allows(store: Store) -> None:
+    with store.open() as lake:
+        made(lake)
+        found = lake.table("t").scan(columns=["id"], where="id = 12 AND CAST(replace(name, 'name', '') AS INT) = 12")
+        assert found.collect("pyarrow")["id"].to_list() == [12]
