@@ -92,7 +92,7 @@ def parse_understood(text: str, columns: Sequence[Column]) -> Predicate:
         statements = sqlglot.parse(text, dialect="duckdb")
         if len(statements) != 1 or statements[0] is None:
             raise PredicateError(f"{text!r} is not a single condition", hint=GRAMMAR)
-        return _Reader(columns).predicate(statements[0])
+        return _Reader(columns).predicate(_without_schemas(statements[0]))
     except SqlglotError as error:
         raise PredicateError(f"{text!r} is not valid SQL: {parser_reason(error)}", hint=GRAMMAR) from error
     except RecursionError as error:
@@ -114,14 +114,18 @@ def _sql_of(where: nw.Expr, columns: Sequence[Column]) -> str:
         except (nw.exceptions.NarwhalsError, duckdb.Error, NotImplementedError) as error:
             raise PredicateError(f"narwhals cannot convert the expression to SQL: {error}", hint=GRAMMAR) from error
     condition = sqlglot.parse_one(sql, dialect="duckdb").args.get("where")
-    for call in () if condition is None else list(condition.find_all(exp.Dot)):
-        # DuckDB writes the schema of its own functions.
-        if call.this.name == "main" and isinstance(call.expression, exp.Func):
-            call.replace(call.expression)
-    text = "" if condition is None else condition.this.sql(dialect="duckdb")
+    text = "" if condition is None else _without_schemas(condition).this.sql(dialect="duckdb")
     if not is_condition_of(text, sql):
         raise PredicateError("narwhals cannot convert the expression to a condition", hint="write it as SQL")
     return text
+
+
+def _without_schemas(tree: exp.Expr) -> exp.Expr:
+    """DuckDB writes lists with the schema of the function: `main.list_value(1, 2)`."""
+    for call in list(tree.find_all(exp.Dot)):
+        if call.this.name == "main" and call.expression.name.lower() == "list_value":
+            call.replace(exp.Array(expressions=call.expression.expressions))
+    return tree
 
 
 def _shown_type(column: Column) -> str:
