@@ -90,8 +90,8 @@ class TableReads:
         Raises:
             TableNotFoundError: There is no such table at the lake's snapshot.
             PredicateError: The condition is not a condition on a row of the table.
-            UnsupportedError: The engine cannot read the table, or compute the condition, exactly; the hint says what to do
-                instead.
+            UnsupportedError: The engine cannot read the table, or compute the condition, exactly; the hint says what to
+                do instead.
         """
         self._scope.add_read(full_name(self.name))
         return self._session.engine.scan(self.name, self._scope.snapshot_id, columns, where)
