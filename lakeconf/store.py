@@ -75,16 +75,16 @@ class Store:
         self.name, self.committer = name, checked_committer(name, committer)
         self.metadata_backend, self.storage_backend = metadata_backend, storage_backend
         self.attach_options = guard_options(attach_options or {})
-        self.hidden = tuple(hidden)
+        self.hidden, self.maintenance = tuple(hidden), dict(maintenance or {})
         self.alias: str = hide(alias or metadata_backend.default_alias(name, dict(metadata_backend)), self.secrets)
-        self.maintenance = dict(maintenance or {})
+        # The file that declares the store; None if Python code made it.
+        self.config: str | None = None
         checks = (("attach_options", self.attach_options, attach_option_problem),)
         for table, values, check in (*checks, ("maintenance", self.maintenance, maintenance_problem)):
             for key, value in values.items():
                 if (problem := check(key, value)) is not None:
                     raise LakeconfError(f"stores.{name}.{table}.{key}: {problem}")
-        problem = attach_options_problem(self.attach_options, self.alias)
-        if problem is not None:
+        if (problem := attach_options_problem(self.attach_options, self.alias)) is not None:
             raise LakeconfError(f"stores.{name}.attach_options.{problem}")
 
     def __repr__(self) -> str:
@@ -121,9 +121,8 @@ class Store:
     @property
     def extensions(self) -> tuple[str, ...]:
         """The DuckDB extensions that the store needs, in loading order."""
-        needed = ("ducklake", *self.metadata_backend.extensions)
-        if self.storage_backend is not None:
-            needed += self.storage_backend.extensions
+        storage = () if self.storage_backend is None else self.storage_backend.extensions
+        needed = ("ducklake", *self.metadata_backend.extensions, *storage)
         if self.attach_options.get("encrypted"):
             # DuckDB itself can only read encrypted files; writing them needs httpfs.
             needed += ("httpfs",)
@@ -186,7 +185,7 @@ class Store:
         """
         options = {key: value for key, value in self.attach_options.items() if key != _MIGRATION}
         options |= {"create_if_not_exists": False} | ({"read_only": True} if read_only else {})
-        return Store(
+        copy = Store(
             self.name,
             self.metadata_backend,
             self.storage_backend,
@@ -194,6 +193,8 @@ class Store:
             attach_options=options,
             hidden=self.hidden,
         )
+        copy.config = self.config
+        return copy
 
     def attach_to(self, connection: Connection) -> None:
         """Attaches the lake to a lakeconf connection; otherwise like `attach`."""
@@ -315,8 +316,7 @@ class Store:
                 hint=f"DETACH it, or set another alias: [stores.{self.name}] alias = …",
             )
         metadata = metadata_database(self.alias, self.attach_options.get("metadata_catalog"))
-        statements = self.statements
-        attaches = any(isinstance(statement, Attach) and statement.alias == self.alias for statement in statements)
+        attaches = any(isinstance(statement, Attach) and statement.alias == self.alias for statement in self.statements)
         if attaches and connection.rows(databases, [metadata]):
             # DuckLake would replace it: another lake on this connection would then write to the catalog of this one.
             raise CatalogError(
@@ -326,7 +326,7 @@ class Store:
         load_extension(connection, "ducklake")
         existing = dict(connection.rows("SELECT name, secret_string FROM duckdb_secrets()"))
         made_by_lakeconf = [text for name, text in existing.items() if name.startswith("lakeconf_")]
-        for statement in statements:
+        for statement in self.statements:
             if isinstance(statement, CreateSecret) and statement.name.lower() in existing:
                 self._check_own(statement, made_by_lakeconf)
 

@@ -39,6 +39,7 @@ class Session:
         deadline: The time after which maintenance without its own begins no further transaction; None for no limit.
         memory_limit: The memory of maintenance without its own limit; None for DuckDB's default.
         committer: Who commits merges of Spark, one of `backends.committers`; see `write.staged_outcome`.
+        config: The configuration file that declares the store; None if Python code made it.
         writer_lock: Held by the thread that uses the writer, or changes a setting of the DuckDB instance.
     """
 
@@ -57,6 +58,7 @@ class Session:
     deadline: timedelta | None = None
     memory_limit: str | None = None
     committer: str = "auto"
+    config: str | None = None
     writer_lock: threading.RLock = field(default_factory=threading.RLock)
     _snapshot_id: int = field(init=False)
     _snapshot_lock: threading.RLock = field(default_factory=threading.RLock)

@@ -97,6 +97,8 @@ def read_store(
     if metadata is not None and (storage is not None or "storage_backend" not in draft.values):
         about = {"alias": alias, "attach_options": options, "maintenance": limits, "committer": _committer(draft)}
         store = _composed(draft, metadata, storage, about)
+        if store is not None and stores.source.path is not None:
+            store.config = str(stores.source.path.resolve())
     problems = tuple(in_order(draft.problems))
     # Without the environment, a store with variables has only placeholder values.
     whole = not problems and not draft.unresolved

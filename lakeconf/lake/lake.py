@@ -26,6 +26,7 @@ from lakeconf.lake.opening import open_session
 from lakeconf.lake.restore import Restores
 from lakeconf.lake.run_journal import RunJournal
 from lakeconf.lake.spark_sql import sql_on_spark
+from lakeconf.lake.stream_source import stream
 from lakeconf.lake.streaming import StreamSink
 from lakeconf.lake.table import Table
 from lakeconf.sql import identifier, literal
@@ -194,6 +195,25 @@ class Lake(Definitions, Restores):
                 hint="use the lake itself: lake.stream_sink(…)",
             )
         return StreamSink(self.table(table), query)
+
+    def stream(
+        self, table: str, *, since: int | None = None, changes: bool = False, snapshots_per_batch: int | None = None
+    ) -> Any:
+        """A streaming DataFrame of Spark with the rows of a table, and later those that new snapshots insert.
+
+        Spark's processes read the configuration file of the store, and the variables that it names.
+
+        Args:
+            table: As for `table`.
+            since: The first snapshot whose changes are read, in place of the whole table.
+            changes: True for all changes, with the columns of `Table.changes`; needs `since`.
+            snapshots_per_batch: The largest number of snapshots in a batch; None for all that exist.
+
+        Raises:
+            UnsupportedError: The lake was opened without Spark, or its store is not declared in a file.
+            SparkError: There is no such table, or Spark cannot hold its rows.
+        """
+        return stream(self._scope, table, since, snapshots_per_batch, changes=changes)
 
     def sql(self, query: str, *, engine: Literal["duckdb", "spark"] = "duckdb") -> nw.LazyFrame[Any]:
         """Runs a query in DuckDB's SQL on the lake.

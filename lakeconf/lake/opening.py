@@ -57,6 +57,7 @@ def open_session(store: Store, engine: Any = None) -> Session:
             deadline=store.maintenance_limits.deadline,
             memory_limit=store.maintenance_limits.memory_limit,
             committer=store.committer,
+            config=store.config,
         )
     except BaseException:
         reading.close()

@@ -112,6 +112,7 @@ def main() -> None:
     if "spark" in sys.argv[1:]:
         session = lakeconf.spark_session(store, settings={"spark.ui.enabled": "false", "spark.log.level": "ERROR"})
         writes(store, session)
+        assert session.read.format("lakeconf").option("table", "raw.events").load().count() == 6
         session.stop()
     else:
         writes(store)

@@ -144,6 +144,9 @@ class SparkEngine:
         views = {name: frame.to_native() for name, frame in frames.items()}
         register(self._spark if session is None else session, views)
 
+    def stream(self, options: Mapping[str, str]) -> DataFrame:
+        return self._spark.readStream.format("lakeconf").options(**options).load()
+
     def find_rows(self, plan: ScanPlan) -> nw.LazyFrame[Any]:
         private = private_session(self._spark)
         with active_session_kept(self._spark):
