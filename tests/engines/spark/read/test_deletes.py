@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from spark_rows import assert_alike, scan
 
-from lakeconf.engines.spark.read import bitmap
+from lakeconf.engines.spark.read import bitmap, deletes
 
 if TYPE_CHECKING:
     from catalog_lake import Lake
@@ -84,3 +84,17 @@ def test_delete_position_after_the_end_of_the_file_is_ignored(spark: SparkSessio
         catalog = "__ducklake_metadata_lake.ducklake_delete_file"
         files.run(f"UPDATE {catalog} SET file_size_bytes = {size}, footer_size = NULL WHERE path LIKE '%{name}'")
     assert scan(spark, files, "t").count() == 198
+
+
+def test_many_delete_files_are_read_by_several_tasks(
+    spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(files, 0, 1000, 2000)
+    files.run("DELETE FROM lake.t WHERE a % 10 = 0")
+    monkeypatch.setattr(bitmap, "_MOST_POSITIONS", -1)
+    exchanged = {}
+    for most in (3, 2):
+        monkeypatch.setattr(deletes, "_FEW_FILES", most)
+        plan = str(scan(spark, files, "t")._jdf.queryExecution().executedPlan().toString())
+        exchanged[most] = "Exchange hashpartitioning(_groupingexpression" in plan
+    assert exchanged == {3: False, 2: True}
