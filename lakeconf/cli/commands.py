@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 import click
 
-from lakeconf.cli.options import shared_options
+from lakeconf.cli.configuration_options import shared_options
 from lakeconf.cli.output import show_error, show_lines
 from lakeconf.cli.verbosity import verbosity_options
 from lakeconf.errors import LakeconfError, suggestion

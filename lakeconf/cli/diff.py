@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from lakeconf.cli.completion import complete_stores, complete_tables
 from lakeconf.cli.options import config_option, format_option
 from lakeconf.cli.output import plain, show, show_json
 from lakeconf.config.model import init
@@ -15,9 +16,9 @@ from lakeconf.inspection.diff import TableDiff, compare
 
 
 @click.command("diff", short_help="Compare a table of two stores.")
-@click.argument("one")
-@click.argument("other")
-@click.argument("table")
+@click.argument("one", shell_complete=complete_stores)
+@click.argument("other", shell_complete=complete_stores)
+@click.argument("table", shell_complete=complete_tables)
 @click.option("--on", multiple=True, metavar="COLUMN", help="Key column; repeat for a key of several columns.")
 @click.option(
     "--samples",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from lakeconf.cli.options import config_option
-from lakeconf.cli.output import show, show_lines, show_table, style
+from lakeconf.cli.options import config_option, format_option
+from lakeconf.cli.output import show, show_json, show_lines, show_table, style
 from lakeconf.config.explain_code import explanation
 from lakeconf.config.explain_key import explain_key
 from lakeconf.config.model import init
@@ -13,8 +13,9 @@ from lakeconf.config.model import init
 
 @click.command("explain", short_help="Explain an error code or a configuration key.")
 @click.argument("what", metavar="CODE|KEY")
+@format_option
 @config_option
-def command(what: str, source: str | None) -> None:
+def command(what: str, source: str | None, format_name: str) -> None:
     """Explain a CODE, with an example and its fix, or the value, origin and meaning of a KEY.
 
     \b
@@ -23,10 +24,16 @@ def command(what: str, source: str | None) -> None:
         lakeconf explain stores.prod
     """
     if "." not in what:
-        show_lines(explanation(what).rstrip())
+        text = explanation(what).rstrip()
+        if format_name == "json":
+            show_json({"code": what.upper(), "text": text})
+        else:
+            show_lines(text)
         return
     found = explain_key(init(source), what)
-    if len(found) == 1:
+    if format_name == "json":
+        show_json([{"key": one.key, "value": one.value, "from": one.origin, "is": one.description} for one in found])
+    elif len(found) == 1:
         (one,) = found
         show(f"{style(one.key, bold=True)} = {one.value}")
         show(f"  from  {one.origin}")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from lakeconf.cli.completion import complete_stores
 from lakeconf.cli.options import config_option
 from lakeconf.cli.output import show, show_lines
 from lakeconf.config.model import init
@@ -14,7 +15,7 @@ from lakeconf.integrations.exports import TOOLS, export
 
 @click.command("export", short_help="Write the configuration of another tool.")
 @click.argument("tool", type=click.Choice(list(TOOLS)))
-@click.argument("stores", nargs=-1, metavar="[STORE]...")
+@click.argument("stores", nargs=-1, metavar="[STORE]...", shell_complete=complete_stores)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Output file or folder.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @config_option

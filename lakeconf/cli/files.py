@@ -7,6 +7,7 @@ import dataclasses
 import click
 
 from lakeconf.byte_size import byte_size
+from lakeconf.cli.completion import complete_stores, complete_tables
 from lakeconf.cli.options import config_option, format_option
 from lakeconf.cli.output import plain, show, show_json, show_table
 from lakeconf.config.model import init
@@ -15,8 +16,8 @@ _HEADER = ("file", "rows", "size", "snapshot", "deleted rows", "partition")
 
 
 @click.command("files", short_help="List the files of a table.")
-@click.argument("table")
-@click.option("--store", help="Store; by default `default_store`.")
+@click.argument("table", shell_complete=complete_tables)
+@click.option("--store", shell_complete=complete_stores, help="Store; by default `default_store`.")
 @format_option
 @config_option
 def command(table: str, store: str | None, source: str | None, format_name: str) -> None:

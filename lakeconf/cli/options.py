@@ -3,56 +3,17 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakeconf.config.env_file import env_variables
+from lakeconf.cli.completion import complete_stores
+from lakeconf.cli.configuration_options import config_option
 
 if TYPE_CHECKING:
     from lakeconf.pipelines import Pipeline
-
-_CONFIG = "Configuration file, or its folder; by default lakeconf looks in this folder and its parents."
-_ENV = "Set the variables of a .env file, unless they are set."
-
-_SOURCE = "lakeconf.source"
-
-
-def _configuration(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
-    """Remembers `--config` before the name of the command for the command."""
-    if value is not None:
-        context.meta[_SOURCE] = value
-    given: str | None = context.meta.get(_SOURCE)
-    return given
-
-
-def _variables(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    """Sets the variables of a `.env` file until the command line ends; those of the process take precedence."""
-    if value is not None:
-        added = {name: text for name, text in env_variables(value).items() if name not in os.environ}
-        os.environ.update(added)
-        context.find_root().call_on_close(lambda: [os.environ.pop(name, None) for name in added])
-
-
-def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds `--config`, which the command receives as `source`, and `--env-file`."""
-    for option in (
-        click.option("--env-file", metavar="PATH", expose_value=False, callback=_variables, is_eager=True, help=_ENV),
-        click.option("--config", "source", metavar="PATH", callback=_configuration, help=_CONFIG),
-    ):
-        command = option(command)
-    return command
-
-
-def shared_options() -> list[click.Parameter]:
-    """The options `--config` and `--env-file` before the name of a command."""
-    return [
-        click.Option(["--config"], metavar="PATH", expose_value=False, callback=_configuration, help=_CONFIG),
-        click.Option(["--env-file"], metavar="PATH", expose_value=False, callback=_variables, is_eager=True, help=_ENV),
-    ]
 
 
 format_option = click.option(
@@ -74,8 +35,10 @@ def store_option(command: Callable[..., Any]) -> Callable[..., Any]:
             raise click.UsageError(f"two stores are named: {store} and {store_name}")
         return command(*arguments, store=store_name if store is None else store, **others)
 
-    with_store = click.option("--store", "store_name", metavar="STORE", help="The same as STORE.")(with_store)
-    return click.argument("store", required=False)(with_store)
+    with_store = click.option(
+        "--store", "store_name", metavar="STORE", shell_complete=complete_stores, help="The same as STORE."
+    )(with_store)
+    return click.argument("store", required=False, shell_complete=complete_stores)(with_store)
 
 
 _MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
@@ -132,7 +95,11 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=_MOMENT,
             help="Start of the range, in UTC; recomputes intervals that have already run.",
         ),
-        click.option("--store", help="Store that contains the tables; by default `default_store`."),
+        click.option(
+            "--store",
+            shell_complete=complete_stores,
+            help="Store that contains the tables; by default `default_store`.",
+        ),
         selection_options,
     ):
         command = option(command)

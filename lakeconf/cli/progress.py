@@ -53,6 +53,12 @@ class ProgressLine(logging.Handler):
                 self._stream.flush()
                 self._is_drawn = False
 
+    def idle(self) -> None:
+        """Erases the line and draws nothing until the next record."""
+        with self._locked():
+            self._text = ""
+            self.clear()
+
     def close(self) -> None:
         """Stops drawing and erases the line."""
         logger = logging.getLogger("lakeconf")
@@ -73,9 +79,9 @@ class ProgressLine(logging.Handler):
                 return
 
     def _draw(self) -> None:
-        if not self._text:
-            return
         with self._locked():
+            if not self._text:
+                return
             text = f"{self._text} ({time.monotonic() - self._since:.0f} s)"
             self._stream.write(f"{_ERASE}{text[: shutil.get_terminal_size().columns - 1]}")
             self._stream.flush()

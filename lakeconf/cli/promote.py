@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from lakeconf.cli.completion import complete_stores
 from lakeconf.cli.confirm import confirm, yes_option
 from lakeconf.cli.options import config_option, format_option
 from lakeconf.cli.output import plain, show, show_json, show_table
@@ -21,8 +22,8 @@ from lakeconf.store import Store
 
 
 @click.command("promote", short_help="Copy models' tables from one store to another.")
-@click.argument("source_store", metavar="FROM")
-@click.argument("target_store", metavar="TO")
+@click.argument("source_store", metavar="FROM", shell_complete=complete_stores)
+@click.argument("target_store", metavar="TO", shell_complete=complete_stores)
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
 @click.option("--allow-row-loss", is_flag=True, help="Delete rows that only TO has.")
 @click.option("--allow-drop-columns", is_flag=True, help="Drop columns that only TO has.")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import click
 
+from lakeconf.cli.completion import complete_stores, complete_tables
 from lakeconf.cli.confirm import confirm, yes_option
 from lakeconf.cli.options import config_option, format_option
 from lakeconf.cli.output import show, show_json, show_table
@@ -17,12 +18,12 @@ _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H
 
 
 @click.command("restore", short_help="Restore a table as it was at an older snapshot.")
-@click.argument("table")
+@click.argument("table", shell_complete=complete_tables)
 @click.option("--version", type=click.IntRange(min=0), help="The snapshot to restore; see `lakeconf snapshots`.")
 @click.option(
     "--timestamp", type=click.DateTime(_FORMATS), help="A time instead of a version; UTC unless it has an offset."
 )
-@click.option("--store", help="Store; by default `default_store`.")
+@click.option("--store", shell_complete=complete_stores, help="Store; by default `default_store`.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
 @yes_option
 @format_option

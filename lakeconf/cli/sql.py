@@ -12,8 +12,10 @@ from pathlib import Path
 
 import click
 
+from lakeconf.cli.completion import complete_stores
 from lakeconf.cli.options import config_option
 from lakeconf.cli.output import plain, show, show_exactly, show_json, show_lines, show_table
+from lakeconf.cli.sql_prompt import run_prompt
 from lakeconf.config.file import MAX_BYTES
 from lakeconf.config.model import init
 from lakeconf.inspection.read_only_sql import query
@@ -27,7 +29,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 @click.option(
     "-f", "--file", "path", type=click.Path(path_type=Path), help="Read the query from a file; - is the standard input."
 )
-@click.option("--store", help="Store; by default `default_store`.")
+@click.option("--store", shell_complete=complete_stores, help="Store; by default `default_store`.")
 @click.option(
     "--format",
     "format_name",
@@ -55,16 +57,27 @@ def command(
 ) -> None:
     """Run QUERY, in DuckDB's SQL dialect, on the lake, attached read-only.
 
-    Without QUERY and --file, the command reads the query from the standard input.
+    Without QUERY and --file, the command reads the query from the standard input. On a terminal, it prompts for
+    queries, and the arrow keys find earlier ones.
 
     \b
         lakeconf sql "SELECT count(*) FROM raw.events AT (VERSION => 3)"
         lakeconf sql -f report.sql --format csv
     """
-    text = _query_text(statement, path)
-    # Fetch one extra row to detect that there are more.
-    fetched = limit + 1 if format_name == "table" else None
-    names, rows = query(init(source).get_store(store), text, fetched, allow_files=allow_files)
+    found = init(source).get_store(store)
+
+    def run(text: str) -> None:
+        # Fetch one extra row to detect that there are more.
+        fetched = limit + 1 if format_name == "table" else None
+        _show(*query(found, text, fetched, allow_files=allow_files), format_name, limit)
+
+    if statement is None and path is None and sys.stdin.isatty():
+        run_prompt(run)
+    else:
+        run(_query_text(statement, path))
+
+
+def _show(names: Sequence[str], rows: Sequence[tuple[object, ...]], format_name: str, limit: int) -> None:
     if format_name == "json":
         show_json([dict(zip(names, map(plain, row), strict=True)) for row in rows])
     elif format_name == "csv":
@@ -83,8 +96,6 @@ def _query_text(statement: str | None, path: Path | None) -> str:
     if statement is not None and statement != "-":
         return statement
     if path is None or str(path) == "-":
-        if sys.stdin.isatty():
-            raise click.UsageError('pass a query, such as lakeconf sql "FROM raw.events", or --file')
         data, name = sys.stdin.buffer.read(MAX_BYTES + 1), "the standard input"
     else:
         data, name = _content(path), str(path)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from lakeconf.cli.annotations import github, sarif
+from lakeconf.cli.completion import complete_stores
 from lakeconf.cli.options import config_option
 from lakeconf.cli.output import problem_data, problem_text, show, show_exactly, show_json, show_lines, style
 from lakeconf.config.model import Config, read, validate
@@ -16,7 +17,7 @@ from lakeconf.errors import ConfigError, Problem
 
 
 @click.command("validate", short_help="Check the configuration.")
-@click.argument("stores", nargs=-1, metavar="[STORE]...")
+@click.argument("stores", nargs=-1, metavar="[STORE]...", shell_complete=complete_stores)
 @click.option(
     "--format",
     "format_name",

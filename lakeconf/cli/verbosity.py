@@ -44,6 +44,14 @@ def clear_progress() -> None:
         line.clear()
 
 
+def idle_progress() -> None:
+    """Erases the progress line until the next event, because the command waits for the user."""
+    context = click.get_current_context(silent=True)
+    line: ProgressLine | None = context.meta.get(_PROGRESS) if context else None
+    if line is not None:
+        line.idle()
+
+
 def _verbose(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's flag
     if value:
         _listen(context, logging.INFO)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from lakeconf.config.explain_code import explanation
@@ -59,3 +60,12 @@ def test_key_is_looked_up_in_the_given_file(project: Path, tmp_path_factory: Any
     (elsewhere / "lakeconf.toml").write_text(text)
     out = called("explain", "stores.dev.storage_backend.path", "--config", str(elsewhere))[1]
     assert out.startswith("stores.dev.storage_backend.path = other\n")
+
+
+def test_explanations_as_json(project: Path, shown: Any) -> None:
+    found = json.loads(shown("explain", "lc001", "--format", "json"))
+    assert found["code"] == "LC001"
+    assert found["text"].startswith("# LC001: Configuration not found")
+    (one,) = json.loads(shown("explain", "stores.dev.storage_backend.path", "--format", "json"))
+    assert one["key"] == "stores.dev.storage_backend.path"
+    assert one["from"] == "lakeconf.toml:9"

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeconf.cli.commands import run
 from lakeconf.config.env_file import env_variables, environment
 from lakeconf.config.model import init
 from lakeconf.errors import ConfigError
@@ -81,22 +80,3 @@ def test_variables_of_the_process_take_precedence(project: Path, monkeypatch: py
     monkeypatch.delenv("LAKE")
     with pytest.raises(ConfigError, match="LAKE is not set"):
         init().get_store()
-
-
-@pytest.mark.parametrize("before", [True, False])
-def test_commands_read_the_file_that_they_are_given(
-    before: bool, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = project / "elsewhere"
-    folder.mkdir()
-    (project / "lakeconf.toml").rename(folder / "lakeconf.toml")
-    (project / ".env").write_text(f"LAKECONF_CONFIG={folder}\nLAKECONF_DEFAULT_STORE=dev\n")
-    monkeypatch.setenv("LAKECONF_DEFAULT_STORE", "of_the_process")
-    options = ["--env-file", ".env"]
-    assert run([*options, "stores"] if before else ["stores", *options]) == 1
-    assert "of_the_process" not in capsys.readouterr().err  # the value of a variable is not shown
-    monkeypatch.delenv("LAKECONF_DEFAULT_STORE")
-    assert run([*options, "stores"] if before else ["stores", *options]) == 0
-    assert "dev" in capsys.readouterr().out
-    assert not {"LAKECONF_CONFIG", "LAKECONF_DEFAULT_STORE"} & set(os.environ)
-    assert run(["stores"]) == 1
