@@ -41,6 +41,7 @@ def store_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("store", required=False, shell_complete=complete_stores)(with_store)
 
 
+__all__ = ["Selection", "config_option", "format_option", "models_options", "selection_options", "store_option"]
 _MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
 
 

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from lakeconf.catalog.reader import CatalogReader
@@ -18,7 +19,15 @@ from lakeconf.engines.spark.java import ensure_java
 from lakeconf.errors import CatalogError, CatalogMissingError, CatalogMovedError, LakeconfError
 from lakeconf.guard.catalog_place import reader_of
 from lakeconf.guard.guard import marker_of
-from lakeconf.inspection.doctor_lake import Skip, Warn, examine_clock, examine_files, examine_marker, examine_timeout
+from lakeconf.inspection.doctor_lake import (
+    Skip,
+    Warn,
+    examine_clock,
+    examine_files,
+    examine_marker,
+    examine_statistics,
+    examine_timeout,
+)
 from lakeconf.inspection.doctor_probe import make_folders, read_and_remove
 from lakeconf.secret import scrub
 from lakeconf.sql import Attach, CreateSecret, LoadExtension, Use, literal
@@ -210,14 +219,6 @@ def _writable(examination: Examination) -> str:
     return "a file was written, read and removed"
 
 
-def _clock(examination: Examination) -> str:
-    return _examined(examination, examine_clock)
-
-
-def _server(examination: Examination) -> str:
-    return _examined(examination, examine_timeout)
-
-
 def _marker(examination: Examination) -> str:
     _location(examination)
     return _examined(examination, examine_marker)
@@ -285,9 +286,10 @@ _STEPS: tuple[tuple[str, tuple[str, ...], Callable[[Examination], str]], ...] = 
     ("version", ("catalog",), _version),
     ("data path readable", ("secrets",), _readable),
     ("data path writable", ("secrets", "data path readable"), _writable),
-    ("clock", ("catalog",), _clock),
-    ("server", ("catalog",), _server),
+    ("clock", ("catalog",), partial(_examined, examine=examine_clock)),
+    ("server", ("catalog",), partial(_examined, examine=examine_timeout)),
     ("marker", ("catalog", "data path readable"), _marker),
     ("files", ("catalog", "data path readable"), _files),
+    ("statistics", ("catalog",), partial(_examined, examine=examine_statistics)),
     ("spark", (), _spark),
 )

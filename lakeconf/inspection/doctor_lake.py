@@ -1,4 +1,4 @@
-"""Checks of `lakeconf doctor` on an existing lake: its marker, its files, and the clock and timeouts of its server."""
+"""Checks of `lakeconf doctor` on an existing lake: marker, files, statistics, and clock and timeouts of its server."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from lakeconf.backends.server import CatalogServer
 from lakeconf.catalog.lost_deletes import lost_deletes
 from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.stale_bounds import stale_bounds
 from lakeconf.catalog.table import compose_path
 from lakeconf.catalog.table_name import joined_name
 from lakeconf.connection.connection import Connection
@@ -141,6 +142,28 @@ def examine_files(store: Store, connection: Connection) -> str:
         )
     more = f"; {len(outside):,} more outside the data path were not looked for" if outside else ""
     return f"{root} has all files of the catalog ({len(needed - outside):,}), and no others{more}"
+
+
+def examine_statistics(store: Store, connection: Connection) -> str:
+    """Looks for columns whose statistics hide rows from DuckDB.
+
+    Args:
+        store: The store.
+        connection: A connection with the attached lake.
+
+    Raises:
+        Warn: There are such columns.
+    """
+    found = stale_bounds(_reader(store, connection))
+    if found:
+        tables = [f"{joined_name(*table)} ({', '.join(columns)})" for table, columns in found.items()]
+        first = joined_name(*next(iter(found)))
+        raise Warn(
+            f"outside lakeconf, DuckDB may hide rows from filters on columns of {escaped('; '.join(tables))}",
+            f"a file has no bounds; write the rows of each table again: table = lake.table({escaped(repr(first))}); "
+            "table.overwrite(table.scan())",
+        )
+    return "the bounds of all columns cover their files"
 
 
 def _path(root: str, row: tuple[Any, ...]) -> str:

@@ -78,9 +78,9 @@ def test_ctrl_c_cancels_the_query_that_is_typed(events_folder: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("state", "folder"), [("/state", "/state"), ("", "/home/me/.local/state"), ("rel", "/home/me/.local/state")]
+    ("state", "folder"), [("/state", "/state"), ("", "/homes/user/.local/state"), ("rel", "/homes/user/.local/state")]
 )
 def test_history_is_in_the_state_folder_of_the_user(state: str, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", state)
-    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("HOME", "/homes/user")
     assert history_file() == Path(folder, "lakeconf", "sql_history")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
@@ -81,3 +83,22 @@ def test_unreachable_server(host: str, message: str, tmp_path: Path) -> None:
     assert found.status == "failed"
     assert found.found.startswith(message)
     assert found.hint == "check that the server is running, and check `host` and `port` of the metadata backend"
+
+
+def test_statistics_that_hide_rows_from_duckdb(tmp_path: Path) -> None:
+    config = local(tmp_path)
+    store = lakeconf.init({"stores": {"dev": config}}).get_store("dev")
+    with store.open() as lake:
+        lake.create_table('raw."a.b"', {"s": "VARCHAR"}).append(lake.sql("SELECT 'zz' AS s"))
+    assert diagnosed(config)["statistics"].found == "the bounds of all columns cover their files"
+    with contextlib.closing(sqlite3.connect(config["metadata_backend"]["uri"])) as catalog, catalog:
+        for table in ("ducklake_file_column_stats", "ducklake_table_column_stats"):
+            catalog.execute(f"UPDATE {table} SET min_value = NULL, max_value = NULL")
+    found = diagnosed(config)["statistics"]
+    assert found.status == "warning"
+    assert 'columns of raw."a.b" (s)' in found.found
+    assert found.hint is not None
+    # The fix as the hint says it.
+    with store.open() as lake:
+        exec(found.hint.partition(": ")[2], {"lake": lake})  # noqa: S102
+    assert diagnosed(config)["statistics"].status == "ok"

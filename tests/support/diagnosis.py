@@ -21,6 +21,7 @@ STEPS = (
     "server",
     "marker",
     "files",
+    "statistics",
     "spark",
 )
 
