@@ -7,9 +7,17 @@ imports the rest of lakeconf only when the data source is used.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -52,6 +60,19 @@ class DefaultSource(DataSource):
         _check_schema(schema, self.schema())
         return StreamReader(dict(self.options), schema, self._resolve()[0])
 
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's signature
+        from lakeconf.datasource.options import write_options
+        from lakeconf.datasource.writing import begin
+        from lakeconf.engines.spark.types import duckdb_types
+        from lakeconf.errors import UnsupportedError
+
+        if overwrite:
+            raise UnsupportedError(
+                "the data source only appends rows",
+                hint='use .mode("append"); to replace rows, use lake.table(…).overwrite(frame, where=…)',
+            )
+        return Writer(begin(write_options(self.options), duckdb_types(schema)))
+
     def _resolve(self) -> tuple[Any, int]:
         """The columns and the snapshot; Spark keeps this object, so that a frame has one snapshot."""
         from lakeconf.datasource.options import any_options
@@ -85,6 +106,44 @@ class Reader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self._schema)
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """The file of a task.
+
+    Attributes:
+        path: The file; None if the task had no rows.
+    """
+
+    path: str | None
+
+
+class Writer(DataSourceArrowWriter):
+    """Appends the rows of a frame.
+
+    Args:
+        write: The `lakeconf.datasource.writing.Write`.
+    """
+
+    def __init__(self, write: Any) -> None:
+        self._write = write
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        from lakeconf.datasource.writing import write_rows
+
+        return Written(write_rows(self._write, iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        from lakeconf.datasource.writing import commit
+
+        found = [message.path for message in messages if isinstance(message, Written)]
+        commit(self._write, [path for path in found if path is not None])
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - Spark's signature
+        from lakeconf.datasource.writing import abort
+
+        abort(self._write)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

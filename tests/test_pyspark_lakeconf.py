@@ -6,7 +6,7 @@ import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from local_stores import in_bucket
@@ -18,7 +18,7 @@ from lakeconf.config.toml_text import toml_value
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from servers import S3Server
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -128,3 +128,35 @@ def test_plans_and_logs_contain_no_secret(
     texts = [frame._jdf.queryExecution().toString(), *(path.read_text() for path in spark_event_log.rglob("events*"))]
     assert any(re.search(r"BatchScan lakeconf", text) for text in texts[1:])
     assert not any(s3_server.keys.secret in text for text in texts)
+
+
+def sink_of(frame: DataFrame, folder: Path, mode: str = "append") -> Any:
+    writer = frame.write.format("lakeconf").option("config", str(folder / "lakeconf.toml")).mode(mode)
+    return writer.option("table", "raw.events")
+
+
+def test_a_frame_is_appended_as_one_snapshot(spark: SparkSession, events_folder: Path) -> None:
+    frame = spark.range(10, 14, numPartitions=3).selectExpr("'new' AS kind", "id")
+    sink_of(frame, events_folder).save()
+    with open_lake(events_folder) as lake:
+        assert sorted(row["id"] for row in lake.table("raw.events").to_arrow().to_pylist()) == [2, 3, 10, 11, 12, 13]
+        assert [change.changes for change in lake.table("raw.events").history()][-1:] == [("inserted_into_table",)]
+        assert all(Path(file.path).exists() for file in lake.table("raw.events").files())
+
+
+def test_a_failed_task_writes_nothing_and_leaves_no_manifest(spark: SparkSession, events_folder: Path) -> None:
+    wrong = "CASE WHEN id = 3 THEN raise_error('this row was made to fail') ELSE 'new' END AS kind"
+    frame = spark.range(0, 4, numPartitions=2).selectExpr("id", wrong)
+    with pytest.raises(PySparkException, match="this row was made to fail"):
+        sink_of(frame, events_folder).save()
+    assert not list((events_folder / "data").rglob("lakeconf-*.parquet"))
+    with open_lake(events_folder) as lake:
+        assert lake.table("raw.events").to_arrow().num_rows == 2
+
+
+def test_other_modes_are_refused(spark: SparkSession, events_folder: Path) -> None:
+    frame = spark.range(1).selectExpr("id", "'new' AS kind")
+    with pytest.raises(PySparkException, match=r"the data source only appends rows[\s\S]*lake.table"):
+        sink_of(frame, events_folder, "overwrite").save()
+    with pytest.raises(PySparkException, match="SchemaError"):
+        sink_of(frame.drop("kind"), events_folder).save()

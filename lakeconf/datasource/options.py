@@ -27,7 +27,6 @@ class Options:
         since: For a stream: the first snapshot whose changes it returns; None to begin with all rows of the table.
         changes: For a stream: True to return all kinds of changes, and not only inserted rows.
         snapshots_per_batch: For a stream: the largest number of snapshots in a batch.
-        message: For a write: the commit message.
         idempotency_key: For a write: as for `Table.append`.
     """
 
@@ -41,7 +40,6 @@ class Options:
     since: int | None = None
     changes: bool = False
     snapshots_per_batch: int | None = None
-    message: str | None = None
     idempotency_key: str | None = None
 
     @property
@@ -52,7 +50,7 @@ class Options:
 
 _READ = ("table", "store", "config", "version", "timestamp", "columns", "where")
 _STREAM = ("table", "store", "config", "columns", "since", "changes", "snapshots_per_batch")
-_WRITE = ("table", "store", "config", "message", "idempotency_key")
+_WRITE = ("table", "store", "config", "idempotency_key")
 _ALL = tuple(field.name for field in fields(Options))
 
 

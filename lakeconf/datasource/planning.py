@@ -144,5 +144,6 @@ def parts_of(access: Access, found: ScanPlan, inlined: pa.Table, wanted: Sequenc
     parts: list[Part] = [Files(access, part) for part in divided(replace(found, columns=tuple(wanted)))]
     if inlined.num_rows:
         condition = to_duckdb_sql(found.predicate) if found.predicate else "true"
-        parts.append(Rows(stream_of(exact_rows(wanted, inlined, condition=condition))))
+        rows = exact_rows(wanted, inlined, condition=condition, time_zone=found.time_zone)
+        parts.append(Rows(stream_of(rows)))
     return parts

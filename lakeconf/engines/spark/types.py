@@ -165,11 +165,16 @@ def duckdb_schema(frame: DataFrame) -> dict[str, str]:
     Raises:
         SchemaError: DuckDB lacks a type, or two columns have the same name.
     """
-    names = [folded(name) for name in frame.columns]
+    return duckdb_types(frame.schema)
+
+
+def duckdb_types(schema: StructType) -> dict[str, str]:
+    """Like `duckdb_schema`, for the schema of a frame."""
+    names = [folded(name) for name in schema.fieldNames()]
     for name in names:
         if names.count(name) > 1:
             raise SchemaError(f"the frame has two columns {name!r}", hint="rename one of them")
-    return {field.name: _of_spark(field.name, field.dataType) for field in frame.schema.fields}
+    return {field.name: _of_spark(field.name, field.dataType) for field in schema.fields}
 
 
 def _of_spark(name: str, found: DataType) -> str:

@@ -15,7 +15,7 @@ from lakeconf.catalog.types import all_types
 from lakeconf.connection.connection import connect
 from lakeconf.engines.spark.types import exact_cast, spark_schema
 from lakeconf.errors import QueryError, SchemaError, UnsupportedError
-from lakeconf.sql import identifier
+from lakeconf.sql import identifier, literal
 
 
 def inlined_frame(
@@ -39,7 +39,12 @@ def inlined_frame(
 
 
 def exact_rows(
-    columns: Sequence[Column], rows: pa.Table, virtual: Mapping[str, str] | None = None, *, condition: str = "true"
+    columns: Sequence[Column],
+    rows: pa.Table,
+    virtual: Mapping[str, str] | None = None,
+    *,
+    condition: str = "true",
+    time_zone: str = "UTC",
 ) -> pa.Table:
     """Inlined rows with the types that Spark accepts.
 
@@ -48,6 +53,7 @@ def exact_rows(
         rows: The rows as DuckDB returns them.
         virtual: Additional columns, each with its SQL over `rows`.
         condition: The condition on `rows`, in DuckDB's SQL.
+        time_zone: The time zone in which the condition is evaluated.
 
     Raises:
         UnsupportedError: A value does not fit the column's Spark type.
@@ -63,6 +69,7 @@ def exact_rows(
     values += [(sql, name) for name, sql in added.items()]
     selected = ", ".join(f"{sql} AS {identifier(name)}" for sql, name in values)
     with _refused(), connect() as duckdb:
+        duckdb.execute(f"SET TimeZone = {literal(time_zone)}")
         duckdb.register("inlined_rows", rows)
         return duckdb.arrow(f"SELECT {selected} FROM inlined_rows WHERE {condition}")
 

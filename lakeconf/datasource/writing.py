@@ -1,0 +1,219 @@
+"""Appends the rows of a frame: executors write files, and a process on the driver's machine commits them.
+
+These processes share no memory. The files have a manifest, so that a cleanup finds them after a crash, and the commit
+has a key, so that a repeated commit adds nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import pyarrow as pa
+
+from lakeconf.catalog.table import TableInfo
+from lakeconf.commit.change import Change
+from lakeconf.commit.scope import Scope
+from lakeconf.commit.session import Session
+from lakeconf.commit.transaction import Transaction
+from lakeconf.config.model import init
+from lakeconf.connection.connection import Connection
+from lakeconf.connection.errors import REFUSED_VALUE
+from lakeconf.datasource.options import Options
+from lakeconf.datasource.parts import Access
+from lakeconf.engines.base import Staged
+from lakeconf.engines.exact_casts import exact_casts
+from lakeconf.engines.schema_check import check_fit, not_null_violation
+from lakeconf.engines.spark.types import SHARED_TYPES
+from lakeconf.engines.spark.write.files import staged_source
+from lakeconf.engines.spark.write.parquet_options import parquet_options
+from lakeconf.engines.staging import announce, manifest_path, staging_folder
+from lakeconf.errors import UnsupportedError
+from lakeconf.lake.cleanup import remove_files
+from lakeconf.lake.opening import open_session
+from lakeconf.sql import identifier, literal
+from lakeconf.store import Store
+from lakeconf.write import writes
+
+# Types whose bounds in a footer are those of the rows. Floating-point numbers have none, because of NaN.
+_REGISTERED = set(SHARED_TYPES) - {"float32", "float64"}
+# Footers with values but without exact bounds: DuckLake would take them for files without values. Bytes that DuckDB
+# shows with a backslash would become other bounds.
+_UNBOUNDED = r"""
+    SELECT count(*) FROM parquet_metadata([{}]) WHERE num_values > coalesce(stats_null_count, 0)
+      AND (stats_null_count IS NULL OR stats_min_value IS NULL OR stats_max_value IS NULL
+           OR min_is_exact IS DISTINCT FROM true OR max_is_exact IS DISTINCT FROM true
+           OR contains(stats_min_value, '\') OR contains(stats_max_value, '\'))
+"""
+# A file in the staging folder of a write whose commit has begun.
+_COMMITTING = "committing.parquet"
+
+
+@dataclass(frozen=True)
+class Write:
+    """An append; plain data without secrets.
+
+    Attributes:
+        options: The options.
+        access: How executors reach the files of the lake.
+        token: The id of the write.
+        table: The table as it was when the write began.
+        types: The columns of the table and their types.
+        given: The columns of the frame and their types in DuckDB.
+        codec: The compression of files.
+    """
+
+    options: Options
+    access: Access
+    token: str
+    table: TableInfo
+    types: Mapping[str, str]
+    given: Mapping[str, str]
+    codec: str
+
+    @property
+    def folder(self) -> str:
+        """The folder of the files."""
+        return staging_folder(self.table, self.token)
+
+
+def begin(options: Options, given: Mapping[str, str]) -> Write:
+    """Begins an append: checks the columns, and announces its files.
+
+    Args:
+        options: The options.
+        given: The columns of the frame and their types in DuckDB.
+
+    Raises:
+        SchemaError: A column is missing, unknown, or of a type that does not fit.
+        UnsupportedError: Executors cannot write files of this lake.
+    """
+    store, session = _open(options)
+    try:
+        scope = Scope(session)
+        scope.check_writable()
+        target = writes.current(scope, options.table)
+        check_fit(target.info.full_name, given, target.types)
+        codec = parquet_options(session.writer, target.info, 1)["compression"]
+        access = Access.of(store, options.config)
+        write = Write(options, access, uuid.uuid4().hex, target.info, target.types, given, codec)
+        with scope.writing():
+            announce(session.writer, write.folder, session.reader.lake_id)
+        return write
+    finally:
+        session.close()
+
+
+def write_rows(write: Write, batches: Iterator[pa.RecordBatch]) -> str | None:
+    """Writes the rows of a task to a file.
+
+    Returns:
+        The file; None if there are no rows.
+
+    Raises:
+        SchemaError: A value does not fit its column.
+        StorageError: The file cannot be written.
+    """
+    first = next(batches, None)
+    if first is None:
+        return None
+    path = f"{write.folder}{uuid.uuid4().hex}.parquet"
+    if "://" not in path:
+        Path(write.folder).mkdir(parents=True, exist_ok=True)
+    values = ", ".join(_checked(write.table, column.name, nullable=column.nullable) for column in write.table.columns)
+    codec = {"none": "uncompressed", "lz4raw": "lz4_raw"}.get(write.codec, write.codec)
+    with write.access.connect() as connection:
+        connection.register("lakeconf_rows", pa.RecordBatchReader.from_batches(first.schema, chain([first], batches)))
+        rows = f"SELECT {exact_casts(write.given, write.types)} FROM lakeconf_rows"
+        target = f"{literal(path)} (FORMAT parquet, COMPRESSION {codec})"
+        connection.execute(f"COPY (SELECT {values} FROM ({rows})) TO {target}")
+    return path
+
+
+def commit(write: Write, files: Sequence[str]) -> None:
+    """Commits the files of a write as one snapshot; does nothing if it was committed before.
+
+    Its files remain for a cleanup after an error: whether a later commit succeeds may not be known.
+
+    Args:
+        write: The write.
+        files: The files of the tasks that succeeded.
+
+    Raises:
+        SchemaError: The columns of the table have changed since the write began.
+        CommitError: Nothing was written; for example because a cleanup removed a file.
+    """
+    _, session = _open(write.options)
+    try:
+        if files:
+            session.writer.execute(
+                f"COPY (SELECT 1 AS begun) TO {literal(write.folder + _COMMITTING)} (FORMAT parquet)"
+            )
+            key = write.options.idempotency_key or f"data source {write.token}"
+            name = writes.quoted_name(write.table)
+            writes.write_once(Scope(session), name, key, lambda transaction, _: _append(transaction, write, files))
+        _remove_files(session, write)
+    finally:
+        session.close()
+
+
+def abort(write: Write) -> None:
+    """Removes the files of a write whose tasks failed; those of a write whose commit has begun are kept."""
+    _, session = _open(write.options)
+    try:
+        if not any(path.endswith(f"/{_COMMITTING}") for path in _files(session.writer, write)):
+            _remove_files(session, write)
+    finally:
+        session.close()
+
+
+def _open(options: Options) -> tuple[Store, Session]:
+    store = init(options.config).get_store(options.store)
+    if store.storage_backend is None:
+        raise UnsupportedError(
+            f"the files of store {store.name!r} are kept by its metadata backend, and executors cannot reach them",
+            hint="write the frame with DuckDB: store.open()",
+        )
+    return store, open_session(store)
+
+
+def _checked(table: TableInfo, name: str, *, nullable: bool) -> str:
+    column = identifier(name)
+    if nullable:
+        return column
+    message = f"{REFUSED_VALUE} {not_null_violation(name, table.full_name).message}"
+    return f"CASE WHEN {column} IS NULL THEN error({literal(message)}) ELSE {column} END AS {column}"
+
+
+def _append(transaction: Transaction, write: Write, files: Sequence[str]) -> None:
+    session, table = transaction.session, write.table
+    source = staged_source(session.writer, files, write.types)
+    ((count,),) = session.writer.rows(f"SELECT count(*) FROM ({source})")
+    registered = tuple(files) if _can_register(session.writer, table, files) else ()
+    staged = Staged(source, registered, folder=write.folder, row_count=count, keeps_files=bool(registered))
+    statements = writes.insert(session, table, staged)
+    transaction.add(Change(statements, table.full_name, staged, written_for=table))
+
+
+def _can_register(writer: Connection, table: TableInfo, files: Sequence[str]) -> bool:
+    """True if DuckLake can use the files as they are; otherwise DuckDB inserts their rows."""
+    types = [column.type for column in table.columns]
+    if table.partition_fields or not all(type_ in _REGISTERED or type_.startswith("decimal(") for type_ in types):
+        return False
+    return writer.rows(_UNBOUNDED.format(", ".join(map(literal, files)))) == [(0,)]
+
+
+def _files(connection: Connection, write: Write) -> list[str]:
+    return [path for (path,) in connection.rows("SELECT file FROM glob(?)", [f"{write.folder}*.parquet"])]
+
+
+def _remove_files(session: Session, write: Write) -> None:
+    """Removes the files of a write that are no files of the table, and its manifest."""
+    with session.reader.transaction() as transaction:
+        query = "SELECT path FROM ducklake_data_file WHERE table_id = ?"
+        known = {path.rpartition("/")[2] for (path,) in transaction.rows(query, [write.table.table_id])}
+    left = [path for path in _files(session.writer, write) if path.rpartition("/")[2] not in known]
+    remove_files(session.reader.connection, [*left, manifest_path(write.folder)])
