@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 
     from lakeconf import Store
 
-pytest_plugins = ["missing_tools", "server_fixtures", "hadoop_aws", "golden_files", "example_backends", "lake_fixtures"]
+pytest_plugins = [
+    "missing_tools",
+    "server_fixtures",
+    "hadoop_aws",
+    "golden_files",
+    "example_backends",
+    "lake_fixtures",
+    "connect_server",
+]
 
 # `make test` runs few examples, the same every time; `make prove` runs many more random ones.
 _SLOW_IS_FINE = [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture]

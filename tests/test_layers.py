@@ -45,6 +45,7 @@ BACK = ("lakeconf.store", "lakeconf.lake.lake")
 # Function-level imports that follow the order; they load slow modules or optional dependencies.
 LAZY = {
     ("lakeconf.lake.opening", "lakeconf.engines.spark.engine"),
+    ("lakeconf.lake.opening", "lakeconf.engines.spark.connect.engine"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.version"),
     ("lakeconf.engines.spark.start", "lakeconf.engines.spark.hadoop"),
     ("lakeconf.cli.validate", "lakeconf.pipelines"),

@@ -277,6 +277,6 @@ def spark_operations(engine: Engine, needed_for: str) -> SparkOperations:
     if isinstance(engine, SparkOperations):
         return engine
     raise UnsupportedError(
-        f"{needed_for} needs a Spark session, and this lake was opened without one",
+        f"{needed_for} needs a classic Spark session, and this lake was opened without one",
         hint="open the lake with a session: store.open(spark)",
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,8 +12,7 @@ from typing import Any
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import compose_path
-from lakeconf.connection.connection import Connection
-from lakeconf.ducklake import metadata_database
+from lakeconf.connection.removal import remove_files
 from lakeconf.engines.staging import PREFIX, is_announced, is_manifest_of
 from lakeconf.errors import CatalogError, StorageError
 from lakeconf.guard.marker import MARKER, LakeMarker
@@ -237,28 +235,6 @@ class Cleanup:
         if found is None:
             return None
         return f"the data path contains {found.group()!r}, which DuckLake treats as a glob pattern"
-
-
-def remove_files(connection: Connection, paths: Sequence[str]) -> None:
-    """Removes exactly these files, on this machine or in a bucket; missing files are ignored.
-
-    DuckDB has no statement that removes a file, so an in-memory catalog schedules these files for deletion.
-
-    Args:
-        connection: A connection that can access the files.
-        paths: Absolute paths or URIs.
-    """
-    # An interrupted removal may have left its catalog attached, and another thread may remove files at the same time.
-    scratch = f"__lakeconf_removal_{uuid.uuid4().hex}"
-    with connection.cursor() as cursor:
-        try:
-            cursor.execute(f"ATTACH 'ducklake::memory:' AS {scratch} (DATA_PATH '/')")
-            rows = ", ".join(f"({number}, {literal(path)}, false, now())" for number, path in enumerate(paths))
-            scheduled = f"{metadata_database(scratch)}.ducklake_files_scheduled_for_deletion"
-            cursor.execute(f"INSERT INTO {scheduled} VALUES {rows}")
-            cursor.rows(f"CALL ducklake_cleanup_old_files('{scratch}', cleanup_all => true)")
-        finally:
-            cursor.execute(f"DETACH DATABASE IF EXISTS {scratch}")
 
 
 def _real(path: str) -> str:

@@ -91,6 +91,10 @@ def _check_spark(spark: Any) -> None:
 
 
 def _spark_engine(store: Store, reader: CatalogReader, writer: SharedConnection, spark: Any) -> Engine:
+    if not hasattr(spark, "sparkContext"):
+        connect = importlib.import_module("lakeconf.engines.spark.connect.engine")
+        connect_engine: Engine = connect.ConnectEngine(spark, reader, writer)
+        return connect_engine
     engine = importlib.import_module("lakeconf.engines.spark.engine")
     settings = store.storage_backend.hadoop_settings() if store.storage_backend is not None else {}
     spark_engine: Engine = engine.SparkEngine(spark, reader, writer, settings)

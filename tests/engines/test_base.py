@@ -36,5 +36,7 @@ def test_only_the_spark_engine_has_spark_operations(lake: Lake, spark: SparkSess
     assert not isinstance(on_duckdb, SparkOperations)
     with pytest.raises(UnsupportedError) as caught:
         spark_operations(on_duckdb, "registering views")
-    assert caught.value.message == "registering views needs a Spark session, and this lake was opened without one"
+    assert (
+        caught.value.message == "registering views needs a classic Spark session, and this lake was opened without one"
+    )
     assert caught.value.hint == "open the lake with a session: store.open(spark)"

@@ -12,7 +12,7 @@ from diagnosis import diagnosed, local
 import lakeconf
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.cli.commands import run
-from lakeconf.lake.cleanup import remove_files
+from lakeconf.connection.removal import remove_files
 
 if TYPE_CHECKING:
     from pathlib import Path

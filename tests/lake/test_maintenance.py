@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import lakeconf
+from lakeconf.connection.removal import remove_files
 from lakeconf.engines.staging import announce
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard.guard import LakeGuard
-from lakeconf.lake.cleanup import remove_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

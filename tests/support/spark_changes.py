@@ -9,12 +9,14 @@ from spark_rows import compared
 
 from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
 from lakeconf.engines.change_feed import changes_sql
+from lakeconf.engines.spark.connect.scan import read_changes as read_over_connect
 from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.errors import QueryError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import pyarrow as pa
     from catalog_lake import Lake
     from pyspark.sql import DataFrame, SparkSession
 
@@ -26,7 +28,14 @@ Key = tuple[int, int, str]
 
 def changes(spark: SparkSession, lake: Lake, since: int, until: int) -> DataFrame:
     """The changes of the table `t` as Spark reads them."""
-    return read_changes(spark, *plan_changes_with_inlined_rows(lake.reader, "t", since, until))
+    return planned_changes(spark, lake, *plan_changes_with_inlined_rows(lake.reader, "t", since, until))
+
+
+def planned_changes(spark: SparkSession, lake: Lake, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
+    """The changes of a plan, through a classic session or one of Spark Connect."""
+    if hasattr(spark, "sparkContext"):
+        return read_changes(spark, plan, inlined)
+    return read_over_connect(spark, lake.reader, plan, inlined)
 
 
 def assert_changes_alike(spark: SparkSession, lake: Lake, ranges: Iterable[tuple[int, int]]) -> None:
@@ -39,7 +48,7 @@ def assert_changes_alike(spark: SparkSession, lake: Lake, ranges: Iterable[tuple
 def wrong_changes(spark: SparkSession, lake: Lake, since: int, until: int) -> dict[str, Any]:
     """Changes that only Spark or only DuckDB returns; if DuckDB cannot compute them, uses the table states instead."""
     plan, inlined = plan_changes_with_inlined_rows(lake.reader, "t", since, until)
-    frame = read_changes(spark, plan, inlined)
+    frame = planned_changes(spark, lake, plan, inlined)
     try:
         query = changes_sql(lake.reader, plan)
     except UnsupportedError:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakeconf.catalog.scan import plan_with_inlined_rows
 from lakeconf.engines.base import ROW_ID
+from lakeconf.engines.spark.connect.scan import read as read_over_connect
 from lakeconf.engines.spark.read.file_columns import FILENAME
 from lakeconf.engines.spark.read.scan import FILE_ROW_NUMBER, SNAPSHOT_ID, read
 from lakeconf.engines.spark.types import duckdb_type
@@ -17,9 +18,11 @@ from lakeconf.sql import identifier
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pyarrow as pa
     from catalog_lake import Lake
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakeconf.catalog.scan import ScanPlan
     from lakeconf.catalog.table import Column
 
 PROVE = bool(os.environ.get("LAKECONF_PROVE"))
@@ -42,7 +45,16 @@ def scan(
 ) -> DataFrame:
     """A table as Spark reads it."""
     plan, inlined = plan_with_inlined_rows(lake.reader, table, lake.newest if version is None else version, columns)
-    return read(spark, plan, inlined, row_ids=row_ids)
+    return planned_frame(spark, lake, plan, inlined, row_ids=row_ids)
+
+
+def planned_frame(
+    spark: SparkSession, lake: Lake, plan: ScanPlan, inlined: pa.Table, *, row_ids: bool = False
+) -> DataFrame:
+    """The rows of a plan, through a classic session or one of Spark Connect."""
+    if hasattr(spark, "sparkContext"):
+        return read(spark, plan, inlined, row_ids=row_ids)
+    return read_over_connect(spark, lake.reader, plan, inlined, row_ids=row_ids)
 
 
 def assert_alike(
@@ -75,7 +87,7 @@ def differences(
 ) -> dict[str, list[tuple[str | None, ...]]]:
     """Rows that only Spark or only DuckDB returns, as text; empty if they agree. Both read the whole table."""
     plan, inlined = plan_with_inlined_rows(lake.reader, table, version)
-    frame = read(spark, plan, inlined, row_ids=row_ids)
+    frame = planned_frame(spark, lake, plan, inlined, row_ids=row_ids)
     source = f"lake.{identifier(plan.table.schema_name)}.{identifier(plan.table.name)} AT (VERSION => {version})"
     return compared(lake, plan.columns, frame, source, VIRTUAL if row_ids else {})
 

@@ -42,7 +42,7 @@ class Instance:
     Attributes:
         retries: The setting `ducklake_max_retry_count`.
         last_committed: The last snapshot that it committed.
-        scheduled: Files that an in-memory catalog would remove; see `cleanup.remove_files`.
+        scheduled: Files that an in-memory catalog would remove; see `remove_files`.
     """
 
     retries: int = 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -36,13 +37,19 @@ def refuse_accelerators(spark: SparkSession) -> None:
     """
     context: Any = spark.sparkContext
     configuration = context.getConf()
+    keys = (*_CLASS_KEYS, *_SWITCHES)
+    refuse_settings({key: str(spark.conf.get(key, "") or configuration.get(key, "")) for key in keys})
+
+
+def refuse_settings(settings: Mapping[str, str]) -> None:
+    """Like `refuse_accelerators`, for the settings of a session and its application."""
     for key in _CLASS_KEYS:
-        classes = str(configuration.get(key, ""))
+        classes = settings.get(key, "")
         for engine, pattern in _CLASSES.items():
             if re.search(pattern, classes):
                 raise _refusal(engine, f"{key}={classes}")
     for key, (engine, value) in _SWITCHES.items():
-        found = str(spark.conf.get(key, "") or configuration.get(key, ""))
+        found = settings.get(key, "")
         if found.lower() == value:
             raise _refusal(engine, f"{key}={found}")
 

@@ -67,14 +67,30 @@ def assumed(column: Column) -> Found:
     return Found(read_name(column), column.field_id, _STORED_AS.get(column.type, column.type), children)
 
 
-def needs_footer(column: Column, *, keeps_structs: bool) -> bool:
+def assumed_by_name(column: Column) -> Found:
+    """Like `assumed`, for a reader without field ids, and a column whose name has always been its own."""
+    children = tuple(assumed_by_name(child) for child in column.children)
+    return Found(column.name, None, _STORED_AS.get(column.type, column.type), children)
+
+
+def without_ids(found: Found) -> Found:
+    """The same location, found by the names in the file."""
+    children = tuple(None if child is None else without_ids(child) for child in found.children)
+    witness = None if found.witness is None else without_ids(found.witness)
+    return replace(found, field_id=None, children=children, witness=witness)
+
+
+def needs_footer(column: Column, *, keeps_structs: bool, by_name: bool = False) -> bool:
     """True if `assumed` may be wrong, or Spark's reader cannot fill in missing values.
 
     Args:
         column: The column, or a field inside a nested one.
         keeps_structs: False if Spark's reader returns NULL for every struct of which the file lacks all requested
             fields, even for structs that are not NULL. Spark may request fewer fields than the plan.
+        by_name: True for a reader without field ids, which fills in no defaults either.
     """
+    if by_name and (column.initial_default is not None or not column.name_is_unique):
+        return True
     if column.former_types or column.later_types:
         return True
     if column.initial_default is not None and not _can_have_default(column):
@@ -82,7 +98,7 @@ def needs_footer(column: Column, *, keeps_structs: bool) -> bool:
     if not keeps_structs and column.type == "struct" and any(child.since > column.since for child in column.children):
         return True
     return any(
-        child.initial_default is not None or needs_footer(child, keeps_structs=keeps_structs)
+        child.initial_default is not None or needs_footer(child, keeps_structs=keeps_structs, by_name=by_name)
         for child in column.children
     )
 

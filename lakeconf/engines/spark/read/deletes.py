@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import LongType, StructField, StructType
 
 from lakeconf.catalog.data_file import DataFile, DeleteFile
 from lakeconf.engines.spark.read import executor_code
 from lakeconf.engines.spark.read.bitmap import SNAPSHOT_COLUMN
-from lakeconf.engines.spark.read.guards import of_file
-from lakeconf.engines.spark.read.relation import relation
+from lakeconf.engines.spark.read.source import Source
 
 # One long identifies a row: the upper half is the number of the file, the lower half the row's position in the file.
 ROW = "__lakeconf_row"
@@ -28,11 +27,11 @@ _BY_ONE_TASK, _BROADCAST = 2_000_000, 20_000_000
 _FEW_FILES = 16
 
 
-def without_deleted(private: SparkSession, frame: DataFrame, files: Sequence[DataFile], snapshot_id: int) -> DataFrame:
+def without_deleted(source: Source, frame: DataFrame, files: Sequence[DataFile], snapshot_id: int) -> DataFrame:
     """The rows of a relation that are not deleted.
 
     Args:
-        private: The session of the scan.
+        source: Reads the delete files.
         frame: All rows of `files`, with the column `ROW`, which `row_number` computes.
         files: The files, in the order of the relation.
         snapshot_id: Deletes of later snapshots are not applied.
@@ -42,21 +41,22 @@ def without_deleted(private: SparkSession, frame: DataFrame, files: Sequence[Dat
         len(file.inlined_deletes) + (file.delete_file.delete_count if file.delete_file else 0) for file in files
     )
     has_few = count <= _BY_ONE_TASK and sum(file.delete_file is not None for file in files) <= _FEW_FILES
-    words = _words(_deleted(private, files, bases, snapshot_id), by_one_task=has_few)
+    words = _words(_deleted(source, files, bases, snapshot_id), by_one_task=has_few)
     if count <= _BROADCAST:
         words = F.broadcast(words)
     joined = frame.join(words, F.expr(f"shiftright({ROW}, {_WORD_BITS}) = {_WORD}"), "left")
     return joined.where(f"{_BITS} IS NULL OR (shiftright({_BITS}, cast({ROW} & {_MASK} AS int)) & 1) = 0")
 
 
-def row_number(private: SparkSession, files: int) -> Column:
+def row_number(source: Source, files: Sequence[DataFile]) -> Column:
     """The value of `ROW`; a row of an unknown file fails the job.
 
     Args:
-        private: The session of the scan.
-        files: The number of files of the relation.
+        source: Reads the files.
+        files: The files of the relation.
     """
-    return of_file(private, [number << POSITION_BITS for number in range(files)]) + F.col("_metadata.row_index")
+    bases = [number << POSITION_BITS for number in range(len(files))]
+    return source.of_file(files, bases) + F.col("_metadata.row_index")
 
 
 def _words(deleted: DataFrame, *, by_one_task: bool) -> DataFrame:
@@ -67,29 +67,29 @@ def _words(deleted: DataFrame, *, by_one_task: bool) -> DataFrame:
     return deleted.groupBy(F.expr(f"shiftright(row, {_WORD_BITS}) AS {_WORD}")).agg(bits)
 
 
-def _deleted(private: SparkSession, files: Sequence[DataFile], bases: Mapping[str, int], snapshot_id: int) -> DataFrame:
+def _deleted(source: Source, files: Sequence[DataFile], bases: Mapping[str, int], snapshot_id: int) -> DataFrame:
     """The deleted rows, in one column `row`."""
     parts = []
     in_files = {file.delete_file: bases[file.path] for file in files if file.delete_file is not None}
     in_parquet = {file: base for file, base in in_files.items() if file.format == "parquet"}
     if in_parquet:
-        parts.append(_in_parquet(private, in_parquet, snapshot_id))
+        parts.append(_in_parquet(source, in_parquet, snapshot_id))
     if len(in_parquet) < len(in_files):
-        parts.append(_in_vectors(private, {file: in_files[file] for file in in_files if file not in in_parquet}))
+        parts.append(_in_vectors(source, {file: in_files[file] for file in in_files if file not in in_parquet}))
     in_catalog = [bases[file.path] + position for file in files for position in file.inlined_deletes]
     if in_catalog:
-        parts.append(private.createDataFrame(pa.table({"row": pa.array(in_catalog, pa.int64())})))
+        parts.append(source.session.createDataFrame(pa.table({"row": pa.array(in_catalog, pa.int64())})))
     return reduce(DataFrame.unionAll, parts)
 
 
-def _in_parquet(private: SparkSession, bases: Mapping[DeleteFile, int], snapshot_id: int) -> DataFrame:
+def _in_parquet(source: Source, bases: Mapping[DeleteFile, int], snapshot_id: int) -> DataFrame:
     schema = StructType([StructField("pos", LongType()), StructField(SNAPSHOT_COLUMN, LongType())])
-    frame = relation(private, list(bases), schema)
+    frame = source.relation(list(bases), schema)
     visible = frame.where(f"{SNAPSHOT_COLUMN} IS NULL OR {SNAPSHOT_COLUMN} <= {snapshot_id}")
-    return visible.select((of_file(private, list(bases.values())) + F.col("pos")).alias("row"))
+    return visible.select((source.of_file(list(bases), list(bases.values())) + F.col("pos")).alias("row"))
 
 
-def _in_vectors(private: SparkSession, bases: Mapping[DeleteFile, int]) -> DataFrame:
-    contents = relation(private, list(bases), source="binaryFile")
-    found = contents.select(of_file(private, list(bases.values())).alias("base"), "content")
+def _in_vectors(source: Source, bases: Mapping[DeleteFile, int]) -> DataFrame:
+    contents = source.relation(list(bases), format_name="binaryFile")
+    found = contents.select(source.of_file(list(bases), list(bases.values())).alias("base"), "content")
     return found.mapInArrow(executor_code.puffin_reader, StructType([StructField("row", LongType())]))

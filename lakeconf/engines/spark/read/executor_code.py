@@ -61,11 +61,22 @@ class Task:
     delete_key: str | None = field(repr=False)
 
 
+@dataclass(frozen=True)
+class Tasks:
+    """Tasks that are sent with the plan, for sessions without broadcasts; they contain no keys.
+
+    Attributes:
+        value: The tasks.
+    """
+
+    value: Sequence[Task]
+
+
 def reader_of(tasks: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for executors, over rows with a task number, a file's content and its delete file's content.
 
     Args:
-        tasks: The broadcast list of tasks.
+        tasks: The broadcast list of tasks, or `Tasks`.
     """
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

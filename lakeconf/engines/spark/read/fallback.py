@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructField, StructType
 
@@ -20,7 +20,6 @@ from lakeconf.engines.spark.read import executor_code
 from lakeconf.engines.spark.read.columns import IN_PATH, Found
 from lakeconf.engines.spark.read.file_columns import path_text
 from lakeconf.engines.spark.read.groups import Group
-from lakeconf.engines.spark.read.guards import of_file
 from lakeconf.engines.spark.read.projection import (
     by_id_source,
     column_sql,
@@ -28,17 +27,18 @@ from lakeconf.engines.spark.read.projection import (
     row_id_sql,
     snapshot_sql,
 )
-from lakeconf.engines.spark.read.relation import File, relation
+from lakeconf.engines.spark.read.relation import File
+from lakeconf.engines.spark.read.source import Source
 from lakeconf.engines.spark.types import exact_cast, spark_schema
 from lakeconf.errors import UnsupportedError
 from lakeconf.sql import identifier, literal
 
 
-def fallback_frame(private: SparkSession, plan: ScanPlan, group: Group, virtual: Sequence[StructField]) -> DataFrame:
+def fallback_frame(source: Source, plan: ScanPlan, group: Group, virtual: Sequence[StructField]) -> DataFrame:
     """The rows of a group that Spark cannot read.
 
     Args:
-        private: The session of the scan.
+        source: Reads the bytes of the files.
         plan: The plan.
         group: Files of the plan.
         virtual: The additional columns of the frame: row id, snapshot, file name and position, or none.
@@ -49,16 +49,16 @@ def fallback_frame(private: SparkSession, plan: ScanPlan, group: Group, virtual:
     """
     _refuse(plan.columns, group)
     tasks = [_task(plan, group, file, [field.name for field in virtual]) for file in group.files]
-    contents = _contents(private, group.files, "content").withColumnRenamed("owner", "task")
+    contents = _contents(source, group.files, "content").withColumnRenamed("owner", "task")
     deletes = {index: file.delete_file for index, file in enumerate(group.files) if file.delete_file}
     if deletes:
-        listed = _contents(private, list(deletes.values()), "deletes", list(deletes))
+        listed = _contents(source, list(deletes.values()), "deletes", list(deletes))
         contents = contents.join(F.broadcast(listed), F.col("task") == F.col("owner"), "left").drop("owner")
     else:
         contents = contents.withColumn("deletes", F.lit(None).cast("binary"))
     schema = StructType([*spark_schema(plan.columns).fields, *virtual])
-    broadcast = private.sparkContext.broadcast(tasks)
-    return contents.select("task", "content", "deletes").mapInArrow(executor_code.reader_of(broadcast), schema)
+    shared = source.shared(tasks)
+    return contents.select("task", "content", "deletes").mapInArrow(executor_code.reader_of(shared), schema)
 
 
 def _refuse(columns: Sequence[Column], group: Group) -> None:
@@ -80,21 +80,20 @@ def _is_plain(column: Column) -> bool:
     return column.name_is_unique and column.initial_default is None and all(map(_is_plain, column.children))
 
 
-def _contents(
-    private: SparkSession, files: Sequence[File], name: str, owners: Sequence[int] | None = None
-) -> DataFrame:
+def _contents(source: Source, files: Sequence[File], name: str, owners: Sequence[int] | None = None) -> DataFrame:
     """The bytes of some files in the column `name`, and their numbers in the column `owner`."""
-    numbers = of_file(private, range(len(files)) if owners is None else owners)
-    return relation(private, files, source="binaryFile").select(F.col("content").alias(name), numbers.alias("owner"))
+    numbers = source.of_file(files, range(len(files)) if owners is None else owners)
+    contents = source.relation(files, format_name="binaryFile")
+    return contents.select(F.col("content").alias(name), numbers.alias("owner"))
 
 
 def _task(plan: ScanPlan, group: Group, file: DataFile, virtual: Sequence[str]) -> executor_code.Task:
     if file.encryption_key is None:
-        source = "read_parquet(?)"
+        reading = "read_parquet(?)"
         columns = [_column(plan, file, column, at) for column, at in zip(plan.columns, group.places, strict=True)]
         row_id, snapshot = group.internal
     else:
-        source = by_id_source(plan.columns)
+        reading = by_id_source(plan.columns)
         columns = [identifier(column.name) for column in plan.columns]
         row_id, snapshot = INTERNAL_ROW_ID.name, INTERNAL_SNAPSHOT_ID.name
     casts = [exact_cast(sql, column) for sql, column in zip(columns, plan.columns, strict=True)]
@@ -105,7 +104,7 @@ def _task(plan: ScanPlan, group: Group, file: DataFile, virtual: Sequence[str]) 
     return executor_code.Task(
         path=file.path,
         select=", ".join(selected),
-        source=source,
+        source=reading,
         conditions=() if file.snapshot_filter is None else (f"{INTERNAL_SNAPSHOT_ID.name} <= {file.snapshot_filter}",),
         time_zone=plan.time_zone,
         snapshot_id=plan.snapshot_id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
@@ -150,8 +150,8 @@ def footers(private: SparkSession, files: Sequence[tuple[str, int]]) -> list[Sto
     Raises:
         StorageError: A file is missing, has another size, or is not Parquet.
     """
-    unknown = [file for file in files if file not in _cache]
-    if unknown:
+
+    def read(unknown: Sequence[tuple[str, int]]) -> list[Stored]:
         settings = {**WITHOUT_CHECKSUMS, "parquet.metadata.read.parallelism": _AT_ONCE}
         texts = in_texts([(spark_uri(path), size) for path, size in unknown], _IN_A_CALL)
         try:
@@ -160,7 +160,23 @@ def footers(private: SparkSession, files: Sequence[tuple[str, int]]) -> list[Sto
             problem = "is missing" if "FileNotFoundException" in str(error) else "is not Parquet, or has another size"
             raise StorageError(f"a file of the table {problem}: {error.java_exception.getMessage()}") from None
         schemas = list(map(_schema, texts))
-        _cache.update((file, schemas[number]) for file, number in zip(unknown, numbers, strict=True))
+        return [schemas[number] for number in numbers]
+
+    return remembered(files, read)
+
+
+def remembered(
+    files: Sequence[tuple[str, int]], read: Callable[[Sequence[tuple[str, int]]], Sequence[Stored]]
+) -> list[Stored]:
+    """The schema of each file; reads only those that this process does not know.
+
+    Args:
+        files: Path and size of each.
+        read: Reads the schemas of some files.
+    """
+    unknown = [file for file in files if file not in _cache]
+    if unknown:
+        _cache.update(zip(unknown, read(unknown), strict=True))
     result = [_cache[file] for file in files]
     while len(_cache) > _CACHED_FILES:
         _cache.popitem(last=False)
@@ -185,13 +201,19 @@ def _schema(text: str) -> Stored:
 
 def _field(name: str, facts: Sequence[str], inner: tuple[Stored, ...]) -> Stored:
     identifier, repetition, physical, logical = facts
-    type_, children = (_leaf(physical, logical), inner) if physical else _group(inner, logical)
+    type_, children = (leaf_type_name(physical, logical), inner) if physical else group_type_name(inner, logical)
     if repetition == "REPEATED":
         type_ = f"REPEATED {type_}"
     return Stored(name, int(identifier) if identifier else None, type_, children)
 
 
-def _leaf(physical: str, logical: str) -> str:
+def leaf_type_name(physical: str, logical: str) -> str:
+    """The type of a field that is not nested, as `Stored.type`.
+
+    Args:
+        physical: Parquet's name of its physical type.
+        logical: Its logical type, as Spark's Parquet library writes it; empty without one.
+    """
     if logical.startswith("DECIMAL("):
         return logical.lower()
     if logical.startswith("GEOMETRY"):
@@ -199,7 +221,13 @@ def _leaf(physical: str, logical: str) -> str:
     return _LOGICAL.get((physical, logical), f"{physical} {logical}".strip())
 
 
-def _group(children: tuple[Stored, ...], logical: str) -> tuple[str, tuple[Stored, ...]]:
+def group_type_name(children: tuple[Stored, ...], logical: str) -> tuple[str, tuple[Stored, ...]]:
+    """The type of a nested field, as `Stored.type`, and its children.
+
+    Args:
+        children: Its fields in the file.
+        logical: Its logical type, as for `leaf_type_name`.
+    """
     if logical in ("LIST", "MAP") and len(children) == 1:
         (inner,) = children
         expected = {"LIST": 1, "MAP": 2}[logical]

@@ -6,19 +6,25 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import SparkSession
-
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID, InternalColumn
 from lakeconf.engines.spark.read.column_reader import reading
-from lakeconf.engines.spark.read.columns import IN_PATH, Found, assumed, by_field_id, by_name, is_reserved, needs_footer
-from lakeconf.engines.spark.read.footers import MILLISECONDS, Stored, footers
+from lakeconf.engines.spark.read.columns import (
+    IN_PATH,
+    Found,
+    assumed,
+    assumed_by_name,
+    by_field_id,
+    by_name,
+    is_reserved,
+    needs_footer,
+    without_ids,
+)
+from lakeconf.engines.spark.read.footers import MILLISECONDS, Stored
+from lakeconf.engines.spark.read.source import Source
 from lakeconf.engines.spark.read.written_files import known_contents
 from lakeconf.errors import UnsupportedError
-
-# Since this version, Spark keeps a struct that is not NULL even if the file lacks all its requested fields.
-_KEEPS_STRUCTS = (4, 1)
 
 
 @dataclass(frozen=True)
@@ -48,17 +54,15 @@ class Group:
     files: tuple[DataFile, ...] = ()
 
 
-def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:
-    """Groups the files of a plan; reads footers only if the catalog does not contain the required information."""
-    keeps_structs = tuple(map(int, private.version.split(".")[:2])) >= _KEEPS_STRUCTS
-    look = any(needs_footer(column, keeps_structs=keeps_structs) for column in plan.columns)
-    contents = known_contents(plan)
-    opened = [
-        file
-        for file in plan.files
-        if file.encryption_key is None and (look or file.mapping_id is not None) and file.path not in contents
-    ]
-    contents |= _contents(private, opened)
+def groups(source: Source, plan: ScanPlan, *, row_ids: bool = False) -> list[Group]:
+    """Groups the files of a plan; reads footers only if the catalog does not contain the required information.
+
+    Args:
+        source: Reads the files.
+        plan: The plan.
+        row_ids: True if the scan also returns the ids of the rows.
+    """
+    contents = _contents(source, plan, row_ids=row_ids)
     found: defaultdict[tuple[object, ...], list[DataFile]] = defaultdict(list)
     for file in plan.files:
         has_deletes = file.delete_file is not None or bool(file.inlined_deletes)
@@ -67,15 +71,21 @@ def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:
         found[schema, file.mapping_id, file.encryption_key is None, has_deletes, file.snapshot_filter].append(file)
     merged: defaultdict[Group, list[DataFile]] = defaultdict(list)
     for files in found.values():
-        merged[_group(plan, files[0], contents.get(files[0].path))] += files
+        merged[_group(source, plan, files[0], contents.get(files[0].path))] += files
     return [replace(group, files=tuple(files)) for group, files in merged.items()]
 
 
-def _group(plan: ScanPlan, file: DataFile, content: Stored | None) -> Group:
+def _group(source: Source, plan: ScanPlan, file: DataFile, content: Stored | None) -> Group:
     """The group of a file, without its files."""
     fields = None if content is None else content.children
-    places = tuple(map(assumed, plan.columns)) if fields is None else _places(plan, file, fields)
-    by_duckdb = file.encryption_key is not None or not _is_readable(plan, places)
+    if fields is not None:
+        places = _places(plan, file, fields, as_stored=source.by_name)
+    else:
+        places = tuple(map(assumed_by_name if source.by_name else assumed, plan.columns))
+    if source.by_name:
+        places = tuple(None if place is None else without_ids(place) for place in places)
+    is_clear = not source.by_name or not _are_alike(fields or ())
+    by_duckdb = file.encryption_key is not None or not is_clear or not _is_readable(plan, places)
     if by_duckdb and fields is not None:
         places = _places(plan, file, fields, as_stored=True)
     return Group(
@@ -90,10 +100,19 @@ def _group(plan: ScanPlan, file: DataFile, content: Stored | None) -> Group:
     )
 
 
-def _contents(private: SparkSession, files: Sequence[DataFile]) -> dict[str, Stored]:
-    """The schema of each file, by its path."""
-    known = footers(private, [(file.path, file.file_size_bytes) for file in files]) if files else []
-    return {file.path: stored for file, stored in zip(files, known, strict=True)}
+def _contents(source: Source, plan: ScanPlan, *, row_ids: bool) -> dict[str, Stored]:
+    """The schemas of the files whose columns are not all known otherwise, by path."""
+    named = source.by_name
+    look = any(needs_footer(column, keeps_structs=source.keeps_structs, by_name=named) for column in plan.columns)
+    contents = known_contents(plan)
+
+    def is_opened(file: DataFile) -> bool:
+        # Only the footer tells if a column with the name of an internal one is DuckLake's.
+        has_internal = named and (row_ids or file.snapshot_filter is not None)
+        needed = look or has_internal or file.mapping_id is not None
+        return needed and file.encryption_key is None and file.path not in contents
+
+    return contents | source.contents(list(filter(is_opened, plan.files)))
 
 
 def _places(
@@ -122,6 +141,12 @@ def _is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:
         place is None or place == IN_PATH or (not _is_hidden(place) and reading(column, place) is not None)
         for column, place in zip(plan.columns, places, strict=True)
     )
+
+
+def _are_alike(fields: Sequence[Stored]) -> bool:
+    """True if two names in a file differ only by case: a session that ignores the case cannot tell them apart."""
+    names = [field.name.lower() for field in fields]
+    return len(set(names)) < len(names) or any(_are_alike(field.children) for field in fields)
 
 
 def _is_hidden(place: Found) -> bool:

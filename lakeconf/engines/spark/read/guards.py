@@ -14,7 +14,7 @@ from lakeconf.errors import UnsupportedError
 
 _UNKNOWN = "lakeconf: Spark reads a file that is not in the plan of this scan; call scan() again for a new frame"
 # SQL with the type of a number; its evaluation fails the job.
-_FAILURE = f"CAST(raise_error('{_UNKNOWN}') AS BIGINT)"
+FAILURE = f"CAST(raise_error('{_UNKNOWN}') AS BIGINT)"
 # The position of a row's file in the list of its relation; see `file_index`. Other files have larger numbers.
 _NUMBER = "shiftright(unix_micros(_metadata.file_modification_time), 10)"
 
@@ -34,7 +34,7 @@ def of_file(private: SparkSession, values: Sequence[int]) -> Column:
     content = struct.pack(f"<{len(values)}q", *values)
     known = file_number().between(F.lit(0), F.lit(len(values) - 1))
     found = F.get(long_array(private, content), file_number().cast("int"))
-    return F.when(known, found).otherwise(F.expr(_FAILURE))
+    return F.when(known, found).otherwise(F.expr(FAILURE))
 
 
 def join_known(frame: DataFrame, known: DataFrame, key: str, number: str) -> DataFrame:

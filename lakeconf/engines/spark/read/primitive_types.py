@@ -60,6 +60,11 @@ def uuid_from_bytes(value: Column) -> Column:
     return F.when(value.isNotNull(), text)
 
 
+def naive_from_micros(value: Column) -> Column:
+    """A timestamp without zone from microseconds since 1970; unlike a cast, it does not use the session's time zone."""
+    return F.timestamp_add("MICROSECOND", value, F.lit("1970-01-01").cast("timestamp_ntz"))
+
+
 def timestamp_from_nanos(value: Column) -> Column:
     """A timestamp without zone; fails for a value that does not fit Spark's microseconds."""
     refusal = F.raise_error(
@@ -69,15 +74,16 @@ def timestamp_from_nanos(value: Column) -> Column:
             F.lit(" ns"),
         )
     )
-    exact = F.timestamp_micros(_whole(value, 1000)).cast("timestamp_ntz")
+    exact = naive_from_micros(_whole(value, 1000))
     return F.when(value % F.lit(1000) == 0, exact).when(value.isNotNull(), refusal.cast("timestamp_ntz"))
 
 
 def timestamp_from_millis(value: Column) -> Column:
     """A timestamp without zone; infinity stays infinity, in microseconds."""
-    first, last = (F.timestamp_micros(F.lit(end)) for end in (-_INFINITY, _INFINITY))
-    moment = F.when(value == _INFINITY, last).when(value == -_INFINITY, first).otherwise(F.timestamp_millis(value))
-    return moment.cast("timestamp_ntz")
+    is_infinite = (value == _INFINITY) | (value == -_INFINITY)
+    # Unlike a product, this fails for a value that is too large even if the session ignores overflows.
+    micros = F.unix_micros(F.timestamp_millis(F.when(~is_infinite, value)))
+    return naive_from_micros(F.when(is_infinite, value).otherwise(micros))
 
 
 def decimal_from_double(value: Column) -> Column:
@@ -139,7 +145,7 @@ _STORED: dict[str, tuple[DataType, Convert]] = {
     "timestamp_ns": (LongType(), timestamp_from_nanos),
     "interval": (BinaryType(), interval_from_bytes),
     "variant": (VariantType(), null_from_variant_null),
-    "INT96": (TimestampType(), lambda value: value.cast("timestamp_ntz")),
+    "INT96": (TimestampType(), lambda value: naive_from_micros(F.unix_micros(value))),
 }
 _WHOLE = re.compile(r"u?int(8|16|32|64)|boolean")
 _NAIVE = frozenset(("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "INT96"))

@@ -14,7 +14,7 @@ from lakeconf.engines.spark.read.file_index import with_planned_files
 from lakeconf.errors import StorageError, UnsupportedError
 
 # Options that Spark would otherwise read from the session in which an action runs.
-_OPTIONS = {
+OPTIONS = {
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
     "datetimeRebaseMode": "CORRECTED",
@@ -56,7 +56,7 @@ def relation(
     check_local([file for file in files if file.path.startswith("/")])
     planned = [(spark_uri(file.path), file.file_size_bytes) for file in files]
     _check_plan(planned)
-    reader = private.read.format(source).options(**_OPTIONS)
+    reader = private.read.format(source).options(**OPTIONS)
     if schema is not None:
         reader = reader.schema(schema)
     if any(":" in uri.rpartition("/")[2] for uri, _ in planned):
@@ -75,11 +75,19 @@ def check_local(files: Sequence[File]) -> None:
             size = os.stat(file.path).st_size
         except FileNotFoundError:
             raise StorageError(f"{file.path} is missing, but the catalog lists it") from None
-        if size != file.file_size_bytes:
-            raise StorageError(
-                f"{file.path} has {size} bytes, but the catalog says {file.file_size_bytes}: "
-                "it was truncated or replaced"
-            )
+        check_size(file, size)
+
+
+def check_size(file: File, size: int) -> None:
+    """Checks that a file has the size of the catalog.
+
+    Raises:
+        StorageError: It has another one.
+    """
+    if size != file.file_size_bytes:
+        raise StorageError(
+            f"{file.path} has {size} bytes, but the catalog says {file.file_size_bytes}: it was truncated or replaced"
+        )
 
 
 def _check_plan(planned: Sequence[tuple[str, int]]) -> None:

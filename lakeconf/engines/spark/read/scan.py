@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import reduce
 
 import pyarrow as pa
@@ -15,8 +16,8 @@ from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column
 from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.base import ROW_ID
-from lakeconf.engines.spark.internals import Columns, active_session_kept, rebind
-from lakeconf.engines.spark.read.bitmap import bitmap_condition
+from lakeconf.engines.spark.internals import active_session_kept, rebind
+from lakeconf.engines.spark.read.classic_source import ClassicSource
 from lakeconf.engines.spark.read.column_reader import FIELD_ID, Reading, missing, quoted, reading, requested
 from lakeconf.engines.spark.read.columns import IN_PATH, Found, is_reserved
 from lakeconf.engines.spark.read.defaults import default_sql
@@ -31,10 +32,9 @@ from lakeconf.engines.spark.read.file_columns import (
     with_constants,
 )
 from lakeconf.engines.spark.read.groups import Group, groups
-from lakeconf.engines.spark.read.guards import check_types, file_number
 from lakeconf.engines.spark.read.inlined import inlined_frame
-from lakeconf.engines.spark.read.relation import relation
-from lakeconf.engines.spark.session import private_session, without_pushdown
+from lakeconf.engines.spark.read.source import Source
+from lakeconf.engines.spark.session import private_session
 from lakeconf.engines.spark.types import spark_schema
 from lakeconf.errors import UnsupportedError
 
@@ -72,43 +72,80 @@ def read(spark: SparkSession, plan: ScanPlan, inlined: pa.Table | None, *, row_i
         UnsupportedError: A column or a file cannot be read exactly.
         SparkError: The session uses Spark Connect.
     """
+    private = private_session(spark)
+    with active_session_kept(spark):
+        return rebind(scanned(ClassicSource(private), plan, inlined, row_ids=row_ids), spark)
+
+
+def scanned(source: Source, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False) -> DataFrame:
+    """Like `read`, as a frame of the session that reads the files.
+
+    Args:
+        source: Reads the files.
+        plan: As for `read`.
+        inlined: As for `read`.
+        row_ids: As for `read`.
+    """
     reserved = [column.name for column in plan.columns if row_ids and is_reserved(column.name)]
     if reserved:
         raise UnsupportedError(
             f"the column {reserved[0]!r} has a name that lakeconf reserves for the ids of rows",
             hint="rename the column, or use DuckDB: store.open()",
         )
-    private = private_session(spark)
     virtual = _VIRTUAL if row_ids else ()
     schema = StructType([*spark_schema(plan.columns).fields, *(field for field, _ in virtual)])
-    with active_session_kept(spark):
-        parts = [_frame(private, plan, group, row_ids=row_ids) for group in groups(private, plan)]
-        if inlined is not None and inlined.num_rows:
-            parts.append(inlined_frame(private, plan.columns, inlined, virtual))
-        if not parts:
-            parts.append(private.createDataFrame([], schema))
-        check_types(private, parts, schema)
-        return rebind(reduce(DataFrame.unionAll, parts), spark)
+    found = _limited(source, groups(source, plan, row_ids=row_ids), row_ids=row_ids)
+    parts = [_frame(source, plan, group, row_ids=row_ids) for group in found]
+    if inlined is not None and inlined.num_rows:
+        parts.append(inlined_frame(source.session, plan.columns, inlined, virtual))
+    if not parts:
+        parts.append(source.session.createDataFrame([], schema))
+    source.check_types(parts, schema)
+    return reduce(DataFrame.unionAll, parts)
 
 
-def _frame(private: SparkSession, plan: ScanPlan, group: Group, *, row_ids: bool) -> DataFrame:
+def _limited(source: Source, found: Sequence[Group], *, row_ids: bool) -> Iterator[Group]:
+    """The groups, each with as many files as a relation may have that tells them apart."""
+    for group in found:
+        is_apart = row_ids or group.has_deletes or group.by_duckdb or IN_PATH in group.places
+        most = source.most_files if is_apart and source.most_files is not None else len(group.files)
+        for start in range(0, len(group.files), most):
+            yield replace(group, files=group.files[start : start + most])
+
+
+def _frame(source: Source, plan: ScanPlan, group: Group, *, row_ids: bool) -> DataFrame:
     """The rows of one group of files."""
     if group.by_duckdb:
-        return fallback_frame(private, plan, group, [field for field, _ in _VIRTUAL] if row_ids else [])
+        return fallback_frame(source, plan, group, [field for field, _ in _VIRTUAL] if row_ids else [])
     readings = [_reading(column, place) for column, place in zip(plan.columns, group.places, strict=True)]
-    has_internal = not group.is_mapped and (row_ids or group.snapshot_filter is not None)
-    fields = _schema(plan.columns, group, readings)
-    if has_internal:
-        fields += [_STORED_ROW_ID, _STORED_SNAPSHOT]
-    reader = private if group.can_filter else without_pushdown(private)
-    rows = relation(reader, group.files, StructType(fields))
-    frame = _with_positions(private, plan, group, rows, row_ids=row_ids)
-    if has_internal and group.snapshot_filter is not None:
-        frame = frame.where(F.col(_STORED_SNAPSHOT.name) <= group.snapshot_filter)
+    stored = _stored(source, group, row_ids=row_ids)
+    fields = [*_schema(plan.columns, group, readings), *(field for field in stored if field is not None)]
+    rows = source.relation(group.files, StructType(fields), can_filter=group.can_filter)
+    frame = _with_positions(source, plan, group, rows, row_ids=row_ids)
+    row_id, snapshot = (None if field is None else F.col(field.name) for field in stored)
+    if snapshot is not None and group.snapshot_filter is not None:
+        frame = frame.where(snapshot <= group.snapshot_filter)
     if row_ids:
-        frame = _with_row_ids(frame, has_stored=has_internal)
-    columns = _columns(private, plan.columns, group, readings)
+        frame = _with_row_ids(frame, row_id, snapshot)
+    columns = _columns(source, plan.columns, group, readings)
     return frame.select(*columns, *([field.name for field, _ in _VIRTUAL] if row_ids else []))
+
+
+def _stored(source: Source, group: Group, *, row_ids: bool) -> tuple[StructField | None, StructField | None]:
+    """The columns with row ids and snapshots to request; None for each that is not needed or not in the files."""
+    if group.is_mapped or not (row_ids or group.snapshot_filter is not None):
+        return None, None
+    if not source.by_name:
+        return _STORED_ROW_ID, _STORED_SNAPSHOT
+    names = {place.name.lower() for place in group.places if place is not None}
+    hidden = [name for name in group.internal if name is not None and name.lower() in names]
+    if hidden or (group.snapshot_filter is not None and group.internal[1] is None):
+        raise UnsupportedError(
+            f"{group.files[0].path} does not tell which snapshot or id its rows have",
+            hint="read the table with DuckDB: store.open()",
+        )
+    row_id, snapshot = (None if name is None else StructField(name, LongType()) for name in group.internal)
+    return row_id, snapshot
 
 
 def _reading(column: Column, place: Found | None) -> Reading | None:
@@ -127,44 +164,40 @@ def _schema(columns: Sequence[Column], group: Group, readings: Sequence[Reading 
 
 
 def _columns(
-    private: SparkSession, columns: Sequence[Column], group: Group, readings: Sequence[Reading | None]
+    source: Source, columns: Sequence[Column], group: Group, readings: Sequence[Reading | None]
 ) -> list[SparkColumn]:
     """The columns of the plan, in their Spark types, with their names and without metadata."""
-    made = Columns(private)
     values: list[SparkColumn] = []
     for column, place, how in zip(columns, group.places, readings, strict=True):
-        value = missing(column) if place is None else made.named(quoted(place.name if how else path_value(column)))
+        value = missing(column) if place is None else source.named(quoted(place.name if how else path_value(column)))
         if how is not None and how.convert is not None:
             value = how.convert(value)
-        values.append(made.renamed(value, column.name))
+        values.append(source.renamed(value, column.name))
     return values
 
 
-def _with_positions(
-    private: SparkSession, plan: ScanPlan, group: Group, rows: DataFrame, *, row_ids: bool
-) -> DataFrame:
+def _with_positions(source: Source, plan: ScanPlan, group: Group, rows: DataFrame, *, row_ids: bool) -> DataFrame:
     """The rows that are not deleted, with the columns that identify them."""
     in_path = [column for column, place in zip(plan.columns, group.places, strict=True) if place == IN_PATH]
-    is_there = bitmap_condition(private, group.files, plan.snapshot_id) if group.has_deletes else None
+    is_there = source.kept_rows(group.files, plan.snapshot_id) if group.has_deletes else None
     is_joined = group.has_deletes and is_there is None
     # Spark provides `_metadata` only below the first join.
     added = {}
     if is_joined:
-        added[ROW] = row_number(private, len(group.files))
+        added[ROW] = row_number(source, group.files)
     if row_ids:
         added[FILE_ROW_NUMBER] = F.col("_metadata.row_index")
     if row_ids or in_path:
-        added[FILE] = file_number()
+        added[FILE] = source.file_number(group.files)
     frame = rows if is_there is None else rows.where(is_there)
     frame = frame.withColumns(added) if added else frame
     if FILE in added:
-        frame = with_constants(private, frame, plan, group.files, in_path)
-    return without_deleted(private, frame, group.files, plan.snapshot_id) if is_joined else frame
+        frame = with_constants(source.session, frame, plan, group.files, in_path)
+    return without_deleted(source, frame, group.files, plan.snapshot_id) if is_joined else frame
 
 
-def _with_row_ids(frame: DataFrame, *, has_stored: bool) -> DataFrame:
-    row_id, snapshot = F.col(ROW_ID_START) + F.col(FILE_ROW_NUMBER), F.col(BEGIN)
-    if has_stored:
-        row_id = F.coalesce(F.col(_STORED_ROW_ID.name), row_id)
-        snapshot = F.coalesce(F.col(_STORED_SNAPSHOT.name), snapshot)
-    return frame.withColumns({ROW_ID: row_id, SNAPSHOT_ID: snapshot})
+def _with_row_ids(frame: DataFrame, row_id: SparkColumn | None, snapshot: SparkColumn | None) -> DataFrame:
+    """The rows with their ids and snapshots, which some files contain."""
+    by_place, by_file = F.col(ROW_ID_START) + F.col(FILE_ROW_NUMBER), F.col(BEGIN)
+    ids = by_place if row_id is None else F.coalesce(row_id, by_place)
+    return frame.withColumns({ROW_ID: ids, SNAPSHOT_ID: by_file if snapshot is None else F.coalesce(snapshot, by_file)})

@@ -59,7 +59,7 @@ def stage_files(storage: LakeStorage, frame: DataFrame, request: StagingRequest)
     # The frame is already analysed by its own session. The columns added here are analysed with the private settings.
     rebound = rebind(frame, writing_session(frame.sparkSession))
     by_name = {folded(name): name for name in frame.columns}
-    columns = [_value(rebound, by_name[folded(column.name)], column, table.full_name) for column in table.columns]
+    columns = [written_value(rebound, by_name[folded(column.name)], column, table) for column in table.columns]
     if request.row_ids:
         columns.append(F.col(ROW_ID).alias(INTERNAL_ROW_ID.name, metadata={FIELD_ID: INTERNAL_ROW_ID.field_id}))
     rows, keys = rebound.select(*columns), _keys(storage.writer, table)
@@ -67,7 +67,7 @@ def stage_files(storage: LakeStorage, frame: DataFrame, request: StagingRequest)
         if keys:
             rows = grouped(rows, keys)
         written = storage.write(rows, request, by=rows.columns[len(columns) :])
-        return _staged(storage, _row_counts(storage.writer, written), request, keys)
+        return _staged(storage, row_counts(storage.writer, written), request, keys)
 
 
 def _keys(writer: Connection, table: TableInfo) -> tuple[FolderKey, ...]:
@@ -90,13 +90,12 @@ def _staged(
         request: The table, with its columns and their types.
         keys: The partition keys of files with one partition each.
     """
-    table, types, folder = request.table, request.types, staging_folder(request.table, request.token)
+    types, folder = request.types, staging_folder(request.table, request.token)
     count = sum(files.values())
     filled = [path for path, found in files.items() if found]
     if not filled:
         remove_folder(storage.spark, folder)
-        empty = ", ".join(f"CAST(NULL AS {type_name}) AS {identifier(name)}" for name, type_name in types.items())
-        return Staged(f"SELECT {empty} LIMIT 0", folder=folder, row_count=0, keeps_files=False)
+        return no_rows(request)
     writer = storage.writer
     found = folders(writer, filled, keys) if keys else {}
     if found:
@@ -105,11 +104,32 @@ def _staged(
             source = staged_source(writer, [*moved.values(), *left], types)
             rest = staged_source(writer, left, types) if left else None
             return Staged(source, tuple(moved.values()), rest, folder=folder, row_count=count)
-    source = staged_source(writer, filled, types)
+    return in_folder(writer, filled, request, count)
+
+
+def no_rows(request: StagingRequest) -> Staged:
+    """The result of a write without rows."""
+    types = request.types.items()
+    empty = ", ".join(f"CAST(NULL AS {type_name}) AS {identifier(name)}" for name, type_name in types)
+    folder = staging_folder(request.table, request.token)
+    return Staged(f"SELECT {empty} LIMIT 0", folder=folder, row_count=0, keeps_files=False)
+
+
+def in_folder(writer: Connection, files: Sequence[str], request: StagingRequest, count: int) -> Staged:
+    """The result of a write whose files are in its staging folder.
+
+    Args:
+        writer: The connection that will commit.
+        files: The files, at least one.
+        request: The table, with its columns and their types.
+        count: The number of rows.
+    """
+    table, folder = request.table, staging_folder(request.table, request.token)
+    source = staged_source(writer, files, request.types)
     # DuckLake's compaction fails with an internal error if the files of a partition are in several folders.
     if table.partition_fields or not all(map(is_shared, table.columns)):
         return Staged(source, folder=folder, row_count=count, keeps_files=False)
-    return Staged(source, files=tuple(filled), folder=folder, row_count=count)
+    return Staged(source, files=tuple(files), folder=folder, row_count=count)
 
 
 def staged_source(writer: Connection, paths: Sequence[str], types: Mapping[str, str]) -> str:
@@ -133,8 +153,15 @@ def staged_source(writer: Connection, paths: Sequence[str], types: Mapping[str, 
     return source
 
 
-def _value(frame: DataFrame, name: str, column: Column, table: str) -> SparkColumn:
-    """The column of the frame as it is written, with the table's type, name and field ids."""
+def written_value(frame: DataFrame, name: str, column: Column, table: TableInfo) -> SparkColumn:
+    """A column as it is written, with the table's type, name and field ids.
+
+    Args:
+        frame: The frame.
+        name: The name of its column.
+        column: The column of the table.
+        table: The table.
+    """
     found = F.col(quoted(name))
     if is_shared(column):
         found = found.cast(_stored(column))
@@ -143,7 +170,7 @@ def _value(frame: DataFrame, name: str, column: Column, table: str) -> SparkColu
         found = found.cast("string")
     found = without_placeholders(found, frame.select(found).schema[0].dataType, column.name)
     if not column.nullable:
-        message = f"{NULL_FOUND} {not_null_violation(column.name, table).message}"
+        message = f"{NULL_FOUND} {not_null_violation(column.name, table.full_name).message}"
         found = F.coalesce(found, F.raise_error(F.lit(message)).cast(frame.select(found).schema[0].dataType))
     return found.alias(column.name, metadata={FIELD_ID: column.field_id})
 
@@ -171,7 +198,8 @@ def writing_session(spark: SparkSession) -> SparkSession:
     return private
 
 
-def _row_counts(writer: Connection, paths: list[str]) -> dict[str, int]:
+def row_counts(writer: Connection, paths: Sequence[str]) -> dict[str, int]:
+    """The number of rows of each file, from its footer."""
     if not paths:
         return {}
     listed = ", ".join(map(literal, paths))

@@ -82,7 +82,7 @@ class LakeStorage:
             yield
         except BaseException as error:
             remove_folder(self.spark, staging_folder(request.table, request.token))
-            raise _translated(error) from error
+            raise translated(error) from error
 
 
 def remove_folder(spark: SparkSession, folder: str) -> None:
@@ -90,7 +90,7 @@ def remove_folder(spark: SparkSession, folder: str) -> None:
     remove_file(spark, spark_uri(folder))
 
 
-def _translated(error: BaseException) -> BaseException:
+def translated(error: BaseException) -> BaseException:
     """Converts Spark's error in a write to an error of lakeconf; other errors are returned unchanged."""
     if not isinstance(error, (PySparkException, Py4JJavaError)):
         return error

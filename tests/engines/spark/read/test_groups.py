@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.engines.spark.read import groups as module
+from lakeconf.engines.spark.read import classic_source as module
+from lakeconf.engines.spark.read.classic_source import ClassicSource
 from lakeconf.engines.spark.read.groups import Group, groups
 from lakeconf.errors import UnsupportedError
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def of_table(private: SparkSession, lake: Lake, columns: list[str] | None = None) -> list[Group]:
-    return groups(private, plan_scan(lake.reader, "t", lake.newest, columns))
+    return groups(ClassicSource(private), plan_scan(lake.reader, "t", lake.newest, columns))
 
 
 def register(lake: Lake, select: str) -> None:

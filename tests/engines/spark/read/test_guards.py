@@ -12,6 +12,7 @@ from spark_rows import scan
 
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.engines.spark.read import bitmap, deletes, guards
+from lakeconf.engines.spark.read.classic_source import ClassicSource
 from lakeconf.engines.spark.read.guards import check_types
 from lakeconf.errors import UnsupportedError
 
@@ -95,10 +96,10 @@ def test_unknown_delete_file_raises_an_error(spark: SparkSession, files: Lake, m
     with_deletes(files)
     planned = plan_scan(files.reader, "t", files.newest).files
     bases = {file.delete_file: 0 for file in planned if file.delete_file is not None}
-    assert len(deletes._in_parquet(spark, bases, files.newest).collect()) == 60
+    assert len(deletes._in_parquet(ClassicSource(spark), bases, files.newest).collect()) == 60
     monkeypatch.setattr(guards, "_NUMBER", f"({guards._NUMBER} + 1)")
     with pytest.raises(Exception, match="not in the plan of this scan"):
-        deletes._in_parquet(spark, bases, files.newest).collect()
+        deletes._in_parquet(ClassicSource(spark), bases, files.newest).collect()
 
 
 class DataFrameActions:

@@ -1,0 +1,1 @@
+"""Spark Connect: public calls only, for sessions without a JVM."""

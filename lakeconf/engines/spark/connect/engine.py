@@ -1,0 +1,172 @@
+"""The engine for a session of Spark Connect: Spark reads the Parquet files, with public calls only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import narwhals as nw
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.utils import is_remote
+
+from lakeconf.catalog.change_feed import plan_changes
+from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
+from lakeconf.catalog.predicate.nodes import Predicate, columns_of, split
+from lakeconf.catalog.predicate.parse import Where, predicate_of
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.scan import plan_with_inlined_rows
+from lakeconf.catalog.table import Column, load_table
+from lakeconf.connection.connection import Connection
+from lakeconf.connection.removal import remove_files
+from lakeconf.engines.base import Staged, StagingRequest
+from lakeconf.engines.change_feed import changes_sql, refuse_hidden
+from lakeconf.engines.duckdb import DuckDBEngine
+from lakeconf.engines.foreign_frames import native_frame
+from lakeconf.engines.schema_check import selected
+from lakeconf.engines.spark.connect.scan import read, read_changes
+from lakeconf.engines.spark.connect.settings import first_line, settings_of
+from lakeconf.engines.spark.connect.write import is_writable, remove_staged, stage_frame
+from lakeconf.engines.spark.read.accelerators import refuse_settings
+from lakeconf.engines.spark.read.column_reader import quoted
+from lakeconf.engines.spark.read.predicate import to_spark
+from lakeconf.engines.spark.types import duckdb_schema
+from lakeconf.engines.staging import announce, manifest_path, staging_folder
+from lakeconf.errors import SparkError, UnsupportedError
+
+
+class ConnectEngine:
+    """Reads with Spark through Spark Connect; DuckDB computes and writes all changes.
+
+    Args:
+        spark: The user's session; its settings do not change.
+        reader: The lake.
+        writer: The connection that commits.
+
+    Raises:
+        SparkError: The process also uses a classic session, so that pyspark's functions are those of classic sessions.
+        UnsupportedError: An engine replaces Spark's Parquet reader.
+    """
+
+    name = "spark-connect"
+
+    def __init__(self, spark: SparkSession, reader: CatalogReader, writer: Connection) -> None:
+        if not is_remote():
+            raise SparkError(
+                "the session is one of Spark Connect, but pyspark is in the mode for classic sessions",
+                hint="create the session in a process without a classic session: SparkSession.builder.remote(…)",
+            )
+        refuse_settings(settings_of(spark))
+        self._spark = spark
+        self._reader = reader
+        self._writer = writer
+        self._duckdb = DuckDBEngine(reader, writer)
+
+    def details(self) -> Mapping[str, str]:
+        return {"spark": self._spark.version}
+
+    def for_small_merges(self) -> None:
+        return None
+
+    def scan(
+        self, table: str, snapshot_id: int, columns: Sequence[str] | None = None, where: Where | None = None
+    ) -> nw.LazyFrame[Any]:
+        info = load_table(self._reader, table, snapshot_id)
+        wanted = selected(info, columns)
+        predicate = None if where is None else predicate_of(where, info.columns)
+        # The scan also reads the columns of the condition, and drops them after the filter.
+        needed = [*wanted, *(columns_of(predicate) if predicate is not None else ())]
+        names = list(dict.fromkeys(column.name for column in needed))
+        planned = plan_with_inlined_rows(self._reader, table, snapshot_id, names, predicate)
+        frame = read(self._spark, self._reader, *planned)
+        if predicate is None:
+            return nw.from_native(frame)
+        understood, expression = split(predicate)
+        if expression is not None:
+            # Its translation needs settings that the user's session may not have.
+            raise UnsupportedError(
+                f"Spark Connect cannot compute the condition {expression.sql} as DuckDB does",
+                hint="filter the frame: scan().filter(…); or read the table with DuckDB: store.open()",
+            )
+        if understood is not None:
+            frame = frame.where(to_spark(understood))
+        return nw.from_native(frame.select(*(quoted(column.name) for column in wanted)))
+
+    def scan_rows(self, table: str, snapshot_id: int, where: Where | Predicate | None = None) -> nw.LazyFrame[Any]:
+        return self._duckdb.scan_rows(table, snapshot_id, where)
+
+    def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
+        refuse_hidden(load_table(self._reader, table, until))
+        plan = plan_changes(self._reader, table, since, until)
+        try:
+            planned = plan_changes_with_inlined_rows(self._reader, table, since, until)
+            return nw.from_native(read_changes(self._spark, self._reader, *planned))
+        except UnsupportedError as error:
+            query = changes_sql(self._reader, plan)
+            raise UnsupportedError(
+                f"Spark cannot read the changes of {table}: {error.message}",
+                hint=f'read them with DuckDB: lake.sql("{query}")',
+            ) from error
+
+    def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
+        return self._duckdb.query(sql, {name: self._local(frame) for name, frame in frames.items()})
+
+    def adopt(self, frame: object) -> Any:
+        native = native_frame(frame)
+        if not isinstance(native, DataFrame):
+            return self._duckdb.adopt(native)
+        if native.sparkSession is not self._spark:
+            raise SparkError(
+                "the frame belongs to another session of Spark Connect than the lake",
+                hint="open the lake with the frame's own session: store.open(frame.sparkSession)",
+            )
+        return native
+
+    def schema(self, adopted: Any) -> dict[str, str]:
+        return duckdb_schema(adopted) if isinstance(adopted, DataFrame) else self._duckdb.schema(adopted)
+
+    def conform(self, adopted: Any, columns: Mapping[Column, str]) -> Any:
+        return self._duckdb.conform(self._local(adopted), columns)
+
+    def stage(self, adopted: Any, request: StagingRequest) -> Staged:
+        if not isinstance(adopted, DataFrame) or not is_writable(self._spark, request.table):
+            return self._duckdb.stage(self._local(adopted), request)
+        folder = staging_folder(request.table, request.token)
+        announce(self._writer, folder, self._reader.lake_id)
+        try:
+            return stage_frame(self._spark, self._writer, adopted, request)
+        except Exception:
+            # After an interruption, tasks may still write: the manifest lets a cleanup find their files.
+            remove_files(self._writer, [manifest_path(folder)])
+            raise
+
+    def stage_rows(self, adopted: Any, request: StagingRequest) -> Staged:
+        return self._duckdb.stage_rows(self._local(adopted), request)
+
+    def staged_rows(self, staged: Staged, columns: Sequence[str]) -> Any:
+        return self._duckdb.staged_rows(staged, columns)
+
+    def stage_part(self, staged: Staged, condition: str, request: StagingRequest) -> Staged:
+        return self._duckdb.stage_part(staged, condition, request)
+
+    def release(self, staged: Staged) -> None:
+        self._duckdb.release(staged)
+        if staged.folder is None:
+            return
+        if not staged.keeps_files:
+            remove_staged(self._writer, staged.folder)
+        remove_files(self._writer, [manifest_path(staged.folder)])
+
+    def _local(self, frame: Any) -> Any:
+        """A frame as rows of DuckDB; those of Spark are sent to this process."""
+        if not isinstance(frame, DataFrame):
+            return self._duckdb.adopt(frame)
+        return self._duckdb.adopt(_collected(frame))
+
+
+def _collected(frame: DataFrame) -> pa.Table:
+    try:
+        return frame.toArrow()
+    except PySparkException as error:
+        raise SparkError(f"the Spark job that computes the frame failed: {first_line(error)}") from error

@@ -1,0 +1,121 @@
+"""A lake that is opened with a session of Spark Connect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+import lakeconf
+from lakeconf.errors import SparkError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def lake(connect: SparkSession, store: lakeconf.Store) -> Iterator[lakeconf.Lake]:
+    with store.open(connect) as lake:
+        lake.create_table("t", {"id": "BIGINT", "name": "VARCHAR", "at": "TIMESTAMP"})
+        yield lake
+
+
+def rows(frame: Any) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in frame.collect("pyarrow").to_native().to_pylist())
+
+
+def ids(frame: Any) -> list[int]:
+    return [row[0] for row in rows(frame)]
+
+
+def test_scan_is_a_frame_of_the_session(lake: lakeconf.Lake, connect: SparkSession) -> None:
+    table = lake.table("t")
+    table.append(pl.DataFrame({"id": range(20), "name": ["a", "b"] * 10, "at": [None] * 20}))
+    native = table.scan().to_native()
+    assert isinstance(native, DataFrame)
+    assert native.sparkSession is connect
+    joined = native.join(connect.range(5, 9), "id").where(F.col("name") == "a")
+    assert sorted(row.id for row in joined.collect()) == [6, 8]
+    assert ids(table.scan(columns=["ID"], where="name = 'b' and id > 10")) == [11, 13, 15, 17, 19]
+    assert "spark-connect" in repr(lake)
+
+
+def test_frames_of_the_session_are_written(lake: lakeconf.Lake, connect: SparkSession) -> None:
+    table = lake.table("t")
+    first = lake.snapshot_id
+    table.append(connect.sql("SELECT id, 'x' AS name, TIMESTAMP_NTZ '2024-03-10 02:30:00' AS at FROM range(20)"))
+    assert str(rows(table.scan(where="id = 3"))) == "[(3, 'x', datetime.datetime(2024, 3, 10, 2, 30))]"
+    table.merge(connect.sql("SELECT id, 'y' AS name, NULL AS at FROM range(19, 22)"), on="id")
+    table.delete("id < 18")
+    table.update({"name": "z"}, where="id = 21")
+    assert rows(table.scan(columns=["id", "name"])) == [(18, "x"), (19, "y"), (20, "y"), (21, "z")]
+    assert ids(lake.at(version=first + 1).table("t").scan()) == list(range(20))
+    table.overwrite(connect.sql("SELECT 70L AS id, 'o' AS name, NULL AS at"), where="id > 19")
+    assert ids(table.scan(columns=["id"])) == [18, 19, 70]
+    changed = [row["change_type"] for row in table.changes(lake.snapshot_id).to_native().collect()]
+    assert sorted(changed) == ["delete", "delete", "insert"]
+
+
+def test_frame_of_another_session_is_rejected(lake: lakeconf.Lake, connect: SparkSession) -> None:
+    with pytest.raises(SparkError, match="another session of Spark Connect"):
+        lake.table("t").append(connect.newSession().sql("SELECT 1L AS id"))
+
+
+def test_failing_frame_commits_nothing(lake: lakeconf.Lake, connect: SparkSession) -> None:
+    before = lake.snapshot_id
+    with pytest.raises(SparkError, match="wrong value"):
+        lake.table("t").append(
+            connect.sql("SELECT id, CAST(raise_error('wrong value') AS STRING) AS name, NULL AS at FROM range(3)")
+        )
+    assert lake.refresh() == before
+
+
+def test_changes_that_spark_cannot_read_name_the_query(lake: lakeconf.Lake, connect: SparkSession) -> None:
+    table = lake.table("t")
+    table.append(pl.DataFrame({"id": range(20), "name": [None] * 20, "at": [None] * 20}))
+    connect.conf.set("spark.sql.parquet.enableVectorizedReader", "false")
+    with pytest.raises(UnsupportedError, match="Spark cannot read the changes of t") as raised:
+        table.changes(1)
+    assert "lake.sql(" in str(raised.value)
+
+
+def test_condition_that_spark_may_compute_differently_is_refused(lake: lakeconf.Lake) -> None:
+    with pytest.raises(UnsupportedError, match=r"cannot compute the condition .*length"):
+        lake.table("t").scan(where="id = 3 AND length(name) > id")
+
+
+def test_operations_that_need_a_classic_session_are_refused(lake: lakeconf.Lake) -> None:
+    with pytest.raises(UnsupportedError, match="registering views needs a classic Spark session"):
+        lake.register_views()
+
+
+def test_mode_of_classic_sessions_is_refused(
+    connect: SparkSession, store: lakeconf.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_CONNECT_MODE_ENABLED")
+    with pytest.raises(SparkError, match="in the mode for classic sessions"):
+        store.open(connect)
+
+
+def test_engine_that_replaces_the_reader_is_refused(
+    connect: SparkSession, store: lakeconf.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect.conf.set("spark.databricks.photon.enabled", "true")
+    with pytest.raises(UnsupportedError, match="Photon"):
+        store.open(connect)
+
+
+def test_spark_writes_the_files_of_an_append(
+    lake: lakeconf.Lake, connect: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No row passes through this process."""
+    table = lake.table("t")
+    monkeypatch.setattr(DataFrame, "toArrow", None)
+    table.append(connect.range(0, 1000, 1, 3).selectExpr("id", "CAST(id AS STRING) AS name", "NULL AS at"))
+    found = [file.path for file in table.files()]
+    assert len(found) == 3

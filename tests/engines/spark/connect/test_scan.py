@@ -1,0 +1,215 @@
+"""Scans and change feeds through Spark Connect return the rows of DuckDB, whatever the settings of the session are."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from catalog_lake import lake
+from spark_changes import assert_changes_alike
+from spark_rows import assert_alike, scan
+
+from lakeconf.catalog.data_file import DataFile, DeleteFile
+from lakeconf.connection.connection import load_extension
+from lakeconf.engines.spark.connect.source import ConnectSource
+from lakeconf.errors import StorageError, UnsupportedError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from catalog_lake import Lake
+    from pyspark.sql import SparkSession
+
+TYPES = {
+    "i8": ("TINYINT", "-5"),
+    "u64": ("UBIGINT", "18446744073709551615"),
+    "h": ("HUGEINT", "1267650600228229401496703205376"),
+    "f": ("FLOAT", "'-0.0'"),
+    "d": ("DECIMAL(18,3)", "123456789012345.678"),
+    "v": ("VARCHAR", "'ü b'"),
+    "b": ("BLOB", "'\\x00\\xFF'::BLOB"),
+    "j": ("JSON", "'{\"k\": [1]}'"),
+    "u": ("UUID", "'550e8400-e29b-41d4-a716-446655440000'"),
+    "day": ("DATE", "'0001-01-01'"),
+    "t": ("TIME", "'12:34:56.5'"),
+    "ts": ("TIMESTAMP", "'2024-03-10 02:30:00.123456'"),
+    "ms": ("TIMESTAMP_MS", "'2024-03-10 02:30:00.123'"),
+    "old": ("TIMESTAMP_MS", "'1500-01-01 02:30:00.123'"),
+    "ns": ("TIMESTAMP_NS", "'2024-03-10 02:30:00.123456'"),
+    "tz": ("TIMESTAMPTZ", "'2024-07-01 12:00:00+02'"),
+    "iv": ("INTERVAL", "INTERVAL '14 months 3 days 04:05:06.5'"),
+    "s": ("STRUCT(x INTEGER, y VARCHAR)", "{'x': 1, 'y': 'a'}"),
+    "l": ("STRUCT(x INTEGER)[]", "[{'x': 1}, {'x': NULL}]"),
+    "m": ("MAP(INTEGER, STRUCT(x DATE))", "MAP {1: {'x': DATE '2024-01-01'}}"),
+    "n.a `q`": ("INTEGER", "7"),
+}
+COLUMNS = ", ".join(f'"{name}" {kind}' for name, (kind, _) in TYPES.items())
+ROW = ", ".join(sql for _, sql in TYPES.values())
+
+
+def test_every_type_with_deletes_and_inlined_rows(connect: SparkSession, usual: Lake) -> None:
+    """The session's time zone is not UTC, and has no 02:30 on that day."""
+    usual.run(f"CREATE TABLE lake.t ({COLUMNS})", f"INSERT INTO lake.t SELECT {ROW} FROM range(40)")
+    usual.run("DELETE FROM lake.t WHERE rowid % 3 = 0", f"INSERT INTO lake.t VALUES ({ROW})")
+    usual.run("INSERT INTO lake.t (i8) VALUES (1)", "DELETE FROM lake.t WHERE rowid IN (7, 41)")
+    assert connect.conf.get("spark.sql.session.timeZone") == "America/New_York"
+    assert_alike(connect, usual, "t", newest=2)
+
+
+def test_evolution(connect: SparkSession, files: Lake) -> None:
+    """Names of other columns, promotions, defaults, and fields that are younger than their struct."""
+    files.run('CREATE TABLE lake.t (a INTEGER, b INTEGER, s STRUCT(x INTEGER), "F" FLOAT)')
+    files.run("INSERT INTO lake.t SELECT i, -i, CASE WHEN i % 2 = 0 THEN {'x': i} END, 0.1 FROM range(9) r(i)")
+    files.run("ALTER TABLE lake.t RENAME b TO c", "ALTER TABLE lake.t ADD COLUMN b VARCHAR DEFAULT 'new'")
+    files.run("ALTER TABLE lake.t ALTER a TYPE BIGINT", 'ALTER TABLE lake.t ALTER "F" TYPE DOUBLE')
+    files.run("ALTER TABLE lake.t ADD COLUMN s.y INTEGER DEFAULT 5", "ALTER TABLE lake.t DROP COLUMN s.x")
+    files.run("ALTER TABLE lake.t ADD COLUMN d DATE", "INSERT INTO lake.t (a, c) VALUES (3000000000, 1)")
+    files.run('ALTER TABLE lake.t RENAME "F" TO f', "DELETE FROM lake.t WHERE a = 3")
+    assert_alike(connect, files, "t")
+
+
+def test_time_travel_into_merged_files(connect: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (a INTEGER)", *(f"INSERT INTO lake.t VALUES ({n})" for n in range(3)))
+    files.run("UPDATE lake.t SET a = a + 10 WHERE a = 1", "CALL ducklake_merge_adjacent_files('lake')")
+    files.run("DELETE FROM lake.t WHERE a = 2")
+    assert_alike(connect, files, "t")
+
+
+def test_registered_files_with_partitions_in_their_paths(connect: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (a INTEGER, moment TIMESTAMP)")
+    folder = files.folder / "moment=2024-03-10 02%3A30%3A00"
+    folder.mkdir()
+    files.run(f"COPY (SELECT i::INTEGER AS A, NULL::INTEGER AS extra FROM range(20) r(i)) TO '{folder}/x.parquet'")
+    files.run(
+        f"CALL ducklake_add_data_files('lake', 't', '{folder}/x.parquet', hive_partitioning => true, "
+        "ignore_extra_columns => true)",
+        "DELETE FROM lake.t WHERE a = 4",
+    )
+    assert_alike(connect, files, "t")
+
+
+def test_deletion_vectors(connect: SparkSession, vectors: Lake) -> None:
+    vectors.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(100) r(i)", "DELETE FROM lake.t WHERE a % 7 = 0")
+    assert_alike(connect, vectors, "t", newest=1)
+
+
+def test_files_of_the_same_size_are_told_apart(connect: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (a INTEGER)", *(f"INSERT INTO lake.t VALUES ({n}), ({n})" for n in range(3)))
+    files.run("DELETE FROM lake.t WHERE rowid IN (0, 3)")
+    paths = sorted((files.folder / "data").rglob("*.parquet"))
+    for path in paths:
+        os.utime(path, (1, 1))
+    assert_alike(connect, files, "t", newest=1)
+
+
+def test_changes(connect: SparkSession, source: Lake) -> None:
+    source.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(30) r(i)", "DELETE FROM lake.t WHERE a % 5 = 0")
+    source.run("INSERT INTO lake.t VALUES (100)", "UPDATE lake.t SET a = -a WHERE a IN (7, 100)")
+    last = source.newest
+    assert_changes_alike(connect, source, [(1, last), (2, 2), (3, last), (last, last)])
+
+
+def test_column_named_like_sparks_metadata(connect: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (_metadata INTEGER, a INTEGER)", "INSERT INTO lake.t SELECT i, i FROM range(9) r(i)")
+    files.run("DELETE FROM lake.t WHERE a = 3")
+    assert_alike(connect, files, "t", row_ids=False)
+
+
+def test_missing_file_raises(connect: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)", "INSERT INTO lake.t VALUES (9)")
+    frame = scan(connect, files, "t")
+    path = sorted((files.folder / "data").rglob("*.parquet"))[0]
+    path.unlink()
+    with pytest.raises(Exception, match=r"FILE_NOT_EXIST|PATH_NOT_FOUND"):
+        frame.count()
+    with pytest.raises(StorageError, match=f"{path} is missing, but the catalog lists it"):
+        scan(connect, files, "t")
+
+
+def test_missing_delete_file_raises(connect: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)", "DELETE FROM lake.t WHERE a = 4")
+    (path,) = (files.folder / "data").rglob("*-delete.parquet")
+    path.unlink()
+    with pytest.raises(StorageError, match="is missing, but the catalog lists it"):
+        scan(connect, files, "t")
+
+
+def test_replaced_file_raises(connect: SparkSession, files: Lake) -> None:
+    """An empty Parquet file in place of the data would be no rows without an error."""
+    files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)")
+    (path,) = (files.folder / "data").rglob("*.parquet")
+    files.run(f"COPY (SELECT 1::BIGINT AS a LIMIT 0) TO '{path}' (FORMAT parquet)")
+    with pytest.raises(StorageError, match="it was truncated or replaced"):
+        scan(connect, files, "t")
+
+
+def test_file_that_spark_would_skip_raises(connect: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (a INTEGER)")
+    path = files.folder / "_hidden.parquet"
+    files.run(f"COPY (SELECT 1 AS a) TO '{path}'", f"CALL ducklake_add_data_files('lake', 't', '{path}')")
+    with pytest.raises(UnsupportedError, match="does not read files of this name"):
+        scan(connect, files, "t")
+
+
+@pytest.mark.parametrize("of", [DataFile, DeleteFile])
+def test_row_of_an_unknown_file_raises(
+    connect: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch, of: type
+) -> None:
+    """Simulates that Spark reads a file with another size or time than it listed."""
+    files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)", "DELETE FROM lake.t WHERE a = 4")
+    known = ConnectSource.of_file
+
+    def other(source: ConnectSource, given: Any, values: Any) -> Any:
+        resized = [replace(file, file_size_bytes=file.file_size_bytes + 1) for file in given]
+        return known(source, resized if isinstance(given[0], of) else given, values)
+
+    monkeypatch.setattr(ConnectSource, "of_file", other)
+    with pytest.raises(Exception, match="a file that is not in the plan of this scan"):
+        scan(connect, files, "t").collect()
+
+
+def test_encrypted_files_are_refused(connect: SparkSession, tmp_path: Path) -> None:
+    with lake("duckdb", tmp_path, options=", ENCRYPTED, DATA_INLINING_ROW_LIMIT 0") as encrypted:
+        load_extension(encrypted.connection, "httpfs")
+        encrypted.run("CREATE TABLE lake.t AS SELECT 1 AS a")
+        with pytest.raises(UnsupportedError, match="is encrypted, and the key would be visible in a plan") as raised:
+            scan(connect, encrypted, "t")
+        ((key,),) = encrypted.metadata("SELECT encryption_key FROM ducklake_data_file")
+    assert key not in str(raised.value)
+
+
+def test_names_that_differ_only_by_the_case_of_other_letters_are_refused(connect: SparkSession, files: Lake) -> None:
+    """DuckDB compares only ASCII letters without case."""
+    files.run('CREATE TABLE lake.t ("Ä" INTEGER, "ä" INTEGER)', "INSERT INTO lake.t VALUES (1, 2)")
+    with pytest.raises(UnsupportedError, match="names that differ only by case"):
+        scan(connect, files, "t")
+    assert [tuple(row) for row in scan(connect, files, "t", columns=["ä"]).collect()] == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("spark.sql.caseSensitive", "true"),
+        ("spark.sql.ansi.enabled", "false"),
+        ("spark.sql.session.timeZone", "Asia/Kathmandu"),
+        ("spark.sql.timestampType", "TIMESTAMP_NTZ"),
+        ("spark.sql.files.ignoreMissingFiles", "true"),
+        ("spark.sql.files.ignoreCorruptFiles", "true"),
+        ("spark.sql.parquet.binaryAsString", "true"),
+        ("spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY"),
+        ("spark.sql.parquet.filterPushdown", "false"),
+        ("spark.sql.parquet.inferTimestampNTZ.enabled", "false"),
+        ("spark.sql.parquet.mergeSchema", "true"),
+        ("spark.sql.decimalOperations.allowPrecisionLoss", "false"),
+    ],
+)
+def test_settings_that_change_no_rows(connect: SparkSession, files: Lake, setting: str, value: str) -> None:
+    some = [TYPES[name] for name in ("b", "ms", "ns", "tz", "day", "h")]
+    columns = ", ".join(f"c{number} {kind}" for number, (kind, _) in enumerate(some))
+    rows = ", ".join(sql for _, sql in some)
+    files.run(f"CREATE TABLE lake.t ({columns})", f"INSERT INTO lake.t SELECT {rows} FROM range(9)")
+    files.run("DELETE FROM lake.t WHERE rowid = 3")
+    connect.conf.set(setting, value)
+    assert_alike(connect, files, "t", newest=1)

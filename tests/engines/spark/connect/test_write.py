@@ -1,0 +1,155 @@
+"""Spark writes the files of appends and overwrites; this process registers them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from local_stores import config_of, in_bucket
+from pyspark.sql.types import ArrayType, DecimalType, LongType, MapType, StringType, StructField, StructType
+
+import lakeconf
+from lakeconf.engines.spark.connect import write as module
+from lakeconf.engines.spark.connect.write import remove_staged
+from lakeconf.errors import SchemaError, SparkError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from servers import S3Server
+
+# Types with their values in Spark's and in DuckDB's SQL.
+VALUES = {
+    "BOOLEAN": ("true", "true"),
+    "TINYINT": ("-5Y", "-5"),
+    "DECIMAL(30,3)": ("1.500BD", "1.5"),
+    "DOUBLE": ("double('nan')", "'nan'"),
+    "VARCHAR": ("'ü'", "'ü'"),
+    "BLOB": ("X'00FF'", "'\\x00\\xFF'::BLOB"),
+    "DATE": ("DATE '0001-01-01'", "'0001-01-01'"),
+    "TIMESTAMP": ("TIMESTAMP_NTZ '2024-03-10 02:30:00.5'", "'2024-03-10 02:30:00.5'"),
+    "TIMESTAMPTZ": ("TIMESTAMP '2024-07-01 12:00:00+02:00'", "'2024-07-01 12:00:00+02'"),
+    "STRUCT(x INTEGER, y VARCHAR)": ("named_struct('x', 1, 'y', 'a')", "{'x': 1, 'y': 'a'}"),
+    "INTEGER[]": ("array(1, NULL)", "[1, NULL]"),
+    "MAP(VARCHAR, INTEGER)": ("map('k', 1)", "MAP {'k': 1}"),
+    "UUID": ("'550e8400-e29b-41d4-a716-446655440000'", "'550e8400-e29b-41d4-a716-446655440000'"),
+}
+
+
+@pytest.fixture
+def lake(connect: SparkSession, store: lakeconf.Store) -> Iterator[lakeconf.Lake]:
+    with store.open(connect) as lake:
+        yield lake
+
+
+def left(folder: Path) -> list[str]:
+    """What is below the data path besides the lake's marker and data files."""
+    found = (path for path in (folder / "data").rglob("*") if not path.name.startswith("_lakeconf"))
+    return sorted(path.name for path in found if path.is_file() and not path.name.startswith("part-"))
+
+
+@pytest.mark.parametrize("micros", [True, False])
+@pytest.mark.parametrize("kinds", [sorted(VALUES), sorted(VALUES.keys() - {"UUID"})])
+def test_written_values_are_those_of_the_frame(
+    lake: lakeconf.Lake, connect: SparkSession, tmp_path: Path, kinds: list[str], *, micros: bool
+) -> None:
+    """DuckDB inserts what cannot be registered: a UUID, and a TIMESTAMPTZ with Spark's default settings."""
+    if micros:
+        connect.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    table = lake.create_table("t", {f"c{at}": kind for at, kind in enumerate(kinds)})
+    table.append(connect.sql(f"SELECT {', '.join(f'{VALUES[kind][0]} AS C{at}' for at, kind in enumerate(kinds))}"))
+    expected = ", ".join(f"CAST({VALUES[kind][1]} AS {kind}) AS c{at}" for at, kind in enumerate(kinds))
+    rows = lake.sql(f"SELECT t::VARCHAR AS row FROM t UNION ALL SELECT t::VARCHAR FROM (SELECT {expected}) AS t")
+    written, other = rows.collect("pyarrow")["row"].to_list()
+    assert written == other
+    assert len(table.files()) == 1
+    assert [name.startswith("ducklake") for name in left(tmp_path)] == [True] * ("UUID" in kinds or not micros)
+
+
+def test_frame_without_rows_creates_no_snapshot(lake: lakeconf.Lake, connect: SparkSession, tmp_path: Path) -> None:
+    table = lake.create_table("t", {"id": "BIGINT"})
+    before = lake.snapshot_id
+    table.append(connect.range(0))
+    assert lake.refresh() == before
+    assert left(tmp_path) == []
+    assert list((tmp_path / "data").rglob("part-*")) == []
+
+
+def test_partitioned_table(lake: lakeconf.Lake, connect: SparkSession, tmp_path: Path) -> None:
+    table = lake.create_table("t", {"id": "BIGINT", "part": "BIGINT"}, partitioned_by=["part"])
+    table.append(connect.sql("SELECT id, id % 3 AS part FROM range(30)"))
+    assert sorted(path.parent.name for path in (tmp_path / "data").rglob("*.parquet")) == ["part=0", "part=1", "part=2"]
+    assert table.scan().to_native().count() == 30
+
+
+def test_null_in_a_required_column(lake: lakeconf.Lake, connect: SparkSession, tmp_path: Path) -> None:
+    table = lake.create_table("t", {"id": "BIGINT NOT NULL"})
+    with pytest.raises(SchemaError, match="NULL"):
+        table.append(connect.sql("SELECT IF(id = 7, NULL, id) AS id FROM range(9)"))
+    assert left(tmp_path) == []
+    assert list((tmp_path / "data").rglob("*.parquet")) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("spark.sql.ansi.enabled", "false"),
+        ("spark.sql.parquet.writeLegacyFormat", "true"),
+        ("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY"),
+    ],
+)
+def test_setting_that_changes_files_is_refused(
+    lake: lakeconf.Lake, connect: SparkSession, setting: str, value: str
+) -> None:
+    table = lake.create_table("t", {"id": "BIGINT"})
+    connect.conf.set(setting, value)
+    with pytest.raises(UnsupportedError, match=f"{setting} = {value}"):
+        table.append(connect.range(3))
+
+
+def test_file_that_is_not_found_commits_nothing(
+    lake: lakeconf.Lake, connect: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the server had another folder of this name, or a listing were incomplete."""
+    table = lake.create_table("t", {"id": "BIGINT"})
+    before, found = lake.snapshot_id, module._found
+    monkeypatch.setattr(module, "_found", lambda *given: found(*given)[1:])
+    with pytest.raises(SparkError, match=r"wrote 10 rows to .*, but this process finds 5 there"):
+        table.append(connect.range(0, 10, 1, 2))
+    assert lake.refresh() == before
+    assert left(tmp_path) == []
+
+
+def test_interruption_keeps_the_manifest_for_a_cleanup(
+    lake: lakeconf.Lake, connect: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    table = lake.create_table("t", {"id": "BIGINT"})
+    monkeypatch.setattr(module, "_found", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        table.append(connect.range(10))
+    assert [name.endswith(".parquet") for name in left(tmp_path)] == [True]
+
+
+def test_folder_in_a_bucket_is_removed(s3_server: S3Server, tmp_path: Path) -> None:
+    store = lakeconf.init(config_of(tmp_path, storage=in_bucket(s3_server))).get_store("dev")
+    with store.open() as lake:
+        lake.create_table("t", {"id": "BIGINT"})
+        writer = lake._session.writer
+        folder = f"{lake._session.reader.data_path}main/t/lakeconf-1/"
+        for name in ("a.parquet", "_temporary/0/b.parquet"):
+            writer.execute(f"COPY (SELECT 1 AS a) TO '{folder}{name}'")
+        remove_staged(writer, folder)
+        remove_staged(writer, folder)
+        assert writer.rows(f"SELECT file FROM glob('{folder}**')") == []
+
+
+def test_width_of_a_row_is_sparks_default_size() -> None:
+    nested = StructType([StructField("s", StringType()), StructField("d", DecimalType(38, 0))])
+    row = StructType([StructField("a", LongType()), StructField("b", ArrayType(nested))])
+    assert module._width(row) == 8 + 20 + 16
+    assert module._width(MapType(StringType(), DecimalType(5, 2))) == 28

@@ -1,0 +1,81 @@
+"""A Spark Connect server in a process of its own, and one session for all tests that need it. A pytest plugin.
+
+`pyspark.sql.functions` are those of Spark Connect while a variable of the environment is set. So a test over Connect
+runs beside the classic session of other tests.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from server_process import HOST, accepts_connections, free_port, run_server, wait_until_ready
+from spark_session import spark_settings
+
+from lakeconf.engines.spark.java import ensure_java
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+# pyspark sets it when it creates a session of Spark Connect.
+_MODE = "SPARK_CONNECT_MODE_ENABLED"
+
+
+@pytest.fixture(scope="session")
+def connect_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The only session of Spark Connect of the run; tests use `connect`."""
+    from pyspark.sql import SparkSession  # slow; only for tests that need Spark
+
+    folder, port = tmp_path_factory.mktemp("spark-connect"), free_port()
+    log = folder / "server.log"
+    command = [sys.executable, __file__, str(port), str(folder)]
+    with log.open("wb") as output, run_server(command, output) as process:
+        wait_until_ready(process, log, lambda: accepts_connections(port))
+        session = SparkSession.builder.remote(f"sc://{HOST}:{port}").create()
+        os.environ.pop(_MODE)
+        yield session
+        session.stop()
+
+
+@pytest.fixture
+def connect(connect_session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
+    """A session of Spark Connect, in a process that uses no other; its settings are reset after the test."""
+    monkeypatch.setenv(_MODE, "1")
+    before = dict(connect_session.conf.getAll)
+    yield connect_session
+    for key, value in connect_session.conf.getAll.items():
+        if key not in before:
+            connect_session.conf.unset(key)
+        elif value != before[key]:
+            connect_session.conf.set(key, before[key])
+    assert connect_session.conf.getAll == before
+
+
+def main(port: str, folder: str) -> None:
+    """Runs the server until the process gets a signal."""
+    from pyspark.sql import SparkSession
+
+    ensure_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").appName("lakeconf tests over Spark Connect")
+    settings = spark_settings() | {
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": HOST,
+        "spark.connect.grpc.binding.port": port,
+        "spark.sql.artifact.isolation.enabled": "true",
+        "spark.sql.warehouse.dir": Path(folder, "warehouse").as_uri(),
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    builder.getOrCreate().sparkContext.setLogLevel("ERROR")
+    signal.pause()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
