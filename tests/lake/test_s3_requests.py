@@ -161,6 +161,18 @@ def test_scan_on_spark_asks_for_no_data_file(many: Store, s3_proxy: FaultProxy, 
 
 
 @pytest.mark.hadoop_aws
+def test_scan_on_spark_lists_all_partitions_at_once(store: Store, s3_proxy: FaultProxy, frame: DataFrame) -> None:
+    with store.open(frame.sparkSession) as lake:
+        days = frame.selectExpr("id", "date_add(DATE'2024-01-01', CAST(id % 18 AS INT)) AS day")
+        lake.table("p").append(days)
+        assert len(lake.table("p").files()) == 18
+        rows = lake.table("p").scan().to_native()
+        with counted(s3_proxy) as found:
+            assert rows.count() == 1000
+    check(found, 37, LIST=1, HEAD=18, GET=18)
+
+
+@pytest.mark.hadoop_aws
 @pytest.mark.parametrize("lists", [True, False], ids=["listed", "refused"])
 @pytest.mark.parametrize("damage", ["missing", "truncated"])
 def test_job_fails_for_files_that_are_not_those_of_the_catalog(

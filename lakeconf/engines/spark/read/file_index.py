@@ -5,8 +5,8 @@ again. It would then drop missing files without an error. A scan reads the files
 Its relations therefore have a list that ignores such requests.
 
 Spark's Parquet reader would read another Parquet file in place of a planned one without an error. So the list compares
-the sizes of the files with those of the catalog when an action first needs it: with one request for a thousand files of
-a folder, or with one for each file.
+the sizes of the files with those of the catalog when an action first needs it: with one request for a thousand files,
+or with one for each file.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ import java.io.File;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.net.URI;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -87,32 +89,31 @@ public class PlannedFiles implements FileIndex {
     private static Seq seq(Object[] values) { return (Seq) ArraySeq.unsafeWrapArray(values); }
 
     private void compare() {
-        HashMap folders = new HashMap();
-        for (int at = 0; at < sizes.length && at < names.size(); at++) {
-            Path path = path(at);
-            if ("file".equals(path.toUri().getScheme())) {
-                File file = new File(path.toUri().getPath());
+        HashMap remote = new HashMap();
+        for (int at = 0; at < names.size(); at++) {
+            URI uri = path(at).toUri();
+            if ("file".equals(uri.getScheme())) {
+                File file = new File(uri.getPath());
                 long size = file.length();
                 check(at, size == 0 && !file.exists() ? -1 : size);
                 continue;
             }
-            ArrayList wanted = (ArrayList) folders.get(path.getParent());
-            if (wanted == null) folders.put(path.getParent(), wanted = new ArrayList());
-            wanted.add(Integer.valueOf(at));
+            String bucket = uri.getScheme() + "://" + uri.getAuthority();
+            if (!remote.containsKey(bucket)) remote.put(bucket, new ArrayList());
+            ((ArrayList) remote.get(bucket)).add(Integer.valueOf(at));
         }
-        if (folders.isEmpty()) return;
+        if (remote.isEmpty()) return;
         SparkSession session = (SparkSession) relation.sparkSession();
         Configuration settings = session.sessionState().newHadoopConfWithOptions(relation.options());
         ExecutorService pool = Executors.newFixedThreadPool(AT_ONCE);
         try {
             ArrayList looks = new ArrayList();
-            for (Iterator folder = folders.keySet().iterator(); folder.hasNext();) {
-                Path path = (Path) folder.next();
-                ArrayList wanted = (ArrayList) folders.get(path);
-                HashMap listed = wanted.size() < WORTH_A_LISTING ? new HashMap() : listed(path, wanted, settings);
+            for (Iterator bucket = remote.values().iterator(); bucket.hasNext();) {
+                ArrayList wanted = (ArrayList) bucket.next();
+                HashMap listed = wanted.size() < WORTH_A_LISTING ? new HashMap() : listed(wanted, settings);
                 for (int each = 0; each < wanted.size(); each++) {
                     int at = ((Integer) wanted.get(each)).intValue();
-                    Long size = (Long) listed.get(path(at).getName());
+                    Long size = (Long) listed.get(path(at));
                     if (size == null) looks.add(pool.submit(new Look(this, at, settings)));
                     else check(at, size.longValue());
                 }
@@ -120,7 +121,7 @@ public class PlannedFiles implements FileIndex {
             for (int each = 0; each < looks.size(); each++) ((Future) looks.get(each)).get();
         } catch (InterruptedException error) {
             throw new RuntimeException(error);
-        } catch (java.util.concurrent.ExecutionException error) {
+        } catch (ExecutionException error) {
             if (error.getCause() instanceof RuntimeException) throw (RuntimeException) error.getCause();
             throw new RuntimeException(error.getCause());
         } finally {
@@ -128,14 +129,24 @@ public class PlannedFiles implements FileIndex {
         }
     }
 
-    // The sizes of files in a folder. It can lack wanted ones: other tables may have many more files there.
-    private static HashMap listed(Path folder, ArrayList wanted, Configuration settings) {
+    // The sizes of files below the folder that all wanted ones have in common, or of a part of them: there may be many
+    // other files.
+    private HashMap listed(ArrayList wanted, Configuration settings) {
         HashMap sizes = new HashMap();
+        String common = null;
+        for (int each = 0; each < wanted.size(); each++) {
+            String name = (String) names.get(((Integer) wanted.get(each)).intValue());
+            if (common == null) common = name;
+            while (!name.startsWith(common) || !common.endsWith("/")) {
+                common = common.substring(0, common.lastIndexOf('/', common.length() - 2) + 1);
+            }
+        }
         try {
-            RemoteIterator found = folder.getFileSystem(settings).listStatusIterator(folder);
+            Path folder = new Path(common);
+            RemoteIterator found = folder.getFileSystem(settings).listFiles(folder, true);
             for (int left = OTHERS * wanted.size(); left > 0 && found.hasNext(); left--) {
                 FileStatus file = (FileStatus) found.next();
-                if (file.isFile()) sizes.put(file.getPath().getName(), Long.valueOf(file.getLen()));
+                sizes.put(file.getPath(), Long.valueOf(file.getLen()));
             }
         } catch (IOException error) {
             // Some users may read files, but not list them.
