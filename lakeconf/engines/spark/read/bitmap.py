@@ -6,6 +6,7 @@ file's bits, and then its bit, in two arrays that are sent with the tasks.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -43,12 +44,10 @@ def bitmap_condition(private: SparkSession, files: Sequence[DataFile], snapshot_
     """
     if not _is_at_hand(files):
         return None
-    bases, end = {}, 0
-    for file in files:
-        bases[file.path] = end
-        end += -(-file.record_count // 64) * 64
+    check_local([file.delete_file for file in files if file.delete_file])
+    bases, _ = _bases(files)
     row = of_file(private, list(bases.values())) + F.col("_metadata.row_index")
-    word = F.get(long_array(private, _bits(files, bases, end, snapshot_id)), _shifted(row, F.lit(6)).cast("int"))
+    word = F.get(long_array(private, _kept_bits(tuple(files), snapshot_id)), _shifted(row, F.lit(6)).cast("int"))
     return _shifted(word, row.bitwiseAND(F.lit(63)).cast("int")).bitwiseAND(F.lit(1)) != F.lit(1)
 
 
@@ -70,6 +69,21 @@ def _is_readable(file: DeleteFile) -> bool:
 
 def _shifted(value: Column, count: Column) -> Column:
     return F.call_function("shiftright", value, count)
+
+
+def _bases(files: Sequence[DataFile]) -> tuple[dict[str, int], int]:
+    """The number of the first bit of each file, by path, and the number of all bits."""
+    bases, end = {}, 0
+    for file in files:
+        bases[file.path] = end
+        end += -(-file.record_count // 64) * 64
+    return bases, end
+
+
+@functools.lru_cache(maxsize=4)
+def _kept_bits(files: tuple[DataFile, ...], snapshot_id: int) -> bytes:
+    """The bits of the files of the last scans, up to 8 MB each: delete files never change."""
+    return _bits(files, *_bases(files), snapshot_id)
 
 
 def _bits(files: Sequence[DataFile], bases: Mapping[str, int], end: int, snapshot_id: int) -> bytes:

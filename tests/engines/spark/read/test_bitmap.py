@@ -130,3 +130,24 @@ def test_no_condition_above_the_limits(spark: SparkSession, three: Lake, monkeyp
     plan = plan_scan(three.reader, "t", three.newest)
     monkeypatch.setattr(bitmap, "_MOST_FILES", 2)
     assert bitmap_condition(spark, plan.files, three.newest) is None
+
+
+def test_delete_files_are_read_once_for_a_snapshot(
+    spark: SparkSession, three: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unread(*_: object) -> None:
+        raise AssertionError
+
+    plan, before = (plan_scan(three.reader, "t", three.newest - past) for past in (0, 2))
+    assert bitmap_condition(spark, plan.files, plan.snapshot_id) is not None
+    monkeypatch.setattr(bitmap, "connect", unread)
+    again = plan_scan(three.reader, "t", three.newest)
+    condition = bitmap_condition(spark, again.files, again.snapshot_id)
+    assert condition is not None
+    assert relation(spark, again.files, NUMBERS).where(condition).count() == 174 - 9
+    with pytest.raises(AssertionError):
+        bitmap_condition(spark, before.files, before.snapshot_id)
+    (path, *_) = [file.delete_file.path for file in plan.files if file.delete_file]
+    Path(path).unlink()
+    with pytest.raises(StorageError, match="is missing"):
+        bitmap_condition(spark, plan.files, plan.snapshot_id)
