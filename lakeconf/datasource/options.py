@@ -100,8 +100,9 @@ def options_of(given: Mapping[str, str], allowed: tuple[str, ...], kind: str) ->
             raise LakeconfError(f"the option {key} is not {_EXPECTED[key]}") from None
     if not values.get("table"):
         raise LakeconfError("the option table is missing", hint=_TABLE_HINT)
-    if values.get("snapshots_per_batch", 1) < 1:
-        raise LakeconfError("the option snapshots_per_batch is less than 1")
+    for name, least in (("snapshots_per_batch", 1), ("since", 0)):
+        if values.get(name, least) < least:
+            raise LakeconfError(f"the option {name} is less than {least}")
     return Options(**values)
 
 

@@ -40,9 +40,12 @@ class Access:
     def of(cls, store: Store, config: str | None) -> Access:
         """The access to the files of a store."""
         try:
-            return cls(store.names, pickle.dumps(store.storage_backend))
-        except TypeError:
+            pickled = pickle.dumps(store.storage_backend)
+        except TypeError:  # a secret that does not come from a variable
             return cls(store.names, None, config)
+        # Another text of the backend may contain the same value.
+        shows = any(secret.reveal().encode() in pickled for secret in store.secrets)
+        return cls(store.names, None, config) if shows else cls(store.names, pickled)
 
     def backend(self) -> StorageBackend:
         """The storage backend.
@@ -70,7 +73,8 @@ class Access:
         storage = self.backend()
         connection = connect(storage.secrets_held())
         try:
-            connection.execute("SET threads = 1")  # the other tasks of the executor use the other cores
+            # The other tasks of the executor use the other cores and the rest of the memory.
+            connection.execute("SET threads = 1; SET memory_limit = '2GB'")
             for name in ("ducklake", *storage.extensions):
                 load_extension(connection, name)
             for setting in storage.duckdb_settings:

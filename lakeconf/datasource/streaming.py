@@ -21,15 +21,16 @@ from lakeconf.engines.spark.read.inlined import refuse_timetz
 from lakeconf.errors import LakeconfError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 # The snapshot of an offset before all rows of the table.
-_NOTHING = -1
+_NOTHING = -2
 _RESTART = (
     "start the stream again with a new checkpoint: without the option since, its first batch is the whole table; with "
     'option("since", …), it begins with the changes of that snapshot'
 )
 
 
-# The position of a stream in its checkpoint. `snapshot` is the last snapshot whose changes were returned, or -1 before
-# the first batch. `table` is the id of the table: another table of the same name would continue with other rows.
+# The position of a stream in its checkpoint. `snapshot` is the last snapshot whose changes were returned, or -2 before a
+# first batch with the whole table. `table` is the id of the table: another table of the same name would continue with
+# other rows.
 Offset: TypeAlias = Mapping[str, int]
 
 

@@ -43,7 +43,7 @@ def test_a_similar_option_is_suggested() -> None:
         read_options({"table": "t", "versionn": "1"})
 
 
-@pytest.mark.parametrize(("name", "value"), [("snapshots_per_batch", "0"), ("changes", "yes")])
+@pytest.mark.parametrize(("name", "value"), [("snapshots_per_batch", "0"), ("changes", "yes"), ("since", "-1")])
 def test_wrong_options_of_a_stream_are_refused(name: str, value: str) -> None:
     with pytest.raises(LakeconfError, match=f"the option {name} is"):
         stream_options({"table": "t", name: value})

@@ -76,6 +76,15 @@ def test_a_secret_from_a_variable_is_sent_as_its_name(
         pickle.loads(sent).connect()  # noqa: S301
 
 
+def test_a_secret_that_another_text_repeats_is_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s3_server: S3Server
+) -> None:
+    monkeypatch.setenv("LAKE_SECRET", "planted-secret-value")
+    storage = in_bucket(s3_server) | {"secret": "${LAKE_SECRET}", "prefix": "a/planted-secret-value"}
+    store = lakeconf.init(config_of(tmp_path, storage=storage)).get_store()
+    assert b"planted-secret-value" not in pickle.dumps(Access.of(store, None))
+
+
 def test_a_secret_in_the_configuration_is_read_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s3_server: S3Server
 ) -> None:

@@ -71,6 +71,10 @@ def test_a_stream_can_begin_with_a_snapshot(lake: Lake) -> None:
     lake.table("t").append([{"id": 2}])
     start = initial_offset(Options("t", since=lake.snapshot_id))
     assert ids(start, latest_offset(OPTIONS, columns(), start, None)) == [2]
+    # Snapshot 0 has no changes, but it is not the same as no snapshot.
+    everything = initial_offset(Options("t", since=0))
+    (part,) = batch(OPTIONS, columns(), everything, latest_offset(OPTIONS, columns(), everything, None))
+    assert isinstance(part, Changes)
     with pytest.raises(LakeconfError, match="a stream of all changes begins with a snapshot"):
         initial_offset(Options("t", changes=True))
 

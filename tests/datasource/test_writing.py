@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from local_stores import in_bucket
 
 import lakeconf
+from lakeconf.config.toml_text import toml_value
 from lakeconf.datasource.options import Options
 from lakeconf.datasource.writing import Write, abort, begin, commit, write_rows
 from lakeconf.errors import CommitError, LakeconfError, SchemaError, UnsupportedError
@@ -17,6 +19,8 @@ from lakeconf.errors import CommitError, LakeconfError, SchemaError, Unsupported
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from servers import S3Server
 
     from lakeconf import Lake
 
@@ -191,6 +195,30 @@ def test_encrypted_lakes_are_refused(project: Path) -> None:
         lake.create_table("t", TYPES)
     with pytest.raises(UnsupportedError, match="encrypted"):
         begin(OPTIONS, TYPES)
+
+
+def test_files_are_written_to_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s3_server: S3Server) -> None:
+    storage = in_bucket(s3_server)
+    lines = "".join(f"{name} = {toml_value(value)}\n" for name, value in storage.items())
+    metadata = '[stores.dev.metadata_backend]\ntype = "sqlite"\nuri = "catalog.sqlite"\n'
+    (tmp_path / "lakeconf.toml").write_text(f"{metadata}[stores.dev.storage_backend]\n{lines}")
+    monkeypatch.chdir(tmp_path)
+    with lakeconf.init().get_store().open() as lake:
+        lake.create_table("t", TYPES)
+        for abandoned in (True, False):
+            write = begin(OPTIONS, TYPES)
+            files = written(write, [{"id": 1, "name": "a"}])
+            if abandoned:
+                abort(write)
+            else:
+                commit(write, files)
+        assert ids(lake) == [1]
+        found = lake.sql(f"SELECT file FROM glob('{storage_root(storage)}**')").to_native().fetchall()
+        assert sorted(path for (path,) in found if path.endswith(".parquet")) == files
+
+
+def storage_root(storage: dict[str, Any]) -> str:
+    return f"s3://{storage['bucket']}/{storage['prefix']}/main/t/"
 
 
 def test_an_empty_frame_makes_no_snapshot(project: Path, lake: Lake) -> None:
