@@ -28,9 +28,9 @@ _RESTART = (
 )
 
 
-# The position of a stream in its checkpoint. `snapshot` is the last snapshot whose changes were returned, or -2 before a
-# first batch with the whole table. `table` is the id of the table: another table of the same name would continue with
-# other rows.
+# The position of a stream in its checkpoint. `snapshot` is the last snapshot whose changes were returned, or -2 before
+# a first batch with the whole table. `table` is the id of the table: another table of the same name would continue
+# with other rows.
 Offset: TypeAlias = Mapping[str, int]
 
 
