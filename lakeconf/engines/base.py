@@ -241,6 +241,18 @@ class SparkOperations(Protocol):
         """
         ...
 
+    def run_sql(self, text: str, frames: Mapping[str, nw.LazyFrame[Any]]) -> nw.LazyFrame[Any]:
+        """Runs a query in Spark's SQL, in the engine's session.
+
+        Args:
+            text: The query, in which braces contain the names of frames; other braces are doubled.
+            frames: The frames by name.
+
+        Raises:
+            QueryError: Spark rejects the query.
+        """
+        ...
+
     def find_rows(self, plan: ScanPlan) -> nw.LazyFrame[Any]:
         """The positions of the rows in data files that satisfy the predicate of a plan.
 

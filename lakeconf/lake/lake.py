@@ -18,13 +18,14 @@ from lakeconf.commit.journal import INTERNAL_SCHEMA
 from lakeconf.commit.scope import Scope
 from lakeconf.engines.base import SparkOperations, spark_operations
 from lakeconf.engines.schema_check import named_views
-from lakeconf.errors import LakeconfError
+from lakeconf.errors import LakeconfError, UnsupportedError
 from lakeconf.lake.definitions import Definitions
 from lakeconf.lake.maintenance import Maintenance
 from lakeconf.lake.notebook import Snapshots, html_table, listed
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.restore import Restores
 from lakeconf.lake.run_journal import RunJournal
+from lakeconf.lake.spark_dialect import query_in_spark_sql
 from lakeconf.lake.spark_sql import sql_on_spark
 from lakeconf.lake.stream_source import stream
 from lakeconf.lake.streaming import StreamSink
@@ -215,15 +216,22 @@ class Lake(Definitions, Restores):
         """
         return stream(self._scope, table, since, snapshots_per_batch, changes=changes)
 
-    def sql(self, query: str, *, engine: Literal["duckdb", "spark"] = "duckdb") -> nw.LazyFrame[Any]:
-        """Runs a query in DuckDB's SQL on the lake.
+    def sql(
+        self,
+        query: str,
+        *,
+        engine: Literal["duckdb", "spark"] | None = None,
+        dialect: Literal["duckdb", "spark"] = "duckdb",
+    ) -> nw.LazyFrame[Any]:
+        """Runs a query on the lake.
 
         DuckDB runs it at the latest snapshot, Spark at the lake's, unless the query contains `AT (VERSION => …)`.
 
         Args:
             query: A query; the lake is the default database.
-            engine: The engine that runs it. On Spark, only tables of the lake can be read, and what Spark may compute
-                in another way than DuckDB is refused.
+            engine: The engine that runs it; defaults to the engine of the lake. On Spark, only tables of the lake can
+                be read, and what Spark may compute in another way than DuckDB is refused.
+            dialect: The SQL of the query. Queries in Spark's own SQL run on Spark, and compute what Spark computes.
 
         Returns:
             A lazy frame of the engine.
@@ -232,7 +240,12 @@ class Lake(Definitions, Restores):
             QueryError: The engine rejects the query, or it uses a view or macro that may do more than read the lake.
             UnsupportedError: Spark may not return DuckDB's rows, or the lake was opened without Spark.
         """
-        if engine == "spark":
+        on_spark = isinstance(self._session.engine, SparkOperations) if engine is None else engine == "spark"
+        if dialect == "spark" and engine != "duckdb":
+            return query_in_spark_sql(self._scope, query)
+        if dialect != "duckdb":
+            raise UnsupportedError(f"DuckDB does not run SQL of {dialect}", hint="omit the engine or the dialect")
+        if on_spark:
             return sql_on_spark(self._scope, query)
         self._scope.add_read(None)
         prepare_query(self._session.reader, query)

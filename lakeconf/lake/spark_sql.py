@@ -21,7 +21,7 @@ from lakeconf.errors import QueryError, UnsupportedError
 from lakeconf.lake.table import Table
 from lakeconf.sql import folded, parser_reason
 
-_HINT = "run it on DuckDB: lake.sql(query)"
+_HINT = "run it on DuckDB: lake.sql(query, engine='duckdb')"
 
 
 def sql_on_spark(scope: Scope, query: str) -> nw.LazyFrame[Any]:

@@ -215,7 +215,7 @@ def _new_files(lake: Lake, model: Model, pattern: str, loaded: set[str]) -> Sequ
     """Returns the files of a pattern that are not loaded yet: URIs, or paths relative to the model's folder."""
     if "://" in pattern:
         secrets = lake._session.writer.secrets  # noqa: SLF001 - for scrubbing only
-        rows = fetched(lake.sql(f"SELECT file FROM glob({literal(pattern)})"), secrets)
+        rows = fetched(lake.sql(f"SELECT file FROM glob({literal(pattern)})", engine="duckdb"), secrets)
         return sorted({str(file) for (file,) in rows} - loaded)
     paths = glob.glob(str(model.folder / pattern), recursive=True)
     return sorted({os.path.relpath(path, model.folder) for path in paths} - loaded)

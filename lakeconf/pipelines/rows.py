@@ -129,4 +129,6 @@ def _read(paths: Sequence[str], lake: Lake, columns: Mapping[str, str]) -> nw.La
     option = {"csv": f", types = {{{types}}}", "json": f", columns = {{{types}}}"}.get(ending, "") if types else ""
     option += ", union_by_name = true" if ending == "parquet" else ""
     wanted = ", ".join(f"CAST({identifier(name)} AS {kind}) AS {identifier(name)}" for name, kind in columns.items())
-    return lake.sql(f"SELECT {wanted or '*'} FROM {_READERS[ending]}([{', '.join(map(literal, paths))}]{option})")
+    return lake.sql(
+        f"SELECT {wanted or '*'} FROM {_READERS[ending]}([{', '.join(map(literal, paths))}]{option})", engine="duckdb"
+    )

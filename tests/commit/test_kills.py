@@ -69,7 +69,7 @@ def after(rows: Rows, operation: str, number: int) -> Rows:
 
 def known_files(lake: Lake) -> set[str]:
     paths = "SELECT path FROM __ducklake_metadata_dev.ducklake_{}_file"
-    found = lake.sql(f"{paths.format('data')} UNION ALL {paths.format('delete')}").collect("pyarrow")
+    found = lake.sql(f"{paths.format('data')} UNION ALL {paths.format('delete')}", engine="duckdb").collect("pyarrow")
     return {Path(path).name for (path,) in found.iter_rows()}
 
 
@@ -89,14 +89,17 @@ def check(store: Store, tmp_path: Path, allowed: list[Rows]) -> Rows:
         assert foreign.exists()
         foreign.unlink()
         # Cleanup keeps the files of a table that was never committed: it cannot tell who wrote them.
-        names = lake.sql("SELECT table_name FROM __ducklake_metadata_dev.ducklake_table").collect("pyarrow")
+        names = lake.sql("SELECT table_name FROM __ducklake_metadata_dev.ducklake_table", engine="duckdb").collect(
+            "pyarrow"
+        )
         tables = {name for (name,) in names.iter_rows()}
         unproven = {path.name for path in (tmp_path / "data").rglob("*.parquet") if path.parent.name not in tables}
         assert files(tmp_path) - (unproven - known_files(lake)) == known_files(lake)
         assert read(lake) == rows
         doubled = lake.sql(
             "SELECT 1 FROM __ducklake_metadata_dev.ducklake_delete_file "
-            "GROUP BY data_file_id, begin_snapshot HAVING count(*) > 1"
+            "GROUP BY data_file_id, begin_snapshot HAVING count(*) > 1",
+            engine="duckdb",
         )
         assert len(doubled.collect()) == 0
     return rows

@@ -61,7 +61,7 @@ def rows(found: Any) -> list[Any]:
 def test_rows_are_those_of_duckdb(sql: str, lake: Lake) -> None:
     found = lake.sql(sql, engine="spark")
     assert type(found.to_native()).__module__.startswith("pyspark")
-    assert rows(found) == rows(lake.sql(sql))
+    assert rows(found) == rows(lake.sql(sql, engine="duckdb"))
 
 
 def test_query_reads_the_snapshot_of_the_lake(lake: Lake) -> None:
@@ -105,3 +105,9 @@ def test_other_queries_are_refused(sql: str, error: type[Exception], message: st
 def test_lake_without_spark_is_named(store: Store) -> None:
     with store.open() as lake, pytest.raises(UnsupportedError, match="engine='spark'"):
         lake.sql("SELECT 1", engine="spark")
+
+
+def test_the_engine_of_the_lake_is_the_default(lake: Lake, store: Store) -> None:
+    assert type(lake.sql("SELECT id FROM plain").to_native()).__module__.startswith("pyspark")
+    with store.open() as other:
+        assert rows(other.sql("SELECT * FROM range(2)")) == [(0,), (1,)]

@@ -64,9 +64,9 @@ def writes(store: lakeconf.Store, session: object = None) -> None:
     with store.open(session) as lake, duckdb.connect() as other:
         lake.create_table("raw.events", like=COLUMNS)
         table = lake.table("raw.events")
-        table.append(lake.sql(" UNION ALL ".join(ROWS.format(i, f"n{i}") for i in range(5))))
+        table.append(lake.sql(" UNION ALL ".join(ROWS.format(i, f"n{i}") for i in range(5)), engine="duckdb"))
         table.append(other.sql(ROWS.format(7, "of another connection")))
-        table.merge(lake.sql(ROWS.format(1, "merged")), on="id")
+        table.merge(lake.sql(ROWS.format(1, "merged"), engine="duckdb"), on="id")
         table.update({"name": nw.lit("updated")}, where="id = 2")
         table.delete("id = 3")
         with lake.transaction("two writes") as transaction:

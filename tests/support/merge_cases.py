@@ -180,6 +180,6 @@ def shown(row: list[object]) -> str:
 
 
 def fetched(lake: Lake, query: str) -> list[tuple[Any, ...]]:
-    native: Any = lake.sql(query).to_native()
+    native: Any = lake.sql(query, engine="duckdb").to_native()
     found: list[tuple[Any, ...]] = native.fetchall()
     return found

@@ -84,7 +84,7 @@ STATEMENTS = [
 
 
 def rows(lake: Lake, query: str = "SELECT * FROM stock") -> list[tuple[Any, ...]]:
-    native: Any = lake.sql(query).to_native()
+    native: Any = lake.sql(query, engine="duckdb").to_native()
     return sorted(native.fetchall(), key=repr)
 
 

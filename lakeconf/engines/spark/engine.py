@@ -26,7 +26,7 @@ from lakeconf.engines.schema_check import selected
 from lakeconf.engines.spark.compare import check
 from lakeconf.engines.spark.hadoop import check_session
 from lakeconf.engines.spark.internals import active_session_kept, rebind, require_classic
-from lakeconf.engines.spark.query import filtered, query
+from lakeconf.engines.spark.query import filtered, query, run_sql
 from lakeconf.engines.spark.read.accelerators import refuse_accelerators
 from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.engines.spark.read.column_reader import quoted
@@ -122,7 +122,7 @@ class SparkEngine:
             query = changes_sql(self._reader, plan)
             raise UnsupportedError(
                 f"Spark cannot read the changes of {table}: {error.message}",
-                hint=f'read them with DuckDB: lake.sql("{query}")',
+                hint=f'read them with DuckDB: lake.sql("{query}", engine="duckdb")',
             ) from error
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
@@ -135,6 +135,9 @@ class SparkEngine:
         return nw.from_native(
             query(self._spark, sql, {name: frame.to_native() for name, frame in frames.items()}, types)
         )
+
+    def run_sql(self, text: str, frames: Mapping[str, nw.LazyFrame[Any]]) -> nw.LazyFrame[Any]:
+        return nw.from_native(run_sql(self._spark, text, {name: frame.to_native() for name, frame in frames.items()}))
 
     def read_files(self, paths: Sequence[str], types: Mapping[str, str]) -> nw.LazyFrame[Any] | None:
         frame = read_files(self._spark, paths, types)

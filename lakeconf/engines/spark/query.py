@@ -55,6 +55,15 @@ def filtered(frame: DataFrame, predicate: Predicate, columns: Sequence[Column]) 
     return query(frame.sparkSession, kept, {"lakeconf_rows": frame}, {"lakeconf_rows": types})
 
 
+def run_sql(spark: SparkSession, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """Runs a query in Spark's SQL; see `SparkOperations.run_sql`."""
+    try:
+        return spark.sql(text, args=None, **frames)
+    except PySparkException as error:
+        reason = str(error).strip().splitlines()[0]
+        raise QueryError(f"Spark refuses the query: {reason}", hint="lakeconf replaced only the tables") from error
+
+
 def query(
     spark: SparkSession,
     sql: str,
