@@ -22,6 +22,7 @@ from lakeconf.commit.transaction import Transaction
 from lakeconf.config.model import init
 from lakeconf.connection.connection import Connection
 from lakeconf.connection.errors import REFUSED_VALUE
+from lakeconf.connection.removal import remove_files
 from lakeconf.datasource.options import Options
 from lakeconf.datasource.parts import Access
 from lakeconf.engines.base import Staged
@@ -32,7 +33,6 @@ from lakeconf.engines.spark.write.files import staged_source
 from lakeconf.engines.spark.write.parquet_options import parquet_options
 from lakeconf.engines.staging import announce, manifest_path, staging_folder
 from lakeconf.errors import UnsupportedError
-from lakeconf.lake.cleanup import remove_files
 from lakeconf.lake.opening import open_session
 from lakeconf.sql import identifier, literal
 from lakeconf.store import Store
