@@ -52,7 +52,7 @@ SPARK ?= $(shell sed -n 's/.*"pyspark>=\([0-9.]*\),.*/\1/p' pyproject.toml)
 
 test-spark-oldest: setup ## Run the Spark tests with the oldest supported version; SPARK=4.3.1 selects another
 	@$(PYTHON) -m venv --clear .venv-spark-oldest
-	@sed "s/^pyspark==.*/pyspark==$(SPARK)/" requirements.lock > .venv-spark-oldest/requirements
+	@sed -e '/^ *--hash/d' -e 's/ \\$$//' -e 's/^pyspark==.*/pyspark==$(SPARK)/' requirements.lock > .venv-spark-oldest/requirements
 	@$(BIN)/uv pip install --python .venv-spark-oldest/bin/python --requirements .venv-spark-oldest/requirements
 	@$(BIN)/uv pip install --python .venv-spark-oldest/bin/python --no-deps --editable .
 	@.venv-spark-oldest/bin/python -m pytest $(SPARK_TESTS)
@@ -81,7 +81,7 @@ docs: setup ## Build the site of the documentation below build/site
 
 lock: setup ## Update requirements.lock, for all supported versions of Python and all platforms
 	@$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --upgrade --quiet \
-		--no-emit-index-url --no-emit-find-links --no-header --no-annotate --output-file requirements.lock
+		--no-emit-index-url --no-emit-find-links --no-header --no-annotate --generate-hashes --output-file requirements.lock
 
 clean: ## Remove the demo's lake, caches and built files, but not .venv
 	@rm -rf .lakeconf mutants .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist spark-warehouse

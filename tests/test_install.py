@@ -6,9 +6,12 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,8 @@ from source_tree import REPOSITORY, all_imports
 
 from lakeconf.engines.spark.java import ensure_java
 
-PROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+PYPROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+PROJECT: dict[str, Any] = PYPROJECT["project"]
 INSTALL = re.search(r"## Install\n\n```console\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
 assert INSTALL is not None
 README_LINES = [shlex.split(line, comments=True) for line in INSTALL[1].splitlines()]
@@ -191,6 +195,24 @@ def test_every_dependency_is_imported() -> None:
     imported = {found.imported.partition(".")[0] for found in all_imports()}
     needed = {Requirement(line).name.replace("-", "_") for line in PROJECT["dependencies"]}
     assert needed - NOT_IMPORTED <= imported
+
+
+def test_packages_contain_the_modules_and_nothing_else(dist: Path) -> None:
+    (wheel,), (archive,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
+    git = shutil.which("git") or "git"
+    tracked = subprocess.run([git, "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    tops = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    modules = {name for name in tracked.stdout.splitlines() if name.partition("/")[0] in tops}
+    with zipfile.ZipFile(wheel) as packed:
+        names = set(packed.namelist())
+    metadata = {name for name in names if ".dist-info/" in name}
+    assert names - metadata == modules
+    assert {name.partition("/")[2] for name in metadata} == {
+        *("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE"),
+    }
+    with tarfile.open(archive) as packed_source:
+        sources = {name.partition("/")[2] for name in packed_source.getnames()}
+    assert sources == modules | {"CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml", ".gitignore", "PKG-INFO"}
 
 
 def test_built_package_passes_twine_check(dist: Path) -> None:

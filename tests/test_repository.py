@@ -41,7 +41,8 @@ def test_forbidden_pattern_matches(line: str) -> None:
     assert FORBIDDEN.search(line.replace("pypi_", "pypi.").replace("_", "/"))
 
 
-def test_requirements_lock_pins_versions_without_urls() -> None:
-    lines = (REPOSITORY / "requirements.lock").read_text().splitlines()
-    assert all(re.fullmatch(r"[a-z0-9][a-z0-9.-]*==[^\s@/]+( ; .+)?", line) for line in lines)
-    assert "duckdb==1.5.5" in lines
+def test_requirements_lock_pins_versions_and_hashes_without_urls() -> None:
+    lines = (REPOSITORY / "requirements.lock").read_text().replace(" \\\n", "").splitlines()
+    pinned = [re.split(r" {4}--hash=sha256:(?=[0-9a-f]{64}(?: |$))", line) for line in lines]
+    assert all(re.fullmatch(r"[a-z0-9][a-z0-9.-]*==[^\s@/]+( ; .+)?", name) and hashes for name, *hashes in pinned)
+    assert "duckdb==1.5.5" in [name for name, *_ in pinned]

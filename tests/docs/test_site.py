@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import html.parser
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from browser import opened
 from source_tree import REPOSITORY
 
 import lakeconf
@@ -67,3 +69,9 @@ def test_pages_load_nothing_from_other_servers(site: Path) -> None:
         parser.feed(page.read_text())
         assert [address for address in parser.found if "//" in address] == [], page
     assert len(pages) > 40
+
+
+def test_search_works_without_a_server(site: Path, tmp_path: Path) -> None:
+    page = opened(f"{(site / 'backends' / 's3.html').as_uri()}?q=lookback", tmp_path / "profile")
+    found = re.findall(r'href="([^"]*)" class="md-search-result__link"', page)
+    assert (site / "pipelines.html").as_uri() in found
