@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING
 
 import narwhals as nw
@@ -136,3 +137,27 @@ def test_a_function_that_fails_runs_only_for_the_rows_that_the_rest_allows(store
         made(lake)
         found = lake.table("t").scan(columns=["id"], where="id = 12 AND CAST(replace(name, 'name', '') AS INT) = 12")
         assert found.collect("pyarrow")["id"].to_list() == [12]
+
+
+def test_a_name_with_a_point_is_a_field_even_if_the_table_has_the_name_of_the_column(store: Store) -> None:
+    rows = pa.table({"id": [1, 2], "t": [{"id": 2}, {"id": 1}], "main": [{"t": {"id": 2}}, {"t": {"id": 3}}]})
+    with store.open() as lake:
+        table = lake.create_table("t", rows)
+        table.append(rows)
+        assert table.scan(columns=["id"], where="main.t.id = 2").collect("pyarrow")["id"].to_list() == [1]
+        table.delete("t.id = 1")
+        assert table.scan(columns=["id"]).collect("pyarrow")["id"].to_list() == [1]
+
+
+@pytest.mark.parametrize("condition", ["substring(name, 5, 1) = '7'", "[id] = [3]", "extract(year FROM day) = 2025"])
+def test_functions_of_the_parser_are_those_of_duckdb(store: Store, condition: str) -> None:
+    rows = frame().append_column("day", pa.array([date(2020 + number // 10, 1, 1) for number in range(100)]))
+    with store.open() as lake:
+        lake.create_table("t", rows).append(rows)
+        expected = ids(store, condition)
+        with store.connect() as connection:
+            connection.execute("CREATE MACRO substring(a, b, c) AS '7'; CREATE MACRO list_value(a) AS 1")
+            connection.execute("CREATE MACRO date_part(a, b) AS 2025")
+        lake.refresh()
+        found = lake.table("t").scan(columns=["id"], where=condition).collect("pyarrow")["id"].to_list()
+    assert sorted(found) == expected != []

@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 
 from lakeconf.catalog.predicate.nodes import Expression
+from lakeconf.catalog.predicate.session_values import check_bound, unsuitable
 from lakeconf.catalog.table import Column
 from lakeconf.catalog.types import sql_type
 from lakeconf.errors import PredicateError, suggestion
@@ -31,8 +32,17 @@ _PARTS = (
     *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF"),
     *("COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR"),
 )
-# DuckDB calls these consistent, although they depend on the session.
-_OF_SESSION = ("current_localtime", "current_localtimestamp", "current_setting", "getenv", "getvariable")
+# DuckDB calls these consistent, although they depend on the session or on the plan, or bind a query.
+_NOT_OF_ROW = (
+    *("current_localtime", "current_localtimestamp", "current_setting", "getenv", "getvariable"),
+    *("json_serialize_plan", "vector_type"),
+)
+# DuckDB's parser writes these with the schema: `[1, 2]` is `main.list_value(1, 2)`.
+_WITH_SCHEMA = (
+    *("date_part", "ilike_escape", "like_escape", "list_value", "ltrim", "map", "not_ilike_escape", "not_like_escape"),
+    *("overlay", "position", "row", "rtrim", "struct_pack", "substring", "timezone", "trim"),
+)
+_PLACE = {"alias": "", "query_location": 0}
 _ALLOWED = "use columns, constants, operators and DuckDB's scalar functions"
 
 
@@ -58,9 +68,16 @@ def conjuncts(text: str) -> list[str]:
         where = parsed["statements"][0]["node"]["where_clause"]
         _check_parts(connection, where)
         is_and = where["type"] == "CONJUNCTION_AND"
-        texts = [_text(connection, parsed, part) for part in (where["children"] if is_and else [where])]
-    # The line ends a comment at the end of the text.
-    return [f"{text}\n"] if None in texts else [part for part in texts if part is not None]
+        parts = _unambiguous(where["children"] if is_and else [where])
+        texts = [_text(connection, parsed, part) for part in parts]
+        if None not in texts:
+            return [part for part in texts if part is not None]
+        if any(len(node["column_names"]) > 1 for node in _nodes(where) if node["class"] == "COLUMN_REF"):
+            raise PredicateError(f"{text!r} names a field after a point", hint="write (s).a instead of s.a")
+        # The line ends a comment at the end of the text.
+        if _serialized(connection, f"{_SELECT}({text}\n)")["error"]:
+            raise PredicateError(f"{text!r} is not a single condition", hint="omit the semicolon")
+    return [f"{text}\n"]
 
 
 def is_condition_of(text: str, select: str) -> bool:
@@ -120,26 +137,26 @@ def _empty_parts(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
 
 
 def _check_parts(connection: duckdb.DuckDBPyConnection, where: Any) -> None:
+    functions = set()
     for node in _nodes(where):
         if node["class"] not in _PARTS:
             raise PredicateError(f"a `where` does not support {node['class'].lower()} expressions", hint=_ALLOWED)
-        if node["class"] != "FUNCTION":
-            continue
-        name = str(node["function_name"]).lower()
-        described = connection.execute(
-            "SELECT function_type = 'scalar' AND stability = 'CONSISTENT' FROM duckdb_functions() "
-            "WHERE function_name = ? AND database_name = 'system'",
-            [name],
+        if node["class"] == "FUNCTION":
+            name = str(node["function_name"]).lower()
+            is_named = node["catalog"] or (node["schema"] and name not in _WITH_SCHEMA)
+            functions.add((name, bool(is_named)))
+    described = dict(
+        connection.execute(
+            "SELECT function_name, bool_and(function_type = 'scalar' AND stability = 'CONSISTENT') "
+            "FROM duckdb_functions() WHERE database_name = 'system' AND list_contains(?, function_name) GROUP BY ALL",
+            [[name for name, _ in functions]],
         ).fetchall()
-        # DuckDB's parser writes `[1, 2]` with the schema.
-        is_named = node["catalog"] or (node["schema"] and name != "list_value")
-        if is_named or not described:
+    )
+    for name, is_named in sorted(functions):
+        if is_named or name not in described:
             raise PredicateError(f"a `where` does not support the function {name!r}: it is not built in", hint=_ALLOWED)
-        if name in _OF_SESSION or not all(fits for (fits,) in described):
-            raise PredicateError(
-                f"a `where` does not support the function {name!r}: its value does not depend on the row only",
-                hint="compute the value first, and write it as a constant",
-            )
+        if name in _NOT_OF_ROW or not described[name]:
+            raise unsuitable(f"the function {name!r}")
 
 
 def _columns(where: Any, known: Mapping[str, Column]) -> tuple[Column, ...]:
@@ -161,11 +178,13 @@ def _check_type(connection: duckdb.DuckDBPyConnection, condition: str, used: Ite
     try:
         connection.execute(f"CREATE OR REPLACE TABLE rows ({listed or 'nothing INTEGER'})")
         (found,) = connection.table("rows").project(condition).types
+        ((plan,),) = connection.execute("SELECT json_serialize_plan(?)", [f"FROM rows WHERE {condition}"]).fetchall()
     except duckdb.Error as error:
         reason = " ".join(str(error).split("\n\n")[0].split())
         raise PredicateError(f"DuckDB refuses the condition {condition}: {reason}") from error
     if str(found) != "BOOLEAN":
         raise PredicateError(f"{condition} is a {found} and not a BOOLEAN", hint="write a comparison")
+    check_bound(json.loads(plan))
 
 
 def _text(connection: duckdb.DuckDBPyConnection, parsed: Any, where: Any) -> str | None:
@@ -180,6 +199,27 @@ def _text(connection: duckdb.DuckDBPyConnection, parsed: Any, where: Any) -> str
     text = str(sql).removeprefix(_SELECT)
     again = _parsed(connection, text)["statements"][0]["node"]["where_clause"]
     return text if _without_places(again) == _without_places(where) else None
+
+
+def _unambiguous(tree: Any) -> Any:
+    """The tree with DuckDB's own functions, and with fields of columns.
+
+    A statement could read `a.b` as the column b of a table a, and `main.trim` as a macro of the lake.
+    """
+    if isinstance(tree, list):
+        return [_unambiguous(item) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    if tree.get("class") != "COLUMN_REF":
+        found = {key: _unambiguous(value) for key, value in tree.items()}
+        return {**found, "schema": ""} if tree.get("class") == "FUNCTION" else found
+    first, *fields = tree["column_names"]
+    found = {**tree, "column_names": [first]}
+    for field in fields:
+        name = {"type": {"id": "VARCHAR", "type_info": None}, "is_null": False, "value": field}
+        constant = {**_PLACE, "class": "CONSTANT", "type": "VALUE_CONSTANT", "value": name}
+        found = {**_PLACE, "class": "OPERATOR", "type": "STRUCT_EXTRACT", "children": [found, constant]}
+    return found
 
 
 def _without_places(tree: Any) -> Any:
