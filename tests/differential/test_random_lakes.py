@@ -35,6 +35,14 @@ def test_spark_reads_random_lakes_like_duckdb(spark: SparkSession, request: pyte
     assert seen["refused"] <= seen["compared"], seen
 
 
+def test_spark_connect_reads_random_lakes_like_duckdb(connect: SparkSession, request: pytest.FixtureRequest) -> None:
+    """The page about Spark Connect has the number of refusals in a longer run."""
+    seen = Counter[str]()
+    _compare_random_lakes(connect, request, "duckdb", seen)
+    assert seen["compared"] >= 5, seen
+    assert seen["refused"] <= seen["compared"] // 20, seen
+
+
 @settings(
     max_examples=250 if PROVE else 3,
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink] if PROVE else [Phase.explicit, Phase.generate],
