@@ -250,9 +250,18 @@ def move_file(spark: SparkSession, source: str, target: str) -> bool:
 
 def error_texts(error: BaseException) -> list[str]:
     """The text of an error of pyspark or py4j, and those of the Java exceptions that caused it."""
-    texts = [str(error)]
+    return [str(error), *(str(cause.getMessage()) for cause in _java_exceptions(error))]
+
+
+def is_file_not_found(error: BaseException) -> bool:
+    """True if an error of pyspark or py4j comes from a missing file."""
+    return any(cause.getClass().getName() == "java.io.FileNotFoundException" for cause in _java_exceptions(error))
+
+
+def _java_exceptions(error: BaseException) -> list[Any]:
+    causes: list[Any] = []
     cause: Any = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
-    while cause is not None and len(texts) < _MOST_CAUSES:
-        texts.append(str(cause.getMessage()))
+    while cause is not None and len(causes) < _MOST_CAUSES:
+        causes.append(cause)
         cause = cause.getCause()
-    return texts
+    return causes

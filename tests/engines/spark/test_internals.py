@@ -18,7 +18,6 @@ from source_tree import sources
 
 from lakeconf.engines.spark import internals
 from lakeconf.engines.spark.read import file_index, footers
-from lakeconf.engines.spark.write import reported_files
 from lakeconf.errors import SparkError
 
 if TYPE_CHECKING:
@@ -183,6 +182,16 @@ def test_origin_and_java_exception_contain_the_causes(spark: SparkSession) -> No
     for error, text in ((of_pyspark.value, "planted"), (of_py4j.value, "nonsense")):
         assert any(text in found for found in internals.error_texts(error)[1:])
     assert internals.error_texts(ValueError("plain")) == ["plain"]
+
+
+def test_a_missing_file_is_told_from_other_errors(spark: SparkSession, tmp_path: Path) -> None:
+    source = (footers._NAME, footers._SOURCE)
+    (tmp_path / "other").write_text("not Parquet")
+    for name, missing in (("nothing", True), ("other", False)):
+        files = footers.in_texts([(f"file://{tmp_path}/{name}", 11)], footers._IN_A_CALL)
+        with pytest.raises(Py4JJavaError) as raised:
+            internals.read_footers(spark, files, footers.WITHOUT_CHECKSUMS, *source)
+        assert internals.is_file_not_found(raised.value) is missing
 
 
 def private_names(source: str) -> list[str]:

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from lakeconf.engines.spark.hadoop import spark_uri
-from lakeconf.engines.spark.internals import read_footers
+from lakeconf.engines.spark.internals import is_file_not_found, read_footers
 from lakeconf.engines.spark.read.file_index import in_texts
 from lakeconf.engines.spark.read.relation import WITHOUT_CHECKSUMS
 from lakeconf.errors import StorageError
@@ -157,7 +157,7 @@ def footers(private: SparkSession, files: Sequence[tuple[str, int]]) -> list[Sto
         try:
             numbers, texts = read_footers(private, texts, settings, _NAME, _SOURCE)
         except Py4JJavaError as error:
-            problem = "is missing" if "FileNotFoundException" in str(error) else "is not Parquet, or has another size"
+            problem = "is missing" if is_file_not_found(error) else "is not Parquet, or has another size"
             raise StorageError(f"a file of the table {problem}: {error.java_exception.getMessage()}") from None
         schemas = list(map(_schema, texts))
         return [schemas[number] for number in numbers]
