@@ -18,6 +18,7 @@ from source_tree import sources
 
 from lakeconf.engines.spark import internals
 from lakeconf.engines.spark.read import file_index, footers
+from lakeconf.engines.spark.write import reported_files
 from lakeconf.errors import SparkError
 
 if TYPE_CHECKING:
