@@ -17,7 +17,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from source_tree import sources
 
 from lakeconf.engines.spark import internals
-from lakeconf.engines.spark.read import file_index, footers
+from lakeconf.engines.spark.read import file_index, footers, relation
 from lakeconf.engines.spark.write import reported_files
 from lakeconf.errors import SparkError
 
@@ -189,9 +189,9 @@ def test_a_missing_file_is_told_from_other_errors(spark: SparkSession, tmp_path:
     source = (footers._NAME, footers._SOURCE)
     (tmp_path / "other").write_text("not Parquet")
     for name, missing in (("nothing", True), ("other", False)):
-        files = footers.in_texts([(f"file://{tmp_path}/{name}", 11)], footers._IN_A_CALL)
+        files = file_index.in_texts([(f"file://{tmp_path}/{name}", 11)], footers._IN_A_CALL)
         with pytest.raises(Py4JJavaError) as raised:
-            internals.read_footers(spark, files, footers.WITHOUT_CHECKSUMS, *source)
+            internals.read_footers(spark, files, relation.WITHOUT_CHECKSUMS, *source)
         assert internals.is_file_not_found(raised.value) is missing
 
 
