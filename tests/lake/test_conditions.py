@@ -132,6 +132,21 @@ def test_expressions_of_narwhals_can_compute(lake: Lake, store: Store) -> None:
     assert sorted(found) == ids(store, "id % 10 = 3 AND length(name) > 4")
 
 
+@pytest.mark.parametrize(
+    ("where", "condition"),
+    [
+        (nw.col("name").str.slice(-1) == "7", "name LIKE '%7'"),
+        (nw.col("name").str.split("e").list.len() == 2, "name IS NOT NULL"),
+        (nw.col("name").str.zfill(6) == "0name7", "id = 7"),
+        (nw.col("l").list.contains(3), "list_contains(l, 3)"),
+    ],
+)
+def test_expressions_of_narwhals_are_read_by_duckdb(store: Store, where: nw.Expr, condition: str) -> None:
+    with store.open() as lake:
+        found = made(lake).table("t").scan(columns=["id"], where=where).collect("pyarrow")["id"].to_list()
+    assert sorted(found) == ids(store, condition) != []
+
+
 def test_a_function_that_fails_runs_only_for_the_rows_that_the_rest_allows(store: Store) -> None:
     with store.open() as lake:
         made(lake)

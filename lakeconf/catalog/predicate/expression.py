@@ -90,6 +90,17 @@ def is_condition_of(text: str, select: str) -> bool:
         return bool(_without_places(one) == _without_places(other))
 
 
+def condition_of(select: str) -> str | None:
+    """The condition of a SELECT, in DuckDB's SQL; None if DuckDB would parse this SQL as something else.
+
+    Args:
+        select: SQL with a condition, and without macros of a lake.
+    """
+    with duckdb.connect(config=_CLOSED) as connection:
+        where = _serialized(connection, select)["statements"][0]["node"]["where_clause"]
+        return _text(connection, _parsed(connection, "true"), _unambiguous(where))
+
+
 def typed(conditions: Sequence[str], columns: Sequence[Column]) -> Expression:
     """Types conditions that must all be true.
 
@@ -147,7 +158,8 @@ def _check_parts(connection: duckdb.DuckDBPyConnection, where: Any) -> None:
             functions.add((name, bool(is_named)))
     described = dict(
         connection.execute(
-            "SELECT function_name, bool_and(function_type = 'scalar' AND stability = 'CONSISTENT') "
+            "SELECT function_name, CASE WHEN bool_and(function_type = 'macro') THEN 'macro' "
+            "WHEN bool_and(function_type = 'scalar' AND stability = 'CONSISTENT') THEN '' END "
             "FROM duckdb_functions() WHERE database_name = 'system' AND list_contains(?, function_name) GROUP BY ALL",
             [[name for name, _ in functions]],
         ).fetchall()
@@ -155,7 +167,9 @@ def _check_parts(connection: duckdb.DuckDBPyConnection, where: Any) -> None:
     for name, is_named in sorted(functions):
         if is_named or name not in described:
             raise PredicateError(f"a `where` does not support the function {name!r}: it is not built in", hint=_ALLOWED)
-        if name in _NOT_OF_ROW or not described[name]:
+        if described[name]:
+            raise PredicateError(f"a `where` does not support the function {name!r}: it is a macro", hint=_ALLOWED)
+        if name in _NOT_OF_ROW or described[name] is None:
             raise unsuitable(f"the function {name!r}")
 
 

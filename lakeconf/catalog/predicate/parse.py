@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from lakeconf.catalog.predicate.constants import GRAMMAR, constant, only, refusal, shown, without_parentheses
-from lakeconf.catalog.predicate.expression import NotUnderstoodError, conjuncts, is_condition_of, typed
+from lakeconf.catalog.predicate.expression import NotUnderstoodError, condition_of, conjuncts, is_condition_of, typed
 from lakeconf.catalog.predicate.literals import Text, between, compare, one_of
 from lakeconf.catalog.predicate.nodes import (
     And,
@@ -111,13 +111,19 @@ def _sql_of(where: nw.Expr, columns: Sequence[Column]) -> str:
         relation = connection.sql(f"SELECT {listed}")
         try:
             sql = nw.from_native(relation).filter(where).to_native().sql_query()
-        except (nw.exceptions.NarwhalsError, duckdb.Error, NotImplementedError) as error:
+        except (nw.exceptions.NarwhalsError, duckdb.Error, NotImplementedError, ValueError) as error:
             raise PredicateError(f"narwhals cannot convert the expression to SQL: {error}", hint=GRAMMAR) from error
     condition = sqlglot.parse_one(sql, dialect="duckdb").args.get("where")
-    text = "" if condition is None else _without_schemas(condition).this.sql(dialect="duckdb")
-    if not is_condition_of(text, sql):
+    if condition is None:
         raise PredicateError("narwhals cannot convert the expression to a condition", hint="write it as SQL")
-    return text
+    text = _without_schemas(condition).this.sql(dialect="duckdb")
+    if is_condition_of(text, sql):
+        return text
+    # sqlglot writes some operators and functions differently.
+    written = condition_of(sql)
+    if written is None:
+        raise PredicateError("narwhals cannot convert the expression to a condition", hint="write it as SQL")
+    return written
 
 
 def _without_schemas(tree: exp.Expr) -> exp.Expr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeconf.catalog.predicate.expression import conjuncts, is_condition_of, typed
+from lakeconf.catalog.predicate.expression import condition_of, conjuncts, is_condition_of, typed
 from lakeconf.catalog.types import columns_of
 from lakeconf.errors import PredicateError
 
@@ -63,6 +63,7 @@ def test_a_condition_is_split_as_duckdb_understands_it(text: str, parts: list[st
         ("getvariable('x') = id", "the function 'getvariable'"),
         ("current_setting('threads') = v", "the function 'current_setting'"),
         ("json_serialize_plan('FROM read_text(''/etc/passwd'')') = v", "the function 'json_serialize_plan'"),
+        ("list_sum(l) = 1", "the function 'list_sum': it is a macro"),
         ("vector_type(id) = v", "the function 'vector_type'"),
         ("s.a IS TRUE", "names a field after a point"),
         ("id < 1e999;", "is not a single condition"),
@@ -117,3 +118,8 @@ def test_an_expression_must_be_a_condition_on_the_columns(condition: str, messag
 )
 def test_a_condition_is_compared_with_that_of_a_select(text: str, same: bool) -> None:
     assert is_condition_of(text, "SELECT * FROM (SELECT 1 AS id) WHERE (id % 2) = 0") is same
+
+
+def test_the_condition_of_a_select_is_written_as_duckdb_understands_it() -> None:
+    assert condition_of("SELECT id FROM t WHERE (((id)))::INT ** 2 > 4") == "((CAST(id AS INTEGER) ** 2) > 4)"
+    assert condition_of("SELECT id FROM t WHERE id IS TRUE") is None
