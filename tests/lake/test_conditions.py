@@ -176,3 +176,24 @@ def test_functions_of_the_parser_are_those_of_duckdb(store: Store, condition: st
         lake.refresh()
         found = lake.table("t").scan(columns=["id"], where=condition).collect("pyarrow")["id"].to_list()
     assert sorted(found) == expected != []
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ("v = '{AUTHOR}'", []),
+        ("v <= '{DATA_PATH}x'", ["a", "{C"]),
+        ("v IN ('{SNAPSHOT_ID}', '{C')", ["{C"]),
+        ("starts_with(v, '{METADATA_')", []),
+        ("v > '{AUTHOR}' AND length(v) > 1", ["{C", "{METADATAx"]),
+    ],
+)
+def test_words_that_ducklake_replaces_are_compared_as_text(store: Store, condition: str, found: list[str]) -> None:
+    rows = pa.table({"v": ["a", "{C", "{METADATAx"]})
+    with store.open() as lake:
+        table = lake.create_table("t", rows)
+        table.append(pa.table({"v": rows["v"].to_pylist() * 10}))
+        values = table.scan(where=condition).collect("pyarrow")["v"].to_list()
+        assert sorted(set(values)) == found
+        table.delete(condition)
+        assert table.scan().collect("pyarrow").shape[0] == 30 - len(values)

@@ -134,7 +134,7 @@ def to_duckdb_sql(predicate: Predicate) -> str:
     Every value is written with its type, so that DuckDB compares without a cast. A column is wrapped in CASE if its
     files may contain another type. Otherwise, DuckDB pushes the comparison into the files and casts the value to the
     file's type: a promoted FLOAT would equal 0.1, and a promoted DATE would equal noon. DuckDB would also trust
-    statistics of that type.
+    statistics of that type. DuckLake would replace words in braces in text that it pushes into a query on its catalog.
     """
     if isinstance(predicate, Expression):
         # DuckDB does not push a part of a CASE into the files.
@@ -152,14 +152,21 @@ def to_duckdb_sql(predicate: Predicate) -> str:
     column = identifier(predicate.column.name)
     if isinstance(predicate, IsNull):
         return f"({column} IS NULL)"
-    if _may_be_narrower_in_files(predicate.column):
+    values = _values(predicate)
+    if _may_be_narrower_in_files(predicate.column) or any(isinstance(value, str) and "{" in value for value in values):
         column = f"CASE WHEN {column} IS NOT NULL THEN {column} END"
     if isinstance(predicate, StartsWith):
         return f"starts_with({column}, {value_sql(predicate.prefix, 'varchar')})"
     if isinstance(predicate, In):
-        values = ", ".join(value_sql(value, predicate.column.type) for value in predicate.values)
-        return f"({column} IN ({values}))"
+        listed = ", ".join(value_sql(value, predicate.column.type) for value in values)
+        return f"({column} IN ({listed}))"
     return f"({column} {predicate.operator} {value_sql(predicate.value, predicate.column.type)})"
+
+
+def _values(predicate: Comparison | In | StartsWith) -> tuple[Value, ...]:
+    if isinstance(predicate, In):
+        return predicate.values
+    return (predicate.prefix if isinstance(predicate, StartsWith) else predicate.value,)
 
 
 def _may_be_narrower_in_files(column: Column) -> bool:

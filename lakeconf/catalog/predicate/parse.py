@@ -116,7 +116,7 @@ def _sql_of(where: nw.Expr, columns: Sequence[Column]) -> str:
     condition = sqlglot.parse_one(sql, dialect="duckdb").args.get("where")
     if condition is None:
         raise PredicateError("narwhals cannot convert the expression to a condition", hint="write it as SQL")
-    text = _without_schemas(condition).this.sql(dialect="duckdb")
+    text = str(_without_schemas(condition).this.sql(dialect="duckdb"))
     if is_condition_of(text, sql):
         return text
     # sqlglot writes some operators and functions differently.
