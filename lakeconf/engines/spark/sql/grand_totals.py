@@ -32,6 +32,8 @@ def keep_grand_total(select: exp.Select) -> None:
     if not rows.keys:
         _group_by_nothing(select)
         return
+    if any(sum(map(_can_be_nothing, part.expressions)) > 1 for part in group.args.get("grouping_sets") or ()):
+        raise refused(group, "with two grand totals")
     for part in _parts_after_grouping(select):
         rows.take_values(part)
     rows.move()

@@ -57,6 +57,8 @@ def test_groups_and_totals_are_those_of_duckdb(pair: Twins, sql: str, rows: str)
         ("SELECT o, (SELECT max(x.id) FROM x) FROM x GROUP BY ROLLUP (o)", "an equal alias"),
         ("SELECT 1 FROM x GROUP BY ()", "without an aggregate"),
         ("SELECT count(*) FROM x GROUP BY GROUPING SETS ((), ())", "GROUPING SETS"),
+        ("SELECT count(*) FROM x GROUP BY GROUPING SETS (ROLLUP (o, t), ())", "two grand totals"),
+        ("SELECT count(*) FROM x GROUP BY GROUPING SETS ((o), (), ())", "two grand totals"),
         ("SELECT count(*) FROM x GROUP BY ROLLUP (o) HAVING o", "not selected"),
     ],
 )
