@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakeconf.catalog.changes_made import made_changes
+from lakeconf.catalog.changes_made import changed_tables, made_changes
 from lakeconf.catalog.data_file import DataFile, DeleteFile, load_name_mappings, to_data_file, to_delete_file
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import TableInfo, find_table
 from lakeconf.ducklake import INLINED_TABLES, inlined_deletes_table
-from lakeconf.errors import CatalogError, UnsupportedError
+from lakeconf.errors import CatalogError, SnapshotNotFoundError, UnsupportedError
 from lakeconf.sql import identifier
 
 _CHANGES = """
@@ -132,6 +132,7 @@ def plan_changes(reader: CatalogReader, table_name: str, since: int, until: int)
 
     Raises:
         TableNotFoundError: The table does not exist at `until`.
+        SnapshotNotFoundError: The catalog may have lost rows that the first snapshot deleted.
         UnsupportedError: It is a view or a macro, has files of an unknown format, or has deletion vectors.
         CatalogError: The catalog's version is not supported, or a data file has two delete files at the same snapshot.
     """
@@ -139,6 +140,7 @@ def plan_changes(reader: CatalogReader, table_name: str, since: int, until: int)
     with reader.transaction() as transaction:
         table = find_table(transaction, table_name, until)
         changes = transaction.rows(_CHANGES, [since, until])
+        _check_deleted_rows(transaction, table, since, changes)
         compactions = tuple(
             version for version, made in changes if _REWRITES & {kind for kind, _ in made_changes(made)}
         )
@@ -164,6 +166,24 @@ def plan_changes(reader: CatalogReader, table_name: str, since: int, until: int)
         inlined_tables=tuple(inlined),
         oldest=oldest,
     )
+
+
+def _check_deleted_rows(
+    transaction: MetadataTransaction, table: TableInfo, since: int, changes: Sequence[tuple[Any, ...]]
+) -> None:
+    """Checks that the rows that the first snapshot deleted exist: DuckLake removes them with the snapshot before it."""
+    deletes = any(
+        version == since and changed == table.table_id and "delete" in kind
+        for version, made in changes
+        for kind, changed in changed_tables(made)
+    )
+    before = "SELECT 1 FROM ducklake_snapshot WHERE snapshot_id = ?"
+    if deletes and not transaction.rows(before, [since - 1]):
+        raise SnapshotNotFoundError(
+            f"the changes of snapshot {since} are not available: it deleted rows of {table.full_name}, "
+            "and the snapshot before it has expired",
+            hint=f"the changes are available from snapshot {since + 1} on",
+        )
 
 
 def _may_insert(file: _File, since: int, compactions: Sequence[int]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from lakeconf.catalog.change_feed import ChangesPlan
 from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
@@ -27,14 +27,18 @@ _RESTART = (
     'option("since", …), it begins with the changes of that snapshot'
 )
 
+# A number, because fetching a TIMESTAMPTZ into Python needs another library.
+_TIME = "SELECT epoch_us(CAST(snapshot_time AS TIMESTAMPTZ)) FROM ducklake_snapshot WHERE snapshot_id = ?"
+
 
 # The position of a stream in its checkpoint. `snapshot` is the last snapshot whose changes were returned, or -2 before
 # a first batch with the whole table. `table` is the id of the table: another table of the same name would continue
-# with other rows.
-Offset: TypeAlias = Mapping[str, int]
+# with other rows. `lake` and `time` are the id of the lake and the time of the snapshot in microseconds, or null if it
+# does not exist: another lake, or one restored from a backup, has other snapshots with the same numbers.
+Offset: TypeAlias = Mapping[str, Any]
 
 
-def initial_offset(options: Options) -> dict[str, int]:
+def initial_offset(options: Options) -> dict[str, Any]:
     """The offset before the first batch.
 
     Raises:
@@ -46,13 +50,17 @@ def initial_offset(options: Options) -> dict[str, int]:
             hint='pass the option since, such as .option("since", lake.snapshot_id + 1)',
         )
     with opened(options) as lake:
-        table = lake.table(lake.session.snapshot_id)
-    return {"snapshot": _NOTHING if options.since is None else options.since - 1, "table": table.table_id}
+        latest = lake.session.snapshot_id
+        table = lake.table(latest)
+        refuse_hidden(table)
+        if options.since is not None and options.since > latest + 1:
+            raise LakeconfError(f"the option since is {options.since}, but the newest snapshot is {latest}")
+        return _offset(lake, _NOTHING if options.since is None else options.since - 1, table.table_id)
 
 
 def latest_offset(
     options: Options, columns: Sequence[Column], start: Offset, limit: int | None, target: int | None = None
-) -> dict[str, int]:
+) -> dict[str, Any]:
     """The offset that ends the next batch.
 
     Args:
@@ -65,9 +73,10 @@ def latest_offset(
     Raises:
         SchemaError: The columns of the table have changed.
         TableNotFoundError: The table was dropped, renamed or replaced.
-        SnapshotNotFoundError: The catalog is older than the stream.
+        SnapshotNotFoundError: The catalog is older than the stream, or has other snapshots.
     """
     with opened(options) as lake:
+        _check_lake(lake, start)
         latest = lake.session.snapshot_id
         if latest < start["snapshot"]:
             raise SnapshotNotFoundError(
@@ -85,7 +94,7 @@ def latest_offset(
         end = latest if target is None else max(target, start["snapshot"])
         if limit is not None and start["snapshot"] != _NOTHING:
             end = min(end, start["snapshot"] + limit)
-        return {"snapshot": end, "table": start["table"]}
+        return dict(start) if end == start["snapshot"] else _offset(lake, end, start["table"])
 
 
 def batch(options: Options, columns: Sequence[Column], start: Offset, end: Offset) -> list[Part]:
@@ -98,19 +107,49 @@ def batch(options: Options, columns: Sequence[Column], start: Offset, end: Offse
         end: The offset at which it ends.
 
     Raises:
-        SnapshotNotFoundError: A snapshot of the batch has expired.
+        SnapshotNotFoundError: A snapshot of the batch has expired, or the catalog has other snapshots.
         SchemaError: The columns of the table have changed in a way that the rows of the batch do not allow.
         UnsupportedError: The files or rows cannot be read exactly.
     """
     if start["snapshot"] == end["snapshot"]:
         return []
     with opened(options) as lake:
+        for offset in (start, end):
+            _check_lake(lake, offset)
         try:
             if start["snapshot"] == _NOTHING:
                 return _whole(lake, columns, end)
             return [_changes(lake, columns, start["snapshot"] + 1, end)]
         except SnapshotNotFoundError as error:
             raise SnapshotNotFoundError(f"the stream cannot continue: {error.message}", hint=_RESTART) from error
+
+
+def _offset(lake: Opened, snapshot_id: int, table_id: int) -> dict[str, Any]:
+    reader = lake.session.reader
+    return {"snapshot": snapshot_id, "time": _time(lake, snapshot_id), "table": table_id, "lake": reader.lake_id}
+
+
+def _time(lake: Opened, snapshot_id: int) -> int | None:
+    """The time of a snapshot in microseconds; None if it has expired or never existed."""
+    with lake.session.reader.transaction() as transaction:
+        found = transaction.rows(_TIME, [snapshot_id])
+    return found[0][0] if found else None
+
+
+def _check_lake(lake: Opened, offset: Offset) -> None:
+    """Checks that an offset is a position in this lake."""
+    if not {"snapshot", "time", "table", "lake"} <= set(offset):
+        raise LakeconfError("the checkpoint is not that of a stream of a lake", hint=_RESTART)
+    if offset["lake"] != lake.session.reader.lake_id:
+        raise LakeconfError(
+            f"the stream has read another lake than the one of the store {lake.store.name!r}", hint=_RESTART
+        )
+    time = _time(lake, offset["snapshot"])
+    if None not in (time, offset["time"]) and time != offset["time"]:
+        raise SnapshotNotFoundError(
+            f"the lake has another snapshot {offset['snapshot']} than the one that the stream has read",
+            hint=f"if the catalog was restored from a backup, {_RESTART}",
+        )
 
 
 def _whole(lake: Opened, columns: Sequence[Column], end: Offset) -> list[Part]:

@@ -8,7 +8,7 @@ import pytest
 from catalog_lake import METADATA, lake
 
 from lakeconf.catalog.change_feed import Deletes, InlinedRow, plan_changes
-from lakeconf.errors import CatalogError, TableNotFoundError, UnsupportedError
+from lakeconf.errors import CatalogError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,6 +72,25 @@ def test_plan_describes_its_range(three: Lake) -> None:
     assert plan(three, 3, 4).oldest == 2
     with pytest.raises(TableNotFoundError):
         plan_changes(three.reader, "main.unknown", 3, 4)
+
+
+@pytest.mark.parametrize("source", ["three", "inlining"])
+@pytest.mark.parametrize("statement", ["DELETE FROM lake.t", "UPDATE lake.t SET a = a + 1"])
+def test_changes_whose_deleted_rows_have_expired_are_refused(
+    request: pytest.FixtureRequest, source: str, statement: str
+) -> None:
+    """The catalog forgets these rows: a delete would be lost, and an update would look like an insert."""
+    found: Lake = request.getfixturevalue(source)
+    last = found.newest
+    found.run(statement, OTHER)
+    assert plan(found, last + 1, last + 2).since == last + 1
+    found.run(f"CALL ducklake_expire_snapshots('lake', versions => {list(range(last + 1))})")
+    with pytest.raises(
+        SnapshotNotFoundError, match=rf"snapshot {last + 1} are not available: it deleted rows of main\.t"
+    ):
+        plan(found, last + 1, last + 2)
+    assert plan(found, last + 2, last + 2).since == last + 2
+    assert plan_changes(found.reader, "other", last + 2, last + 2).since == last + 2
 
 
 def test_delete_file_belongs_to_the_ranges_with_its_deletes(three: Lake) -> None:

@@ -16,7 +16,7 @@ from lakeconf.datasource.planning import resolve
 from lakeconf.datasource.reading import read_part
 from lakeconf.datasource.streaming import batch, initial_offset, latest_offset
 from lakeconf.engines.spark.types import arrow_schema, spark_schema
-from lakeconf.errors import LakeconfError, SchemaError, SnapshotNotFoundError, TableNotFoundError
+from lakeconf.errors import LakeconfError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ def columns() -> Sequence[Column]:
     return resolve(OPTIONS)[0]
 
 
-def ids(start: dict[str, int], end: dict[str, int], wanted: Sequence[Column] | None = None) -> list[Any]:
+def ids(start: dict[str, Any], end: dict[str, Any], wanted: Sequence[Column] | None = None) -> list[Any]:
     """The ids of a batch."""
     own = columns() if wanted is None else wanted
     schema = arrow_schema(spark_schema(own))
@@ -49,8 +49,8 @@ def ids(start: dict[str, int], end: dict[str, int], wanted: Sequence[Column] | N
     return sorted(pa.Table.from_batches(rows, schema).column("id").to_pylist())
 
 
-def at(offset: dict[str, int], snapshot: int) -> dict[str, int]:
-    return {**offset, "snapshot": snapshot}
+def at(offset: dict[str, Any], snapshot: int) -> dict[str, Any]:
+    return {**offset, "snapshot": snapshot, "time": None}
 
 
 def test_the_first_batch_is_the_table_and_the_next_ones_its_changes(lake: Lake) -> None:
@@ -153,6 +153,16 @@ def test_expired_snapshots_stop_a_stream(lake: Lake) -> None:
     assert ids(at(end, end["snapshot"] - 1), end) == [3]
 
 
+def test_rows_whose_former_values_have_expired_are_not_new(lake: Lake) -> None:
+    start = latest_offset(OPTIONS, columns(), initial_offset(OPTIONS), None)
+    lake.table("t").update({"id": 2}, where="id = 1")
+    end = latest_offset(OPTIONS, columns(), start, None)
+    assert ids(start, end) == []
+    lake.maintenance.expire_snapshots(older_than=timedelta(0), force=True)
+    with pytest.raises(SnapshotNotFoundError, match="the stream cannot continue"):
+        batch(OPTIONS, columns(), start, end)
+
+
 def test_an_older_catalog_stops_a_stream(project: Path, lake: Lake) -> None:
     shutil.copy(project / "catalog.sqlite", project / "backup.sqlite")
     lake.table("t").append([{"id": 2}])
@@ -161,3 +171,38 @@ def test_an_older_catalog_stops_a_stream(project: Path, lake: Lake) -> None:
     shutil.copy(project / "backup.sqlite", project / "catalog.sqlite")
     with pytest.raises(SnapshotNotFoundError, match="but the newest snapshot of the lake is"):
         latest_offset(OPTIONS, columns(), start, None)
+    with lakeconf.init().get_store().open() as restored:
+        for number in (3, 4):
+            restored.table("t").append([{"id": number}])
+    # Snapshot 3 now has other rows, which the stream would never return.
+    with pytest.raises(SnapshotNotFoundError, match="the lake has another snapshot 3 than the one that the stream has"):
+        latest_offset(OPTIONS, columns(), start, None)
+    before = initial_offset(OPTIONS)
+    with pytest.raises(SnapshotNotFoundError, match="the lake has another snapshot 3"):
+        batch(OPTIONS, columns(), before, start)
+
+
+def test_another_lake_stops_a_stream(project: Path, lake: Lake) -> None:
+    start = latest_offset(OPTIONS, columns(), initial_offset(OPTIONS), None)
+    lake.close()
+    (project / "catalog.sqlite").unlink()
+    shutil.rmtree(project / "data")
+    with lakeconf.init().get_store().open() as other:
+        other.create_table("t", {"id": "BIGINT"}).append([{"id": 2}])
+    with pytest.raises(LakeconfError, match="another lake than the one of the store 'dev'"):
+        latest_offset(OPTIONS, columns(), start, None)
+
+
+def test_a_checkpoint_of_something_else_is_refused(lake: Lake) -> None:
+    assert lake.snapshot_id == 2
+    with pytest.raises(LakeconfError, match="the checkpoint is not that of a stream of a lake"):
+        latest_offset(OPTIONS, columns(), {"offset": 1}, None)
+
+
+def test_a_stream_that_cannot_continue_does_not_begin(lake: Lake) -> None:
+    lake.create_table("hidden", {"rowid": "BIGINT"})
+    with pytest.raises(UnsupportedError, match="hides a column of the change feed"):
+        initial_offset(Options("hidden"))
+    assert initial_offset(Options("t", since=lake.snapshot_id + 1))["snapshot"] == lake.snapshot_id
+    with pytest.raises(LakeconfError, match="the option since is 99, but the newest snapshot is 3"):
+        initial_offset(Options("t", since=99))
