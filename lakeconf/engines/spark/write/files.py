@@ -23,6 +23,7 @@ from lakeconf.engines.spark.write.parquet_options import uses_partition_folders
 from lakeconf.engines.spark.write.partitions import folders, grouped, placed
 from lakeconf.engines.spark.write.placeholders import without_placeholders
 from lakeconf.engines.spark.write.storage import NULL_FOUND, LakeStorage, remove_folder
+from lakeconf.engines.spark.write.struct_fields import in_order
 from lakeconf.engines.staging import staging_folder
 from lakeconf.sql import folded, identifier, literal
 
@@ -164,7 +165,8 @@ def written_value(frame: DataFrame, name: str, column: Column, table: TableInfo)
     """
     found = F.col(quoted(name))
     if is_shared(column):
-        found = found.cast(_stored(column))
+        wanted = _stored(column)
+        found = in_order(found, frame.schema[name].dataType, wanted).cast(wanted)
     elif isinstance(frame.schema[name].dataType, NullType):
         # Parquet has no null type; DuckDB casts text to every type.
         found = found.cast("string")

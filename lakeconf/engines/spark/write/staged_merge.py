@@ -22,6 +22,7 @@ from lakeconf.engines.spark.write.files import (
 )
 from lakeconf.engines.spark.write.placeholders import without_placeholders
 from lakeconf.engines.spark.write.storage import LakeStorage
+from lakeconf.engines.spark.write.struct_fields import in_order
 from lakeconf.engines.staging import staging_folder
 from lakeconf.sql import folded
 
@@ -30,7 +31,7 @@ def conformed(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
     """Selects these columns of a table from a frame and casts them to the types of the table's scan."""
     rebound = rebind(frame, writing_session(frame.sparkSession))
     by_name = {folded(name): name for name in frame.columns}
-    values = [_cast(F.col(quoted(by_name[folded(column.name)])), column) for column in columns]
+    values = [_value(rebound, by_name[folded(column.name)], column) for column in columns]
     return rebind(rebound.select(*values), frame.sparkSession)
 
 
@@ -73,5 +74,9 @@ def _checked(rows: DataFrame) -> DataFrame:
     return rows.select(*columns)
 
 
-def _cast(value: SparkColumn, column: Column) -> SparkColumn:
-    return (value.cast(spark_type(column)) if is_shared(column) else value).alias(column.name)
+def _value(frame: DataFrame, name: str, column: Column) -> SparkColumn:
+    value = F.col(quoted(name))
+    if is_shared(column):
+        wanted = spark_type(column)
+        value = in_order(value, frame.schema[name].dataType, wanted).cast(wanted)
+    return value.alias(column.name)
