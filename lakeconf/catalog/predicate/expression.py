@@ -16,17 +16,10 @@ from lakeconf.catalog.predicate.nodes import Expression
 from lakeconf.catalog.predicate.session_values import check_bound, unsuitable
 from lakeconf.catalog.table import Column
 from lakeconf.catalog.types import sql_type
+from lakeconf.connection.closed import closed_connection
 from lakeconf.errors import PredicateError, suggestion
 from lakeconf.sql import folded, identifier, literal
 
-# A condition is typed in a database of its own, with an empty table. It can reach nothing else.
-_CLOSED: dict[str, str | bool | int | float | list[str]] = {
-    "enable_external_access": "false",
-    "autoload_known_extensions": "false",
-    "autoinstall_known_extensions": "false",
-    "python_enable_replacements": "false",
-    "lock_configuration": "true",
-}
 _SELECT = "SELECT 1 WHERE "
 _PARTS = (
     *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF"),
@@ -63,7 +56,7 @@ def conjuncts(text: str) -> list[str]:
         PredicateError: It is not a single condition, or contains something else than columns, constants, operators and
             functions.
     """
-    with duckdb.connect(config=_CLOSED) as connection:
+    with closed_connection() as connection:
         parsed = _parsed(connection, text)
         where = parsed["statements"][0]["node"]["where_clause"]
         _check_parts(connection, where)
@@ -82,7 +75,7 @@ def conjuncts(text: str) -> list[str]:
 
 def is_condition_of(text: str, select: str) -> bool:
     """True if a condition is that of a SELECT, as DuckDB parses both."""
-    with duckdb.connect(config=_CLOSED) as connection:
+    with closed_connection() as connection:
         conditions = [_serialized(connection, sql) for sql in (_SELECT + text, select)]
         if any(parsed["error"] for parsed in conditions):
             return False
@@ -96,7 +89,7 @@ def condition_of(select: str) -> str | None:
     Args:
         select: SQL with a condition, and without macros of a lake.
     """
-    with duckdb.connect(config=_CLOSED) as connection:
+    with closed_connection() as connection:
         where = _serialized(connection, select)["statements"][0]["node"]["where_clause"]
         return _text(connection, _parsed(connection, "true"), _unambiguous(where))
 
@@ -112,7 +105,7 @@ def typed(conditions: Sequence[str], columns: Sequence[Column]) -> Expression:
         PredicateError: A column is unknown, DuckDB refuses the condition, or it is not a BOOLEAN.
     """
     text = " AND ".join(conditions)
-    with duckdb.connect(config=_CLOSED) as connection:
+    with closed_connection() as connection:
         where = _parsed(connection, text)["statements"][0]["node"]["where_clause"]
         used = _columns(where, {folded(column.name): column for column in columns})
         for condition in conditions:

@@ -16,21 +16,13 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.qualify import qualify
 
+from lakeconf.connection.closed import closed_connection
 from lakeconf.engines.spark.sql.inferred_types import InferredTypes
 from lakeconf.engines.spark.sql.logical_plan import logical_plan
 from lakeconf.engines.spark.sql.parentheses import with_parentheses
 from lakeconf.engines.spark.sql.typed_tree import BASE, HINT, reason_of
 from lakeconf.errors import QueryError, UnsupportedError
 from lakeconf.sql import identifier, parser_reason
-
-# A query is planned in a database of its own, with empty tables. It can reach nothing else.
-_CLOSED: dict[str, str | bool | int | float | list[str]] = {
-    "enable_external_access": "false",
-    "autoload_known_extensions": "false",
-    "autoinstall_known_extensions": "false",
-    "python_enable_replacements": "false",
-    "lock_configuration": "true",
-}
 
 
 @dataclass(frozen=True)
@@ -57,7 +49,7 @@ def bind(sql: str, tables: Mapping[str, Mapping[str, str]]) -> BoundQuery:
         QueryError: DuckDB refuses the query.
         UnsupportedError: sqlglot does not understand it in the same way.
     """
-    with duckdb.connect(config=_CLOSED) as connection:
+    with closed_connection() as connection:
         try:
             for name, columns in tables.items():
                 listed = ", ".join(f"{identifier(column)} {kind}" for column, kind in columns.items())
