@@ -10,6 +10,7 @@ from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.references import Name, References, find_references, mentioned
 from lakeconf.catalog.table_name import DEFAULT_SCHEMA
 from lakeconf.connection.connection import Connection, schemas_of
+from lakeconf.ducklake import check_placeholders
 from lakeconf.errors import UnknownNameError, UnsafeQueryError
 from lakeconf.sql import literal
 
@@ -274,7 +275,9 @@ def prepare_query(
         UnsafeQueryError: The query uses an unsafe view or macro of the lake, or may use one because its names are
             unknown.
         UnknownNameError: A table without a schema is not in `main`, but in another schema.
+        SchemaError: The query contains a word that DuckLake would replace in a filter, which would then lose rows.
     """
+    check_placeholders(sql, "the query")
     stored = StoredQueries.load(reader)
     runner = connection or reader.connection
     stored.open_schemas(runner)

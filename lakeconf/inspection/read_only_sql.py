@@ -12,6 +12,7 @@ from lakeconf.catalog.references import References, check_syntax, find_reference
 from lakeconf.catalog.stored_queries import SAFE_TABLE_FUNCTIONS, StoredQueries
 from lakeconf.catalog.table import compose_path, tables
 from lakeconf.connection.connection import Connection
+from lakeconf.ducklake import check_placeholders
 from lakeconf.errors import QueryError, UnsafeQueryError
 from lakeconf.guard.catalog_place import reader_of
 from lakeconf.sql import literal
@@ -66,6 +67,7 @@ def query(
     Raises:
         QueryError: The statement is not a single query, or DuckDB rejects it.
         UnsafeQueryError: The query, or a view or macro that it uses, may do more than read.
+        SchemaError: The query contains a word that DuckLake would replace in a filter.
     """
     backend = store.metadata_backend.with_own_credentials()
     options = store.for_reading().attach_options
@@ -86,6 +88,7 @@ def query(
         if references is None:
             check_syntax(connection, statement)
             raise QueryError(_NOT_ONE_QUERY, hint="write a single SELECT … or FROM …")
+        check_placeholders(statement, "the query")
         stored = StoredQueries.load(reader, snapshot_id)
         stored.open_schemas(connection)
         _check_references(references, stored, allow_files=allow_files)

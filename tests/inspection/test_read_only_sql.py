@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from local_stores import store_of
 
-from lakeconf.errors import QueryError, StorageError, UnknownNameError, UnsafeQueryError
+from lakeconf.errors import QueryError, SchemaError, StorageError, UnknownNameError, UnsafeQueryError
 from lakeconf.inspection.read_only_sql import query
 
 if TYPE_CHECKING:
@@ -151,3 +151,8 @@ def test_settings_of_the_instance_are_locked(store: Store) -> None:
     assert rows(store, f"SELECT {wanted}") == [(True, False, False, False, False)]
     assert rows(store, f"SELECT {wanted}", allow_files=True) == [(True, True, False, False, False)]
     assert rows(store, "SELECT current_setting('disabled_optimizers')") == [("statistics_propagation",)]
+
+
+def test_a_word_that_ducklake_replaces_in_filters_is_refused(store: Store) -> None:
+    with pytest.raises(SchemaError, match="which DuckLake would replace"):
+        query(store, "SELECT count(*) FROM t WHERE a::VARCHAR < '{SNAPSHOT_ID}'")

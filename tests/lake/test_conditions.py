@@ -9,7 +9,7 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 
-from lakeconf.errors import PredicateError, UnsupportedError
+from lakeconf.errors import PredicateError, SchemaError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -197,3 +197,13 @@ def test_words_that_ducklake_replaces_are_compared_as_text(store: Store, conditi
         assert sorted(set(values)) == found
         table.delete(condition)
         assert table.scan().collect("pyarrow").shape[0] == 30 - len(values)
+
+
+def test_a_word_that_ducklake_replaces_loses_no_rows(store: Store) -> None:
+    """DuckLake puts a filter into a query of its own, in which it replaces such words."""
+    with store.open() as lake:
+        lake.create_table("words", {"v": "VARCHAR"}).append([{"v": "abc"}])
+        assert lake.table("words").scan(where="v < '{SNAPSHOT_ID}'").to_native().fetchall() == [("abc",)]
+        for run in (lake.sql, lambda sql: lake.query(sql, {"words": lake.table("words").scan()})):
+            with pytest.raises(SchemaError, match="which DuckLake would replace"):
+                run("SELECT * FROM words WHERE v < '{SNAPSHOT_ID}'")
