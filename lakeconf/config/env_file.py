@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
 from lakeconf.config.codes import Code
 from lakeconf.config.file import file_text
+from lakeconf.config.variables import Environment
 from lakeconf.errors import ConfigError, Problem
 
 FilePath: TypeAlias = str | os.PathLike[str]
@@ -39,6 +40,14 @@ def env_variables(path: FilePath) -> Mapping[str, str]:
     file = Path(os.path.abspath(Path(path).expanduser()))
     if not file.exists():
         raise ConfigError([Problem(Code.UNREADABLE.code, "file not found", "check the path", file=file)])
+    found, problems = _parsed(file)
+    if problems:
+        found.clear()  # tools that report errors show the variables of each function
+        raise ConfigError(problems)
+    return found
+
+
+def _parsed(file: Path) -> tuple[dict[str, str], list[Problem]]:
     found: dict[str, str] = {}
     problems = []
     for number, line in enumerate(file_text(file).split("\n"), 1):
@@ -50,14 +59,31 @@ def env_variables(path: FilePath) -> Mapping[str, str]:
             problems.append(Problem(Code.UNREADABLE.code, "invalid line", _FORM, file=file, line=number, column=1))
         else:
             found[pair[0]] = pair[1]
-    if problems:
-        raise ConfigError(problems)
-    return found
+    return found, problems
 
 
-def environment(env_file: FilePath | None) -> Mapping[str, str]:
+def environment(env_file: FilePath | None) -> Environment:
     """Returns the variables of this process and those of a file; a variable of the process takes precedence."""
-    return os.environ if env_file is None else ChainMap(os.environ, dict(env_variables(env_file)))
+    return _Variables({} if env_file is None else env_variables(env_file))
+
+
+class _Variables:
+    """Variables that no traceback shows: not a mapping, because tools that report errors show the items of one."""
+
+    def __init__(self, of_file: Mapping[str, str]) -> None:
+        self._all = ChainMap(os.environ, dict(of_file))
+
+    def __repr__(self) -> str:
+        return "environment"
+
+    def __getitem__(self, name: str) -> str:
+        return self._all[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
+
+    def get(self, name: str) -> str | None:
+        return self._all.get(name)
 
 
 def _pair(text: str) -> tuple[str, str] | None:

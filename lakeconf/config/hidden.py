@@ -8,7 +8,7 @@ from typing import Any
 
 from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.file import Table
-from lakeconf.config.variables import expand
+from lakeconf.config.variables import Environment, expand
 from lakeconf.secret import FromVariable, Secret
 
 
@@ -22,7 +22,7 @@ class HiddenValues:
     def __init__(self, stores: Table) -> None:
         self._stores = stores
 
-    def secrets(self, environment: Mapping[str, str]) -> tuple[Secret, ...]:
+    def secrets(self, environment: Environment) -> tuple[Secret, ...]:
         """Returns the secrets, and the value of every variable that a secret contains.
 
         Args:

@@ -17,6 +17,7 @@ from lakeconf.config.backend import build_backend, type_name, typed, unknown_key
 from lakeconf.config.codes import Code
 from lakeconf.config.inheritance import STORE_KEYS, Inheritance, Path
 from lakeconf.config.store_builder import Draft, Origin
+from lakeconf.config.variables import Environment
 from lakeconf.errors import ConfigError, LakeconfError, Problem
 from lakeconf.secret import HiddenText, Secret, hidden
 from lakeconf.sql import CreateSecret
@@ -68,7 +69,7 @@ class Reading(NamedTuple):
 
 
 def read_store(
-    stores: Inheritance, name: str, environment: Mapping[str, str] | None, secrets: Sequence[Secret] = ()
+    stores: Inheritance, name: str, environment: Environment | None, secrets: Sequence[Secret] = ()
 ) -> Reading:
     """Reads a store.
 

@@ -20,7 +20,7 @@ from lakeconf.config.overrides import overridden, overrides
 from lakeconf.config.shared_secrets import SharedSecrets
 from lakeconf.config.store_summary import Outline, outline_of
 from lakeconf.config.structure import structure_problems
-from lakeconf.config.variables import expand
+from lakeconf.config.variables import Environment, expand
 from lakeconf.errors import ConfigError, LakeconfError, Problem, listed, suggestion
 from lakeconf.secret import FromVariable, Secret, hidden
 from lakeconf.store import Store
@@ -105,7 +105,7 @@ class Config:
         stores: The stores by name; a store is read on access. Iterating over the names reads no store.
     """
 
-    def __init__(self, source: Source, environment: Mapping[str, str] | None) -> None:
+    def __init__(self, source: Source, environment: Environment | None) -> None:
         self._source = source
         self._environment = environment
         self._data, problems = overridden(source, environment or {})

@@ -8,6 +8,7 @@ from typing import Any
 from lakeconf.config.codes import Code
 from lakeconf.config.file import LOCATION_VARIABLE, Source, Table
 from lakeconf.config.toml_text import dotted
+from lakeconf.config.variables import Environment
 from lakeconf.errors import Problem, suggestion
 from lakeconf.secret import FromVariable
 
@@ -15,7 +16,7 @@ PREFIX = "LAKECONF_"
 _DEFAULT_STORE = f"{PREFIX}DEFAULT_STORE"
 
 
-def overridden(source: Source, environment: Mapping[str, str]) -> tuple[Table, list[Problem]]:
+def overridden(source: Source, environment: Environment) -> tuple[Table, list[Problem]]:
     """Returns the configuration with overrides from the environment applied.
 
     Args:
@@ -45,7 +46,7 @@ def overridden(source: Source, environment: Mapping[str, str]) -> tuple[Table, l
     return data, problems
 
 
-def overrides(environment: Mapping[str, str]) -> tuple[str, ...]:
+def overrides(environment: Environment) -> tuple[str, ...]:
     """Returns the names of the variables that override keys; excludes other `LAKECONF_…` variables."""
     ours = (name for name in environment if name.startswith(PREFIX) and name != LOCATION_VARIABLE)
     return tuple(sorted(name for name in ours if name == _DEFAULT_STORE or "__" in name[len(PREFIX) :]))

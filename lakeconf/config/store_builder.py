@@ -10,7 +10,7 @@ from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.codes import Code
 from lakeconf.config.file import Source
 from lakeconf.config.inheritance import Branch, Path
-from lakeconf.config.variables import Kind, expand
+from lakeconf.config.variables import Environment, Kind, expand
 from lakeconf.errors import Problem
 from lakeconf.secret import FromVariable, Secret, masked
 
@@ -51,7 +51,7 @@ class Draft:
         source: Source,
         name: str,
         tree: Branch,
-        environment: Mapping[str, str] | None,
+        environment: Environment | None,
         hidden: Sequence[Secret] = (),
     ) -> None:
         self.name = name

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from lakeconf.config.codes import Code
 from lakeconf.secret import FromVariable
+
+
+class Environment(Protocol):
+    """Environment variables by name."""
+
+    def __getitem__(self, name: str, /) -> str: ...
+
+    def __iter__(self) -> Iterator[str]: ...
+
+    def get(self, name: str, /) -> str | None:
+        """The value of a variable, or None."""
+        ...
+
 
 Kind: TypeAlias = Literal["literal", "variable", "default", "mixed"]
 
@@ -48,7 +61,7 @@ class Expansion(NamedTuple):
         return f"Expansion({self.kind!r}, variables={self.variables}, faults={self.faults})"
 
 
-def expand(text: str, environment: Mapping[str, str]) -> Expansion:
+def expand(text: str, environment: Environment) -> Expansion:
     """Resolves the variables in a value.
 
     Args:
@@ -92,7 +105,7 @@ def _has_literal(text: str) -> bool:
     return bool(_TOKEN.sub(lambda match: match["word"] or "" if match["operator"] == ":-" else "", text))
 
 
-def _resolve(match: re.Match[str], environment: Mapping[str, str]) -> str | Fault:
+def _resolve(match: re.Match[str], environment: Environment) -> str | Fault:
     if match["dollar"]:
         return "$"
     if match["malformed"]:

@@ -88,6 +88,11 @@ class Connection:
         with self.errors():
             return self.native.execute(sql, parameters).to_arrow_table()
 
+    def batches(self, sql: str, rows: int) -> pyarrow.RecordBatchReader:
+        """Runs SQL and returns its rows as Arrow batches of at most `rows` rows."""
+        with self.errors():
+            return self.native.execute(sql).to_arrow_reader(rows)
+
     def run(self, statement: Statement) -> None:
         """Runs a statement of a store, with secret values bound as parameters."""
         if isinstance(statement, LoadExtension):

@@ -57,9 +57,7 @@ def fetched(connection: Connection, query: str, schema: pa.Schema) -> Iterator[p
     rows would be an error of Arrow without a class.
     """
     connection.execute(f"CREATE OR REPLACE TEMP TABLE result AS {query}")
-    with connection.errors():
-        reader = connection.native.execute("FROM temp.main.result").to_arrow_reader(_ROWS)
-    yield from conforming(reader, schema)
+    yield from conforming(connection.batches("FROM temp.main.result", _ROWS), schema)
 
 
 def conforming(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -306,3 +306,11 @@ with connect() as connection:
     by_duckdb, by_lakeconf = done.stdout.splitlines()
     assert by_duckdb == "[(True,)]", "otherwise this test proves nothing"
     assert by_lakeconf == "[(False,)] [(False,)] [(False,)] [(False,)]"
+
+
+def test_rows_in_batches() -> None:
+    with connect() as connection:
+        batches = list(connection.batches("FROM range(5000)", 2048))
+        assert [batch.num_rows for batch in batches] == [2048, 2048, 904]
+        with pytest.raises(QueryError):
+            connection.batches("SELECT nothing", 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import pyarrow as pa
@@ -207,3 +207,25 @@ def test_a_word_that_ducklake_replaces_loses_no_rows(store: Store) -> None:
         for run in (lake.sql, lambda sql: lake.query(sql, {"words": lake.table("words").scan()})):
             with pytest.raises(SchemaError, match="which DuckLake would replace"):
                 run("SELECT * FROM words WHERE v < '{SNAPSHOT_ID}'")
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ("BLOB", r"'\x00\xFF'::BLOB"),
+        ("FLOAT", "-0.0061359718"),
+        ("DOUBLE", "0.1"),
+    ],
+)
+def test_rows_are_found_that_duckdb_loses(store: Store, engine: Any, type_: str, value: str) -> None:
+    """DuckDB's Bloom filters of BLOB, and DuckLake's bounds of FLOAT, exclude values that are in the file."""
+    with store.connect() as connection:
+        connection.execute(f"CREATE TABLE odd (v {type_})")
+        connection.execute(f"INSERT INTO odd SELECT {value} FROM range(40)")
+    with store.open(engine) as lake:
+        found = lake.table("odd")
+        assert len(found.scan(where=f"v = {value}").collect("pyarrow")) == 40
+        assert len(found.scan(where=f"v >= {value} AND v <= {value}").collect("pyarrow")) == 40
+        found.delete(f"v IN ({value})")
+        lake.refresh()
+        assert len(lake.table("odd").scan().collect("pyarrow")) == 0

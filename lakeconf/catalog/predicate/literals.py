@@ -17,6 +17,7 @@ from lakeconf.catalog.predicate.expression import NotUnderstoodError
 from lakeconf.catalog.predicate.nodes import And, Comparison, In, Operator, Or, Predicate, Value
 from lakeconf.catalog.table import Column
 from lakeconf.catalog.types import decimal_digits
+from lakeconf.connection.closed import closed_connection
 from lakeconf.errors import PredicateError
 
 Raw: TypeAlias = "Value | Text"
@@ -34,6 +35,7 @@ _SECOND_FRACTIONS = {
 _FIRST_NANOSECONDS = datetime(1677, 9, 22)
 _LAST_NANOSECONDS = datetime(2262, 4, 11)
 _EXACT = Context(prec=200)
+_EXACT_DIGITS = 15  # of a decimal that becomes a DOUBLE
 _BEYOND_ALL = Decimal("1e50")
 
 
@@ -181,7 +183,7 @@ def _fit_double(column: Column, raw: Raw) -> Fit[Value]:
 
 
 def _fit_single(column: Column, raw: Raw) -> Fit[Value]:
-    number = _float(column, raw)
+    number = _float(column, raw, decimals="FLOAT")
     single = _to_single(number)
     if math.isnan(number) or single == number or not isinstance(raw, float):
         return _exactly(
@@ -190,9 +192,14 @@ def _fit_single(column: Column, raw: Raw) -> Fit[Value]:
     return Fit(single if single < number else _single_below(single), is_exact=False, any_value=0.0)
 
 
-def _float(column: Column, raw: Raw) -> float:
+def _float(column: Column, raw: Raw, *, decimals: str = "DOUBLE") -> float:
     if isinstance(raw, float):
         return raw
+    if isinstance(raw, Decimal) and (decimals == "FLOAT" or len(raw.as_tuple().digits) > _EXACT_DIGITS):
+        # DuckDB divides two rounded numbers, so its result is not always the nearest one.
+        with closed_connection() as connection:
+            ((found,),) = connection.execute(f"SELECT CAST({_bounded(raw):f} AS {decimals})").fetchall()
+        return float(found)
     if isinstance(raw, Text) and re.fullmatch(r"(?i)[+-]?(nan|inf(inity)?)", raw.value.strip()):
         return float(raw.value)
     return float(_number(column, raw))

@@ -135,6 +135,8 @@ def to_duckdb_sql(predicate: Predicate) -> str:
     files may contain another type. Otherwise, DuckDB pushes the comparison into the files and casts the value to the
     file's type: a promoted FLOAT would equal 0.1, and a promoted DATE would equal noon. DuckDB would also trust
     statistics of that type. DuckLake would replace words in braces in text that it pushes into a query on its catalog.
+    DuckDB and DuckLake also lose rows that are equal to a BLOB or a FLOAT: their Bloom filters and bounds have other
+    values.
     """
     if isinstance(predicate, Expression):
         # DuckDB does not push a part of a CASE into the files.
@@ -153,7 +155,7 @@ def to_duckdb_sql(predicate: Predicate) -> str:
     if isinstance(predicate, IsNull):
         return f"({column} IS NULL)"
     values = _values(predicate)
-    if _may_be_narrower_in_files(predicate.column) or any(isinstance(value, str) and "{" in value for value in values):
+    if _is_misread_in_files(predicate.column) or any(isinstance(value, str) and "{" in value for value in values):
         column = f"CASE WHEN {column} IS NOT NULL THEN {column} END"
     if isinstance(predicate, StartsWith):
         return f"starts_with({column}, {value_sql(predicate.prefix, 'varchar')})"
@@ -169,11 +171,12 @@ def _values(predicate: Comparison | In | StartsWith) -> tuple[Value, ...]:
     return (predicate.prefix if isinstance(predicate, StartsWith) else predicate.value,)
 
 
-def _may_be_narrower_in_files(column: Column) -> bool:
-    """Returns True if the column's type has values that its type in a file cannot represent."""
+def _is_misread_in_files(column: Column) -> bool:
+    """Returns True if DuckDB, for a comparison with the column, may skip files or row groups with matching rows."""
     types = (column.type, *column.former_types, *column.later_types)
     # A FLOAT file can be registered for a DOUBLE column; DuckDB compares integers of any width correctly.
-    return column.type == "float64" or (len(types) > 1 and not all("int" in name for name in types))
+    has_other_values = column.type in ("float32", "float64", "blob")
+    return has_other_values or (len(types) > 1 and not all("int" in name for name in types))
 
 
 def value_sql(value: Value, ducklake_type: str) -> str:

@@ -260,3 +260,25 @@ def test_number_with_a_huge_exponent_is_clamped_at_once(answers: Answers) -> Non
     ]
     low = compare(column("decimal(4,2)"), "<", Decimal("-1e999999"))
     assert answers("decimal(4,2)", to_duckdb_sql(low)) == [*[(False,)] * len(VALUES["decimal(4,2)"]), (None,)]
+
+
+@pytest.mark.parametrize(
+    ("type_name", "text"),
+    [
+        ("FLOAT", "-0.0061359718"),
+        ("FLOAT", "0.00000039166574"),
+        ("FLOAT", "16777217"),
+        ("FLOAT", "0.1"),
+        ("DOUBLE", "0.4974979401965276726"),
+        ("DOUBLE", "73773444917345775516.34"),
+        ("DOUBLE", "9007199254740993"),
+    ],
+)
+def test_a_decimal_is_rounded_as_duckdb_rounds_it(type_name: str, text: str) -> None:
+    """DuckDB's casts do not always return the nearest number."""
+    name = {"FLOAT": "float32", "DOUBLE": "float64"}[type_name]
+    column = Column(1, "a", name, nullable=True, initial_default=None)
+    sql = to_duckdb_sql(compare(column, "=", Decimal(text)))
+    assert duckdb.sql(f"SELECT a = {text}, {sql} FROM (SELECT CAST({text} AS {type_name}) AS a)").fetchall() == [
+        (True, True)
+    ]

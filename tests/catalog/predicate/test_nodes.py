@@ -63,14 +63,16 @@ def test_sql_of_each_predicate(predicate: Predicate, sql: str) -> None:
 @pytest.mark.parametrize(
     ("wrapped", "plain"),
     [
-        (column("a", "float64"), column("a", "float32")),
+        (column("a", "float64"), column("a", "decimal(9,2)")),
+        (column("a", "float32"), column("a", "varchar")),
+        (column("a", "blob"), column("a", "uuid")),
         (column("a", "timestamp", former="date"), column("a", "timestamp")),
         (column("a", "date", later="timestamp"), column("a", "date")),
         (column("a", "decimal(9,2)", former="int32"), column("a", "int64", former="int32")),
         (column("a", "float64", former="float32"), column("a", "int16", later="uint64")),
     ],
 )
-def test_column_whose_files_may_have_a_narrower_type_is_wrapped(wrapped: Column, plain: Column) -> None:
+def test_column_that_duckdb_may_misread_in_files_is_wrapped(wrapped: Column, plain: Column) -> None:
     case = 'CASE WHEN "a" IS NOT NULL THEN "a" END'
     assert to_duckdb_sql(In(wrapped, (1,))).startswith(f"({case} IN (")
     assert to_duckdb_sql(Comparison(wrapped, "=", 1)).startswith(f"({case} = ")
