@@ -232,7 +232,7 @@ def _unambiguous(tree: Any) -> Any:
 def _without_places(tree: Any) -> Any:
     """The tree without places in the text, and without the schema of DuckDB's own functions."""
     if isinstance(tree, dict):
-        kept = {key: _without_places(value) for key, value in tree.items() if key != "query_location"}
+        kept = {key: _without_places(value) for key, value in tree.items() if not key.startswith("query_location")}
         return {**kept, "schema": ""} if kept.get("schema") == "main" else kept
     return [_without_places(item) for item in tree] if isinstance(tree, list) else tree
 
