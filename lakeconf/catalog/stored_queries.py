@@ -272,8 +272,7 @@ def prepare_query(
         frames: Names in the query that are frames, not tables of the lake.
 
     Raises:
-        UnsafeQueryError: The query uses an unsafe view or macro of the lake, or may use one because its names are
-            unknown.
+        UnsafeQueryError: The query uses an unsafe view or macro of the lake, or its names are unknown.
         UnknownNameError: A table without a schema is not in `main`, but in another schema.
         SchemaError: The query contains a word that DuckLake would replace in a filter, which would then lose rows.
     """

@@ -13,6 +13,7 @@ import pytest
 from source_tree import REPOSITORY
 
 import lakeconf
+from lakeconf.catalog.predicate.nodes import Comparison
 from lakeconf.catalog.predicate.parse import parse
 from lakeconf.catalog.types import columns_of
 from lakeconf.cli.commands import run
@@ -155,6 +156,6 @@ def test_what_needs_no_lake_works_on_duckdb_2(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("next_version")
 def test_conditions_that_need_a_plan_are_refused_on_another_version() -> None:
     columns = columns_of({"id": "INTEGER"})
-    assert parse("id = 3", columns)
-    with pytest.raises(PredicateError, match="with DuckDB 1.5, it would"):
+    assert isinstance(parse("id = 3", columns), Comparison)
+    with pytest.raises(PredicateError, match="with DuckDB 1"):
         parse("id % 2 = 0", columns)
