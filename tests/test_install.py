@@ -57,6 +57,15 @@ with lakeconf.init().get_store().open() as lake:
     lake.table("t").append(rows)
     assert lake.table("t").scan().sort("id").collect().to_native().to_pylist() == [{"id": 1}, {"id": 2}]
 """,
+    "connect": """
+import lakeconf
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.remote("local[1]").getOrCreate()
+with lakeconf.init().get_store().open(spark) as lake:
+    lake.create_table("t", spark.range(3)).append(spark.range(3))
+    assert lake.table("t").scan(where="id > 0").to_native().count() == 2
+spark.stop()
+""",
     "sqlmesh": """
 from lakeconf.integrations.sqlmesh import connection
 adapter = connection("dev").create_engine_adapter()

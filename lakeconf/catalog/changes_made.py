@@ -39,15 +39,20 @@ def changes_since(reader: CatalogReader, table_id: int, since: int, until: int) 
     """Returns the snapshots after `since`, up to `until`, that created a table or changed its rows or columns.
 
     Raises:
-        SnapshotNotFoundError: A snapshot of the range has expired.
+        SnapshotNotFoundError: A snapshot of the range has expired; or the snapshot before it has, and with it the rows
+            that the first one deleted.
     """
     with reader.transaction() as transaction:
         found = transaction.rows(_CHANGES, [since, until])
+        before = transaction.rows("SELECT 1 FROM ducklake_snapshot WHERE snapshot_id = ?", [since])
         ((made_in,),) = transaction.rows(
             "SELECT min(begin_snapshot) FROM ducklake_table WHERE table_id = ?", [table_id]
         )
     if len(found) != max(until - since, 0):
         raise SnapshotNotFoundError(f"some of the snapshots after {since} have expired")
+    first = changed_tables(found[0][1]) if found else []
+    if not before and any(table == table_id and "delete" in kind for kind, table in first):
+        raise SnapshotNotFoundError(f"snapshot {since} has expired, and the next one deleted rows that existed in it")
     return [
         version
         for version, made in found

@@ -54,6 +54,17 @@ def changed(local: Lake) -> Lake:
     return local
 
 
+def test_deleted_rows_are_lost_with_the_snapshot_before(changed: Lake) -> None:
+    table, last = id_of(changed, "u"), changed.newest
+    changed.run("DELETE FROM lake.u", "INSERT INTO lake.u VALUES (2)")
+    assert changes_since(changed.reader, table, last, last + 2) == [last + 1, last + 2]
+    changed.run(f"CALL ducklake_expire_snapshots('lake', versions => {list(range(last + 1))})")
+    with pytest.raises(SnapshotNotFoundError, match=f"snapshot {last} has expired"):
+        changes_since(changed.reader, table, last, last + 2)
+    assert changes_since(changed.reader, table, last + 1, last + 2) == [last + 2]
+    assert changes_since(changed.reader, id_of(changed, "u,altered_table:1,"), last, last + 2) == []
+
+
 def id_of(lake: Lake, name: str) -> int:
     return int(lake.metadata(f"SELECT min(table_id) FROM ducklake_table WHERE table_name = '{name}'")[0][0])
 

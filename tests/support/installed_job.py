@@ -55,7 +55,7 @@ def message(expected: type[Exception], call: Callable[[], object]) -> str:
 def refused_append(lake: lakeconf.Lake) -> None:
     """A transaction whose audit, a function, fails."""
     with lake.transaction() as transaction:
-        transaction.table("raw.events").append(transaction.sql(ROWS.format(-1, "negative")))
+        transaction.table("raw.events").append(transaction.sql(ROWS.format(-1, "negative"), engine="duckdb"))
         transaction.audit("positive ids", lambda rows: rows.filter(nw.col("id") < 0), table="raw.events")
 
 
@@ -70,7 +70,7 @@ def writes(store: lakeconf.Store, session: object = None) -> None:
         table.update({"name": nw.lit("updated")}, where="id = 2")
         table.delete("id = 3")
         with lake.transaction("two writes") as transaction:
-            transaction.table("raw.events").append(transaction.sql(ROWS.format(8, "in a transaction")))
+            transaction.table("raw.events").append(transaction.sql(ROWS.format(8, "in a transaction"), engine="duckdb"))
             transaction.audit("positive ids", "FROM raw.events WHERE id < 0")
         assert "'id': -1" in message(AuditError, lambda: refused_append(lake))
         assert len(lake.snapshots()) > 5

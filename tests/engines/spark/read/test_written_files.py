@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.engines.spark.read import groups as groups_module
+from lakeconf.engines.spark.read import classic_source
 from lakeconf.engines.spark.read.footers import Stored, footers
 from lakeconf.engines.spark.read.written_files import known_contents
 from lakeconf.engines.spark.session import private_session
@@ -80,7 +80,7 @@ def test_scan_opens_no_footer_of_the_files_of_lakeconf(
     with store.connect() as con:
         for change in CHANGES:
             con.execute(change)
-    monkeypatch.setattr(groups_module, "footers", None)
+    monkeypatch.setattr(classic_source, "footers", None)
     with store.open(spark) as lake:
         lake.table("t").append(lake.table("t").scan().to_native())
         for name in ("t", "p"):
