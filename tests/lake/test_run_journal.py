@@ -52,7 +52,9 @@ def test_changes_since_a_snapshot_end_at_the_snapshot_of_the_lake(two_tables: La
     run_plain(two_tables, "CALL ducklake_expire_snapshots('dev', versions => [4])")
     with pytest.raises(SnapshotNotFoundError, match="some of the snapshots after 3 have expired"):
         two_tables.runs.changes_since("t", 3)
-    assert two_tables.runs.changes_since("t", 4) == [5]
+    with pytest.raises(SnapshotNotFoundError, match="snapshot 4 has expired"):
+        two_tables.runs.changes_since("t", 4)
+    assert two_tables.runs.changes_since("t", 5) == []
 
 
 def test_commit_info_of_a_lakeconf_commit(two_tables: Lake) -> None:
