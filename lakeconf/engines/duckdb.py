@@ -13,7 +13,7 @@ import duckdb
 import narwhals as nw
 
 from lakeconf.catalog.change_feed import plan_changes
-from lakeconf.catalog.predicate.nodes import Predicate, to_duckdb_sql
+from lakeconf.catalog.predicate.nodes import Predicate, is_misread_in_files, not_pushed_down, to_duckdb_sql
 from lakeconf.catalog.predicate.parse import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import Column, TableInfo, load_table
@@ -53,12 +53,11 @@ class DuckDBEngine:
         self, table: str, snapshot_id: int, columns: Sequence[str] | None = None, where: Where | None = None
     ) -> nw.LazyFrame[Any]:
         info = load_table(self._reader, table, snapshot_id)
-        return self._scan(info, snapshot_id, [identifier(column.name) for column in selected(info, columns)], where)
+        return self._scan(info, snapshot_id, list(map(_value, selected(info, columns))), where)
 
     def scan_rows(self, table: str, snapshot_id: int, where: Where | Predicate | None = None) -> nw.LazyFrame[Any]:
         info = load_table(self._reader, table, snapshot_id)
-        columns = [identifier(column.name) for column in info.columns]
-        return self._scan(info, snapshot_id, [f"rowid AS {ROW_ID}", *columns], where)
+        return self._scan(info, snapshot_id, [f"rowid AS {ROW_ID}", *map(_value, info.columns)], where)
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         query = changes_sql(self._reader, plan_changes(self._reader, table, since, until))
@@ -158,3 +157,9 @@ class _Stream:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         stream: object = self.relation.__arrow_c_stream__(requested_schema)
         return stream
+
+
+def _value(column: Column) -> str:
+    """A column of a scan. Filters of the frame must find rows that DuckDB would not find in the files."""
+    name = identifier(column.name)
+    return f"{not_pushed_down(name)} AS {name}" if is_misread_in_files(column) else name

@@ -224,6 +224,8 @@ def test_rows_are_found_that_duckdb_loses(store: Store, engine: Any, type_: str,
         connection.execute(f"INSERT INTO odd SELECT {value} FROM range(40)")
     with store.open(engine) as lake:
         found = lake.table("odd")
+        wanted = lake.sql(f"SELECT {value}::{type_}", engine="duckdb").to_native().fetchone()[0]
+        assert len(found.scan().filter(nw.col("v") == nw.lit(wanted)).collect("pyarrow")) == 40
         assert len(found.scan(where=f"v = {value}").collect("pyarrow")) == 40
         assert len(found.scan(where=f"v >= {value} AND v <= {value}").collect("pyarrow")) == 40
         found.delete(f"v IN ({value})")

@@ -155,8 +155,10 @@ def to_duckdb_sql(predicate: Predicate) -> str:
     if isinstance(predicate, IsNull):
         return f"({column} IS NULL)"
     values = _values(predicate)
-    if _is_misread_in_files(predicate.column) or any(isinstance(value, str) and "{" in value for value in values):
-        column = f"CASE WHEN {column} IS NOT NULL THEN {column} END"
+    # A FLOAT file can be registered for a DOUBLE column.
+    is_misread = is_misread_in_files(predicate.column) or predicate.column.type == "float64"
+    if is_misread or any(isinstance(value, str) and "{" in value for value in values):
+        column = not_pushed_down(column)
     if isinstance(predicate, StartsWith):
         return f"starts_with({column}, {value_sql(predicate.prefix, 'varchar')})"
     if isinstance(predicate, In):
@@ -171,12 +173,16 @@ def _values(predicate: Comparison | In | StartsWith) -> tuple[Value, ...]:
     return (predicate.prefix if isinstance(predicate, StartsWith) else predicate.value,)
 
 
-def _is_misread_in_files(column: Column) -> bool:
+def is_misread_in_files(column: Column) -> bool:
     """Returns True if DuckDB, for a comparison with the column, may skip files or row groups with matching rows."""
     types = (column.type, *column.former_types, *column.later_types)
-    # A FLOAT file can be registered for a DOUBLE column; DuckDB compares integers of any width correctly.
-    has_other_values = column.type in ("float32", "float64", "blob")
-    return has_other_values or (len(types) > 1 and not all("int" in name for name in types))
+    # DuckDB compares integers of any width correctly.
+    return column.type in ("float32", "blob") or (len(types) > 1 and not all("int" in name for name in types))
+
+
+def not_pushed_down(column: str) -> str:
+    """The SQL for the value of a column, of which DuckDB pushes no comparison into the files."""
+    return f"CASE WHEN {column} IS NOT NULL THEN {column} END"
 
 
 def value_sql(value: Value, ducklake_type: str) -> str:
