@@ -331,7 +331,7 @@ def test_error_for_unsupported_spark_changes_has_a_working_query(spark_lake: Lak
     )
     with pytest.raises(UnsupportedError, match="holds TIMETZ in the catalog") as refused:
         spark_lake.table("raw.times").changes(spark_lake.snapshot_id)
-    found = re.search(r'lake\.sql\("(.*)"\)', refused.value.hint or "")
+    found = re.search(r'lake\.sql\("(.*)", engine="duckdb"\)', refused.value.hint or "")
     assert found
     assert len(rows(spark_lake.sql(found[1], engine="duckdb"))) == 1
 
