@@ -241,10 +241,10 @@ class Lake(Definitions, Restores):
             UnsupportedError: Spark may not return DuckDB's rows, or the lake was opened without Spark.
         """
         on_spark = isinstance(self._session.engine, SparkOperations) if engine is None else engine == "spark"
-        if dialect == "spark" and engine != "duckdb":
+        if dialect == "spark":
+            if engine not in (None, "spark"):
+                raise UnsupportedError("DuckDB does not run SQL of spark", hint="omit the engine or the dialect")
             return query_in_spark_sql(self._scope, query)
-        if dialect != "duckdb":
-            raise UnsupportedError(f"DuckDB does not run SQL of {dialect}", hint="omit the engine or the dialect")
         if on_spark:
             return sql_on_spark(self._scope, query)
         self._scope.add_read(None)
