@@ -12,19 +12,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from local_project import CONFIGURATION
+
 import lakeconf
 
 ROUNDS = 7
 GOAL_SECONDS = 0.5
-CONFIGURATION = """\
-[stores.dev.metadata_backend]
-type = "sqlite"
-uri = "catalog.sqlite"
-
-[stores.dev.storage_backend]
-type = "local"
-path = "data"
-"""
 START = "import duckdb; duckdb.connect().execute('SELECT 1').fetchall()"
 COMMANDS = (
     ["tables"],

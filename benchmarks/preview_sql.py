@@ -16,17 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from local_project import CONFIGURATION
+
 METAXY = "metaxy==0.1.11"
 ROUNDS = 15
-CONFIGURATION = """\
-[stores.dev.metadata_backend]
-type = "sqlite"
-uri = "catalog.sqlite"
-
-[stores.dev.storage_backend]
-type = "local"
-path = "data"
-"""
 
 
 def metaxy_command() -> list[str]:

@@ -12,6 +12,7 @@ import hypothesis
 import pytest
 from local_stores import store_of
 from spark_session import spark_settings
+from strength import PROVE
 
 from lakeconf.engines.spark.java import ensure_java
 
@@ -39,7 +40,6 @@ hypothesis.settings.register_profile(
     "test", max_examples=50, deadline=None, derandomize=True, suppress_health_check=_SLOW_IS_FINE
 )
 hypothesis.settings.register_profile("prove", max_examples=2000, deadline=None, suppress_health_check=_SLOW_IS_FINE)
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 hypothesis.settings.load_profile("prove" if PROVE else "test")
 if not PROVE:
     # Compiles fast instead of well: Java processes that run small queries need a quarter less CPU time.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from lakeconf.catalog.parse_tree import nodes
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import QueryError
 from lakeconf.sql import literal
@@ -78,7 +79,7 @@ def find_references(connection: Connection, sql: str) -> References | None:
     table_functions: set[str] = set()
     local: set[str] = set()
     everything = past = False
-    for node in _nodes(parsed["statements"]):
+    for node in nodes(parsed["statements"]):
         kind = node.get("type")
         if kind == "BASE_TABLE":
             relations.add(Name(*(node[part].lower() for part in ("catalog_name", "schema_name", "table_name"))))
@@ -152,15 +153,3 @@ def _parse(connection: Connection, sql: str) -> Any:
         return json.loads(text)
     except RecursionError:
         return None
-
-
-def _nodes(parsed: Any) -> Iterator[dict[str, Any]]:
-    """Yields every object of a parsed query, without recursion, because the tree may be deep."""
-    waiting = [parsed]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            yield node
-            waiting.extend(node.values())
-        elif isinstance(node, list):
-            waiting.extend(node)

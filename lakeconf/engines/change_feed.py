@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from lakeconf.catalog.change_feed import ChangesPlan, Deletes
+from lakeconf.catalog.change_feed import ChangesPlan, Deletes, plan_changes
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import by_timestamp, snapshots
 from lakeconf.catalog.table import TableInfo
@@ -100,6 +100,28 @@ def changes_sql(reader: CatalogReader, plan: ChangesPlan) -> str:
         # DuckDB reports every row of a rewritten file as updated.
         query += f" WHERE snapshot_id NOT IN ({', '.join(map(str, plan.compactions))})"
     return query
+
+
+def not_on_spark(
+    reader: CatalogReader, table: str, since: int, until: int, error: UnsupportedError
+) -> UnsupportedError:
+    """The error for changes that Spark cannot read, with DuckDB's query for them.
+
+    Args:
+        reader: The lake.
+        table: The table.
+        since: First snapshot of the range.
+        until: Last snapshot of the range.
+        error: Why Spark cannot read the changes.
+
+    Raises:
+        UnsupportedError: DuckDB would return wrong changes.
+    """
+    query = changes_sql(reader, plan_changes(reader, table, since, until))
+    return UnsupportedError(
+        f"Spark cannot read the changes of {table}: {error.message}",
+        hint=f'read them with DuckDB: lake.sql("{query}", engine="duckdb")',
+    )
 
 
 def _is_misread(deletes: Deletes) -> bool:

@@ -240,11 +240,11 @@ class Lake(Definitions, Restores):
             QueryError: The engine rejects the query, or it uses a view or macro that may do more than read the lake.
             UnsupportedError: Spark may not return DuckDB's rows, or the lake was opened without Spark.
         """
-        on_spark = isinstance(self._session.engine, SparkOperations) if engine is None else engine == "spark"
         if dialect == "spark":
             if engine not in (None, "spark"):
                 raise UnsupportedError("DuckDB does not run SQL of spark", hint="omit the engine or the dialect")
             return query_in_spark_sql(self._scope, query)
+        on_spark = isinstance(self._session.engine, SparkOperations) if engine is None else engine == "spark"
         if on_spark:
             return sql_on_spark(self._scope, query)
         self._scope.add_read(None)

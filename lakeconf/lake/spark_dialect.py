@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 import narwhals as nw
 import sqlglot
 from sqlglot import Token, TokenType, exp
-from sqlglot.errors import SqlglotError
 
-from lakeconf.catalog.snapshot import by_timestamp, by_version
-from lakeconf.catalog.table_name import joined_name
 from lakeconf.catalog.table_references import table_references
 from lakeconf.commit.scope import Scope
 from lakeconf.engines.base import spark_operations
-from lakeconf.errors import QueryError, TableNotFoundError, UnsupportedError
+from lakeconf.errors import TableNotFoundError, UnsupportedError
+from lakeconf.lake.query_names import single_query, snapshot_at, table_name
 from lakeconf.lake.table import Table
-from lakeconf.sql import folded, parser_reason
 
 _VERSIONS = (TokenType.VERSION_SNAPSHOT, TokenType.TIMESTAMP_SNAPSHOT)
 
@@ -38,14 +34,17 @@ def query_in_spark_sql(scope: Scope, query: str) -> nw.LazyFrame[Any]:
         UnsupportedError: The lake was opened without Spark.
     """
     engine = spark_operations(scope.session.engine, "lake.sql(…, dialect='spark')")
-    tokens, tables = _parsed(query)
+    tree = single_query(query, "spark", "run it with spark.sql")
+    tokens = sqlglot.tokenize(query, read="spark")
+    tables = [table for table in table_references(tree) if isinstance(table.this, exp.Identifier)]
     frames: dict[str, Any] = {}
     text, rest = "", query
     for table in sorted(tables, key=_start, reverse=True):
         try:
             version, end = _version(scope, tokens, table)
             frame = Table(
-                Scope(scope.session, at=version) if version is not None else scope, _name(scope, table)
+                Scope(scope.session, at=version) if version is not None else scope,
+                table_name(scope, table, "name tables of this lake"),
             ).scan()
         except TableNotFoundError:
             if table.db:
@@ -64,25 +63,8 @@ def _escaped(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _parsed(query: str) -> tuple[Sequence[Token], list[exp.Table]]:
-    try:
-        found = [tree for tree in sqlglot.parse(query, dialect="spark") if tree is not None]
-        tokens = sqlglot.tokenize(query, read="spark")
-    except (SqlglotError, ValueError, RecursionError) as error:
-        raise QueryError(f"the query cannot be parsed: {parser_reason(error)}", hint="run it with spark.sql") from error
-    if len(found) != 1 or not isinstance(found[0], exp.Query):
-        raise QueryError("the text is not a single query", hint="write SELECT … FROM …")
-    return tokens, [table for table in table_references(found[0]) if isinstance(table.this, exp.Identifier)]
-
-
 def _start(table: exp.Table) -> int:
     return int(table.parts[0].meta["start"])
-
-
-def _name(scope: Scope, table: exp.Table) -> str:
-    if table.catalog and folded(table.catalog) != folded(scope.session.alias):
-        raise UnsupportedError(f"the query names another database, {table.catalog!r}", hint="name tables of this lake")
-    return joined_name(table.db or "main", table.name)
 
 
 def _version(scope: Scope, tokens: Sequence[Token], table: exp.Table) -> tuple[int | None, int]:
@@ -93,15 +75,10 @@ def _version(scope: Scope, tokens: Sequence[Token], table: exp.Table) -> tuple[i
     if not table.args.get("version") or len(following) < 2 or following[0].token_type not in _VERSIONS:
         return None, end
     kind, value = following[:2]
-    reader = scope.session.reader
-    if kind.token_type == TokenType.VERSION_SNAPSHOT and value.text.isdigit():
-        return by_version(reader, int(value.text)).snapshot_id, value.end + 1
-    try:
-        time = datetime.fromisoformat(value.text)
-    except ValueError:
-        time = datetime.min
-    if kind.token_type == TokenType.TIMESTAMP_SNAPSHOT and time.tzinfo is not None:
-        return by_timestamp(reader, time).snapshot_id, value.end + 1
+    named = "VERSION" if kind.token_type == TokenType.VERSION_SNAPSHOT else "TIMESTAMP"
+    found = snapshot_at(scope.session.reader, named, value.text)
+    if found is not None:
+        return found, value.end + 1
     raise UnsupportedError(
         f"the snapshot of {table.name} cannot be read: {kind.text} {value.text}",
         hint="write VERSION AS OF 3, or TIMESTAMP AS OF '2024-05-17 10:00:00+00:00'",

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 import narwhals as nw
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
-from lakeconf.catalog.snapshot import by_timestamp, by_version
 from lakeconf.catalog.table import Column, load_table
-from lakeconf.catalog.table_name import joined_name
 from lakeconf.catalog.table_references import point_to, table_references
 from lakeconf.commit.scope import Scope
 from lakeconf.engines.base import spark_operations
-from lakeconf.errors import QueryError, UnsupportedError
+from lakeconf.errors import UnsupportedError
+from lakeconf.lake.query_names import single_query, snapshot_at, table_name
 from lakeconf.lake.table import Table
-from lakeconf.sql import folded, parser_reason
 
 _HINT = "run it on DuckDB: lake.sql(query, engine='duckdb')"
 
@@ -41,7 +36,7 @@ def sql_on_spark(scope: Scope, query: str) -> nw.LazyFrame[Any]:
         UnsupportedError: The lake was opened without Spark, or Spark may not return DuckDB's rows.
     """
     engine = spark_operations(scope.session.engine, "lake.sql(…, engine='spark')")
-    tree = _parsed(query)
+    tree = single_query(query, "duckdb", _HINT)
     frames: dict[str, Any] = {}
     columns: dict[str, Mapping[str, Column]] = {}
     for table in table_references(tree):
@@ -55,23 +50,10 @@ def sql_on_spark(scope: Scope, query: str) -> nw.LazyFrame[Any]:
     return engine.query_tables(tree.sql(dialect="duckdb"), frames, columns)
 
 
-def _parsed(query: str) -> exp.Query:
-    try:
-        found = [tree for tree in sqlglot.parse(query, dialect="duckdb") if tree is not None]
-    except (SqlglotError, ValueError, RecursionError) as error:
-        raise QueryError(f"the query cannot be parsed: {parser_reason(error)}", hint=_HINT) from error
-    if len(found) != 1 or not isinstance(found[0], exp.Query):
-        raise QueryError("the text is not a single query", hint="write SELECT … FROM …")
-    return found[0]
-
-
 def _name(scope: Scope, table: exp.Table) -> str:
-    """The name of a table, as `Lake.table` accepts it."""
     if not isinstance(table.this, exp.Identifier):
         raise UnsupportedError(f"Spark cannot run {table.sql(dialect='duckdb')}", hint=_HINT)
-    if table.catalog and folded(table.catalog) != folded(scope.session.alias):
-        raise UnsupportedError(f"the query names another database, {table.catalog!r}", hint=_HINT)
-    return joined_name(table.db or "main", table.name)
+    return table_name(scope, table, _HINT)
 
 
 def _version(scope: Scope, table: exp.Table) -> int | None:
@@ -82,16 +64,10 @@ def _version(scope: Scope, table: exp.Table) -> int | None:
     value = when.expression
     while isinstance(value, exp.Cast | exp.Paren):
         value = value.this
-    reader, kind = scope.session.reader, str(when.args.get("kind")).upper()
-    if isinstance(value, exp.Literal) and kind == "VERSION" and value.name.isdigit():
-        return by_version(reader, int(value.name)).snapshot_id
-    if isinstance(value, exp.Literal) and kind == "TIMESTAMP":
-        try:
-            time = datetime.fromisoformat(value.name)
-        except ValueError:
-            time = datetime.min
-        if time.tzinfo is not None:
-            return by_timestamp(reader, time).snapshot_id
+    if isinstance(value, exp.Literal):
+        found = snapshot_at(scope.session.reader, str(when.args.get("kind")), value.name)
+        if found is not None:
+            return found
     raise UnsupportedError(
         f"Spark cannot read {table.sql(dialect='duckdb')}",
         hint="write AT (VERSION => 3), or AT (TIMESTAMP => '2024-05-17 10:00:00+00:00')",

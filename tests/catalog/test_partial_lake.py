@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import hypothesis.strategies as st
 import pytest
 from catalog_lake import Lake, lake
-from hypothesis import HealthCheck, Phase, given, settings
-from random_lakes import COLUMNS, OPERATIONS, build
+from hypothesis import given
+from random_lakes import LAKES, build, examples
 
 from lakeconf.catalog.partial_lake import attach_partial_lake
 from lakeconf.catalog.scan import ScanPlan, plan_scan
@@ -24,8 +22,6 @@ from lakeconf.sql import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 
 
 def rows(plan: ScanPlan) -> Counter[tuple[object, ...]]:
@@ -64,12 +60,8 @@ def test_random_lakes_are_read_alike() -> None:
     assert min(seen[kind] for kind in ("plain", "mapped", "delete files")) > 0, seen
 
 
-@settings(
-    max_examples=300 if PROVE else 12,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink] if PROVE else [Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
-@given(columns=COLUMNS, operations=st.lists(OPERATIONS, min_size=3, max_size=12), inline=st.booleans())
+@examples(12, prove=300)
+@given(**LAKES)
 def _compare_random_lakes(
     seen: Counter[str], columns: dict[str, str], operations: list[tuple[object, ...]], inline: bool
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import random
 import subprocess
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 import writing_process
 from local_stores import config_of, on_postgres, store_of
 from spark_session import spark_settings
+from strength import PROVE
 from writing_process import (
     FIRST_BYTES,
     MOVES,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from lakeconf import Lake, Store
 
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 # For each point, whether the writer has committed when it is killed.
 POINTS = {
     "prepare": False,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from local_stores import config_of, on_postgres
+from strength import PROVE
 
 import lakeconf
 from lakeconf.errors import CommitConflictError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from lakeconf import Lake
 
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 ROUNDS = 100 if PROVE else 2
 # (number of processes, commits per process)
 LOAD = {"postgres": (8, 50) if PROVE else (4, 5), "sqlite": (4, 50) if PROVE else (3, 4)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import random
 import signal
 from pathlib import Path
@@ -13,13 +12,13 @@ import pyarrow as pa
 import pytest
 from local_stores import config_of, on_postgres
 from maintaining_process import AFTER, BEFORE, INSIDE, NEVER, Death, Maintainers
+from strength import PROVE
 
 import lakeconf
 
 if TYPE_CHECKING:
     from lakeconf import Lake
 
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 KILLS = {"sqlite": 20, "duckdb": 4, "postgres": 4}
 TABLES = ("raw.plain", "raw.parts", "raw.other")
 # A killed process takes at most this number of steps; four steps are a transaction.

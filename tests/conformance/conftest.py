@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from local_stores import on_postgres
+from strength import PROVE
 
 import lakeconf
 
@@ -30,7 +30,7 @@ ON_SPARK = ("duckdb-r2", "sqlite-local", "sqlite-gcs", "postgres-s3", "postgres_
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if os.environ.get("LAKECONF_PROVE"):
+    if PROVE:
         return
     left_out = [
         item

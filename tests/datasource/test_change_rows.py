@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -12,9 +11,9 @@ import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
 from catalog_lake import Lake, lake
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from local_stores import store_of
-from random_lakes import COLUMNS, OPERATIONS, build
+from random_lakes import LAKES, build, examples
 from spark_changes import KEY, keys_by_state
 
 from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
@@ -30,7 +29,6 @@ from lakeconf.sql import identifier
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 KEY_TYPES = [("snapshot_id", pa.int64()), ("rowid", pa.int64()), ("change_type", pa.string())]
 
 
@@ -54,15 +52,9 @@ def test_changes_of_random_lakes_are_those_of_duckdb() -> None:
     assert min(seen["insert"], seen["delete"]) > 0, seen
 
 
-@settings(
-    max_examples=300 if PROVE else 12,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink] if PROVE else [Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@examples(12, prove=300)
 @given(
-    columns=COLUMNS,
-    operations=st.lists(OPERATIONS, min_size=3, max_size=12),
-    inline=st.booleans(),
+    **LAKES,
     back=st.integers(0, 12),
 )
 def _compare_random_lakes(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
 from catalog_lake import Lake, lake
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from local_stores import store_of
-from random_lakes import COLUMNS, OPERATIONS, build
+from random_lakes import LAKES, build, examples
 
 from lakeconf.catalog.predicate.parse import parse
 from lakeconf.catalog.scan import plan_with_inlined_rows
@@ -28,8 +26,6 @@ from lakeconf.sql import identifier
 
 if TYPE_CHECKING:
     from lakeconf.catalog.scan import ScanPlan
-
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 
 
 def rows(source: Lake, version: int, columns: list[str] | None = None, where: str | None = None) -> pa.Table:
@@ -59,12 +55,8 @@ def test_random_lakes_are_read_like_duckdb() -> None:
     assert seen["refused"] < seen["compared"], seen
 
 
-@settings(
-    max_examples=300 if PROVE else 8,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink] if PROVE else [Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
-@given(columns=COLUMNS, operations=st.lists(OPERATIONS, min_size=3, max_size=12), inline=st.booleans())
+@examples(8, prove=300)
+@given(**LAKES)
 def _compare_random_lakes(
     seen: Counter[str], columns: dict[str, str], operations: list[tuple[object, ...]], inline: bool
 ) -> None:

@@ -65,7 +65,7 @@ def test_files_of_all_tasks_become_one_snapshot(project: Path, lake: Lake) -> No
     commit(write, files)
     assert ids(lake) == [1, 2, 3]
     assert lake.snapshot_id == before + 1
-    # The files became files of the table, and the manifest is gone.
+    # The staging folder has only files of the table, and no manifest.
     assert sorted(file.path for file in lake.table("t").files()) == sorted(files)
     assert staged(project) == sorted(path.rpartition("/")[2] for path in files)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -16,13 +15,13 @@ from catalog_lake import Lake, lake
 from pyspark.sql import SparkSession
 from source_tree import REPOSITORY
 from spark_rows import differences
+from strength import PROVE
 
 from lakeconf.backends.metadata.sqlite import SQLiteMetadata
 from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.errors import CatalogError
 from lakeconf.store import Store
 
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 MADE = REPOSITORY / "tests" / "data" / "ducklake_0_3"
 CHANGES: dict[str, dict[str, list[str] | None]] = json.loads((MADE / "expected.json").read_text())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING
 import hypothesis.strategies as st
 import pytest
 from catalog_lake import Lake, lake
-from hypothesis import HealthCheck, Phase, given, settings
-from random_lakes import COLUMNS, OPERATIONS, build
+from hypothesis import given
+from random_lakes import LAKES, build, examples
 from spark_changes import wrong_changes
 from spark_rows import differences, exists
 
@@ -21,7 +20,6 @@ from lakeconf.errors import UnsupportedError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 # Of the reasons to reject a scan, those that can occur in these lakes.
 REFUSALS = ("TIMETZ", "VARIANT", "a value that Spark cannot hold")
 
@@ -43,15 +41,9 @@ def test_spark_connect_reads_random_lakes_like_duckdb(connect: SparkSession, req
     assert seen["refused"] <= seen["compared"] // 20, seen
 
 
-@settings(
-    max_examples=250 if PROVE else 3,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink] if PROVE else [Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@examples(3, prove=250)
 @given(
-    columns=COLUMNS,
-    operations=st.lists(OPERATIONS, min_size=3, max_size=12),
-    inline=st.booleans(),
+    **LAKES,
     start=st.integers(0, 12),
 )
 def _compare_random_lakes(

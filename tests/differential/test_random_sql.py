@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -10,13 +9,13 @@ import pytest
 from pyspark.errors import PySparkException
 from random_sql import Expressions
 from sql_twins import Twins, assert_alike, twins
+from strength import PROVE
 
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 COUNT, SEEDS, TOGETHER = (600, range(10), 30) if PROVE else (120, range(1), 30)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import random
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from streaming_process import TABLE, StreamingProcess
+from strength import PROVE
 
 import lakeconf
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from lakeconf import Lake
 
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 KILLS = 200 if PROVE else 2
 STORE = """\
 [stores.{name}]

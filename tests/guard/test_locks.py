@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from local_stores import on_postgres, store_of
+from strength import PROVE
 
 from lakeconf.errors import CommitConflictError
 from lakeconf.guard.guard import locks_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lakeconf import Store
 
-ROUNDS = 100 if os.environ.get("LAKECONF_PROVE") else 5
+ROUNDS = 100 if PROVE else 5
 TABLE = "raw.days"
 
 

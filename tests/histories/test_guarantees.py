@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from commit_hooks import at_commit
 from history_clients import LakeClient, PlainClient, Script
 from history_faults import unprotect
 from local_stores import on_postgres, store_of
+from strength import PROVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from lakeconf import Lake
 
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
 CATALOGS = {"sqlite": "SQLite", "duckdb": "DuckDB file", "postgres": "PostgreSQL"}
 # Who runs the first and the second transaction: lakeconf (L), or DuckDB without it (P). A cell of the table with other

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from history_plan import LIST, MAINTENANCE, REMOVING, Task, create_tables, names
 from history_run import Run, of_tables
 from history_writer import maintain, opened
 from local_stores import config_of, on_postgres, on_sqlite
+from strength import PROVE
 
 import lakeconf
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from history import Transaction
     from servers import FaultProxy, PostgresServer
 
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 # Transactions of each thread of lakeconf, in most tests and under kills, of a plain writer, and of a writer with Spark.
 # With LAKECONF_PROVE, a catalog gets at least 4 * 1000 + 4 * 200 + 2 * 200 + 5000 + 100 transactions.
 COUNT, LONG, PLAIN, SPARK = (200, 1000, 5000, 100) if PROVE else (8, 12, 120, 4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from local_stores import config_of
 from pyspark.errors import StreamingQueryException
+from strength import PROVE
 from writing_process import start
 
 import lakeconf
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.streaming import StreamSink
 from lakeconf.lake.table import Table
-
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import simulator
 from simulator.schedule import run_schedule
+from strength import PROVE
 
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 PARTS, SCHEDULES = (8, 2500) if PROVE else (2, 40)
 FIRST = random.SystemRandom().randrange(10**9) if PROVE else 10_000
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
+from hypothesis import HealthCheck, Phase, settings
+from strength import PROVE
 
 from lakeconf.catalog.table import load_table
 from lakeconf.connection.connection import load_extension
@@ -80,6 +82,19 @@ OPERATIONS = st.one_of(
         st.sampled_from(["flush_inlined_data", "merge_adjacent_files", "rewrite_data_files", "expire_snapshots"]),
     ),
 )
+
+# What `build` needs, and whether small inserts are inlined.
+LAKES: dict[str, st.SearchStrategy[Any]] = {
+    "columns": COLUMNS,
+    "operations": st.lists(OPERATIONS, min_size=3, max_size=12),
+    "inline": st.booleans(),
+}
+_PHASES = [Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink] if PROVE else [Phase.explicit, Phase.generate]
+
+
+def examples(number: int, *, prove: int) -> settings:
+    """Settings of a test of so many random lakes, or more in `make prove`, which also makes a failing one smaller."""
+    return settings(max_examples=prove if PROVE else number, phases=_PHASES, suppress_health_check=list(HealthCheck))
 
 
 def build(source: Lake, columns: dict[str, str], operations: Sequence[tuple[object, ...]]) -> list[str]:

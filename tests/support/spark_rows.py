@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import TYPE_CHECKING
+
+from strength import PROVE
 
 from lakeconf.catalog.scan import plan_with_inlined_rows
 from lakeconf.engines.base import ROW_ID
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from lakeconf.catalog.scan import ScanPlan
     from lakeconf.catalog.table import Column
 
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 VIRTUAL = {
     "rowid": ROW_ID,
     "snapshot_id": SNAPSHOT_ID,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from catalog_lake import Lake as Source
 from hypothesis import Phase, given, settings
 from local_stores import config_of, on_postgres
 from narrow_lakes import COLUMNS, OPERATIONS, build, conditions, statement
+from strength import PROVE
 
 import lakeconf
 from lakeconf.catalog.predicate.nodes import to_duckdb_sql
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate, *([Phase.shrink] if PROVE else [])]
 # Files with many rows and few values, and rows in the catalog.
 START = [("insert", 40, 1), ("partition", "{0}", 0), ("insert", 30, 4), ("insert", 3, 5)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from local_stores import store_of
+from strength import PROVE
 
 from lakeconf.engines import small_merges
 from lakeconf.write.merge import Delete, Insert, Update
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from lakeconf import Lake
 
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 SCHEMA = pa.schema([("k", pa.int64()), ("g", pa.string()), ("v", pa.int64())])
 KEYS = st.tuples(st.none() | st.integers(0, 6), st.none() | st.sampled_from(["", "a", "b"]))
 VALUES = st.none() | st.integers(-3, 3)

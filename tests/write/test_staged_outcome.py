@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -14,6 +13,7 @@ import pytest
 from local_stores import on_postgres, store_of
 from merge_cases import KEYS, OTHERS, Case, fetched, merged, random_case, shown
 from plain_sql import run_plain
+from strength import PROVE
 
 from lakeconf.engines import small_merges
 from lakeconf.write.merge import Update
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from lakeconf import Lake, Store
 
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 # The types whose files a staged commit takes, and some that it leaves to DuckDB.
 TYPES = [name for name in OTHERS if name not in ("UUID", "UBIGINT", "JSON")]
 # What other writers do later. Ids of inserted rows differ between the twins, so no statement uses them.

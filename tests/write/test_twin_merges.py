@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from local_stores import on_postgres, store_of
 from merge_cases import Case, Outcome, merged, random_case
+from strength import PROVE
 
 from lakeconf.engines import small_merges
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakeconf import Store
-
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 
 
 @pytest.fixture(params=["sqlite", "duckdb", "postgres"])

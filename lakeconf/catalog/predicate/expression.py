@@ -6,12 +6,14 @@ is refused: subqueries, functions that are not built in, and functions such as `
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
 
+from lakeconf.catalog.parse_tree import nodes
 from lakeconf.catalog.predicate.nodes import Expression
 from lakeconf.catalog.predicate.session_values import check_bound, unsuitable
 from lakeconf.catalog.table import Column
@@ -108,8 +110,7 @@ def typed(conditions: Sequence[str], columns: Sequence[Column]) -> Expression:
     with closed_connection() as connection:
         where = _parsed(connection, text)["statements"][0]["node"]["where_clause"]
         used = _columns(where, {folded(column.name): column for column in columns})
-        for condition in conditions:
-            _check_type(connection, condition, used)
+        _check_types(connection, conditions, used)
     if not used:
         raise PredicateError(f"the condition {text} uses no column", hint="omit it, or name a column")
     return Expression(text, used)
@@ -124,7 +125,7 @@ def _parsed(connection: duckdb.DuckDBPyConnection, text: str) -> Any:
         raise PredicateError(f"{text!r} is not valid SQL: {parsed['error_message']}", hint=_ALLOWED)
     node = parsed["statements"][0]["node"]
     parts = {key: value for key, value in node.items() if key not in ("select_list", "where_clause")}
-    if len(parsed["statements"]) != 1 or node["type"] != "SELECT_NODE" or parts != _empty_parts(connection):
+    if len(parsed["statements"]) != 1 or node["type"] != "SELECT_NODE" or parts != _empty_parts():
         raise PredicateError(f"{text!r} is not a single condition", hint=_ALLOWED)
     return parsed
 
@@ -134,9 +135,11 @@ def _serialized(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
     return json.loads(text)
 
 
-def _empty_parts(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+@functools.cache
+def _empty_parts() -> dict[str, Any]:
     """The other parts of a statement that has only a condition."""
-    node = _serialized(connection, f"{_SELECT}true")["statements"][0]["node"]
+    with closed_connection() as connection:
+        node = _serialized(connection, f"{_SELECT}true")["statements"][0]["node"]
     return {key: value for key, value in node.items() if key not in ("select_list", "where_clause")}
 
 
@@ -180,18 +183,20 @@ def _columns(where: Any, known: Mapping[str, Column]) -> tuple[Column, ...]:
     return tuple(used.values())
 
 
-def _check_type(connection: duckdb.DuckDBPyConnection, condition: str, used: Iterable[Column]) -> None:
+def _check_types(connection: duckdb.DuckDBPyConnection, conditions: Sequence[str], used: Iterable[Column]) -> None:
     listed = ", ".join(f"{identifier(column.name)} {sql_type(column)}" for column in used)
-    try:
-        connection.execute(f"CREATE OR REPLACE TABLE rows ({listed or 'nothing INTEGER'})")
-        (found,) = connection.table("rows").project(condition).types
-        ((plan,),) = connection.execute("SELECT json_serialize_plan(?)", [f"FROM rows WHERE {condition}"]).fetchall()
-    except duckdb.Error as error:
-        reason = " ".join(str(error).split("\n\n")[0].split())
-        raise PredicateError(f"DuckDB refuses the condition {condition}: {reason}") from error
-    if str(found) != "BOOLEAN":
-        raise PredicateError(f"{condition} is a {found} and not a BOOLEAN", hint="write a comparison")
-    check_bound(json.loads(plan))
+    connection.execute(f"CREATE TABLE rows ({listed or 'nothing INTEGER'})")
+    for condition in conditions:
+        try:
+            (found,) = connection.table("rows").project(condition).types
+            query = f"FROM rows WHERE {condition}"
+            ((plan,),) = connection.execute("SELECT json_serialize_plan(?)", [query]).fetchall()
+        except duckdb.Error as error:
+            reason = " ".join(str(error).split("\n\n")[0].split())
+            raise PredicateError(f"DuckDB refuses the condition {condition}: {reason}") from error
+        if str(found) != "BOOLEAN":
+            raise PredicateError(f"{condition} is a {found} and not a BOOLEAN", hint="write a comparison")
+        check_bound(json.loads(plan))
 
 
 def _text(connection: duckdb.DuckDBPyConnection, parsed: Any, where: Any) -> str | None:
@@ -239,11 +244,4 @@ def _without_places(tree: Any) -> Any:
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
     """The expressions in DuckDB's tree."""
-    if isinstance(tree, dict):
-        if "class" in tree:
-            yield tree
-        for value in tree.values():
-            yield from _nodes(value)
-    elif isinstance(tree, list):
-        for item in tree:
-            yield from _nodes(item)
+    return (node for node in nodes(tree) if "class" in node)

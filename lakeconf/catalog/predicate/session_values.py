@@ -5,9 +5,9 @@ Two sessions would scan or delete other rows with the same condition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
+from lakeconf.catalog.parse_tree import nodes
 from lakeconf.catalog.predicate.datetimes import parse_timestamp
 from lakeconf.errors import PredicateError
 
@@ -30,8 +30,8 @@ def check_bound(plan: Any) -> None:
     """
     if plan["error"]:
         raise unsuitable("this condition")
-    for node in _nodes(plan["plans"]):
-        kind, name = node["expression_class"], node.get("name")
+    for node in nodes(plan["plans"]):
+        kind, name = node.get("expression_class"), node.get("name")
         if kind == "BOUND_CAST" and _depends_on_zone(node):
             raise _zoned(f"a cast to {node['return_type']['id']}")
         if kind == "BOUND_AGGREGATE" and name == "reservoir_quantile":
@@ -86,15 +86,3 @@ def _is_zoned(type_tree: Any) -> bool:
     if isinstance(type_tree, dict):
         return type_tree.get("id") in _ZONED or any(map(_is_zoned, type_tree.values()))
     return isinstance(type_tree, list) and any(map(_is_zoned, type_tree))
-
-
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """The expressions in DuckDB's plan."""
-    if isinstance(tree, dict):
-        if "expression_class" in tree:
-            yield tree
-        for value in tree.values():
-            yield from _nodes(value)
-    elif isinstance(tree, list):
-        for item in tree:
-            yield from _nodes(item)

@@ -9,7 +9,6 @@ from typing import Any
 import narwhals as nw
 from pyspark.sql import DataFrame, SparkSession
 
-from lakeconf.catalog.change_feed import plan_changes
 from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
 from lakeconf.catalog.predicate.nodes import Predicate, columns_of
 from lakeconf.catalog.predicate.parse import Where, predicate_of
@@ -18,7 +17,7 @@ from lakeconf.catalog.scan import ScanPlan, plan_with_inlined_rows
 from lakeconf.catalog.table import Column, load_table
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import FILE, POSITION, ROW_ID, Staged, StagingRequest
-from lakeconf.engines.change_feed import changes_sql, refuse_hidden
+from lakeconf.engines.change_feed import not_on_spark, refuse_hidden
 from lakeconf.engines.checksum import TableCheck
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.foreign_frames import arrow_table, native_frame
@@ -114,16 +113,11 @@ class SparkEngine:
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         refuse_hidden(load_table(self._reader, table, until))
-        plan = plan_changes(self._reader, table, since, until)
         try:
             planned = plan_changes_with_inlined_rows(self._reader, table, since, until)
             return nw.from_native(read_changes(self._spark, *planned))
         except UnsupportedError as error:
-            query = changes_sql(self._reader, plan)
-            raise UnsupportedError(
-                f"Spark cannot read the changes of {table}: {error.message}",
-                hint=f'read them with DuckDB: lake.sql("{query}", engine="duckdb")',
-            ) from error
+            raise not_on_spark(self._reader, table, since, until, error) from error
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
         return nw.from_native(query(self._spark, sql, {name: self.adopt(frame) for name, frame in frames.items()}))

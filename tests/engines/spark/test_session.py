@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pytest
 from catalog_lake import lake
 from spark_rows import scan
+from strength import PROVE
 
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.engines.spark.read import bitmap
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from catalog_lake import Lake
     from pyspark.sql import DataFrame, SparkSession
 
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 # Each could change what Spark reads from a Parquet file or computes. Boolean settings are flipped.
 SETTINGS = {
     "spark.sql.ansi.enabled": "false",

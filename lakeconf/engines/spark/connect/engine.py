@@ -11,7 +11,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
-from lakeconf.catalog.change_feed import plan_changes
 from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
 from lakeconf.catalog.predicate.nodes import Predicate, columns_of, split
 from lakeconf.catalog.predicate.parse import Where, predicate_of
@@ -21,7 +20,7 @@ from lakeconf.catalog.table import Column, load_table
 from lakeconf.connection.connection import Connection
 from lakeconf.connection.removal import remove_files
 from lakeconf.engines.base import Staged, StagingRequest
-from lakeconf.engines.change_feed import changes_sql, refuse_hidden
+from lakeconf.engines.change_feed import not_on_spark, refuse_hidden
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.foreign_frames import native_frame
 from lakeconf.engines.schema_check import selected
@@ -98,16 +97,11 @@ class ConnectEngine:
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         refuse_hidden(load_table(self._reader, table, until))
-        plan = plan_changes(self._reader, table, since, until)
         try:
             planned = plan_changes_with_inlined_rows(self._reader, table, since, until)
             return nw.from_native(read_changes(self._spark, self._reader, *planned))
         except UnsupportedError as error:
-            query = changes_sql(self._reader, plan)
-            raise UnsupportedError(
-                f"Spark cannot read the changes of {table}: {error.message}",
-                hint=f'read them with DuckDB: lake.sql("{query}")',
-            ) from error
+            raise not_on_spark(self._reader, table, since, until, error) from error
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
         return self._duckdb.query(sql, {name: self._local(frame) for name, frame in frames.items()})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import random
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from local_stores import config_of
+from strength import PROVE
 
 import lakeconf
 from lakeconf.inspection.verify import verify
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from lakeconf import Lake
 
-PROVE = bool(os.environ.get("LAKECONF_PROVE"))
 CHANCE = random.Random(0)  # noqa: S311 - the same values every time
 EPOCH = dt.date(1970, 1, 1)
 COUNT = 3000 if PROVE else 60
