@@ -112,11 +112,12 @@ def test_init_prompts_for_the_fields(
     folder: Path,
 ) -> None:
     """The template fields are typed at a terminal prompt; all other fields are options."""
-    templates = {
-        "metadata_backend": metadata_model(pair[0]).init_template(),
-        "storage_backend": storage_model(pair[1]).init_template(),
+    models = {"metadata_backend": metadata_model(pair[0]), "storage_backend": storage_model(pair[1])}
+    asked = {
+        f"{section}.{name}": model.model_fields[name].description
+        for section, model in models.items()
+        for name in model.init_template().fields
     }
-    asked = [f"{section}.{name}" for section, template in templates.items() for name in template.fields]
     options = [part for key, value in wanted.items() if key not in asked for part in ("--set", f"{key}={value}")]
     name = ""  # the default
     answers = [name, *pair, *(wanted.get(key, "") for key in asked)]
@@ -128,7 +129,7 @@ def test_init_prompts_for_the_fields(
     output = process.communicate(timeout=120)[0].decode()
     os.close(parent)
     assert process.returncode == 0, output
-    for key in asked:
-        prompt = re.search(rf"\n[^\n]+\n{re.escape(key)}[^\n]*: ", output)
-        assert prompt, output
+    for key, description in asked.items():
+        assert description
+        assert re.search(rf"{re.escape(description)}\r?\n{re.escape(key)}[^\n]*: ", output), output
     check_written(folder, held(metadata_backend, storage_backend))

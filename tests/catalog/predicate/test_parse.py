@@ -131,19 +131,10 @@ def test_nan_is_a_value() -> None:
         ("a = 1; DROP TABLE t", "is not a single condition"),
         ("a = 1 AND", "is not valid SQL"),
         ("a = 'x", "is not valid SQL"),
-        ("SELECT a FROM t WHERE a = 1", "is not valid SQL"),
         ("a", "cannot be compared with True"),
-        ("1 = 1", "uses no column"),
-        ("a = now()", "does not support the function 'now'"),
-        ("a = ?", "does not support parameter expressions"),
-        ("a IN (SELECT 1)", "does not support subquery expressions"),
-        ("a BETWEEN SYMMETRIC 2 AND 1", "is not valid SQL"),
-        ("1 < a < 3", "is not valid SQL"),
-        ("a LIKE '1%'", "DuckDB refuses the condition"),
         ("a IN ()", "is empty"),
         ("a = NULL", "IS NULL"),
         ("a IN (1, NULL)", "IS NULL"),
-        ("l.x = 1", "DuckDB refuses the condition"),
         ("nope = 1", "its columns: i8, a, "),
         ("odd = 'x'", "no column 'odd'"),
         ("sce = '2026-01-01'", 'did you mean "sec"'),
@@ -170,6 +161,26 @@ def test_nan_is_a_value() -> None:
     ],
 )
 def test_unsupported_condition_is_rejected_with_a_hint(where: str, message: str) -> None:
+    with pytest.raises(PredicateError, match=message) as raised:
+        parse(where, COLUMNS)
+    assert "\x1b" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("SELECT a FROM t WHERE a = 1", "is not valid SQL"),
+        ("1 = 1", "uses no column"),
+        ("a = now()", "does not support the function 'now'"),
+        ("a = ?", "does not support parameter expressions"),
+        ("a IN (SELECT 1)", "does not support subquery expressions"),
+        ("a BETWEEN SYMMETRIC 2 AND 1", "is not valid SQL"),
+        ("1 < a < 3", "is not valid SQL"),
+        ("a LIKE '1%'", "DuckDB refuses the condition"),
+        ("l.x = 1", "DuckDB refuses the condition"),
+    ],
+)
+def test_condition_that_duckdb_parses_is_rejected_with_a_hint(where: str, message: str) -> None:
     with pytest.raises(PredicateError, match=message) as raised:
         parse(where, COLUMNS)
     assert "\x1b" not in str(raised.value)
