@@ -127,7 +127,7 @@ class MissingDependencyError(LakeconfError, ImportError):
     def __init__(self, package: str, *, extra: str, needed_for: str) -> None:
         super().__init__(
             f"{needed_for} needs the package {package!r}, which is not installed",
-            hint=f"pip install 'lakeconf[{extra}]'",
+            hint=f"run: pip install 'lakeconf[{extra}]'",
         )
 
 

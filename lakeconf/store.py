@@ -215,7 +215,7 @@ class Store:
             file = self.metadata_backend.file()
             raise CatalogMissingError(
                 f"store {self.name!r} has no lake yet{f' in {file}' if file else ''}; the first write creates it",
-                hint=f"if you expected a lake, check the store's location: lakeconf doctor {self.name}",
+                hint=f"check the store's location if you expected a lake: lakeconf doctor {self.name}",
             ) from error
 
     def connect(self) -> duckdb.DuckDBPyConnection:

@@ -80,7 +80,7 @@ def attach_option_problem(key: str, value: object) -> str | None:
         return None if isinstance(value, (str, int, bool, Secret)) else "must be a string, a number or a boolean"
     expected = ATTACH_OPTIONS.get(key)
     if expected is None:
-        hint = suggestion(key, ATTACH_OPTIONS, f"allowed: {', '.join(ATTACH_OPTIONS)}")
+        hint = suggestion(key, ATTACH_OPTIONS, f"use one of: {', '.join(ATTACH_OPTIONS)}")
         return f"unknown attach option, {hint}"
     fits = isinstance(value, expected) and not (expected is int and isinstance(value, bool))
     if not fits:

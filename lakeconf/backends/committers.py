@@ -19,5 +19,8 @@ def checked_committer(store: str, committer: str) -> str:
         LakeconfError: There is no such committer.
     """
     if committer not in COMMITTERS:
-        raise LakeconfError(f"stores.{store}.committer: must be one of {', '.join(COMMITTERS)}")
+        raise LakeconfError(
+            f"stores.{store}.committer: must be one of {', '.join(COMMITTERS)}",
+            hint='write committer = "auto", or omit it',
+        )
     return committer

@@ -58,7 +58,7 @@ def maintenance_problem(key: str, value: object) -> str | None:
         The problem in one sentence; None if the key is valid.
     """
     if key not in KEYS:
-        return f"unknown key, {suggestion(key, KEYS, 'allowed: ' + ', '.join(KEYS))}"
+        return f"unknown key, {suggestion(key, KEYS, 'use one of: ' + ', '.join(KEYS))}"
     if not isinstance(value, str):
         return "must be a string"
     found: timedelta | float | None

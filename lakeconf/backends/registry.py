@@ -100,7 +100,7 @@ def _third_party(type_name: str, built_in: Mapping[str, str], group: str) -> str
         raise UnknownTypeError(f"several packages register {type_name!r} in {group}: {', '.join(packages)}")
     if not points:
         types = _types(built_in, group)
-        hint = f"{suggestion(type_name, types)} allowed: {', '.join(types)}".lstrip()
+        hint = f"{suggestion(type_name, types)} use one of: {', '.join(types)}".lstrip()
         raise UnknownTypeError(f"unknown type {type_name!r}", hint=hint)
     return points[0].value
 

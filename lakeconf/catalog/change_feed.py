@@ -182,7 +182,7 @@ def _check_deleted_rows(
         raise SnapshotNotFoundError(
             f"the changes of snapshot {since} are not available: it deleted rows of {table.full_name}, "
             "and the snapshot before it has expired",
-            hint=f"the changes are available from snapshot {since + 1} on",
+            hint=f"read the changes from snapshot {since + 1} on",
         )
 
 

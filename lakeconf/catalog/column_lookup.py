@@ -26,7 +26,7 @@ def columns_named(table: TableInfo, names: Sequence[str]) -> tuple[Column, ...]:
             known = [column.name for column in table.columns]
             raise SchemaError(
                 f"the table {table.full_name} has no column {name!r}",
-                hint=suggestion(name, known, f"its columns: {', '.join(sorted(by_name))}"),
+                hint=suggestion(name, known, f"use one of its columns: {', '.join(sorted(by_name))}"),
             )
         if folded(name) in found:
             raise SchemaError(

@@ -232,7 +232,7 @@ def _delete_files(
                 f"the data file {data_file_id} of {table.full_name} has two live delete files "
                 f"at version {snapshot_id}, {found[data_file_id].path!r} and {file.path!r}: two concurrent deletes "
                 "damaged the table",
-                hint=f"only versions before {begin_snapshot} are intact; write the table again",
+                hint=f"write the table again, from a version before {begin_snapshot}: only these are intact",
             )
         found[data_file_id] = file
     return found

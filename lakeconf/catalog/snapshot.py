@@ -101,7 +101,8 @@ def by_timestamp(reader: CatalogReader, timestamp: datetime) -> Snapshot:
         )
         if not found:
             raise SnapshotNotFoundError(
-                f"no snapshot exists at {timestamp.isoformat()}: {_range_in_words(transaction)}"
+                f"no snapshot exists at {timestamp.isoformat()}: {_range_in_words(transaction)}",
+                hint="list the snapshots with lake.snapshots(), or: lakeconf snapshots",
             )
         return _snapshot(found[0])
 
@@ -131,7 +132,10 @@ def require(transaction: MetadataTransaction, version: int) -> None:
     ((newest,),) = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
     expired = newest is not None and 0 <= version < newest
     problem = "has expired" if expired else "does not exist"
-    raise SnapshotNotFoundError(f"version {version} {problem}: {_range_in_words(transaction)}")
+    raise SnapshotNotFoundError(
+        f"version {version} {problem}: {_range_in_words(transaction)}",
+        hint="list the snapshots with lake.snapshots(), or: lakeconf snapshots",
+    )
 
 
 def _range_in_words(transaction: MetadataTransaction) -> str:

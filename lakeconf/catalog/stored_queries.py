@@ -296,5 +296,5 @@ def _unsafe(stored: StoredQuery, what: str) -> UnsafeQueryError:
     return UnsafeQueryError(
         f"the {stored.kind} {stored.name!r} of the lake {what}: a writer of the lake could use it to read your files "
         "or steal your credentials",
-        hint="SQL stored in a lake may only compute from its tables: replace it, or run it as your own query",
+        hint="replace it, or run it as your own query: SQL stored in a lake may only compute from its tables",
     )

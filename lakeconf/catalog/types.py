@@ -149,5 +149,8 @@ def _type_name(name: str, found: DuckDBPyType) -> str:
     if str(found) == "JSON":
         return "json"
     if found.id not in _BY_ID:
-        raise SchemaError(f"DuckLake does not support the DuckDB type {found} of the column {name!r}")
+        raise SchemaError(
+            f"DuckLake does not support the DuckDB type {found} of the column {name!r}",
+            hint="cast the column to a type that DuckLake supports",
+        )
     return _BY_ID[found.id]

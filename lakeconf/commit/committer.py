@@ -254,6 +254,6 @@ class Commit:
         raise CommitUnknownError(
             f"the reply to a commit was lost, and the catalog does not answer: {reason}. The commit may have "
             "succeeded, so its files were kept",
-            hint=f"before you try again, look for the token {self.token} in the snapshots' extra_info: if it is there, "
+            hint=f"look for the token {self.token} in the snapshots' extra_info before you try again: if it is there, "
             "the commit succeeded; otherwise `lakeconf maintain` removes the files later",
         )

@@ -270,6 +270,6 @@ def _columns(connection: Connection, alias: str) -> tuple[str, ...]:
     if missing:
         raise CatalogError(
             f"{TABLE} lacks the column {missing[0]!r}, so lakeconf cannot tell what was committed before",
-            hint=f"if another program created the table, rename its schema: lakeconf reserves {INTERNAL_SCHEMA!r}",
+            hint=f"rename its schema if another program created the table: lakeconf reserves {INTERNAL_SCHEMA!r}",
         )
     return columns

@@ -120,7 +120,10 @@ class Scope:
         if self.transaction is not None:
             self.transaction.check_open()
         if self.at is not None:
-            raise LakeconfError(f"nothing can be written: the lake is pinned at snapshot {self.at}")
+            raise LakeconfError(
+                f"nothing can be written: the lake is pinned at snapshot {self.at}",
+                hint="write to the lake that at() was called on",
+            )
         self.session.check_writable()
 
     def check_maintainable(self) -> None:

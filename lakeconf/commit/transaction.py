@@ -95,7 +95,7 @@ class Transaction:
             LakeconfError: It has ended.
         """
         if self._ended:
-            raise LakeconfError("nothing can be written: the transaction has ended")
+            raise LakeconfError("nothing can be written: the transaction has ended", hint="start another transaction")
 
     def end(self) -> None:
         """Closes the transaction to further writes; the collected changes can still be committed.

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from lakeconf.backends.base import Backend
 from lakeconf.backends.registry import UnknownTypeError
 from lakeconf.config.codes import Code
+from lakeconf.config.fixes import credentials_fix, field_fix, parameter_fix, settings_fix
 from lakeconf.config.inheritance import STORE_KEYS
 from lakeconf.config.store_builder import Draft
 from lakeconf.errors import nearest, suggestion
@@ -112,7 +113,7 @@ def field_types(model: type[Backend], name: str) -> set[type]:
 
 def unknown_key_hint(key: str, known: typing.Iterable[str]) -> str:
     """Suggests the nearest known key, or lists all of them."""
-    return suggestion(key, known, f"valid keys: {', '.join(known)}")
+    return suggestion(key, known, f"use one of: {', '.join(known)}")
 
 
 def _model(
@@ -218,36 +219,34 @@ def _report(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> 
     if is_unknown:
         draft.report(Code.UNKNOWN_KEY, "unknown key", key, hint=_unknown_hint(draft, name, model))
         return
-    description = model.model_fields[name].description or f"choose another {name}"
+    fix = parameter_fix(fault.key[-1]) if "name of an option" in fault.text else field_fix(model, name)
     if fault.kind == "missing":
-        draft.report(Code.MISSING_KEY, "is missing", key, hint=description)
+        draft.report(Code.MISSING_KEY, "is missing", key, hint=fix)
     elif fault.kind == "parameter":
         draft.report(Code.WRONG_VALUE, "is not a valid CREATE SECRET parameter value", key, hint=_PARAMETERS)
     elif fault.kind in _EXPECTED or fault.text == "must be a string":
         draft.report(Code.WRONG_TYPE, _type_message(draft, section, fault), key, hint=_type_hint(draft, section, fault))
     else:
-        draft.report(Code.WRONG_VALUE, _value_message(fault), key, hint=description)
+        draft.report(Code.WRONG_VALUE, _value_message(fault), key, hint=fix)
 
 
 def _unknown_hint(draft: Draft, key: str, model: type[Backend]) -> str:
     if key in STORE_KEYS and nearest(key, model.model_fields) is None:
-        return f"this key belongs to the store: move it to [stores.{draft.name}]"
+        return f"move it to [stores.{draft.name}]: this key belongs to the store"
     return unknown_key_hint(key, model.model_fields)
 
 
 def _report_whole(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> None:
     """Reports an error of the whole table at the first key that the error names and the table contains."""
-    table = draft.values[section]
-    named = [word for word in re.findall(r"\w+", fault.text) if word in table]
+    named = [word for word in re.findall(r"\w+", fault.text) if word in draft.values[section]]
     if any((section, word) in draft.unresolved for word in named):
         return
     code = Code.CREDENTIALS if re.search(_ABOUT_CREDENTIALS, fault.text) else Code.FIELDS
-    if fault.text.startswith("incomplete credentials"):
-        hint: str | None = "set all of them, or omit them all to use the existing secret that secret_name names"
-    elif code is Code.CREDENTIALS:
-        hint = "set all credentials, or omit them all to use the existing secret that secret_name names"
+    table = f"stores.{draft.name}.{section}"
+    if code is Code.CREDENTIALS:
+        hint = credentials_fix(table, fault.text)
     else:
-        hint = model.model_fields[named[0]].description if named else (model.__doc__ or "").partition("\n")[0]
+        hint = settings_fix(model, table, named[0] if named else None, fault.text)
     draft.report(code, fault.text, (section, *named[:1]), hint=hint)
 
 

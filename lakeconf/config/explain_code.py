@@ -20,5 +20,5 @@ def explanation(code: str) -> str:
     known = {one.code: one for one in Code}
     found = known.get(code.upper())
     if found is None:
-        raise LakeconfError(f"unknown code {code!r}", hint=suggestion(code, known, "the codes are LC001 to LC064"))
+        raise LakeconfError(f"unknown code {code!r}", hint=suggestion(code, known, "use a code from LC001 to LC064"))
     return resources.files("lakeconf.config").joinpath("explanations", f"{found.code}.md").read_text("utf-8")

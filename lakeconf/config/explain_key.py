@@ -57,7 +57,7 @@ def explain_key(config: Config, key: str) -> list[KeyOrigin]:
     found = [one for path, one in every if path[: len(below)] == below]
     if not found:
         known = {one.key for _, one in every}
-        hint = suggestion(key, known, f"lakeconf explain stores.{store} lists them")
+        hint = suggestion(key, known, f"run lakeconf explain stores.{store}, which lists its keys")
         raise LakeconfError(f"the store {store!r} has no key {key!r}", hint=hint)
     return found
 

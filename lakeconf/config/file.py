@@ -229,7 +229,7 @@ def _parsed(path: Path, text: str) -> Table:
     excerpt = syntax_excerpt(text, line, column)
     message = re.sub(_PLACE, "", message)
     known = (ours for beginning, *ours in _SYNTAX if message.startswith(beginning))
-    text, hint = next(known, (message, "see https://toml.io for the format"))
+    text, hint = next(known, (message, "look up the format: https://toml.io"))
     message = f"invalid TOML: {text}"
     raise ConfigError([Problem(Code.NOT_TOML.code, message, hint, None, None, path, line, column, excerpt)])
 

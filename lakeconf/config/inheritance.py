@@ -112,7 +112,7 @@ def _parent(source: Source, stores: Table, chain: Collection[str], name: str) ->
     message, hint, code = "must be a string", "write the name of one store in quotes", Code.WRONG_TYPE
     if isinstance(parent, str):
         message, code = f"unknown store {str(parent)!r}", Code.UNKNOWN_PARENT
-        hint = suggestion(parent, stores, f"known stores: {listed(stores)}")
+        hint = suggestion(parent, stores, f"use one of the stores: {listed(stores)}")
     raise ConfigError([source.problem(code, message, hint=hint, key=key, store=asked)])
 
 

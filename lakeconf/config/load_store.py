@@ -30,7 +30,7 @@ _OPTION_HINTS = {
     bool: "write true or false, without quotes",
     int: "write a whole number, without quotes",
     str: "write it in quotes",
-    object: "the documentation of the catalog's database lists the META_ options",
+    object: "look up the META_ options in the documentation of the catalog's database",
 }
 
 

@@ -281,11 +281,11 @@ class Config:
         if variable is None:
             raise ConfigError([self._unknown_store(str(name), key, at=at)])
         # Neither show the value of a variable nor use it for a suggestion: the file may be untrusted.
-        message, hint = f"unknown store ({why} the variable {variable})", f"known stores: {listed(self.names)}"
+        message, hint = f"unknown store ({why} the variable {variable})", f"use one of the stores: {listed(self.names)}"
         raise ConfigError([self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key, at=at)])
 
     def _unknown_store(self, name: str, key: Key = (), *, at: Key | None = None) -> Problem:
-        hint = f"{suggestion(name, self._tables)} known stores: {listed(self.names)}".lstrip()
+        hint = f"{suggestion(name, self._tables)} use one of the stores: {listed(self.names)}".lstrip()
         message = f"unknown store {name!r}"
         return self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key, at=key if at is None else at)
 

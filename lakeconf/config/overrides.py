@@ -60,7 +60,9 @@ def _fault(keys: list[str], data: Table) -> tuple[str, str] | None:
         return "does not override a key", form
     if not isinstance(stores, Mapping) or keys[1] not in stores:
         names = list(stores) if isinstance(stores, Mapping) else []
-        hint = suggestion(keys[1], names, f"known stores: {', '.join(names) or 'none'}")
+        hint = suggestion(
+            keys[1], names, f"use one of the stores: {', '.join(names)}" if names else "declare the store in the file"
+        )
         return f"overrides a key of the unknown store {keys[1]!r}", hint
     return None
 

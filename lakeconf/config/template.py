@@ -118,7 +118,8 @@ def _tables(
     for section, name in values:
         if kinds.get(section) is None:
             raise LakeconfError(
-                f"{section}.{name} cannot be set: the store has no {section}", hint=f"sections: {', '.join(kinds)}"
+                f"{section}.{name} cannot be set: the store has no {section}",
+                hint=f"use one of the sections: {', '.join(kinds)}",
             )
     lines = []
     for section, kind in kinds.items():
@@ -142,7 +143,7 @@ def _backend(section: str, kind: str, given: Mapping[str, str], folder: str) -> 
     """The lines of a backend's table."""
     known = metadata_types() if section == "metadata_backend" else storage_types()
     if kind not in known:
-        hint = suggestion(kind, known, f"known types: {', '.join(known)}")
+        hint = suggestion(kind, known, f"use one of: {', '.join(known)}")
         raise LakeconfError(f"unknown type {kind!r} of {section}", hint=hint)
     if "type" in given:
         raise LakeconfError(f"{section}.type is already {kind}", hint="set it with --metadata and --storage")
@@ -166,7 +167,7 @@ def holds_secret(model: type[Backend], section: str, name: str) -> bool:
 
 def _checked(section: str, model: type[Backend], name: str, value: str | None) -> str:
     if value is None:
-        raise LakeconfError(f"{section}.{name} is missing", hint=f"--set {section}.{name}=…")
+        raise LakeconfError(f"{section}.{name} is missing", hint=f"pass --set {section}.{name}=…")
     if holds_secret(model, section, name) and variable_alone(value) is None:
         raise LakeconfError(
             f"{section}.{name} is a secret, so its value must not be in the file",

@@ -262,7 +262,7 @@ def load_extension(connection: Connection, name: str) -> None:
     except LakeconfError as error:
         raise ConnectionFailed(
             f"the DuckDB extension {name!r} can neither be installed nor loaded: {error.message}",
-            hint="to install the extensions as packages: pip install 'lakeconf[bundled]'",
+            hint="install the extensions as packages: pip install 'lakeconf[bundled]'",
         ) from error
     if name == "ducklake":
         create_supported_catalogs(connection.rows)

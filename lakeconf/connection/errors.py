@@ -45,23 +45,23 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
     (
         r"exists, but it is not a valid DuckDB database|file is not a database|not an error",
         CatalogError,
-        "the file is not a catalog of this type: check `type` and `uri` of the metadata backend",
+        "check `type` and `uri` of the metadata backend: the file is not a catalog of this type",
     ),
     (
         r"readonly database|database or disk is full|disk I/O error",
         CatalogError,
-        "the catalog file or its folder cannot be written: check permissions and free disk space",
+        "check permissions and free disk space: the catalog file or its folder cannot be written",
     ),
     # Patterns for errors that name a file come before patterns for whole sentences, because a file can have any name.
     (
         r"certificate.* for HTTP",
         StorageError,
-        "for a private certificate authority, set `ca_cert_file` of the storage backend",
+        "set `ca_cert_file` of the storage backend for a private certificate authority",
     ),
     (
         r"ExpiredToken|token (included in the request )?(is|has) expired",
         StorageError,
-        "the credentials have expired: renew them and open the lake again",
+        "renew the credentials, which have expired, and open the lake again",
     ),
     (
         r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken",
@@ -70,21 +70,25 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
     ),
     (r"NoSuchBucket", StorageError, "create the bucket, or check `bucket`, `region` and `endpoint`"),
     (r"HTTP (code )?404", FileMissingError, None),
-    (r"HTTP (code )?403", StorageError, "the credentials of the storage backend do not permit this on the bucket"),
-    (r"HTTP (code )?(503|429|500)", StorageError, "the storage server is overloaded or failing: try again later"),
+    (
+        r"HTTP (code )?403",
+        StorageError,
+        "permit this on the bucket to the credentials of the storage backend, or use other credentials",
+    ),
+    (r"HTTP (code )?(503|429|500)", StorageError, "try again later: the storage server is overloaded or failing"),
     (
         r"error for HTTP [A-Z]+ to",
         StorageError,
         "check that the storage server is running, and check `endpoint` and `use_ssl`",
     ),
-    (r"No space left|File too large", StorageError, "the disk is full: free space and try again"),
+    (r"No space left|File too large", StorageError, "free space and try again: the disk is full"),
     (
         r"Unique file handle conflict",
         ConnectionFailed,
-        "this process already has the catalog file open: close that lake first, or use SQLite or Postgres",
+        "close the lake with this catalog first: this process has its file open; or use SQLite or Postgres",
     ),
-    (r"database is locked", CatalogLockedError, "another process is writing; try again"),
-    (r"Could not set lock on file", ConnectionFailed, "another process is writing; try again"),
+    (r"database is locked", CatalogLockedError, "try again: another process is writing"),
+    (r"Could not set lock on file", ConnectionFailed, "try again: another process is writing"),
     (r"password authentication failed", ConnectionFailed, "check `user` and `password` of the metadata backend"),
     (r"FATAL: +database .* does not exist", ConnectionFailed, "create the database, or check `database`"),
     (
@@ -95,7 +99,7 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         "check that the server is running, and check `host` and `port` of the metadata backend",
     ),
     # A statement on the catalog's tables that runs before COMMIT, such as in a flush of inlined rows.
-    (r"could not serialize access", CatalogLockedError, "another process is writing; try again"),
+    (r"could not serialize access", CatalogLockedError, "try again: another process is writing"),
     (r"[Cc]onflict|has been altered by another|attempting to .* another transaction", CommitConflictError, None),
     (r"Failed to (attach|probe|initialize|load|migrate) DuckLake", CatalogError, None),
     (r"Failed to commit", CommitError, None),

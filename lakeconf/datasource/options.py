@@ -93,7 +93,7 @@ def options_of(given: Mapping[str, str], allowed: tuple[str, ...], kind: str) ->
         key = name.lower()
         if key not in allowed:
             problem = f"{kind} has no option {name!r}" if key in _ALL else f"the data source has no option {name!r}"
-            raise LakeconfError(problem, hint=suggestion(key, allowed, f"its options: {', '.join(allowed)}"))
+            raise LakeconfError(problem, hint=suggestion(key, allowed, f"use one of its options: {', '.join(allowed)}"))
         try:
             values[key] = _READERS.get(key, str)(text)
         except ValueError:

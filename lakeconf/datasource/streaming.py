@@ -81,7 +81,7 @@ def latest_offset(
         if latest < start["snapshot"]:
             raise SnapshotNotFoundError(
                 f"the stream has read snapshot {start['snapshot']}, but the newest snapshot of the lake is {latest}",
-                hint=f"if the catalog was restored from a backup, {_RESTART}",
+                hint=f"{_RESTART}; this helps if the catalog was restored from a backup",
             )
         table = _same_table(lake, latest, start)
         found = selected(table, options.names)
@@ -148,7 +148,7 @@ def _check_lake(lake: Opened, offset: Offset) -> None:
     if None not in (time, offset["time"]) and time != offset["time"]:
         raise SnapshotNotFoundError(
             f"the lake has another snapshot {offset['snapshot']} than the one that the stream has read",
-            hint=f"if the catalog was restored from a backup, {_RESTART}",
+            hint=f"{_RESTART}; this helps if the catalog was restored from a backup",
         )
 
 

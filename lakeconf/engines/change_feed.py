@@ -51,7 +51,7 @@ def check_range(
     if lost:
         raise SnapshotNotFoundError(
             f"the changes of snapshot {lost[-1]} are not available: it has expired or never existed",
-            hint=f"the lake has the snapshots from {min(v for v in known if v > lost[-1])} on",
+            hint=f"read the changes from snapshot {min(v for v in known if v > lost[-1])} on",
         )
     return first, last
 

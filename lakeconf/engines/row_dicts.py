@@ -75,10 +75,12 @@ def _folded(row: Mapping[str, object]) -> dict[str, object]:
     """
     for name in row:
         if not isinstance(name, str):
-            raise SchemaError(f"the key {name!r} of a row is not a text")
+            raise SchemaError(f"the key {name!r} of a row is not a text", hint="write the keys as text")
     found = {folded(name): value for name, value in row.items()}
     if len(found) < len(row):
-        raise SchemaError(f"a row has two keys that differ only in case: {', '.join(map(repr, row))}")
+        raise SchemaError(
+            f"a row has two keys that differ only in case: {', '.join(map(repr, row))}", hint="rename one of them"
+        )
     return found
 
 

@@ -149,7 +149,10 @@ def check_names(names: Iterable[str]) -> None:
     """
     for name in names:
         if name.lower().startswith(RESERVED):
-            raise SchemaError(f"the column name {name!r} is reserved: lakeconf uses names that start with {RESERVED!r}")
+            raise SchemaError(
+                f"the column name {name!r} is reserved: lakeconf uses names that start with {RESERVED!r}",
+                hint="rename the column",
+            )
 
 
 def has_null(found: DuckDBPyType) -> bool:
@@ -190,4 +193,4 @@ def _digits(decimal: DuckDBPyType) -> tuple[int, int]:
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
-    return suggestion(name, known, f"the columns are {', '.join(known)}")
+    return suggestion(name, known, f"use one of the columns: {', '.join(known)}")

@@ -42,7 +42,10 @@ class LakeGuard:
             CommitError: The metadata backend has no locks.
         """
         if self._locks is None:
-            raise CommitError("the metadata backend has no locks, so only plain appends are safe")
+            raise CommitError(
+                "the metadata backend has no locks, so only plain appends are safe",
+                hint="use append, or a metadata backend with locks",
+            )
         return self._locks(tables)
 
     @contextlib.contextmanager
@@ -78,7 +81,7 @@ class LakeGuard:
         if self._locks is None and not force:
             raise CommitError(
                 "the metadata backend has no locks, so this cannot wait for writers: nothing was removed",
-                hint="if nothing else uses the lake, pass force=True, or --force",
+                hint="pass force=True, or --force, if nothing else uses the lake",
             )
         if self._locks is None:
             yield

@@ -82,7 +82,7 @@ class LakeMarker:
             raise CatalogError(
                 f"{self.path} does not exist, so the files below {self.reader.data_path} may belong to another lake: "
                 "no file was removed",
-                hint="if no other lake uses this data path, run: lakeconf doctor STORE --repair",
+                hint="run, if no other lake uses this data path: lakeconf doctor STORE --repair",
             )
         if found.get("lake") != self.reader.lake_id:
             raise self._other()
@@ -114,7 +114,7 @@ class LakeMarker:
             raise CatalogMovedError(
                 f"{self.path} was created for a catalog at another location: this catalog was copied or moved. "
                 "The files may still belong to the original: no file was removed",
-                hint="if no other catalog uses this data path, confirm the move: lakeconf doctor STORE --repair",
+                hint="confirm the move if no other catalog uses this data path: lakeconf doctor STORE --repair",
             )
 
     def _check_age(self, found: Mapping[str, object]) -> None:
@@ -232,7 +232,7 @@ class LakeMarker:
         if text is not None and not isinstance(found, dict):
             raise CatalogError(
                 f"{self.path} is damaged: it does not name a catalog",
-                hint="if no other lake uses this data path, delete that file and run: lakeconf doctor STORE --repair",
+                hint="delete that file if no other lake uses this data path, and run: lakeconf doctor STORE --repair",
             )
         return found
 
@@ -246,7 +246,9 @@ class LakeMarker:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise StorageError(f"the marker {self.path} cannot be read: {error.strerror}") from error
+            raise StorageError(
+                f"the marker {self.path} cannot be read: {error.strerror}", hint="check the permissions of the file"
+            ) from error
 
     def _other(self) -> CatalogError:
         return CatalogError(
@@ -283,7 +285,9 @@ def _written_beside(path: Path, content: str) -> Iterator[Path]:
         temporary.write_text(content)
         yield temporary
     except OSError as error:
-        raise StorageError(f"the marker {path} cannot be written: {error.strerror}") from error
+        raise StorageError(
+            f"the marker {path} cannot be written: {error.strerror}", hint="check the permissions of the data path"
+        ) from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()

@@ -108,7 +108,9 @@ def _compared(
     if missing or not common:
         raise SchemaError(
             f"{table} has no column {missing[0]!r} in both stores" if missing else f"{table} has no column in common",
-            hint=f"columns in both stores: {', '.join(common) or 'none'}",
+            hint=f"use a column of both stores: {', '.join(common)}"
+            if common
+            else "compare tables with a column in common",
         )
     names = ", ".join(map(identifier, common))
     first, second = (f"(SELECT {names} FROM {_quoted(alias, table)})" for alias in aliases)

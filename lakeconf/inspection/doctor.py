@@ -102,13 +102,18 @@ def repair_marker(store: Store, confirm_move: Callable[[CatalogMovedError], None
         LakeconfError: The store is read-only.
     """
     if store.read_only:
-        raise LakeconfError(f"the store {store.name!r} is read-only: the marker cannot be created")
+        raise LakeconfError(
+            f"the store {store.name!r} is read-only: the marker cannot be created",
+            hint="remove read_only from attach_options",
+        )
     with connect(store.secrets) as connection:
         examination = Examination(store, connection)
         for prepare in (_load_extensions, _secrets, _catalog):
             prepare(examination)
         if not examination.has_catalog:
-            raise CatalogError(f"stores.{store.name} has no lake yet", hint="the first write creates the marker")
+            raise CatalogError(
+                f"stores.{store.name} has no lake yet", hint="write to the lake: the first write creates the marker"
+            )
         marker = marker_of(_reader(examination), store.metadata_backend)
         try:
             marker.repair()

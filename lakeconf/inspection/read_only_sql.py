@@ -116,7 +116,7 @@ def _check_references(query: References, stored: StoredQueries, *, allow_files: 
     if refused and not allow_files and set(refused) <= _FILE_READERS:
         raise UnsafeQueryError(
             f"the query calls {', '.join(refused)}, which reads files",
-            hint="lakeconf sql --allow-files permits this for the query, not for views of the lake",
+            hint="use lakeconf sql --allow-files, which permits this for the query, but not for views of the lake",
         )
     if refused:
         raise _unsafe(", ".join(refused))
@@ -125,7 +125,7 @@ def _check_references(query: References, stored: StoredQueries, *, allow_files: 
         if metadata in (relation.database, relation.schema):
             raise UnsafeQueryError(
                 f"the query reads {relation} of the catalog database",
-                hint="inspect the lake with: lakeconf tables, snapshots, files",
+                hint="use lakeconf tables, snapshots or files to inspect the lake",
             )
     stored.check(query)
     stored.check_schemas(query, stored.reader.connection)
@@ -176,5 +176,5 @@ def _operators(node: Mapping[str, Any]) -> Iterator[str]:
 def _unsafe(what: str) -> UnsafeQueryError:
     return UnsafeQueryError(
         f"the query calls {what}, which does more than read",
-        hint="maintain a lake with: lakeconf maintain; inspect it with: lakeconf tables, snapshots, files",
+        hint="use lakeconf maintain to maintain a lake; lakeconf tables, snapshots or files to inspect it",
     )

@@ -130,7 +130,7 @@ def _partition(
     if not isinstance(column, str) or column not in schema:
         raise LakeconfError(
             f"the metadata of the partitioned asset {key} does not name a partition column of its table",
-            hint='@asset(…, metadata={"partition_expr": "event_date"})',
+            hint='write @asset(…, metadata={"partition_expr": "event_date"})',
         )
     if hasattr(context.asset_partitions_def, "get_partition_keys_in_time_window"):
         return _time_window(context, column, schema[column])

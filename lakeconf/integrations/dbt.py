@@ -37,7 +37,7 @@ class Plugin(BasePlugin):
         stores = plugin_config.get("stores")
         if unknown or not isinstance(stores, list) or not stores:
             problem = f"unknown key {unknown[0]!r}" if unknown else "stores must be a list of names"
-            raise LakeconfError(f"the profile's plugin lakeconf: {problem}", hint="config: {stores: [prod]}")
+            raise LakeconfError(f"the profile's plugin lakeconf: {problem}", hint="write config: {stores: [prod]}")
         self._names = stores
         self._source = plugin_config.get("lakeconf")
 

@@ -200,7 +200,7 @@ def _spark_settings(config: Config, name: str) -> Mapping[str, str]:
         if isinstance(hidden(key, (*config.secrets, *backend.secrets_held())), HiddenText):
             raise LakeconfError(
                 f"the bucket name of the store {name!r} contains a secret, which an export must not contain",
-                hint="do not use a secret's variable for the bucket name",
+                hint="set the bucket name with another variable than a secret's",
             )
         settings[f"spark.hadoop.{key}"] = _reference(config, name, key, value)
     return settings

@@ -70,7 +70,7 @@ def from_metaxy(path: str | os.PathLike[str]) -> Imported:
         ]
     if not names:
         raise LakeconfError(
-            f"{path} has no DuckLake store", hint="a DuckLake store has a table [stores.<name>.config.ducklake]"
+            f"{path} has no DuckLake store", hint="name a file with a DuckLake store: [stores.<name>.config.ducklake]"
         )
     imported.notes += [f"{key} applies to metaxy only" for key in data if key not in ("store", "stores")]
     default = data.get("store", "dev" if "dev" in names else next(iter(names)))

@@ -124,7 +124,7 @@ def _check_types(table: str, schema: Mapping[str, str]) -> None:
         if type_name not in _LARGE and any(name in type_name for name in _REFUSED):
             raise UnsupportedError(
                 f"Polars does not support the type {type_name} of {table}.{column}",
-                hint=f"store.connect().sql('SELECT … CAST({column} AS VARCHAR) …').pl()",
+                hint=f"read the table with store.connect().sql('SELECT … CAST({column} AS VARCHAR) …').pl()",
             )
 
 

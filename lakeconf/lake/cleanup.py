@@ -177,7 +177,7 @@ class Cleanup:
             raise CatalogError(
                 f"the catalog has no files, but there are {len(paths):,} Parquet files below {self.reader.data_path}, "
                 f"such as {paths[0]}: no file was removed",
-                hint="the files may belong to a lost catalog; delete them yourself if they are not needed",
+                hint="delete them yourself if they are not needed: they may belong to a lost catalog",
             )
         with self.reader.transaction() as transaction:
             known = {_name(path) for (path,) in transaction.rows(_KNOWN)}

@@ -169,10 +169,12 @@ class Lake(Definitions, Restores):
             LakeconfError: No transaction is open, it has ended, or a function has no table.
         """
         if self._scope.transaction is None:
-            raise LakeconfError("an audit needs an open transaction", hint="with lake.transaction() as tx: tx.audit(…)")
+            raise LakeconfError(
+                "an audit needs an open transaction", hint="write: with lake.transaction() as tx: tx.audit(…)"
+            )
         self._scope.transaction.check_open()
         if callable(check) and table is None:
-            raise LakeconfError(f"the audit {name!r} is a function and needs a table", hint="audit(…, table=…)")
+            raise LakeconfError(f"the audit {name!r} is a function and needs a table", hint="write audit(…, table=…)")
         source = None if table is None else ".".join(map(identifier, (self._session.alias, *split_name(table))))
         self._scope.transaction.audits.append(Audit(name, check, source))
 

@@ -44,7 +44,7 @@ class RunJournal:
         """
         if self._scope.transaction is None:
             raise LakeconfError(
-                "a model run must be recorded in a transaction", hint="with lake.transaction() as tx: …"
+                "a model run must be recorded in a transaction", hint="write: with lake.transaction() as tx: …"
             )
         self._scope.transaction.check_open()
         self._scope.transaction.runs.append(run)

@@ -171,8 +171,9 @@ def _name(table: exp.Table) -> str:
 def _bound(placeholder: exp.Expression, bounds: Mapping[str, date | datetime]) -> exp.Expression:
     name = placeholder.name
     if name not in bounds:
-        known = ", ".join(f"${one}" for one in bounds) or "none: the model is not incremental"
-        raise PipelineError(f"the SQL contains an unknown placeholder ${name}", hint=f"valid placeholders: {known}")
+        known = ", ".join(f"${one}" for one in bounds)
+        hint = f"use one of: {known}" if known else 'set kind = "incremental", or remove it'
+        raise PipelineError(f"the SQL contains an unknown placeholder ${name}", hint=hint)
     value = bounds[name]
     kind = "TIMESTAMP" if isinstance(value, datetime) else "DATE"
     return exp.cast(exp.Literal.string(str(value)), kind)

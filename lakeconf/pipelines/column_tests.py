@@ -58,7 +58,8 @@ def accepted_values(column: str, values: Sequence[Value]) -> ColumnTest:
     """
     if not values or any(value is None for value in values):
         raise PipelineError(
-            f"the test accepted_values of {column!r} needs values other than NULL", hint="NULL is always accepted"
+            f"the test accepted_values of {column!r} needs values other than NULL",
+            hint="list values other than NULL, which is always accepted",
         )
     listed = ", ".join(map(_constant, values))
     name = identifier(column)

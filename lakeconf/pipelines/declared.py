@@ -11,40 +11,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-
 from lakeconf.backends.metadata.sqlite import SQLiteMetadata
 from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.config.codes import Code
 from lakeconf.config.file import MAX_BYTES
 from lakeconf.config.model import Config
 from lakeconf.engines.spark.start import spark_session
-from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Problem, suggestion
+from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Problem
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import escaped
 from lakeconf.pipelines.body import Query
-from lakeconf.pipelines.column_tests import DeclaredTests
-from lakeconf.pipelines.kinds import KINDS, Kind, Seed
+from lakeconf.pipelines.declaration import parsed
+from lakeconf.pipelines.kinds import Seed
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline, check
 from lakeconf.sql import LoadExtension, Statement
 from lakeconf.store import Store
 
-
-class _Declaration(BaseModel):
-    """The keys of a model in the file that every kind supports."""
-
-    model_config = ConfigDict(extra="allow")
-
-    kind: str = "full"
-    sql: str | None = None
-    partitioned_by: list[str] = Field(default_factory=list)
-    renamed: dict[str, str] = Field(default_factory=dict)
-    dropped: list[str] = Field(default_factory=list)
-    audits: dict[str, str] = Field(default_factory=dict)
-    comment: str | None = None
-    tests: DeclaredTests = Field(default_factory=DeclaredTests)
-    tags: list[str] = Field(default_factory=list)
+_PATH = "check the path, which starts from the folder of the configuration"
 
 
 def declared_pipeline(config: Config) -> Pipeline:
@@ -174,7 +158,7 @@ def _section(config: Config) -> Mapping[str, Any]:
     problems = []
     for key, value in section.items():
         if key not in ("models", "python"):
-            hint = "valid keys: models, python"
+            hint = "use one of: models, python"
             problems.append(config.problem(Code.UNKNOWN_KEY, "unknown key", ("pipeline", key), hint=hint))
         elif not isinstance(value, dict if key == "models" else list):
             hint = 'write python = ["models.py"], and [pipeline.models."schema.table"]'
@@ -203,8 +187,12 @@ def _inside(config: Config, folder: Path, path: object, key: tuple[str, ...]) ->
 def _file(config: Config, folder: Path, path: object, key: tuple[str, ...]) -> Path:
     found = _inside(config, folder, path, key)
     if not found.is_file():
-        raise ConfigError([config.problem(Code.WRONG_VALUE, f"file not found: {found}", key)])
+        raise ConfigError([_file_problem(config, key, f"file not found: {found}", _PATH)])
     return found
+
+
+def _file_problem(config: Config, key: tuple[str, ...], message: str, hint: str) -> Problem:
+    return config.problem(Code.WRONG_VALUE, message, key, hint=hint)
 
 
 def _query(config: Config, folder: Path, path: str, key: tuple[str, ...]) -> Query:
@@ -213,21 +201,23 @@ def _query(config: Config, folder: Path, path: str, key: tuple[str, ...]) -> Que
         with found.open("rb") as file:
             text = file.read(MAX_BYTES + 1)
         if len(text) > MAX_BYTES:
-            raise ConfigError([config.problem(Code.WRONG_VALUE, f"{path} is larger than 1 MiB", key)])
+            raise ConfigError(
+                [_file_problem(config, key, f"{path} is larger than 1 MiB", "split it into several models")]
+            )
         return Query(text.decode(), found)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigError([config.problem(Code.WRONG_VALUE, f"{path} cannot be read: {reason}", key)]) from None
+        hint = "save it as UTF-8, and check its permissions"
+        raise ConfigError([_file_problem(config, key, f"{path} cannot be read: {reason}", hint)]) from None
 
 
 def _from_python(config: Config, path: Path) -> list[Model]:
     if not path.is_file():
-        problem = config.problem(Code.WRONG_VALUE, f"file not found: {path}", ("pipeline", "python"))
-        raise ConfigError([problem])
+        raise ConfigError([_file_problem(config, ("pipeline", "python"), f"file not found: {path}", _PATH)])
     name = f"lakeconf_models_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise PipelineError(f"{path} is not a Python file", hint="its name must end in .py")
+        raise PipelineError(f"{path} is not a Python file", hint="rename it: its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -240,23 +230,7 @@ def _from_python(config: Config, path: Path) -> list[Model]:
 
 def _from_table(config: Config, folder: Path, name: str, table: Any) -> Model:
     key = ("pipeline", "models", name)
-    try:
-        declared = _Declaration.model_validate(table)
-    except ValidationError as error:
-        raise ConfigError(_problems(config, key, error)) from error
-    if declared.kind not in KINDS:
-        hint = suggestion(declared.kind, KINDS, f"valid kinds: {', '.join(KINDS)}")
-        message = f"unknown kind {declared.kind!r}"
-        raise ConfigError([config.problem(Code.WRONG_VALUE, message, (*key, "kind"), hint=hint)])
-    known = (*_Declaration.model_fields, *KINDS[declared.kind].__dataclass_fields__)
-    given = declared.model_extra or {}
-    if unknown := [name for name in given if name not in known]:
-        hint = suggestion(unknown[0], known, f"valid keys: {', '.join(known)}")
-        raise ConfigError([config.problem(Code.UNKNOWN_KEY, "unknown key", (*key, unknown[0]), hint=hint)])
-    try:
-        kind: Kind = TypeAdapter(KINDS[declared.kind]).validate_python(given)
-    except ValidationError as error:
-        raise ConfigError(_problems(config, key, error)) from error
+    declared, kind = parsed(config, name, table)
     body = None
     if declared.sql is not None:
         body = _query(config, folder, declared.sql, (*key, "sql"))
@@ -275,13 +249,3 @@ def _from_table(config: Config, folder: Path, name: str, table: Any) -> Model:
         tests=declared.tests.tests(),
         tags=declared.tags,
     )
-
-
-def _problems(config: Config, key: tuple[str, ...], error: ValidationError) -> list[Problem]:
-    """Converts pydantic's errors into problems with a position in the file."""
-    problems = []
-    for found in error.errors(include_input=False):
-        known = {"missing": (Code.MISSING_KEY, "is missing"), "extra_forbidden": (Code.UNKNOWN_KEY, "unknown key")}
-        code, message = known.get(found["type"], (Code.WRONG_VALUE, found["msg"]))
-        problems.append(config.problem(code, message, (*key, *(str(part) for part in found["loc"]))))
-    return problems

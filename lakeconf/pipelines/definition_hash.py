@@ -29,7 +29,7 @@ def file_digest(path: Path) -> str:
         PipelineError: The file does not exist.
     """
     if not path.is_file():
-        raise PipelineError(f"file not found: {path}", hint="paths are relative to the folder of the model")
+        raise PipelineError(f"file not found: {path}", hint="write the path relative to the folder of the model")
     return hashlib.sha256(path.read_bytes()).hexdigest()[:_DIGITS]
 
 

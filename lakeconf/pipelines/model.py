@@ -69,7 +69,9 @@ class Model:
         else:
             return None
         if chosen is not None and chosen not in self.arguments:
-            raise PipelineError(f"the model {self.table} has no input {chosen!r}", hint=f"it has {self._inputs_text()}")
+            raise PipelineError(
+                f"the model {self.table} has no input {chosen!r}", hint=f"name one of its inputs: {self._inputs_text()}"
+            )
         return chosen
 
     @property
@@ -112,7 +114,7 @@ class Model:
         )
 
     def _inputs_text(self) -> str:
-        return ", ".join(self.arguments) or "no inputs"
+        return ", ".join(self.arguments) or "it has none"
 
 
 def model(

@@ -121,7 +121,11 @@ class Pipeline:
             known = list(self.by_table)
         if not found:
             kind = "models" if tag == name else "tags"
-            hint = suggestion(name, known, f"known {kind}: {', '.join(known) or 'none'}")
+            hint = suggestion(
+                name,
+                known,
+                f"use one of the {kind}: {', '.join(known)}" if known else f"declare {kind} in the pipeline",
+            )
             raise PipelineError(f"unknown model {name!r}" if tag == name else f"no model has the {name!r}", hint=hint)
         above = self._reached(found, self._read) if text.startswith("+") else set()
         below = self._reached(found, self._readers) if text.endswith("+") else set()
@@ -158,7 +162,7 @@ class Pipeline:
             with _placed(model):
                 raise PipelineError(
                     f"the model {model.table} reads the changes of {by.table}, which is a view",
-                    hint="a view has no change feed: name a table that the view reads",
+                    hint="name a table that the view reads: a view has no change feed",
                 )
 
     def _table_of(self, model: Model, name: str) -> str:
@@ -189,12 +193,12 @@ def check(model: Model) -> None:
         raise PipelineError(f"{model.table!r} is not a valid table of a model", hint=hint)
     unknown = model.inputs.keys() - set(model.arguments)
     if unknown:
-        hint = f"its inputs: {', '.join(model.arguments) or 'none'}"
+        hint = f"use one of its inputs: {', '.join(model.arguments)}" if model.arguments else "remove the input"
         raise PipelineError(f"the model {model.table} has no input {min(unknown)!r}", hint=hint)
     if isinstance(kind, Incremental) and (kind.lookback < 0 or (kind.batch is not None and kind.batch < 1)):
         raise PipelineError(
             f"the model {model.table} has a lookback of {kind.lookback} and a batch of {kind.batch}",
-            hint="lookback must be 0 or more, batch 1 or more",
+            hint="set lookback to 0 or more, and batch to 1 or more",
         )
     for name, audit in model.audits.items():
         if isinstance(audit, str) and not _is_query(audit):

@@ -237,7 +237,7 @@ def _intervals(
     if start > bounds.until:
         raise PipelineError(
             f"the interval from {start} to {bounds.until} of the model {model.table} ends before it starts",
-            hint="--from must be before --to",
+            hint="set --from to a time before --to",
         )
     definition = pipeline.definition(model)
     done: list[Range] = []

@@ -99,7 +99,7 @@ class PromotionPlan:
             )
         if not allow_drop_columns:
             for step in self.steps:
-                hint = "to drop them, use --allow-drop-columns (allow_drop_columns=True)"
+                hint = "use --allow-drop-columns (allow_drop_columns=True) to drop them"
                 check_dropped(step.model.table, step.columns.dropped, step.model.dropped, hint)
 
 

@@ -78,7 +78,7 @@ def _range(transaction: Lake, model: Model, kind: Incremental, batch: Batch) -> 
     if found is None:
         raise SchemaError(
             f"the time column {column!r} of the model {model.table} is not in the table",
-            hint=f"its columns: {', '.join(types)}",
+            hint=f"use one of its columns: {', '.join(types)}",
         )
     if found not in ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"):
         raise SchemaError(

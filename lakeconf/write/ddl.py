@@ -94,7 +94,7 @@ class Evolution:
         """
         for name in self.defaults:
             if name not in self.add:
-                raise SchemaError(f"there is a default for {name!r}, but the column is not added")
+                raise SchemaError(f"there is a default for {name!r}, but the column is not added", hint="add it too")
         check_names([_parts(name)[-1] for name in self.add] + [*self.rename.values()])
         alter = f"ALTER TABLE {quoted}"
         added = []
@@ -221,7 +221,8 @@ def type_sql(name: str, text: str) -> str:
         # `sqltype` ignores what follows a column's type: a default, or another column.
         duckdb.extract_statements(f"SELECT CAST(NULL AS {text}\n)")
     except duckdb.Error as error:
-        raise SchemaError(f"the column {name!r} has an invalid type {text!r}: {error}") from error
+        problem = f"the column {name!r} has an invalid type {text!r}: {error}"
+        raise SchemaError(problem, hint="write a type of DuckDB, such as BIGINT or DECIMAL(18, 2)") from error
     if has_null(found):
         raise SchemaError(f"the column {name!r} contains only NULLs, so its type is unknown", hint="cast the column")
     return str(found)
@@ -266,7 +267,8 @@ def _known(name: str, columns: Mapping[str, str], why: str) -> str:
     names = {column.lower(): column for column in columns}
     if name.lower() in names:
         return names[name.lower()]
-    raise SchemaError(f"{why} {name!r}", hint=suggestion(name, columns, f"the columns are {', '.join(columns)}"))
+    hint = suggestion(name, columns, f"use one of the columns: {', '.join(columns)}")
+    raise SchemaError(f"{why} {name!r}", hint=hint)
 
 
 def _parts(name: str) -> list[str]:

@@ -151,7 +151,7 @@ def _change(
 def _check_frame(engine: Engine, target: Target, adopted: Any, clauses: Clauses) -> tuple[Column, ...]:
     """Checks a frame, and returns the table's columns that it has."""
     if not clauses.on:
-        raise SchemaError("a merge needs columns to match on", hint='merge(frame, on="id")')
+        raise SchemaError("a merge needs columns to match on", hint='write merge(frame, on="id")')
     info, types = target.info, target.types
     found = engine.schema(adopted)
     names = {folded(name) for name in found}
@@ -159,7 +159,10 @@ def _check_frame(engine: Engine, target: Target, adopted: Any, clauses: Clauses)
     check_fit(info.full_name, found, {column.name: types[column.name] for column in given})
     for key in selected(info, clauses.on):
         if key not in given:
-            raise SchemaError(f"the frame lacks the column {key.name!r}, which the merge matches on")
+            raise SchemaError(
+                f"the frame lacks the column {key.name!r}, which the merge matches on",
+                hint="add it to the frame, or match on other columns",
+            )
     for clause in clauses.matched:
         if isinstance(clause, Update):
             selected(info, list(clause.values or ()))

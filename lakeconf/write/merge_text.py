@@ -183,7 +183,9 @@ def _insert(condition: str | None, words: Sequence[Token]) -> Clause:
     columns = tuple(map(_name, _split(listed[1:-1], 1))) if listed else None
     values = tuple(map(_text, _split(given[1:-1], 1)))
     if columns is not None and len(columns) != len(values):
-        raise UnsupportedError(f"an INSERT sets {len(columns)} columns to {len(values)} values")
+        raise UnsupportedError(
+            f"an INSERT sets {len(columns)} columns to {len(values)} values", hint="write one value for each column"
+        )
     return Clause("target", condition, "insert", columns, values)
 
 
@@ -218,7 +220,9 @@ def _in_parentheses(words: Sequence[Token]) -> bool:
 def _name(words: Sequence[Token]) -> str:
     """The name of a column."""
     if len(words) != 1:
-        raise UnsupportedError(f"the MERGE INTO sets {_text(words).strip()!r}, which is not a column")
+        raise UnsupportedError(
+            f"the MERGE INTO sets {_text(words).strip()!r}, which is not a column", hint="set columns of the table"
+        )
     quoted = _QUOTED.match(words[0].text)
     return quoted[1].replace('""', '"') if quoted else words[0].word
 

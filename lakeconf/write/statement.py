@@ -78,7 +78,7 @@ class Statement:
         if table.catalog and folded(table.catalog) != folded(self.alias):
             raise QueryError(
                 f"{table.sql('duckdb')} is a table of another database, and a statement uses one lake",
-                hint=f"the name of this lake is {self.alias}; pass rows from elsewhere as a frame",
+                hint=f"use tables of {self.alias}, the name of this lake; pass rows from elsewhere as a frame",
             )
         schema = DEFAULT_SCHEMA if self.is_in_default_schema(table) else table.db
         return joined_name(schema, table.name)

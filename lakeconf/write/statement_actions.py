@@ -89,7 +89,7 @@ def _joined(statement: Statement, selected: Sequence[str]) -> str:
     merge, source = statement.merge, statement.tree.args["using"]
     alias = source.alias or source.name
     if not alias:
-        raise UnsupportedError("the source of the MERGE INTO has no name", hint="USING (SELECT …) AS s")
+        raise UnsupportedError("the source of the MERGE INTO has no name", hint="write USING (SELECT …) AS s")
     sides = {clause.side for clause in merge.clauses}
     both = {"source", "target"} <= sides
     how = "FULL" if both else "RIGHT" if "source" in sides else "LEFT" if "target" in sides else "INNER"
@@ -110,11 +110,17 @@ def _values(
         return
     names = columns if clause.columns is None else clause.columns
     if len(names) != len(clause.values):
-        raise UnsupportedError(f"an INSERT sets {len(names)} columns to {len(clause.values)} values")
+        raise UnsupportedError(
+            f"an INSERT sets {len(names)} columns to {len(clause.values)} values",
+            hint="write one value for each column",
+        )
     known = set(map(folded, columns))
     for name, value in zip(names, clause.values, strict=True):
         if folded(name) not in known:
-            raise QueryError(f"{statement.target.name} has no column {name!r}, which the MERGE INTO sets")
+            raise QueryError(
+                f"{statement.target.name} has no column {name!r}, which the MERGE INTO sets",
+                hint="set columns of the table",
+            )
         if value.strip().lower() == "default":
             raise UnsupportedError(_DEFAULT, hint=_LIST)
         yield folded(name), value

@@ -93,10 +93,10 @@ def test_package_cannot_replace_a_built_in_backend(register: Callable[..., None]
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("postgre", 'did you mean "postgres"? allowed: duckdb, motherduck, postgres, sqlite'),
-        ("local", "allowed: duckdb, motherduck, postgres, sqlite"),
-        ("", "allowed: duckdb, motherduck, postgres, sqlite"),
-        ("os:system", "allowed: duckdb, motherduck, postgres, sqlite"),
+        ("postgre", 'did you mean "postgres"? use one of: duckdb, motherduck, postgres, sqlite'),
+        ("local", "use one of: duckdb, motherduck, postgres, sqlite"),
+        ("", "use one of: duckdb, motherduck, postgres, sqlite"),
+        ("os:system", "use one of: duckdb, motherduck, postgres, sqlite"),
     ],
 )
 def test_unknown_type_lists_the_known_ones(name: str, hint: str) -> None:

@@ -29,7 +29,11 @@ def test_only_ascii_letters_match_in_any_case() -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("knd", 'did you mean "kind"?'), ("zzz", "its columns: id, kind"), ("", "its columns: id, kind")],
+    [
+        ("knd", 'did you mean "kind"?'),
+        ("zzz", "use one of its columns: id, kind"),
+        ("", "use one of its columns: id, kind"),
+    ],
 )
 def test_unknown_column_is_refused(name: str, hint: str) -> None:
     with pytest.raises(SchemaError) as refused:

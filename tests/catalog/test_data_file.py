@@ -146,7 +146,7 @@ def test_two_live_delete_files_are_refused(files: Lake) -> None:
         f"the data file 1 of main.t has two live delete files at version 5, '{folder}{path}' and '{folder}twin': "
         "two concurrent deletes damaged the table"
     )
-    assert refused.value.hint == "only versions before 5 are intact; write the table again"
+    assert refused.value.hint == "write the table again, from a version before 5: only these are intact"
     assert len(loaded(files, ids=[0, 2])) == 2
     assert len(loaded(files, 4)) == 3
 

@@ -188,9 +188,7 @@ def test_two_active_delete_files_of_one_data_file_are_rejected(postgres_server: 
                 connection.execute(f"DELETE FROM lake.t WHERE a = {row}")
             one.execute("COMMIT")
             other.execute("COMMIT")  # DuckLake commits both, and then returns 196 rows
-        message = (
-            r"the data file 0 of main\.t has two live delete files at version(.|\n)*only versions before 2 are intact"
-        )
+        message = r"the data file 0 of main\.t has two live delete files at version(.|\n)*from a version before 2"
         with pytest.raises(CatalogError, match=message):
             plan_at(source)
         assert len(planned_rows(source, plan_at(source, 1))) == 100

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from catalog_lake import Lake
 
-HINT = "SQL stored in a lake may only compute from its tables: replace it, or run it as your own query"
+HINT = "replace it, or run it as your own query: SQL stored in a lake may only compute from its tables"
 
 
 @pytest.fixture

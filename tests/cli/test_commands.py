@@ -33,7 +33,7 @@ def test_errors_go_to_stderr_without_a_traceback(run_in_stores: Any) -> None:
 def test_unknown_store(run_in_stores: Any) -> None:
     code, out, err = run_in_stores("preview-sql", "prdo")
     assert (code, out) == (1, "")
-    assert 'did you mean "prod"? known stores: dev, prod, staging' in err
+    assert 'did you mean "prod"? use one of the stores: dev, prod, staging' in err
 
 
 def test_no_configuration(run_in_stores: Any, project: Path) -> None:

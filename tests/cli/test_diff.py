@@ -87,7 +87,7 @@ def test_key_of_several_columns(folder: Path, called: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("dev", "nowhere", "marts.t"), "known stores: dev, prod"),
+        (("dev", "nowhere", "marts.t"), "use one of the stores: dev, prod"),
         (("dev", "prod", "marts.none"), "the store 'dev' has no table marts.none"),
         (("dev", "prod", "marts.t", "--on", "nothing"), "marts.t has no column 'nothing' in both stores"),
     ],

@@ -312,7 +312,7 @@ def test_validate_of_one_store_ignores_the_others(run_in_stores: Any) -> None:
 def test_validate_of_an_unknown_store_is_a_usage_error(run_in_stores: Any) -> None:
     code, out, err = run_in_stores("validate", "nowhere")
     assert (code, out) == (2, "")
-    assert "known stores: dev, prod, staging" in err
+    assert "use one of the stores: dev, prod, staging" in err
 
 
 def test_validate_as_json(run_in_stores: Any, variables: None, project: Path) -> None:

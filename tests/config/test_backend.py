@@ -23,7 +23,8 @@ from lakeconf.secret import FromVariable, Secret
 from lakeconf.sql import Value
 
 Summary = tuple[str, str, str | None, str | None, int | None]
-TYPES = "allowed: duckdb, motherduck, postgres, sqlite"
+CHANGE = "change the keys of [stores.dev.metadata_backend]"
+TYPES = "use one of: duckdb, motherduck, postgres, sqlite"
 
 
 class Shelf(MetadataBackend):
@@ -67,7 +68,7 @@ class Shelf(MetadataBackend):
 def find(name: str) -> type[MetadataBackend]:
     if name == "shelf":
         return Shelf
-    raise UnknownTypeError(f"unknown type {name!r}", hint="allowed: shelf")
+    raise UnknownTypeError(f"unknown type {name!r}", hint="use one of: shelf")
 
 
 def built(lines: str, environment: dict[str, str] | None = None, **more: Any) -> tuple[Any, list[Summary]]:
@@ -157,18 +158,18 @@ def test_unknown_type_has_a_suggestion_unless_it_is_the_value_of_a_variable() ->
 def test_unknown_key_is_reported_with_the_nearest() -> None:
     assert problem('bord = "x"') == ("LC010", "unknown key", 'did you mean "board"?', "bord", 3)
     assert problem('BORD = "x"')[:3] == ("LC010", "unknown key", 'did you mean "board"?')
-    hint = "valid keys: type, board, height, width, colour, books, open, undescribed, secret_parameters"
+    hint = "use one of: type, board, height, width, colour, books, open, undescribed, secret_parameters"
     assert problem('board = "x"\nq = 1') == ("LC010", "unknown key", hint, "q", 4)
 
 
 def test_key_of_the_store_is_moved_there() -> None:
-    hint = "this key belongs to the store: move it to [stores.dev]"
+    hint = "move it to [stores.dev]: this key belongs to the store"
     assert problem('board = "x"\nalias = "a"') == ("LC010", "unknown key", hint, "alias", 4)
 
 
 def test_missing_key_is_reported_beside_an_unrelated_unknown_one() -> None:
     _, problems = built("q = 1")
-    assert sorted((one[0], one[2]) for one in problems if one[0] == "LC011") == [("LC011", "The board.")]
+    assert sorted((one[0], one[2]) for one in problems if one[0] == "LC011") == [("LC011", "set board: the board")]
     assert len(problems) == 2
     _, problems = built("q = 1\nheight = 'x'")
     assert sorted(one[:2] for one in problems) == [
@@ -179,7 +180,7 @@ def test_missing_key_is_reported_beside_an_unrelated_unknown_one() -> None:
 
 
 def test_empty_item_of_a_list_is_no_parameter() -> None:
-    assert problem('board = "x"\nbooks = [""]')[:3] == ("LC013", "must not be empty", "Its books.")
+    assert problem('board = "x"\nbooks = [""]')[:3] == ("LC013", "must not be empty", "set books: its books")
 
 
 def test_values_of_misspelt_keys_are_checked_as_if_they_were_correct() -> None:
@@ -233,9 +234,9 @@ def test_wrong_type_of_a_secret_is_reported() -> None:
 @pytest.mark.parametrize(
     ("line", "message", "hint"),
     [
-        ("height = 0", "must be at least 1", "In cm."),
-        ("height = 10", "must be at most 9", "In cm."),
-        ("colour = 'planted'", "must be 'red' or 'blue'", "Its colour."),
+        ("height = 0", "must be at least 1", "set height: in cm"),
+        ("height = 10", "must be at most 9", "set height: in cm"),
+        ("colour = 'planted'", "must be 'red' or 'blue'", "set colour: its colour"),
         ("undescribed = ''", "must not be empty", "choose another undescribed"),
         (
             'undescribed = "a\\nb"',
@@ -278,14 +279,14 @@ def test_conflict_is_reported_at_the_first_key_that_it_names() -> None:
     assert problem('board = "x"\nwidth = 1.0\nheight = 7') == (
         "LC053",
         "height and width conflict",
-        "In cm.",
+        "remove height, or the keys that it conflicts with",
         "height",
         5,
     )
 
 
 def test_conflict_without_a_key_is_reported_at_the_table() -> None:
-    assert problem('board = "x"\nheight = 8') == ("LC053", "nothing fits", "A shelf.", "", 1)
+    assert problem('board = "x"\nheight = 8') == ("LC053", "nothing fits", CHANGE, "", 1)
 
 
 def test_conflict_of_credentials_has_their_hint() -> None:
@@ -390,7 +391,7 @@ def test_types_of_a_field() -> None:
 
 def test_hint_for_an_unknown_key() -> None:
     assert unknown_key_hint("ab", ["abc", "xyz"]) == 'did you mean "abc"?'
-    assert unknown_key_hint("q", ["abc", "xyz"]) == "valid keys: abc, xyz"
+    assert unknown_key_hint("q", ["abc", "xyz"]) == "use one of: abc, xyz"
 
 
 def test_problem_of_a_dict_has_no_line() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hint_words import is_fix
 
 from lakeconf.cli.commands import run
 from lakeconf.config.codes import Code
@@ -63,7 +64,8 @@ def test_problems_have_line_key_and_hint_but_no_secret(name: str, broken: Callab
         text = str(problem)
         assert problem.line is not None or WITHOUT_LINE.search(text)
         assert problem.key is not None or problem.code in ("LC001", "LC002", "LC003", "LC004", "LC032")
-        assert problem.hint
+        assert problem.hint is not None
+        assert is_fix(problem.hint), problem.hint
         assert problem.code in known
         assert "hunter" not in text
         assert "735194" not in text

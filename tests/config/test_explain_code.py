@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+from hint_words import is_fix
 from source_tree import PACKAGE
 
 from lakeconf.cli.commands import run
@@ -43,6 +44,7 @@ def test_every_code_has_an_explanation() -> None:
     assert sorted(path.name for path in PAGES.iterdir()) == [f"{code}.md" for code in CODES]
     for code in Code:
         assert explanation(code.code).startswith(f"# {code.code}: {code.title}\n")
+        assert [hint for hint in re.findall(r"^  hint: (.*)$", explanation(code.code), re.M) if not is_fix(hint)] == []
 
 
 @pytest.mark.parametrize("code", [code for code in CODES if len(blocks(code)) == 2])

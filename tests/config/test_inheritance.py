@@ -136,7 +136,7 @@ def test_long_chain_of_parents_needs_no_recursion() -> None:
         ),
         (
             "[stores.dev]\nextends = 'x'\n[stores.prod]",
-            ("LC040", "unknown store 'x'", "known stores: dev, prod", "stores.dev.extends", 2),
+            ("LC040", "unknown store 'x'", "use one of the stores: dev, prod", "stores.dev.extends", 2),
         ),
         (
             "[stores.dev]\nextends = ['prod']\n[stores.prod]",

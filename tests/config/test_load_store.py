@@ -123,7 +123,7 @@ def test_invalid_parent_is_the_only_problem() -> None:
 
 
 def test_unknown_keys_are_reported_with_the_nearest_or_all() -> None:
-    keys = "valid keys: metadata_backend, storage_backend, alias, attach_options, maintenance, committer, extends"
+    keys = "use one of: metadata_backend, storage_backend, alias, attach_options, maintenance, committer, extends"
     assert problems(with_keys('allias = "x"\nq = 1')) == [
         ("LC010", "unknown key", 'did you mean "alias"?', "stores.dev.allias", 2),
         ("LC010", "unknown key", keys, "stores.dev.q", 3),
@@ -279,7 +279,7 @@ def test_allowed_name(name: str, allowed: str) -> None:
             (
                 "LC054",
                 "must be a string, a number or a boolean",
-                "the documentation of the catalog's database lists the META_ options",
+                "look up the META_ options in the documentation of the catalog's database",
                 "attach_options.meta_x",
             ),
         ),
@@ -380,7 +380,7 @@ def test_contradiction_with_the_alias_is_reported_at_the_alias() -> None:
     assert problem(text) == (
         "LC053",
         "the alias 'x' is not the database 'shop'",
-        "MotherDuck attaches a database under its own name: omit alias",
+        "omit alias: MotherDuck attaches a database under its own name",
         "stores.dev.alias",
         2,
     )

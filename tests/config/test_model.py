@@ -53,7 +53,7 @@ def test_unset_default_store_does_not_affect_a_named_store() -> None:
 def test_unknown_store_hint_lists_the_known_stores() -> None:
     (problem,) = problems_of(stores(dev=DEV, prod=DEV), "prd")
     assert problem.code == "LC021"
-    assert problem.hint == 'did you mean "prod"? known stores: dev, prod'
+    assert problem.hint == 'did you mean "prod"? use one of the stores: dev, prod'
 
 
 def test_stores_is_a_lazy_mapping(variables: None) -> None:

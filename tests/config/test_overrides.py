@@ -102,7 +102,7 @@ def test_default_store_is_overridden_with_its_variable() -> None:
         ("LAKECONF_STORE__DEV__ALIAS", "does not override a key", FORM),
         ("LAKECONF_PIPELINE__PYTHON__X", "does not override a key", FORM),
         ("LAKECONF_STORES__DEB__ALIAS", "overrides a key of the unknown store 'deb'", 'did you mean "dev"?'),
-        ("LAKECONF_STORES__X__ALIAS", "overrides a key of the unknown store 'x'", "known stores: dev, prod"),
+        ("LAKECONF_STORES__X__ALIAS", "overrides a key of the unknown store 'x'", "use one of the stores: dev, prod"),
         (
             "LAKECONF_STORES__DEV__ALIAS__X",
             "overrides a key below stores.dev.alias, which is not a table",
@@ -124,7 +124,7 @@ def test_variable_that_overrides_no_single_key_is_reported(variable: str, messag
 @pytest.mark.parametrize("text", ["", "stores = 1", "stores = []"])
 def test_file_without_stores_has_none_to_override(text: str) -> None:
     _, (problem,) = overridden(source_of(text), {"LAKECONF_STORES__DEV__ALIAS": "x"})
-    assert problem.hint == "known stores: none"
+    assert problem.hint == "declare the store in the file"
 
 
 def test_valid_variables_count_beside_invalid_ones() -> None:

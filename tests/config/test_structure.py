@@ -31,7 +31,7 @@ def test_unknown_keys_are_reported_at_their_lines() -> None:
     found = problems('[stores.dev]\n[store.dev]\n["a.b"]\n')
     assert [summary(problem) for problem in found] == [
         ("LC010", "unknown key", 'did you mean "stores"?', "store", 2),
-        ("LC010", "unknown key", "valid keys: default_store, pipeline, stores", '"a.b"', 3),
+        ("LC010", "unknown key", "use one of: default_store, pipeline, stores", '"a.b"', 3),
     ]
     assert {problem.file for problem in found} == {FOLDER / "lakeconf.toml"}
 

@@ -99,16 +99,16 @@ def test_unknown_type_is_refused() -> None:
     assert error("dev", "sqlit", "local") == ("unknown type 'sqlit' of metadata_backend", 'did you mean "sqlite"?')
     assert error("dev", "local", "local") == (
         "unknown type 'local' of metadata_backend",
-        "known types: duckdb, motherduck, postgres, sqlite",
+        "use one of: duckdb, motherduck, postgres, sqlite",
     )
     assert error("dev", "sqlite", "sqlite") == (
         "unknown type 'sqlite' of storage_backend",
-        "known types: gcs, local, r2, s3",
+        "use one of: gcs, local, r2, s3",
     )
 
 
 def test_field_of_another_section_is_refused() -> None:
-    hint = "sections: metadata_backend, storage_backend"
+    hint = "use one of the sections: metadata_backend, storage_backend"
     assert error("dev", "sqlite", "local", {("storage", "bucket"): "b"}) == (
         "storage.bucket cannot be set: the store has no storage",
         hint,
@@ -127,7 +127,7 @@ def test_type_cannot_be_set_as_a_field() -> None:
 
 
 def test_missing_field_is_refused() -> None:
-    assert error("dev", "sqlite", "s3") == ("storage_backend.bucket is missing", "--set storage_backend.bucket=…")
+    assert error("dev", "sqlite", "s3") == ("storage_backend.bucket is missing", "pass --set storage_backend.bucket=…")
 
 
 @pytest.mark.parametrize("value", ["planted", "x${P}", "${P:-planted}", "$P"])
@@ -151,7 +151,7 @@ def test_secret_may_be_any_single_variable(value: str) -> None:
         (
             {PORT: "99999"},
             "stores.dev.metadata_backend.port: must be at most 65535",
-            "Port of the server; default 5432.",
+            "write port = 5432 (port of the server; default 5432)",
         ),
         (
             {("metadata_backend", "prt"): "1"},
@@ -161,7 +161,7 @@ def test_secret_may_be_any_single_variable(value: str) -> None:
         (
             {("storage_backend", "a b"): "1"},
             'stores.dev.storage_backend."a b": unknown key',
-            "valid keys: type, path",
+            "use one of: type, path",
         ),
     ],
 )

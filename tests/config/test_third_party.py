@@ -107,7 +107,7 @@ def test_unknown_and_invalid_keys_are_refused(install: Callable[..., None]) -> N
 def test_hint_for_an_unknown_type_lists_third_party_backends(install: Callable[..., None]) -> None:
     install(shelf="third_party:ShelfMetadata")
     (problem,) = problems(metadata_backend={"type": "shelff"}, storage_backend=LOCAL)
-    assert problem.hint == 'did you mean "shelf"? allowed: duckdb, motherduck, postgres, shelf, sqlite'
+    assert problem.hint == 'did you mean "shelf"? use one of: duckdb, motherduck, postgres, shelf, sqlite'
 
 
 def test_schema_contains_third_party_backends(install: Callable[..., None]) -> None:

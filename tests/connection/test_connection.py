@@ -93,7 +93,7 @@ def test_error_class_follows_the_text_if_the_duckdb_class_is_ambiguous(
         ("(HTTP 403 Forbidden) InvalidAccessKeyId: x", StorageError, "check key_id, secret and session_token"),
         ("(HTTP code 403) SignatureDoesNotMatch: x", StorageError, "check key_id, secret and session_token"),
         ("(HTTP code 400) ExpiredToken: The provided token has expired.", StorageError, "credentials have expired"),
-        ("main/conflicts/x.parquet: Forbidden (HTTP code 403) AccessDenied", StorageError, "do not permit this"),
+        ("main/conflicts/x.parquet: Forbidden (HTTP code 403) AccessDenied", StorageError, "permit this on the bucket"),
         ("(HTTP code 404) NoSuchBucket: x", StorageError, "create the bucket"),
         ("Request returned HTTP 503 for HTTP PUT to 'u'", StorageError, "try again later"),
         ("Could not connect to server error for HTTP PUT to 'u'", StorageError, "check `endpoint`"),

@@ -77,7 +77,7 @@ def test_range_with_expired_or_unknown_snapshots_is_rejected(
     with pytest.raises(SnapshotNotFoundError) as refused:
         check_range(lake.reader, 5, since, until)
     assert refused.value.message == f"the changes of snapshot {lost} are not available: it has expired or never existed"
-    assert refused.value.hint == f"the lake has the snapshots from {oldest} on"
+    assert refused.value.hint == f"read the changes from snapshot {oldest} on"
     assert check_range(lake.reader, 5, 4, None) == (4, 5)
 
 

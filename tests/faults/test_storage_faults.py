@@ -83,7 +83,7 @@ def test_single_503_is_retried(
         (lambda proxy: proxy.answer(503, times=FOR_EVER), "HTTP 503.*127.*overloaded or failing: try again later"),
         (
             lambda proxy: proxy.answer(403, method="PUT", times=FOR_EVER),
-            "AccessDenied.*do not permit this on the bucket",
+            "AccessDenied(.|\\n)*permit this on the bucket",
         ),
         (lambda proxy: proxy.answer(400, code="ExpiredToken", times=FOR_EVER), "ExpiredToken.*renew them"),
         (lambda proxy: proxy.reset_after(500_000, times=FOR_EVER), "HTTP PUT to .http.*check `endpoint`"),

@@ -239,7 +239,7 @@ def test_cleanup_of_a_new_lake_needs_no_marker(usual: Lake) -> None:
 
 def test_cleanup_of_files_without_a_marker_is_refused(usual: Lake) -> None:
     message = rf"{place(usual)} does not exist, so the files below {usual.folder}/data/ may belong to another lake"
-    hint = f"if no other lake uses this data path, run: {CONFIRM}"
+    hint = f"run, if no other lake uses this data path: {CONFIRM}"
     usual.run("CREATE TABLE lake.t (id BIGINT)", "INSERT INTO lake.t FROM range(100)")
     assert_refused(marker(usual).before_cleanup, CatalogError, message, hint)
     usual.run("DROP TABLE lake.t")

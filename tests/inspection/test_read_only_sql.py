@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lakeconf import Store
 
-MAINTAIN = "maintain a lake with: lakeconf maintain; inspect it with: lakeconf tables, snapshots, files"
+MAINTAIN = "use lakeconf maintain to maintain a lake; lakeconf tables, snapshots or files to inspect it"
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,10 @@ def test_files_are_read_only_if_allowed(store: Store, tmp_path: Path) -> None:
     with pytest.raises(UnsafeQueryError) as refused:
         query(store, f"SELECT a FROM read_csv('{path}')")
     assert refused.value.message == "the query calls read_csv, which reads files"
-    assert refused.value.hint == "lakeconf sql --allow-files permits this for the query, not for views of the lake"
+    assert (
+        refused.value.hint
+        == "use lakeconf sql --allow-files, which permits this for the query, but not for views of the lake"
+    )
     with pytest.raises(UnsafeQueryError) as both:
         query(store, f"FROM read_csv('{path}'), duckdb_secrets()")
     assert both.value.message == "the query calls duckdb_secrets, read_csv, which does more than read"
@@ -137,7 +140,7 @@ def test_tables_of_the_catalog_are_not_read(store: Store, relation: str) -> None
     with pytest.raises(UnsafeQueryError) as refused:
         query(store, f"SELECT count(*) FROM {relation}")
     assert refused.value.message == f"the query reads {relation.lower()} of the catalog database"
-    assert refused.value.hint == "inspect the lake with: lakeconf tables, snapshots, files"
+    assert refused.value.hint == "use lakeconf tables, snapshots or files to inspect the lake"
 
 
 def test_settings_of_the_instance_are_locked(store: Store) -> None:

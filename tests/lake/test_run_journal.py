@@ -30,7 +30,7 @@ def test_run_is_recorded_only_in_an_open_transaction(two_tables: Lake) -> None:
     with pytest.raises(LakeconfError) as caught:
         two_tables.runs.record(RUN)
     assert caught.value.message == "a model run must be recorded in a transaction"
-    assert caught.value.hint == "with lake.transaction() as tx: …"
+    assert caught.value.hint == "write: with lake.transaction() as tx: …"
     with two_tables.transaction() as ended:
         pass
     with pytest.raises(LakeconfError, match="the transaction has ended"):

@@ -226,7 +226,7 @@ def test_unknown_placeholder_is_an_error(lake: Lake) -> None:
     with pytest.raises(PipelineError) as caught:
         Query("SELECT $begin").rows(lake, {}, {"start": date(2024, 1, 1), "end": date(2024, 1, 2)})
     assert caught.value.message == "the SQL contains an unknown placeholder $begin"
-    assert caught.value.hint == "valid placeholders: $start, $end"
+    assert caught.value.hint == "use one of: $start, $end"
     with pytest.raises(PipelineError) as caught:
         Query("SELECT $start").rows(lake, {}, {})
-    assert caught.value.hint == "valid placeholders: none: the model is not incremental"
+    assert caught.value.hint == 'set kind = "incremental", or remove it'

@@ -92,7 +92,7 @@ def test_digest_needs_a_file(name: str, tmp_path: Path) -> None:
     with pytest.raises(PipelineError) as caught:
         file_digest(tmp_path / name)
     assert caught.value.message == f"file not found: {tmp_path / name}"
-    assert caught.value.hint == "paths are relative to the folder of the model"
+    assert caught.value.hint == "write the path relative to the folder of the model"
 
 
 @pytest.mark.parametrize(

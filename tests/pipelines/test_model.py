@@ -41,8 +41,13 @@ def test_driving_input(kind: Kind, sql: str, driving: str | None) -> None:
 @pytest.mark.parametrize(
     ("kind", "sql", "message", "hint"),
     [
-        (Merge("id", changes_of="raw.x"), "FROM raw.a, raw.b", "has no input 'raw.x'", "it has raw.a, raw.b"),
-        (Append(new_rows_of="raw.x"), "SELECT 1", "has no input 'raw.x'", "it has no inputs"),
+        (
+            Merge("id", changes_of="raw.x"),
+            "FROM raw.a, raw.b",
+            "has no input 'raw.x'",
+            "name one of its inputs: raw.a, raw.b",
+        ),
+        (Append(new_rows_of="raw.x"), "SELECT 1", "has no input 'raw.x'", "name one of its inputs: it has none"),
         (
             Append(),
             "FROM raw.a, raw.b",

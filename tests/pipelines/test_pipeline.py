@@ -160,7 +160,7 @@ def test_unknown_model() -> None:
     assert caught.value.hint == 'did you mean "a.t"?'
     with pytest.raises(PipelineError, match=r"unknown model 'nothing'") as caught:
         Pipeline([Model("a.t", Full(), FULL), Model("a.u", Full(), FULL)]).chosen(["a.t", "+nothing"])
-    assert caught.value.hint == "known models: a.t, a.u"
+    assert caught.value.hint == "use one of the models: a.t, a.u"
 
 
 @pytest.mark.parametrize(
@@ -189,24 +189,28 @@ def test_unknown_model() -> None:
             "does not name the input that provides new rows",
             "set Append(new_rows_of=…) to one of: a.u, a.v; or set Append(files=…)",
         ),
-        ([sql("a.t", "FROM a.u", Merge("id", changes_of="x"))], "has no input 'x'", "it has a.u"),
+        ([sql("a.t", "FROM a.u", Merge("id", changes_of="x"))], "has no input 'x'", "name one of its inputs: a.u"),
         (
             [sql("a.t", "FROM a.v", Append()), sql("a.v", kind=View())],
             "the model a.t reads the changes of a.v, which is a view",
-            "a view has no change feed: name a table that the view reads",
+            "name a table that the view reads: a view has no change feed",
         ),
         (
             [sql("a.t", kind=Incremental("d", lookback=-1))],
             "has a lookback of -1 and a batch of None",
-            "lookback must be 0 or more, batch 1 or more",
+            "set lookback to 0 or more, and batch to 1 or more",
         ),
         (
             [sql("a.t", kind=Incremental("d", batch=0))],
             "has a lookback of 0 and a batch of 0",
-            "lookback must be 0 or more, batch 1 or more",
+            "set lookback to 0 or more, and batch to 1 or more",
         ),
-        ([sql("a.t", inputs={"y": "a.u", "x": "a.u"})], "the model a.t has no input 'x'", "its inputs: none"),
-        ([sql("a.t", "FROM b, c.d", inputs={"x": "a.u"})], "the model a.t has no input 'x'", "its inputs: b, c.d"),
+        ([sql("a.t", inputs={"y": "a.u", "x": "a.u"})], "the model a.t has no input 'x'", "remove the input"),
+        (
+            [sql("a.t", "FROM b, c.d", inputs={"x": "a.u"})],
+            "the model a.t has no input 'x'",
+            "use one of its inputs: b, c.d",
+        ),
         ([sql("a.t", audits={"few": "SELEC"})], "the audit 'few' of the model a.t is not a single query", "SELECT"),
         (
             [sql("a.t", audits={"few": "DROP TABLE x"})],

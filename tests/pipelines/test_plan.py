@@ -359,5 +359,5 @@ def test_range_of_a_run_has_a_start_before_its_end(lakes: dict[str, Lake]) -> No
     assert caught.value.message == (
         "the interval from 2024-01-06 00:00:00 to 2024-01-05 00:00:00 of the model marts.t ends before it starts"
     )
-    assert caught.value.hint == "--from must be before --to"
+    assert caught.value.hint == "set --from to a time before --to"
     assert daily(lakes, since=UNTIL).reason == "all intervals are done"

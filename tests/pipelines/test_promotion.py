@@ -116,7 +116,7 @@ def test_losses_need_consent_for_rows_and_for_columns() -> None:
     with pytest.raises(DataLossError) as caught:
         plan.check_losses(allow_row_loss=True, allow_drop_columns=False)
     assert caught.value.message == "this would drop the column gone of marts.u"
-    assert caught.value.hint == "to drop them, use --allow-drop-columns (allow_drop_columns=True)"
+    assert caught.value.hint == "use --allow-drop-columns (allow_drop_columns=True) to drop them"
     plan.check_losses(allow_row_loss=True, allow_drop_columns=True)
     allowed = Promotion(ONE, "replace", "", RowChanges(1, 0, 1), ColumnChanges(dropped=["OLD"]))
     PromotionPlan(1, 2, [allowed]).check_losses(allow_row_loss=False, allow_drop_columns=False)

@@ -146,7 +146,7 @@ def test_row_outside_the_range_is_refused(day: str, lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("column", "message", "hint"),
     [
-        ("at", "the time column 'at' of the model marts.t is not in the table", "its columns: id, name"),
+        ("at", "the time column 'at' of the model marts.t is not in the table", "use one of its columns: id, name"),
         ("name", "the time column 'name' of the model marts.t has type VARCHAR", "use DATE or TIMESTAMP"),
     ],
 )

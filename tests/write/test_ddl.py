@@ -65,11 +65,19 @@ def test_options_of_a_definition_follow_its_creation() -> None:
         (
             {"partitioned_by": ["year(x)"]},
             "the partition key 'year(x)' names an unknown column: 'x'",
-            "the columns are ",
+            "use one of the columns: ",
         ),
         ({"partitioned_by": ["week(at)"]}, "the partition key 'week(at)' names an unknown column: 'week(at)'", None),
-        ({"sorted_by": ["x desc"]}, "the sort key 'x desc' names an unknown column: 'x'", "the columns are id, At"),
-        ({"column_comments": {"x": ""}}, "a comment describes an unknown column: 'x'", "the columns are id, At"),
+        (
+            {"sorted_by": ["x desc"]},
+            "the sort key 'x desc' names an unknown column: 'x'",
+            "use one of the columns: id, At",
+        ),
+        (
+            {"column_comments": {"x": ""}},
+            "a comment describes an unknown column: 'x'",
+            "use one of the columns: id, At",
+        ),
     ],
 )
 def test_unknown_column_in_a_definition_is_refused(options: dict[str, Any], message: str, hint: str | None) -> None:

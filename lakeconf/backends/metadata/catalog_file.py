@@ -68,7 +68,9 @@ class CatalogFile(MetadataBackend):
                 with contextlib.suppress(OSError):
                     os.link(made, path)
         except OSError as error:
-            raise StorageError(f"the catalog {path} cannot be created: {error.strerror}") from error
+            raise StorageError(
+                f"the catalog {path} cannot be created: {error.strerror}", hint="check the permissions of its folder"
+            ) from error
 
     def make_empty(self, path: Path) -> None:
         """Creates a database without tables.
@@ -92,7 +94,9 @@ class CatalogFile(MetadataBackend):
             with path.open("rb") as file:
                 head = file.read(32)
         except OSError as error:
-            raise StorageError(f"the catalog {path} cannot be read: {error.strerror}") from error
+            raise StorageError(
+                f"the catalog {path} cannot be read: {error.strerror}", hint="check the permissions of the file"
+            ) from error
         found = next((kind for kind, (at, magic) in _HEADERS.items() if head[at:].startswith(magic)), None)
         if found == self.kind:
             return
@@ -132,4 +136,7 @@ def make_folder(path: Path, *, mode: int = 0o777) -> None:
     try:
         path.mkdir(mode, parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"the folder {path} cannot be created: {error.strerror}") from error
+        raise StorageError(
+            f"the folder {path} cannot be created: {error.strerror}",
+            hint="check the permissions of the folder above it",
+        ) from error

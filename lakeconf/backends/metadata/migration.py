@@ -50,7 +50,7 @@ def check_merged_files(
         raise CatalogError(
             f"stores.{names.store}: after the migration, {count} snapshots between {first} and {last} would contain "
             "rows of later ones, because it loses which snapshot added which rows of a merged file",
-            hint="first expire these snapshots with the DuckDB version that created the lake: "
+            hint="expire these snapshots first, with the DuckDB version that created the lake: "
             f"CALL ducklake_expire_snapshots('lake', versions => [{first}, …, {last}])",
         )
 

@@ -88,13 +88,14 @@ class MotherDuckMetadata(MetadataBackend):
         if names.alias != self.database:
             raise LakeconfError(
                 f"stores.{names.store}: the alias {names.alias!r} is not the database {self.database!r}",
-                hint="MotherDuck attaches a database under its own name: omit alias",
+                hint="omit alias: MotherDuck attaches a database under its own name",
             )
         # `Store.for_reading` sets both options. MotherDuck attaches its databases itself, so the lake refuses writes.
         refused = sorted(attach_options.keys() - {"create_if_not_exists", "read_only"})
         if refused:
             raise LakeconfError(
-                f"stores.{names.store}: MotherDuck does not support the attach option {', '.join(refused)}"
+                f"stores.{names.store}: MotherDuck does not support the attach option {', '.join(refused)}",
+                hint="remove it",
             )
 
     def _storage_secrets(self, names: StoreNames, storage: StorageBackend | None) -> tuple[CreateSecret, ...]:

@@ -53,7 +53,9 @@ class SQLiteMetadata(CatalogFile):
                 ) from error
             return  # locked, or cannot be opened read-only: ATTACH reports the reason
         except sqlite3.DatabaseError as error:
-            raise CatalogError(f"the catalog {path} is damaged: {error}") from error
+            raise CatalogError(
+                f"the catalog {path} is damaged: {error}", hint="restore the file from a backup"
+            ) from error
         refuse_foreign(path, self.kind, tables)
 
 

@@ -56,4 +56,7 @@ class LocalStorage(StorageBackend):
             try:
                 path.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise StorageError(f"the data path {path} cannot be created: {error.strerror}") from error
+                raise StorageError(
+                    f"the data path {path} cannot be created: {error.strerror}",
+                    hint="check the permissions of the folder above it",
+                ) from error

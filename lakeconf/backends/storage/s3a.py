@@ -169,7 +169,7 @@ def _chain_providers(parameters: Mapping[str, str]) -> str:
         what = f"the chain {unknown[0]!r}" if unknown else f"a named profile together with {by_profile[0]!r}"
         raise UnsupportedError(
             f"Spark cannot use the credential chain in secret_parameters: S3A has no provider for {what}",
-            hint=f"links that Spark supports: {', '.join(_CHAIN)}; set AWS_PROFILE to use a profile with them",
+            hint=f"use only links that Spark supports: {', '.join(_CHAIN)}; set AWS_PROFILE to use a profile with them",
         )
     if "profile" in parameters:
         providers = [_PROFILE if link == "config" else _CHAIN[link] for link in links] or [_PROFILE]

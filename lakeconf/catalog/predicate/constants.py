@@ -53,7 +53,8 @@ def _cast(node: exp.Cast, raw: Raw) -> Raw:
     if isinstance(value, datetime) and (value.tzinfo is not None) != (node.to.this == exp.DType.TIMESTAMPTZ):
         # Otherwise the meaning would depend on the session's time zone.
         raise PredicateError(
-            f"{shown(node)}: a TIMESTAMPTZ needs an offset, such as +00; a TIMESTAMP must not have one"
+            f"{shown(node)}: a TIMESTAMPTZ needs an offset, such as +00; a TIMESTAMP must not have one",
+            hint="write TIMESTAMPTZ '2026-01-31 00:00:00+00', or TIMESTAMP '2026-01-31 00:00:00'",
         )
     return value
 
@@ -80,7 +81,7 @@ def _double(text: str) -> Raw:
     try:
         return float(text)
     except ValueError as error:
-        raise PredicateError(f"{text!r} is not a number") from error
+        raise PredicateError(f"{text!r} is not a number", hint="write a number such as 1.5") from error
 
 
 _CASTS: dict[exp.DType, Callable[[str], Raw]] = {

@@ -46,4 +46,4 @@ def parse_timestamp(text: str) -> datetime:
         shift = timedelta(hours=int(digits[:2]), minutes=int(digits[2:] or 0))
         return naive.replace(tzinfo=timezone(sign * shift)).astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise PredicateError(f"{text!r} is not a time") from error
+        raise PredicateError(f"{text!r} is not a time", hint="write HH:MM:SS, with up to 6 decimals") from error

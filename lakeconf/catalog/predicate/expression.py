@@ -177,7 +177,7 @@ def _columns(where: Any, known: Mapping[str, Column]) -> tuple[Column, ...]:
             column = known.get(folded(name))
             if column is None:
                 names = [column.name for column in known.values()]
-                hint = suggestion(name, names, f"its columns: {', '.join(names)}")
+                hint = suggestion(name, names, f"use one of its columns: {', '.join(names)}")
                 raise PredicateError(f"the table has no column {name!r}", hint=hint)
             used[column.field_id] = column
     return tuple(used.values())

@@ -197,7 +197,7 @@ class _Reader:
 
     def _one_of(self, node: exp.Expr, column: exp.Expr, literals: list[exp.Expr]) -> Predicate:
         if not literals:
-            raise PredicateError(f"the list in {shown(node)} is empty")
+            raise PredicateError(f"the list in {shown(node)} is empty", hint="add a value, or omit the condition")
         return one_of(self._column(column), [constant(literal) for literal in literals])
 
     def between(self, node: exp.Expr) -> Predicate:
@@ -238,7 +238,7 @@ class _Reader:
         column = self._columns.get(folded(node.name))
         if column is None:
             known = [column.name for column in self._columns.values()]
-            hint = suggestion(node.name, known, f"its columns: {', '.join(known)}")
+            hint = suggestion(node.name, known, f"use one of its columns: {', '.join(known)}")
             raise PredicateError(f"the table has no column {node.name!r}", hint=hint)
         return column
 

@@ -153,7 +153,7 @@ def _compare_endpoints(bucket: str, expected: Mapping[str, str], given: Mapping[
         return
     raise SparkError(
         f"the Spark session uses the bucket {bucket!r} at {theirs}, but the store uses it at {ours or 'AWS'}",
-        hint="stores with the same bucket name at different endpoints need separate Spark sessions",
+        hint="use separate Spark sessions for stores with the same bucket name at different endpoints",
     )
 
 

@@ -61,7 +61,9 @@ def run_sql(spark: SparkSession, text: str, frames: Mapping[str, DataFrame]) -> 
         return spark.sql(text, args=None, **frames)
     except PySparkException as error:
         reason = str(error).strip().splitlines()[0]
-        raise QueryError(f"Spark refuses the query: {reason}", hint="lakeconf replaced only the tables") from error
+        raise QueryError(
+            f"Spark refuses the query: {reason}", hint="change the query: lakeconf replaced only its tables"
+        ) from error
 
 
 def query(
@@ -97,4 +99,6 @@ def query(
             return rebind(private.sql(text).toDF(*(name for name, _ in bound.columns)), spark)
         except PySparkException as error:
             reason = str(error).strip().splitlines()[0]
-            raise QueryError(f"Spark refuses the query: {reason}", hint=f"the translated query is: {text}") from error
+            raise QueryError(
+                f"Spark refuses the query: {reason}", hint=f"change the query, which lakeconf translates as: {text}"
+            ) from error

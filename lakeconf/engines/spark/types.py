@@ -192,7 +192,10 @@ def _of_spark(name: str, found: DataType) -> str:
     if text.startswith(("varchar(", "char(")):
         return "VARCHAR"
     if text not in _DUCKDB:
-        raise SchemaError(f"the frame's column {name!r} has the Spark type {text}, which DuckLake does not support")
+        raise SchemaError(
+            f"the frame's column {name!r} has the Spark type {text}, which DuckLake does not support",
+            hint="cast the column to another type",
+        )
     return _DUCKDB[text]
 
 

@@ -86,7 +86,7 @@ def test_snapshots_within_a_merged_file_are_counted_and_named(
         "ones, because it loses which snapshot added which rows of a merged file"
     )
     assert raised.value.hint == (
-        "first expire these snapshots with the DuckDB version that created the lake: "
+        "expire these snapshots first, with the DuckDB version that created the lake: "
         f"CALL ducklake_expire_snapshots('lake', versions => [{first}, …, {last}])"
     )
     assert databases(connection) == ["memory"]

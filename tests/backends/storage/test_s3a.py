@@ -162,7 +162,7 @@ def test_parameters_unsupported_by_spark_are_rejected(parameters: dict[str, str]
         chain_settings(**parameters)
     assert raised.value.message.startswith("Spark cannot ")
     assert raised.value.hint == (
-        "links that Spark supports: env, config, sso, process, sts, instance; "
+        "use only links that Spark supports: env, config, sso, process, sts, instance; "
         "set AWS_PROFILE to use a profile with them"
         if "chain" in parameters
         else "use the store with DuckDB, or configure the session's fs.s3a.* settings yourself"

@@ -82,7 +82,9 @@ def test_query_that_spark_refuses_is_shown_translated(spark: SparkSession, frame
         query(spark, sql, {"t": frame})
     assert refused.value.message.startswith("Spark refuses the query: [DISTINCT_WINDOW")
     assert "\n" not in refused.value.message
-    assert str(refused.value.hint).startswith("the translated query is: SELECT CAST(COUNT(DISTINCT `t`.`id`) OVER")
+    assert str(refused.value.hint).startswith(
+        "change the query, which lakeconf translates as: SELECT CAST(COUNT(DISTINCT `t`.`id`) OVER"
+    )
 
 
 @pytest.mark.parametrize("sql", ["SELECT try(1)", "SELECT MAP {1: 2}[1]", "SELECT random()"])

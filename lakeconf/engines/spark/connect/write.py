@@ -83,7 +83,7 @@ def stage_frame(spark: SparkSession, writer: Connection, frame: DataFrame, reque
         if count != written:
             raise SparkError(
                 f"Spark wrote {written} rows to {folder}, but this process finds {count} there",
-                hint="the server and this process must reach the same files; nothing was committed",
+                hint="use storage that the server and this process both reach; nothing was committed",
             )
         filled = [path for path, found in files.items() if found]
         return in_folder(writer, filled, request, count) if filled else no_rows(request)

@@ -1,0 +1,154 @@
+"""Every hint says what to do: it begins with a verb, or proposes the name that was meant."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from hint_words import is_fix
+from source_tree import REPOSITORY
+
+from lakeconf.config.codes import Code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+TREES = {
+    str(path.relative_to(REPOSITORY)): ast.parse(path.read_text())
+    for folder in ("lakeconf", "pyspark_lakeconf")
+    for path in sorted((REPOSITORY / folder).rglob("*.py"))
+}
+# Tables of hints, and functions that return one.
+TABLES = re.compile(r"_TYPE_HINTS|_OPTION_HINTS|.*_FIXES")
+ROWS = re.compile(r"_BY_MESSAGE|_SYNTAX")
+WRITERS = re.compile(r".+_hint|.*_fix|_unknown")
+# It asks where a key is, and reports nothing.
+PLACES = "lakeconf/config/explain_key.py"
+
+
+def test_a_description_is_no_fix() -> None:
+    assert not is_fix("Path of the catalog file.")
+    assert not is_fix("valid keys: a, b")
+    assert is_fix('write uri = "x"')
+    assert is_fix('did you mean "uri"?')
+
+
+def test_hints_begin_with_a_verb() -> None:
+    found = [
+        (f"{module}:{node.lineno}", text)
+        for module, tree in TREES.items()
+        for node in hints(tree)
+        for text in beginnings(node, assigned(tree))
+    ]
+    assert len(found) > 400
+    assert [one for one in found if not is_fix(one[1])] == []
+
+
+def test_hints_are_found() -> None:
+    """The search above sees arguments, variables, tables, conditions and the text before the first value."""
+    source = """
+CONSTANT = "constant"
+_TYPE_HINTS = {"a": "table"}
+_SYNTAX: tuple = (("a", "b", "row"),)
+def key_fix(): return f"written {x}"
+def f(hint):
+    other = "variable" if x else "second"
+    raise E("…", hint=other)
+    raise E("…", hint=CONSTANT + y)
+    raise E("…", hint=suggestion(a, b, f"suggested {c}") or "last")
+    Problem(code, "…", "positional")
+"""
+    tree = ast.parse(source)
+    seen = {text for node in hints(tree) for text in beginnings(node, assigned(tree))}
+    assert seen == {"constant", "table", "written ", "variable", "second", "suggested ", "last", "positional", "row"}
+
+
+@pytest.mark.parametrize("code", Code, ids=lambda code: code.name)
+def test_every_problem_with_this_code_has_a_hint(code: Code) -> None:
+    """The calls that report the code all pass one."""
+    without = [
+        f"{module}:{call.lineno}"
+        for module, tree in TREES.items()
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and reports(call, code) and not has_hint(call)
+    ]
+    assert [place for place in without if not place.startswith(PLACES)] == []
+
+
+def hints(tree: ast.Module) -> Iterator[ast.expr]:
+    """The expressions that become hints."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield from (keyword.value for keyword in node.keywords if keyword.arg == "hint")
+            if name_of(node.func) == "Problem" and len(node.args) > 2:
+                yield node.args[2]
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Dict):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(TABLES.fullmatch(name_of(target)) for target in targets):
+                yield from node.value.values
+        elif (
+            isinstance(node, ast.AnnAssign)
+            and isinstance(node.value, ast.Tuple)
+            and ROWS.fullmatch(name_of(node.target))
+        ):
+            yield from (row.elts[-1] for row in node.value.elts if isinstance(row, ast.Tuple))
+        elif isinstance(node, ast.FunctionDef) and WRITERS.fullmatch(node.name):
+            yield from (each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value)
+
+
+def assigned(tree: ast.Module) -> Mapping[str, list[ast.expr]]:
+    """The values that each variable of a module is set to."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(tree):
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        for target in targets:
+            if isinstance(target, ast.Name) and isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value:
+                found.setdefault(target.id, []).append(node.value)
+    return found
+
+
+def beginnings(node: ast.expr, texts: Mapping[str, list[ast.expr]]) -> Iterator[str]:
+    """The texts that a hint can begin with; none if a function or another module decides."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield from filter(None, [node.value])
+    elif isinstance(node, ast.JoinedStr):
+        first = node.values[0]
+        yield from beginnings(first.value if isinstance(first, ast.FormattedValue) else first, texts)
+    elif isinstance(node, ast.IfExp):
+        yield from (text for part in (node.body, node.orelse) for text in beginnings(part, texts))
+    elif isinstance(node, ast.BoolOp):
+        yield from (text for part in node.values for text in beginnings(part, texts))
+    elif isinstance(node, ast.BinOp):
+        yield from beginnings(node.left, texts)
+    elif isinstance(node, ast.Name):
+        others = {name: values for name, values in texts.items() if name != node.id}
+        yield from (text for value in texts.get(node.id, []) for text in beginnings(value, others))
+    elif isinstance(node, ast.Call) and name_of(node.func) == "suggestion":
+        yield from (text for part in node.args[2:] for text in beginnings(part, texts))
+    elif isinstance(node, ast.Call) and name_of(node.func) in ("lstrip", "format"):
+        yield from beginnings(node.func.value, texts) if isinstance(node.func, ast.Attribute) else ()
+
+
+def name_of(node: ast.expr) -> str:
+    """The last name of an expression such as `a.b`."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def reports(call: ast.Call, code: Code) -> bool:
+    """True if a call reports a problem with this code."""
+    if name_of(call.func).lstrip("_") not in ("Problem", "problem", "report", "refused"):
+        return False
+    return any(f"Code.{code.name}" in ast.unparse(argument) for argument in call.args)
+
+
+def has_hint(call: ast.Call) -> bool:
+    """True if a call passes a hint: by name, or as the third argument of a problem."""
+    by_name = any(
+        keyword.arg == "hint" and not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
+        for keyword in call.keywords
+    )
+    return by_name or (name_of(call.func) == "Problem" and len(call.args) > 2)
