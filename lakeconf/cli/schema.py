@@ -6,6 +6,7 @@ import click
 
 from lakeconf.cli.output import show_json
 from lakeconf.config.schema import json_schema
+from lakeconf.pipelines.schema import models_schema
 
 
 @click.command("schema", short_help="Print the JSON Schema of lakeconf.toml.")
@@ -17,4 +18,4 @@ def command() -> None:
         # and as the first line of lakeconf.toml:
         #:schema ./lakeconf.schema.json
     """
-    show_json(json_schema())
+    show_json(json_schema(models_schema()))

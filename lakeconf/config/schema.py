@@ -31,7 +31,7 @@ _OPTION_DESCRIPTIONS: Mapping[str, str] = {
     "snapshot_version": "Attach the lake read-only at this snapshot.",
     "write_deletion_vectors": "Write deletes as deletion vectors instead of position delete files.",
 }
-_PIPELINE = {
+_PIPELINE: Mapping[str, Any] = {
     "type": "object",
     "description": "The models that `lakeconf run` runs.",
     "properties": {
@@ -41,12 +41,7 @@ _PIPELINE = {
             "description": "Python files that declare models, relative to this file.",
             "examples": [["models.py"]],
         },
-        "models": {
-            "type": "object",
-            "description": "SQL models, seeds and files to load, by the table that they write: `schema.table`.",
-            "additionalProperties": {"type": "object"},
-            "examples": [{"analytics.daily_revenue": {"kind": "full", "sql": "models/daily_revenue.sql"}}],
-        },
+        "models": {"type": "object"},
     },
     "additionalProperties": False,
 }
@@ -77,12 +72,18 @@ _EXAMPLE = {
 }
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema(models: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Returns the JSON Schema of lakeconf.toml, including the backends of installed packages.
 
     Source: https://json-schema.org/draft/2020-12
+
+    Args:
+        models: The definitions for `pipeline.models`, with that of the table as `models`; None allows any table.
     """
-    definitions: dict[str, Any] = {"attach_options": _attach_options(), "maintenance": _maintenance()}
+    definitions: dict[str, Any] = {"attach_options": _attach_options(), "maintenance": _maintenance(), **(models or {})}
+    pipeline: dict[str, Any] = {**_PIPELINE, "properties": dict(_PIPELINE["properties"])}
+    if models is not None:
+        pipeline["properties"]["models"] = {"$ref": "#/$defs/models"}
     metadata = metadata_types()
     storage = storage_types()
     backends = {
@@ -97,7 +98,7 @@ def json_schema() -> dict[str, Any]:
         "type": "object",
         "properties": {
             "default_store": {"type": "string", "description": "The store to use if none is named."},
-            "pipeline": _PIPELINE,
+            "pipeline": pipeline,
             "stores": {
                 "type": "object",
                 "description": "The stores by name.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from datetime import date
 from typing import Any, NamedTuple
@@ -80,7 +81,7 @@ def keys_of(kind: str) -> tuple[str, ...]:
         kind: Its name.
     """
     shared = (key for key in Declaration.model_fields if key != "sql" or KINDS[kind] is not Seed)
-    return (*shared, *KINDS[kind].__dataclass_fields__)
+    return (*shared, *(field.name for field in dataclasses.fields(KINDS[kind])))
 
 
 def parsed(config: Config, name: str, table: Any) -> tuple[Declaration, Kind]:

@@ -1,0 +1,111 @@
+"""The table of a model: which keys each kind has, and what an invalid one reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakeconf.config.model import Config, init
+from lakeconf.errors import ConfigError
+from lakeconf.pipelines.declaration import KEYS, keys_of, parsed
+from lakeconf.pipelines.kinds import KINDS, Incremental, Merge
+
+STORE = {"dev": {"metadata_backend": {"type": "sqlite", "uri": "x"}, "storage_backend": {"type": "local", "path": "d"}}}
+
+
+def config() -> Config:
+    return init({"stores": STORE})
+
+
+def problems(**table: Any) -> list[tuple[str, str, str | None, str | None]]:
+    """The problems of a model."""
+    with pytest.raises(ConfigError) as caught:
+        parsed(config(), "a.t", table)
+    start = 'pipeline.models."a.t"'
+    return [(one.code, str(one.key).removeprefix(start), one.message, one.hint) for one in caught.value.problems]
+
+
+def test_every_key_of_every_kind_is_described() -> None:
+    assert {key for kind in KINDS for key in keys_of(kind)} == set(KEYS)
+    assert "sql" not in keys_of("seed")
+    assert "name" not in keys_of("full")
+
+
+def test_table_becomes_a_declaration_and_a_kind() -> None:
+    declared, kind = parsed(config(), "a.t", {"kind": "incremental", "time_column": "day", "sql": "t.sql", "batch": 2})
+    assert (declared.sql, kind) == ("t.sql", Incremental("day", batch=2))
+    assert parsed(config(), "a.t", {"kind": "merge", "on": ["a", "b"], "sql": "t.sql"})[1] == Merge(["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [
+        ({"kind": "fulll"}, ("LC013", ".kind", "unknown kind 'fulll'", 'did you mean "full"?')),
+        ({"sql": "x", "tag": []}, ("LC010", ".tag", "unknown key", 'did you mean "tags"?')),
+        (
+            {"sql": "x", "lookback": 1},
+            ("LC010", ".lookback", "unknown key", 'remove it, or set kind = "incremental", which has this key'),
+        ),
+        (
+            {"kind": "seed", "csv": "x", "sql": "y"},
+            ("LC010", ".sql", "unknown key", 'remove it, or set kind = "full", which has this key'),
+        ),
+        (
+            {"sql": "x", "name": "full"},
+            (
+                "LC010",
+                ".name",
+                "unknown key",
+                'did you mean "renamed"?',
+            ),
+        ),
+        ({"kind": "view"}, ("LC011", ".sql", "is missing", 'write sql = "models/daily.sql"')),
+        (
+            {"kind": "append"},
+            ("LC011", ".sql", "is missing", 'write sql = "models/daily.sql", or files = "landing/*.parquet"'),
+        ),
+        (
+            {"kind": "incremental", "sql": "x"},
+            (
+                "LC011",
+                ".time_column",
+                "is missing",
+                'write time_column = "day" (the column of the result that assigns a row to an interval)',
+            ),
+        ),
+        (
+            {"kind": "merge", "sql": "x", "on": 1},
+            ("LC013", ".on", "Input should be a valid string", 'write on = "id" (the key columns)'),
+        ),
+        (
+            {"sql": "x", "tests": {"not_nul": ["a"]}},
+            ("LC010", ".tests.not_nul", "unknown key", 'did you mean "not_null"?'),
+        ),
+        (
+            {"sql": "x", "partitioned_by": "day"},
+            (
+                "LC013",
+                ".partitioned_by",
+                "Input should be a valid list",
+                'write partitioned_by = ["day"] (the partition keys of the table)',
+            ),
+        ),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
+)
+def test_invalid_table_is_one_problem_at_its_key(table: dict[str, Any], problem: tuple[str, str, str, str]) -> None:
+    assert problems(**table) == [problem]
+
+
+def test_every_unknown_key_is_reported() -> None:
+    assert [one[1] for one in problems(sql="x", a=1, b=2)] == [".a", ".b"]
+
+
+@pytest.mark.parametrize("table", [[], "x", 1])
+def test_model_that_is_no_table_is_refused(table: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parsed(config(), "a.t", table)
+    assert [one.hint for one in caught.value.problems] == [
+        'write [pipeline.models."schema.table"] and its keys below it'
+    ]

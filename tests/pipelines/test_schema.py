@@ -1,0 +1,139 @@
+"""The JSON Schema of models agrees with their parser, key for key, and reports one problem at the key."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import jsonschema
+import pytest
+
+from lakeconf.config.model import init
+from lakeconf.config.schema import json_schema
+from lakeconf.errors import ConfigError
+from lakeconf.pipelines.declaration import KEYS, keys_of, parsed
+from lakeconf.pipelines.kinds import KINDS
+from lakeconf.pipelines.schema import models_schema
+
+STORES = {
+    "dev": {"metadata_backend": {"type": "sqlite", "uri": "x"}, "storage_backend": {"type": "local", "path": "d"}}
+}
+# The smallest table of each kind.
+TABLES: dict[str, dict[str, Any]] = {
+    "full": {"sql": "t.sql"},
+    "append": {"sql": "t.sql"},
+    "incremental": {"sql": "t.sql", "time_column": "day"},
+    "merge": {"sql": "t.sql", "on": "id"},
+    "view": {"sql": "t.sql"},
+    "seed": {"csv": "t.csv"},
+}
+EVERY_KEY = [(kind, key) for kind in KINDS for key in (*KEYS, "kin", "name", "identity")]
+
+
+@pytest.fixture(scope="module")
+def validator() -> Any:
+    schema = json_schema(models_schema())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def errors(validator: Any, table: Any, name: str = "a.t") -> list[tuple[list[str], str]]:
+    """The errors of a model, each with the path below it."""
+    found = validator.iter_errors({"stores": STORES, "pipeline": {"models": {name: table}}})
+    return [(list(one.absolute_path)[3:], one.message) for one in found]
+
+
+def is_parsed(table: Any) -> bool:
+    """True if the parser accepts a model."""
+    try:
+        parsed(init({"stores": STORES}), "a.t", table)
+    except ConfigError:
+        return False
+    return True
+
+
+def as_json(value: Any) -> Any:
+    """TOML's dates as an editor passes them to a schema."""
+    return str(value) if isinstance(value, date) else value
+
+
+@pytest.mark.parametrize(("kind", "key"), EVERY_KEY)
+def test_schema_and_parser_accept_the_same_keys(kind: str, key: str, validator: Any) -> None:
+    value = kind if key == "kind" else KEYS[key].example if key in KEYS else "x"
+    table = {"kind": kind, **TABLES[kind], key: value}
+    found = errors(validator, {name: as_json(one) for name, one in table.items()})
+    assert (found == []) is is_parsed(table) is (key in keys_of(kind))
+    unknown = f"Additional properties are not allowed ({key!r} was unexpected)"
+    assert found == ([] if key in keys_of(kind) else [([], unknown)])
+
+
+@pytest.mark.parametrize(("kind", "key"), [(kind, key) for kind in KINDS for key in keys_of(kind) if key != "kind"])
+def test_wrong_type_of_each_key_is_one_error_at_it(kind: str, key: str, validator: Any) -> None:
+    table = {"kind": kind, **TABLES[kind], key: [[1]]}
+    ((path, _),) = errors(validator, table)
+    assert path[:1] == [key]
+    assert not is_parsed(table)
+
+
+@pytest.mark.parametrize(("kind", "key"), [(kind, key) for kind, table in TABLES.items() for key in table])
+def test_missing_key_is_one_error(kind: str, key: str, validator: Any) -> None:
+    table = {"kind": kind, **{name: value for name, value in TABLES[kind].items() if name != key}}
+    assert errors(validator, table) == [([], f"{key!r} is a required property")]
+    assert not is_parsed(table)
+
+
+def test_files_replace_the_query_of_an_append(validator: Any) -> None:
+    table = {"kind": "append", "files": "x/*.csv"}
+    assert errors(validator, table) == []
+    assert is_parsed(table)
+
+
+def test_kind_is_full_by_default(validator: Any) -> None:
+    assert errors(validator, {"sql": "t.sql"}) == []
+    assert errors(validator, {"sql": "t.sql", "on": "id"}) == [
+        ([], "Additional properties are not allowed ('on' was unexpected)")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "path", "message"),
+    [
+        ({"kind": "fulll", "sql": "x", "nope": 1}, ["kind"], "'fulll' is not one of "),
+        ("t.sql", [], "'t.sql' is not of type 'object'"),
+        ({"sql": "x", "tests": {"nul": []}}, ["tests"], "Additional properties are not allowed ('nul' was unexpected)"),
+        ({"sql": "x", "tests": {"accepted_values": {"a": []}}}, ["tests", "accepted_values", "a"], "[] should be non-"),
+        (
+            {"sql": "x", "tests": {"relationships": {"a": "b.c"}}},
+            ["tests", "relationships", "a"],
+            "'b.c' does not match",
+        ),
+        ({"sql": "x", "tests": {"unique": [[]]}}, ["tests", "unique", 0], "[] should be non-empty"),
+        ({"kind": "incremental", "sql": "x", "time_column": "d", "batch": 0}, ["batch"], "0 is less than the minimum"),
+        ({"kind": "incremental", "sql": "x", "time_column": "d", "late": "no"}, ["late"], "'no' is not one of "),
+    ],
+)
+def test_wrong_value_is_one_precise_error(table: Any, path: list[Any], message: str, validator: Any) -> None:
+    ((found, text),) = errors(validator, table)
+    assert found == path
+    assert text.startswith(message)
+
+
+@pytest.mark.parametrize("name", ["t", "a.b.c", ".t", "a."])
+def test_name_of_a_model_has_a_schema(name: str, validator: Any) -> None:
+    ((_, message),) = errors(validator, TABLES["full"], name)
+    assert message.startswith(f"{name!r} does not match ")
+
+
+def test_every_key_has_a_description_and_a_valid_example(validator: Any) -> None:
+    definitions = validator.schema["$defs"]
+    for kind in KINDS:
+        properties = definitions[f"model.{kind}"]["properties"]
+        assert [key for key, one in properties.items() if key != "kind" and not one.get("description")] == []
+        for key, one in properties.items():
+            for example in one.get("examples", []):
+                assert errors(validator, {"kind": kind, **TABLES[kind], key: example}) == [], key
+
+
+def test_schema_without_models_allows_any_table() -> None:
+    loose = jsonschema.Draft202012Validator(json_schema())
+    assert errors(loose, {"anything": 1}, "t") == []
