@@ -139,7 +139,7 @@ def _check_source(config: Config, place: tuple[str, ...], declared: Declaration,
 def _problems(config: Config, place: tuple[str, ...], error: ValidationError) -> list[Problem]:
     """Converts pydantic's errors into problems with a position in the file."""
     known = {"missing": (Code.MISSING_KEY, "is missing"), "extra_forbidden": (Code.UNKNOWN_KEY, "unknown key")}
-    problems = {}
+    problems: dict[tuple[str, ...], Problem] = {}
     for found in error.errors(include_url=False, include_input=False):
         code, message = known.get(found["type"], (Code.WRONG_VALUE, found["msg"]))
         # Below a key with several types, pydantic reports one error for each of them.

@@ -13,12 +13,12 @@ from lakeconf.pipelines.kinds import KINDS
 
 _SCALARS = ["string", "boolean", "number"]
 # Values that the types of the keys allow and a model refuses.
-_LIMITS: Mapping[str, Mapping[str, Any]] = {
+_LIMITS: dict[str, dict[str, Any]] = {
     "lookback": {"minimum": 0},
     "batch": {"minimum": 1},
     "sql": {"minLength": 1},
 }
-_TEST_LIMITS: Mapping[str, Mapping[str, Any]] = {
+_TEST_LIMITS: dict[str, dict[str, Any]] = {
     "accepted_values": {"additionalProperties": {"type": "array", "items": {"type": _SCALARS}, "minItems": 1}},
     "relationships": {"additionalProperties": {"type": "string", "pattern": r"^[^.]+\.[^.]+\.[^.]+$"}},
     "unique": {"items": {"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1}},
@@ -86,7 +86,8 @@ def _property(key: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     left_out = ("title", "default", *(["type"] if "enum" in schema else []))
     kept = {name: value for name, value in schema.items() if name not in left_out}
     choices = [choice for choice in kept.pop("anyOf", [kept]) if choice != {"type": "null"}]
-    return (dict(choices[0]) if len(choices) == 1 else {"anyOf": choices}) | _LIMITS.get(key, {}) | _described(key)
+    types: dict[str, Any] = dict(choices[0]) if len(choices) == 1 else {"anyOf": choices}
+    return types | _LIMITS.get(key, {}) | _described(key)
 
 
 def _tests(schema: Mapping[str, Any]) -> dict[str, Any]:
