@@ -69,9 +69,10 @@ class Model:
         else:
             return None
         if chosen is not None and chosen not in self.arguments:
-            raise PipelineError(
-                f"the model {self.table} has no input {chosen!r}", hint=f"name one of its inputs: {self._inputs_text()}"
+            hint = (
+                f"name one of its inputs: {self._inputs_text()}" if self.arguments else "omit it: there are no inputs"
             )
+            raise PipelineError(f"the model {self.table} has no input {chosen!r}", hint=hint)
         return chosen
 
     @property
@@ -114,7 +115,7 @@ class Model:
         )
 
     def _inputs_text(self) -> str:
-        return ", ".join(self.arguments) or "it has none"
+        return ", ".join(self.arguments) or "no inputs"
 
 
 def model(

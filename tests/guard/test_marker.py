@@ -217,7 +217,9 @@ def test_damaged_marker_refuses_everything(text: bytes, filled: Lake) -> None:
     one = marker(filled)
     for do in (one.before_write, one.before_cleanup, one.record, one.repair, one.confirm_move, one.create):
         message = f"{place(filled)} is damaged: it does not name a catalog"
-        assert_refused(do, CatalogError, message, f"delete that file and run: {CONFIRM}")
+        assert_refused(
+            do, CatalogError, message, f"delete that file if no other lake uses this data path, and run: {CONFIRM}"
+        )
     assert place(filled).read_bytes() == text
 
 
@@ -279,7 +281,9 @@ def test_cleanup_of_a_moved_or_copied_catalog_needs_a_confirmation(
         return
     message = f"{place(usual)} was created for a catalog at another location: this catalog was copied or moved"
     for do in (one.before_cleanup, one.record, one.repair):
-        assert_refused(do, CatalogMovedError, message, f"confirm the move: {CONFIRM}")
+        assert_refused(
+            do, CatalogMovedError, message, f"confirm the move if no other catalog uses this data path: {CONFIRM}"
+        )
     assert content(usual)["catalog"] == module._hashes(recorded)
     one.confirm_move()
     assert content(usual)["catalog"] == module._hashes(here)

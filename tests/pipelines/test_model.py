@@ -47,7 +47,7 @@ def test_driving_input(kind: Kind, sql: str, driving: str | None) -> None:
             "has no input 'raw.x'",
             "name one of its inputs: raw.a, raw.b",
         ),
-        (Append(new_rows_of="raw.x"), "SELECT 1", "has no input 'raw.x'", "name one of its inputs: it has none"),
+        (Append(new_rows_of="raw.x"), "SELECT 1", "has no input 'raw.x'", "omit it: there are no inputs"),
         (
             Append(),
             "FROM raw.a, raw.b",
