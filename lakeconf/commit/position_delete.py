@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lakeconf.catalog.data_file import DataFile
@@ -10,6 +10,9 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import ScanPlan, plan_scan
 from lakeconf.engines.base import FILE, POSITION
 from lakeconf.sql import literal
+
+# DuckLake needs 30 to 60 bytes of memory for each row that a statement deletes, also if it drops whole files.
+ROWS_PER_STATEMENT = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -62,22 +65,39 @@ class PositionDelete:
         covered = [file for file in plan.files if file.data_file_id in ids]
         searched = [file.path for file in self.searched if file in unchanged]
         known = {*(file.path for file in covered), *searched}
-        others = [*(file.path for file in plan.files if file.path not in known), *plan.inlined_tables]
-        counted = [file for file in covered if is_exact(file)]
-        matching = [path for path in searched if self.found.get(path)]
-        positions = f"SELECT {FILE}, {POSITION} FROM ({self.source}) WHERE {_in(matching, FILE)}"
-        parts: list[tuple[list[str], str, int | None]] = [
-            ([file.path for file in counted], "", sum(map(_visible_rows, counted))),
-            ([file.path for file in covered if not is_exact(file)], "", None),
-            (matching, f"(filename, file_row_number) IN ({positions})", sum(self.found[path] for path in matching)),
-            (others, self.condition, None),
+        others = {file.path: file.record_count for file in plan.files if file.path not in known}
+        counted = {file.path: _visible_rows(file) for file in covered if is_exact(file)}
+        uncounted = {file.path: file.record_count for file in covered if not is_exact(file)}
+        matching = {path: self.found[path] for path in searched if self.found.get(path)}
+        parts: list[tuple[dict[str, int], str, bool]] = [
+            *((files, "", True) for files in _batches(counted)),
+            *((files, "", False) for files in _batches(uncounted)),
+            *((files, self._by_position(files), True) for files in _batches(matching)),
+            *((files, self.condition, False) for files in _batches(others | dict.fromkeys(plan.inlined_tables, 0))),
         ]
         statements = {
-            f"DELETE FROM {self.table} WHERE {_in(paths)}{f' AND {condition}' if condition else ''}": rows
-            for paths, condition, rows in parts
-            if paths
+            f"DELETE FROM {self.table} WHERE {_in(files)}{f' AND {condition}' if condition else ''}": (
+                sum(files.values()) if is_known else None
+            )
+            for files, condition, is_known in parts
         }
         return tuple(statements), tuple(statements.values())
+
+    def _by_position(self, files: Iterable[str]) -> str:
+        positions = f"SELECT {FILE}, {POSITION} FROM ({self.source}) WHERE {_in(files, FILE)}"
+        return f"(filename, file_row_number) IN ({positions})"
+
+
+def _batches(files: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Divides files with numbers of rows, so that no batch of several files has more than `ROWS_PER_STATEMENT`."""
+    batch: dict[str, int] = {}
+    for path, rows in files.items():
+        if batch and sum(batch.values()) + rows > ROWS_PER_STATEMENT:
+            yield batch
+            batch = {}
+        batch[path] = rows
+    if batch:
+        yield batch
 
 
 def is_exact(file: DataFile) -> bool:

@@ -12,7 +12,7 @@ from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.scan import ScanPlan, plan_in
 from lakeconf.catalog.table import NO_ID
 from lakeconf.commit.change import Change, Target
-from lakeconf.commit.position_delete import PositionDelete, is_exact
+from lakeconf.commit.position_delete import ROWS_PER_STATEMENT, PositionDelete, is_exact
 from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
 from lakeconf.engines.base import FILE, POSITION_TYPES, SparkOperations, Staged, StagingRequest
@@ -41,9 +41,31 @@ def deletion(transaction: Transaction, target: Target, predicate: Predicate | No
         predicate: A predicate on its columns; None if there is none for the condition.
         condition: The same condition in DuckDB's SQL.
     """
-    info = target.info
     rows, staged = (predicate and _found(transaction, target, predicate, condition)) or (None, None)
-    sql = f"DELETE FROM {writes.quoted(transaction.session, info)} WHERE {condition}"
+    sql = f"DELETE FROM {writes.quoted(transaction.session, target.info)} WHERE {condition}"
+    return _change(transaction, target, sql, rows, staged)
+
+
+def deletion_of_all(transaction: Transaction, target: Target) -> Change:
+    """The change that deletes all rows; those of a large table on Spark in several statements, for less memory.
+
+    Args:
+        transaction: The transaction.
+        target: The table, as it will be after the transaction.
+    """
+    info, rows = target.info, None
+    table = writes.quoted(transaction.session, info)
+    if _is_searchable(transaction, target):
+        planned = _planned(transaction, target, None)
+        if planned is not None and sum(file.record_count for file in planned[0].files) > ROWS_PER_STATEMENT:
+            rows = PositionDelete(writes.quoted_name(info), table, planned[0], "true")
+    return _change(transaction, target, f"DELETE FROM {table}", rows, None)
+
+
+def _change(
+    transaction: Transaction, target: Target, sql: str, rows: PositionDelete | None, staged: Staged | None
+) -> Change:
+    info = target.info
     return Change(
         (sql,) if rows is None else (),
         info.full_name,
@@ -60,19 +82,11 @@ def _found(
 ) -> tuple[PositionDelete, Staged | None] | None:
     """The matching rows, and their staged positions if there are any; None if DuckDB should find them at the commit."""
     session, info = transaction.session, target.info
-    if not isinstance(session.engine, SparkOperations) or not _is_searchable(transaction, target):
+    planned = _planned(transaction, target, predicate) if _is_searchable(transaction, target) else None
+    if planned is None:
         return None
+    plan, known = planned
     name = writes.quoted_name(info)
-    try:
-        plan, known = _plan(session.reader, name, predicate)
-    except (CatalogError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError):
-        return None  # the commit reports it
-    # The predicate is for the columns that the transaction reads; the commit refuses to use it for others.
-    if plan.table.columns != info.columns:
-        return None
-    # Another writer may have registered a file twice: its name and positions then identify two rows.
-    if len({file.path for file in plan.files}) < len(plan.files):
-        return None
     covered = tuple(file for file in plan.files if file.data_file_id in known.covered)
     searched = [file for file in plan.files if file.data_file_id not in known.covered and is_exact(file)]
     table = writes.quoted(session, info)
@@ -86,8 +100,25 @@ def _found(
     return rows, staged
 
 
+def _planned(transaction: Transaction, target: Target, predicate: Predicate | None) -> tuple[ScanPlan, Coverage] | None:
+    """The files that may contain matching rows, and which of them are covered; None if the plan cannot be used."""
+    try:
+        plan, known = _plan(transaction.session.reader, writes.quoted_name(target.info), predicate)
+    except (CatalogError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError):
+        return None  # the commit reports it
+    # The predicate is for the columns that the transaction reads; the commit refuses to use it for others.
+    if plan.table.columns != target.info.columns:
+        return None
+    # Another writer may have registered a file twice: its name and positions then identify two rows.
+    if len({file.path for file in plan.files}) < len(plan.files):
+        return None
+    return plan, known
+
+
 def _is_searchable(transaction: Transaction, target: Target) -> bool:
     info, session = target.info, transaction.session
+    if not isinstance(session.engine, SparkOperations):
+        return False
     if info.table_id == NO_ID or folded(info.full_name) in transaction.targets or writes.has_rows(transaction, info):
         return False
     if any(folded(column.name) in _VIRTUAL for column in info.columns):
@@ -97,18 +128,19 @@ def _is_searchable(transaction: Transaction, target: Target) -> bool:
 
 
 @repeated
-def _plan(reader: CatalogReader, name: str, predicate: Predicate) -> tuple[ScanPlan, Coverage]:
+def _plan(reader: CatalogReader, name: str, predicate: Predicate | None) -> tuple[ScanPlan, Coverage]:
     """The files that may contain matching rows, and which of them are covered.
 
     The plan is that of the latest snapshot, so that the commit finds as little as possible changed. In an older plan,
     delete files could contain deletes of later snapshots.
     """
-    names = [column.name for column in columns_of(predicate)]
+    names = [] if predicate is None else [column.name for column in columns_of(predicate)]
     time_zone = reader.time_zone
     with reader.transaction() as transaction:
         ((latest,),) = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
         plan = plan_in(transaction, time_zone, name, latest, names, predicate)
-        return plan, coverage(transaction, plan.table, latest, predicate)
+        known = None if predicate is None else coverage(transaction, plan.table, latest, predicate)
+        return plan, known or Coverage(frozenset(), {})
 
 
 def _stage(transaction: Transaction, target: Target, plan: ScanPlan, files: Sequence[DataFile]) -> Staged | None:

@@ -14,7 +14,7 @@ from lakeconf.engines.base import Engine, SparkOperations, Staged
 from lakeconf.errors import SchemaError
 from lakeconf.write import writes
 from lakeconf.write.partitioning import check_recurring, partition_keys, partitions_predicate
-from lakeconf.write.position_deletes import deletion
+from lakeconf.write.position_deletes import deletion, deletion_of_all
 from lakeconf.write.schema_changes import evolve_for
 from lakeconf.write.staged_rows import check_condition
 
@@ -40,16 +40,18 @@ def overwrite(transaction: Transaction, name: str, *, frame: object, where: Wher
     if evolve:
         evolve_for(transaction, name, session.engine.schema(adopted))
     target = writes.target(transaction, name)
-    if where is None:
-        writes.replace_rows(transaction, target, writes.stage(transaction, adopted, target), None)
-        return
-    predicate = parse(where, target.info.columns)
-    condition = to_duckdb_sql(predicate)
+    predicate = None if where is None else parse(where, target.info.columns)
+    condition = None if predicate is None else to_duckdb_sql(predicate)
     staged = writes.stage(transaction, adopted, target)
     with _released_after_errors(session.engine, staged):
-        deleted = deletion(transaction, target, predicate, condition)
+        deleted = (
+            deletion_of_all(transaction, target)
+            if condition is None
+            else deletion(transaction, target, predicate, condition)
+        )
     _replace(transaction, target, staged, deleted, condition)
-    check_condition(session.writer, staged, condition)
+    if condition is not None:
+        check_condition(session.writer, staged, condition)
 
 
 def overwrite_partitions(transaction: Transaction, name: str, *, frame: object, recurring: bool) -> None:
@@ -92,7 +94,7 @@ def _released_after_errors(engine: Engine, staged: Staged) -> Iterator[None]:
         raise
 
 
-def _replace(transaction: Transaction, target: Target, staged: Staged, deleted: Change, condition: str) -> None:
+def _replace(transaction: Transaction, target: Target, staged: Staged, deleted: Change, condition: str | None) -> None:
     """Adds the changes that delete rows and insert staged rows."""
     if deleted.found is None:
         writes.replace_rows(transaction, target, staged, condition)

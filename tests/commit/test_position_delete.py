@@ -11,9 +11,11 @@ from deleted_rows import COLUMNS, frame, ids
 from local_stores import on_postgres, store_of
 from plain_sql import run_plain
 
+from lakeconf.commit import position_delete
 from lakeconf.commit.position_delete import PositionDelete
 from lakeconf.errors import CommitConflictError
-from lakeconf.write.row_changes import delete
+from lakeconf.write import position_deletes
+from lakeconf.write.row_changes import delete, overwrite
 from lakeconf.write.writes import Writing
 
 if TYPE_CHECKING:
@@ -88,6 +90,54 @@ def test_result_is_that_of_a_delete_at_the_commit(empty: Lake) -> None:
                 run_plain(empty, statement.format(name))
         run_plain(empty, f"DELETE FROM {theirs} WHERE {WHERE}")
         assert rows(empty, ours) == rows(empty, theirs), other
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file of the tests has its own statement."""
+    for module in (position_delete, position_deletes):
+        monkeypatch.setattr(module, "ROWS_PER_STATEMENT", 5)
+
+
+@pytest.mark.usefixtures("searching", "small_batches")
+def test_deletes_in_batches_find_the_same_rows(empty: Lake) -> None:
+    make_twins(empty, "ours", "theirs")
+    with Writing(empty._scope) as transaction:
+        delete(transaction, "ours", where=WHERE)
+        found = transaction.changes[-1].found
+        assert found is not None
+        statements, counts = found.statements(empty._session.reader, empty.snapshot_id)
+    assert len(statements) == len(counts) > 3
+    run_plain(empty, f"DELETE FROM theirs WHERE {WHERE}")
+    assert rows(empty, "ours") == rows(empty, "theirs")
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_overwrite_in_batches_replaces_all_rows(empty: Lake) -> None:
+    """Other writers change the table before the commit, which replaces their rows too."""
+    others = {"nothing": "", **{name: OTHERS[name] for name in ("append", "small delete", "rewrite", "flush")}}
+    names = {other: f"t{number}" for number, other in enumerate(others)}
+    make_twins(empty, *names.values())
+    for other, name in names.items():
+        empty.refresh()
+        version = empty.snapshot_id
+        ids_before = {row[1] for row in rows(empty, name)}
+        with Writing(empty._scope) as transaction:
+            overwrite(transaction, name, frame=frame(3), where=None, evolve=False)
+            deleted, _ = transaction.changes
+            assert deleted.found is not None
+            assert len(deleted.found.statements(empty._session.reader, version)[0]) > 3
+            run_plain(empty, *filter(None, [others[other].format(name)]))
+        assert sorted(row[1] for row in rows(empty, name)) == [0, 1, 2], other
+        assert {row[1] for row in rows(empty, name, version)} == ids_before
+
+
+def test_overwrite_of_a_small_table_is_one_statement(empty: Lake) -> None:
+    make_twins(empty, "ours")
+    with Writing(empty._scope) as transaction:
+        overwrite(transaction, "ours", frame=frame(3), where=None, evolve=False)
+        (change,) = transaction.changes
+        assert change.statements[0] == 'DELETE FROM "dev"."main"."ours"'
 
 
 @pytest.mark.usefixtures("searching")
