@@ -32,6 +32,7 @@ class ColumnStatistics:
         null_count: The number of NULLs; None if it is not known.
         low: The smallest value as text; None if it is not known, or there is none.
         high: The largest value.
+        contains_nan: True if a value is NaN; None if it is not known, or the column is no float.
     """
 
     field_id: int
@@ -40,6 +41,7 @@ class ColumnStatistics:
     null_count: int | None
     low: str | None
     high: str | None
+    contains_nan: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

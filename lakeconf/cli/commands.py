@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "promote": "lakeconf.cli.promote",
         "report": "lakeconf.cli.report",
         "restore": "lakeconf.cli.restore",
+        "rewrite": "lakeconf.cli.rewrite",
         "run": "lakeconf.cli.run",
         "schema": "lakeconf.cli.schema",
         "snapshots": "lakeconf.cli.snapshots",

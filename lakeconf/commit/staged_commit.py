@@ -14,6 +14,7 @@ from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import TableInfo
 from lakeconf.commit.position_files import DELETED_ROWS, PositionFile, write_position_files
 from lakeconf.commit.recovery import AttachedCatalog
+from lakeconf.commit.replaced_files import Replacement, add_replacement, check_replaced
 from lakeconf.commit.staged_tables import Rows, commit, fill
 from lakeconf.connection.connection import Connection
 from lakeconf.connection.errors import failed_before_commit
@@ -38,6 +39,7 @@ class FileChange:
         row_ids: SQL that returns the ids of rows to delete, as `ROW_ID`; empty if none is deleted.
         row_count: The number of these rows.
         folder: The folder for the files of deleted positions; it exists.
+        replacement: Files that other files replace, with the same rows; the change has no other attributes then.
     """
 
     table: TableInfo
@@ -46,6 +48,7 @@ class FileChange:
     row_ids: str = ""
     row_count: int = 0
     folder: str = ""
+    replacement: Replacement | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,9 @@ class StagedCatalog(AttachedCatalog):
                 self._add_data_file(rows, change, footer)
             if change.row_ids:
                 self._add_deletes(rows, change, begun)
+            if change.replacement is not None:
+                check_replaced(self.reader, change.table, change.replacement, begun)
+                add_replacement(rows, change.table, change.replacement, self._hidden)
         self._staged[:] = [(rows, int(schema_version))]
 
     def commit(self) -> None:

@@ -18,12 +18,16 @@ from lakeconf.catalog.predicate.parse import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import Column, TableInfo, load_table
 from lakeconf.connection.connection import Connection
+from lakeconf.connection.removal import remove_files
 from lakeconf.engines.arrow_frames import exact_units, frame_type, with_null_types
 from lakeconf.engines.base import ROW_ID, Staged, StagingRequest
 from lakeconf.engines.change_feed import changes_sql
 from lakeconf.engines.exact_casts import exact_casts
 from lakeconf.engines.foreign_frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import not_null_violation, selected
+from lakeconf.engines.sorted_files import write_sorted
+from lakeconf.engines.sorting import SortedFiles, SortRequest
+from lakeconf.engines.staging import announce, manifest_path
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import identifier
 
@@ -113,7 +117,25 @@ class DuckDBEngine:
         ((count,),) = self._writer.rows(f"SELECT count(*) FROM ({source})")
         return Staged(source, row_count=count)
 
+    def stage_sorted(self, request: SortRequest) -> SortedFiles:
+        paths = request.paths([f"{number}.parquet" for number in range(request.file_count)])
+        announce(self._writer, request.folder, self._reader.lake_id)
+        staged = Staged("", tuple(paths), folder=request.folder, row_count=0)
+        try:
+            return SortedFiles(staged, write_sorted(self._writer, self._reader.alias, request, paths))
+        except BaseException:
+            with contextlib.suppress(LakeconfError):
+                self.release(replace(staged, keeps_files=False))
+            raise
+
     def release(self, staged: Staged) -> None:
+        self.discard(staged)
+        if staged.folder is not None:
+            unused = () if staged.keeps_files else staged.files
+            remove_files(self._writer, [*unused, manifest_path(staged.folder)])
+
+    def discard(self, staged: Staged) -> None:
+        """Removes staged rows from DuckDB, but no files."""
         for statement in staged.discard:
             with contextlib.suppress(LakeconfError):
                 self._writer.execute(statement)

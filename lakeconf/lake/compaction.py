@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
+from lakeconf.catalog.table import TableInfo
 from lakeconf.catalog.table_name import joined_name
 from lakeconf.ducklake import inlined_deletes_table
 from lakeconf.sql import identifier
@@ -179,11 +181,26 @@ def small_files(reader: CatalogReader) -> list[SmallFiles]:
     return found
 
 
+def target_file_size(reader: CatalogReader, table: TableInfo) -> int:
+    """The size in bytes that files of a table should have.
+
+    Args:
+        reader: Reads the catalog.
+        table: The table.
+    """
+    with reader.transaction() as transaction:
+        return max(_target(_options(transaction), table.table_id), 1)
+
+
+def _target(options: Mapping[tuple[int | None, str], str], table_id: int) -> int:
+    return _bytes(options.get((table_id, "target_file_size")) or options.get((None, "target_file_size")))
+
+
 def _tables(transaction: MetadataTransaction) -> list[_Table]:
     options, files = _options(transaction), _files(transaction)
     found = []
     for table_id, schema, name in transaction.rows(_TABLES):
-        target = _bytes(options.get((table_id, "target_file_size")) or options.get((None, "target_file_size")))
+        target = _target(options, table_id)
         limit = options.get((table_id, "rewrite_delete_threshold")) or options.get((None, "rewrite_delete_threshold"))
         threshold = _DELETE_THRESHOLD if limit is None else float(limit)
         found.append(_Table(table_id, schema, name, target, threshold, files[table_id]))

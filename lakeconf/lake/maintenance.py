@@ -5,8 +5,7 @@ Source: https://ducklake.select/docs/stable/duckdb/maintenance/recommended_maint
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,11 +17,11 @@ from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.commit.maintenance_commit import run_step
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
-from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
 from lakeconf.guard.locks import pauses
 from lakeconf.lake.cleanup import Cleanup, Removal
 from lakeconf.lake.compaction import TableCompaction, plan_compaction
+from lakeconf.lake.memory_limit import limited_memory
 from lakeconf.lake.merging import Merging
 from lakeconf.lake.rewriting import Rewriting
 from lakeconf.lake.time_limit import TimeLimit
@@ -100,22 +99,8 @@ class Maintenance:
     def _limited(self, *steps: Step, deadline: timedelta | None, memory_limit: str | None) -> CompactionResult:
         session = self._session
         limit = TimeLimit.after(session.deadline if deadline is None else deadline)
-        with self._limited_memory(session.memory_limit if memory_limit is None else memory_limit):
+        with limited_memory(session, memory_limit):
             return self._done(*steps, limit=limit)
-
-    @contextlib.contextmanager
-    def _limited_memory(self, memory_limit: str | None) -> Iterator[None]:
-        if memory_limit is None:
-            yield
-            return
-        writer, lock = self._session.writer, self._session.writer_lock
-        try:
-            with lock:
-                _set_memory(writer, memory_limit)
-            yield
-        finally:
-            with lock:  # the value before is rounded, so it cannot be restored; a limit that is refused may be in force
-                writer.execute("RESET memory_limit")
 
     def flush(self) -> CompactionResult:
         """Writes the rows and deletes in the catalog to files.
@@ -260,15 +245,6 @@ def run(session: Session, sql: str, parameters: Sequence[object]) -> list[tuple[
         except CatalogLockedError:
             continue
     raise CommitError("another writer kept the catalog locked", hint="try again later")
-
-
-def _set_memory(writer: Connection, limit: str) -> None:
-    try:
-        writer.execute(f"SET memory_limit = {literal(limit)}")
-    except LakeconfError as error:
-        raise LakeconfError(
-            f"the memory_limit {limit!r} is not possible: {error.message}", hint="write a size such as 4GB"
-        ) from error
 
 
 def _flush(session: Session, _limit: TimeLimit) -> None:

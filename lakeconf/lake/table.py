@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 
 from lakeconf.catalog.predicate.parse import Where
+from lakeconf.lake.memory_limit import limited_memory
 from lakeconf.lake.reads import TableReads
+from lakeconf.lake.sorting import Sorting, SortPlan, SortResult
+from lakeconf.lake.time_limit import TimeLimit
 from lakeconf.write import merge, row_changes, writes
 from lakeconf.write.ddl import Evolution
 from lakeconf.write.merge_clauses import Clauses, Delete, Insert, Update
@@ -169,6 +173,48 @@ class Table(TableReads):
         clauses = Clauses(keys, actions, not_matched, not_matched_by_source)
         change = partial(merge.merge, frame=frame, clauses=clauses, evolve=evolve)
         return writes.write_once(self._scope, self.name, idempotency_key, change)
+
+    def rewrite(
+        self,
+        sorted_by: Sequence[str] | None = None,
+        *,
+        deadline: timedelta | None = None,
+        memory_limit: str | None = None,
+    ) -> SortResult:
+        """Writes the files of the table again, with their rows in an order, so that scans skip more files.
+
+        Rows keep their ids, and the change feed and older snapshots stay as they are. Each partition is one commit.
+        The files before stay until their snapshots expire. On Spark, executors write the files; columns of types that
+        Spark cannot write exactly are written by DuckDB.
+
+        Args:
+            sorted_by: Columns; each may be followed by `ASC` or `DESC`, and by `NULLS FIRST` or `NULLS LAST`. Defaults
+                to the order of the table.
+            deadline: As for `Maintenance.compact`.
+            memory_limit: As for `Maintenance.compact`; it does not limit Spark.
+
+        Returns:
+            The number of files before and after, and whether anything is left.
+
+        Raises:
+            SchemaError: A column does not exist or has no order.
+            UnsupportedError: The files cannot be replaced without new row ids.
+            CommitConflictError: Another writer changed rows of these files; the files are as before. Earlier commits
+                stay.
+            CommitError: Nothing was written.
+        """
+        sorting = Sorting(self._scope, self.name, sorted_by)
+        limit = TimeLimit.after(self._session.deadline if deadline is None else deadline)
+        with limited_memory(self._session, memory_limit):
+            return sorting.run(limit)
+
+    def plan_rewrite(self, sorted_by: Sequence[str] | None = None) -> SortPlan:
+        """What `rewrite` would do, according to the catalog.
+
+        Args:
+            sorted_by: As for `rewrite`.
+        """
+        return Sorting(self._scope, self.name, sorted_by).plan()
 
     def idempotency_keys(self, prefix: str = "") -> list[str]:
         """The idempotency keys of all writes committed to the table, sorted.

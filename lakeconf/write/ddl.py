@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
+from lakeconf.catalog.sort_keys import SORT_KEY
 from lakeconf.catalog.table import NO_ID, Column, PartitionField, TableInfo
 from lakeconf.catalog.types import columns_of, parsed_type
 from lakeconf.engines.schema_check import check_names, fits, has_null
@@ -17,9 +18,6 @@ from lakeconf.sql import identifier, literal
 
 _TRANSFORM = re.compile(r"(?P<name>year|month|day|hour)\((?P<column>.+)\)|bucket\((?P<count>\d+),\s*(?P<bucketed>.+)\)")
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
-_ORDER = re.compile(
-    r"(?P<column>.+?)(?P<direction>\s+(?:ASC|DESC))?(?P<nulls>\s+NULLS\s+(?:FIRST|LAST))?", re.IGNORECASE
-)
 
 
 @dataclass(frozen=True)
@@ -256,7 +254,7 @@ def _partition_key(key: str, columns: Mapping[str, str]) -> str:
 
 
 def _sort_key(key: str, columns: Mapping[str, str]) -> str:
-    found = _ORDER.fullmatch(key.strip())
+    found = SORT_KEY.fullmatch(key.strip())
     column = found["column"] if found else key
     quoted = identifier(_known(column, columns, f"the sort key {key!r} names an unknown column:"))
     return quoted + (f"{found['direction'] or ''}{found['nulls'] or ''}".upper() if found else "")

@@ -58,7 +58,7 @@ def refusal(transaction: Transaction, target: Target, engine: Engine) -> str | N
     reason = _table_refusal(info)
     if reason is not None:
         return reason
-    return _lake_refusal(transaction, info)
+    return lake_refusal(transaction, info)
 
 
 def _table_refusal(info: TableInfo) -> str | None:
@@ -67,11 +67,16 @@ def _table_refusal(info: TableInfo) -> str | None:
     unlike = next((column for column in info.columns if not _is_like(column)), None)
     if unlike is not None:
         return f"the type of the column {unlike.name!r}"
-    if any(folded(column.name) in _VIRTUAL for column in info.columns):
+    if hides_places(info):
         return "a column hides the places of rows"
     if not have_distinct_paths(info.columns):
         return "a column has the name of a field of another column"
     return None
+
+
+def hides_places(info: TableInfo) -> bool:
+    """True if a column of a table has the name of a virtual column of DuckLake that locates rows."""
+    return any(folded(column.name) in _VIRTUAL for column in info.columns)
 
 
 def _is_like(column: Column) -> bool:
@@ -79,7 +84,8 @@ def _is_like(column: Column) -> bool:
     return known and all(map(_is_like, column.children))
 
 
-def _lake_refusal(transaction: Transaction, info: TableInfo) -> str | None:
+def lake_refusal(transaction: Transaction, info: TableInfo) -> str | None:
+    """Why `ducklake_commit` cannot commit files of a table; None if it can."""
     reader = transaction.session.reader
     with reader.lake_cursor() as cursor:
         query = "SELECT catalog_type, extension_version FROM ducklake_settings(?)"

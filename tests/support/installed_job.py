@@ -28,6 +28,7 @@ CALLS = [
     ["tables"], ["tables", "--format", "json"], ["snapshots"], ["files", "raw.events"], ["sql", "FROM raw.events"],
     ["plan"], ["run"], ["promote", "dev", "prod", "--yes"], ["diff", "dev", "prod", "marts.names"],
     ["graph"], ["restore", "raw.events", "--version", "3", "--dry-run"],
+    ["rewrite", "raw.events", "--sorted-by", "id", "--dry-run"],
     ["maintain", "--dry-run"], ["maintain", "--yes"], ["export", "duckdb"],
     ["import", "metaxy.toml"], ["init", "--yes", "--output", "other.toml"],
 ]  # fmt: skip

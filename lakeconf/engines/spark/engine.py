@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import narwhals as nw
@@ -13,7 +14,7 @@ from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
 from lakeconf.catalog.predicate.nodes import Predicate, columns_of
 from lakeconf.catalog.predicate.parse import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.scan import ScanPlan, plan_with_inlined_rows
+from lakeconf.catalog.scan import ScanPlan, plan_scan, plan_with_inlined_rows
 from lakeconf.catalog.table import Column, load_table
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import FILE, POSITION, ROW_ID, Staged, StagingRequest
@@ -22,6 +23,7 @@ from lakeconf.engines.checksum import TableCheck
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.foreign_frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected
+from lakeconf.engines.sorting import SortedFiles, SortRequest
 from lakeconf.engines.spark.compare import check
 from lakeconf.engines.spark.hadoop import check_session
 from lakeconf.engines.spark.internals import active_session_kept, rebind, require_classic
@@ -36,6 +38,7 @@ from lakeconf.engines.spark.session import from_arrow, private_session
 from lakeconf.engines.spark.types import duckdb_schema, query_type
 from lakeconf.engines.spark.views import register
 from lakeconf.engines.spark.write.files import stage_files
+from lakeconf.engines.spark.write.sorted_files import is_writable, stage_sorted
 from lakeconf.engines.spark.write.staged_merge import conformed, stage_rows, staged_frame
 from lakeconf.engines.spark.write.storage import LakeStorage, remove_folder
 from lakeconf.engines.staging import announce, manifest_path, staging_folder
@@ -175,11 +178,11 @@ class SparkEngine:
         return conformed(adopted, tuple(columns))
 
     def stage(self, adopted: DataFrame, request: StagingRequest) -> Staged:
-        with self._announced(request):
+        with self._announced(staging_folder(request.table, request.token)):
             return stage_files(self._storage, adopted, request)
 
     def stage_rows(self, adopted: DataFrame, request: StagingRequest) -> Staged:
-        with self._announced(request):
+        with self._announced(staging_folder(request.table, request.token)):
             return stage_rows(self._storage, adopted, request)
 
     def staged_rows(self, staged: Staged, columns: Sequence[str]) -> DataFrame:
@@ -188,11 +191,21 @@ class SparkEngine:
     def stage_part(self, staged: Staged, condition: str, request: StagingRequest) -> Staged:
         columns = [*request.types, *([ROW_ID] if request.row_ids else [])]
         part = staged_frame(self._spark, staged, condition, columns)
-        with self._announced(request):
+        with self._announced(staging_folder(request.table, request.token)):
             return stage_files(self._storage, part, request)
 
+    def stage_sorted(self, request: SortRequest) -> SortedFiles:
+        if not is_writable(request.table.columns):
+            return self._duckdb.stage_sorted(request)
+        table, wanted = request.table, {file.path for file in request.group.files}
+        plan = plan_scan(self._reader, table.full_name, request.snapshot_id)
+        plan = replace(plan, files=tuple(file for file in plan.files if file.path in wanted))
+        frame = read(self._spark, plan, None, row_ids=True)
+        with self._announced(request.folder):
+            return stage_sorted(self._storage, frame, request)
+
     def release(self, staged: Staged) -> None:
-        self._duckdb.release(staged)
+        self._duckdb.discard(staged)
         if staged.folder is None:
             return
         placed = staged.placed_files
@@ -204,9 +217,8 @@ class SparkEngine:
         remove_folder(self._spark, manifest_path(staged.folder))
 
     @contextlib.contextmanager
-    def _announced(self, request: StagingRequest) -> Iterator[None]:
+    def _announced(self, folder: str) -> Iterator[None]:
         """Writes the manifest before the staged files; `release` removes it if staging succeeds."""
-        folder = staging_folder(request.table, request.token)
         announce(self._writer, folder, self._lake_id)
         try:
             yield

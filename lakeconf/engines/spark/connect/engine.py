@@ -24,6 +24,7 @@ from lakeconf.engines.change_feed import not_on_spark, refuse_hidden
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.foreign_frames import native_frame
 from lakeconf.engines.schema_check import selected
+from lakeconf.engines.sorting import SortedFiles, SortRequest
 from lakeconf.engines.spark.connect.scan import read, read_changes
 from lakeconf.engines.spark.connect.settings import first_line, settings_of
 from lakeconf.engines.spark.connect.write import is_writable, remove_staged, stage_frame
@@ -144,13 +145,17 @@ class ConnectEngine:
     def stage_part(self, staged: Staged, condition: str, request: StagingRequest) -> Staged:
         return self._duckdb.stage_part(staged, condition, request)
 
+    def stage_sorted(self, request: SortRequest) -> SortedFiles:
+        return self._duckdb.stage_sorted(request)
+
     def release(self, staged: Staged) -> None:
-        self._duckdb.release(staged)
+        self._duckdb.discard(staged)
         if staged.folder is None:
             return
         if not staged.keeps_files:
             remove_staged(self._writer, staged.folder)
-        remove_files(self._writer, [manifest_path(staged.folder)])
+        placed = () if staged.keeps_files else staged.placed_files
+        remove_files(self._writer, [*placed, manifest_path(staged.folder)])
 
     def _local(self, frame: Any) -> Any:
         """A frame as rows of DuckDB; those of Spark are sent to this process."""

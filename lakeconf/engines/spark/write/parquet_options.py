@@ -43,7 +43,7 @@ def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dic
     Raises:
         UnsupportedError: The lake's files are encrypted, or Spark does not support their compression.
     """
-    found = _options(writer, table)
+    found = lake_options(writer, table)
     if str(found.get("encrypted", "false")).lower() == "true":
         raise UnsupportedError(
             f"the files of {table.full_name} are encrypted, and Spark would write them unencrypted",
@@ -67,10 +67,10 @@ def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dic
 
 def uses_partition_folders(writer: Connection, table: TableInfo) -> bool:
     """False if the lake's options tell DuckLake to write the files of all partitions to one folder."""
-    return str(_options(writer, table).get("hive_file_pattern", "true")).lower() == "true"
+    return str(lake_options(writer, table).get("hive_file_pattern", "true")).lower() == "true"
 
 
-def _options(writer: Connection, table: TableInfo) -> dict[str, object]:
+def lake_options(writer: Connection, table: TableInfo) -> dict[str, object]:
     """The lake's options for a table."""
     query = "SELECT option_name, value, scope, scope_entry FROM ducklake_options(?)"
     rows = writer.rows(query, [writer.database])

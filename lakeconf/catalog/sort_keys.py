@@ -1,0 +1,83 @@
+"""The order of rows in files, as text such as `day DESC NULLS FIRST`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakeconf.catalog.table import Column
+from lakeconf.errors import SchemaError, suggestion
+from lakeconf.sql import folded, identifier
+
+SORT_KEY = re.compile(
+    r"(?P<column>.+?)(?P<direction>\s+(?:ASC|DESC))?(?P<nulls>\s+NULLS\s+(?:FIRST|LAST))?", re.IGNORECASE | re.DOTALL
+)
+# Engines order the values of these types in different ways, or not at all.
+_UNORDERED = frozenset(("struct", "list", "map", "variant", "geometry", "json", "interval"))
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """A column that rows are ordered by.
+
+    Attributes:
+        column: Its name.
+        descending: True if the largest value comes first.
+        nulls_first: True if NULL comes before all values.
+    """
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.column}{self._order}"
+
+    @property
+    def sql(self) -> str:
+        """The key in an ORDER BY of DuckDB."""
+        return f"{identifier(self.column)}{self._order}"
+
+    @property
+    def _order(self) -> str:
+        return f" {'DESC' if self.descending else 'ASC'} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
+
+
+def sort_keys(texts: Sequence[str], columns: Sequence[Column]) -> tuple[SortKey, ...]:
+    """Parses sort keys of a table.
+
+    Args:
+        texts: Columns; each may be followed by `ASC` or `DESC`, and by `NULLS FIRST` or `NULLS LAST`.
+        columns: The columns of the table.
+
+    Raises:
+        SchemaError: There is no key, a column does not exist or occurs twice, or its values have no order.
+    """
+    if not texts:
+        raise SchemaError("there is no column to sort by", hint="name at least one, such as day")
+    keys = tuple(_sort_key(text.strip(), columns) for text in texts)
+    repeated = next((key.column for number, key in enumerate(keys) if key.column in _names(keys[:number])), None)
+    if repeated is not None:
+        raise SchemaError(f"the column {repeated!r} is in the sort order twice")
+    return keys
+
+
+def _names(keys: Sequence[SortKey]) -> set[str]:
+    return {key.column for key in keys}
+
+
+def _sort_key(text: str, columns: Sequence[Column]) -> SortKey:
+    known = {folded(column.name): column for column in columns}
+    # A column may be named like a key, such as `price desc`.
+    found = None if folded(text) in known else SORT_KEY.fullmatch(text)
+    name = found["column"] if found else text
+    if folded(name) not in known:
+        names = [column.name for column in columns]
+        hint = suggestion(name, names, f"the columns are {', '.join(names)}")
+        raise SchemaError(f"the sort key {text!r} names an unknown column: {name!r}", hint=hint)
+    column = known[folded(name)]
+    if column.type in _UNORDERED:
+        raise SchemaError(f"cannot sort by the column {column.name!r}: its type is {column.type}")
+    direction, nulls = (found["direction"] or "", found["nulls"] or "") if found else ("", "")
+    return SortKey(column.name, direction.strip().upper() == "DESC", nulls.upper().endswith("FIRST"))

@@ -1,0 +1,139 @@
+"""Writes the rows of data files to new files with DuckDB, in an order and with their row ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from lakeconf.catalog.file_footers import ColumnStatistics, Footer
+from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.connection.connection import Connection
+from lakeconf.ducklake import INTERNAL_ROW_ID
+from lakeconf.engines.sorting import SortRequest
+from lakeconf.engines.spark.write.parquet_options import lake_options
+from lakeconf.errors import LakeconfError, StorageError, UnsupportedError
+from lakeconf.sql import identifier, literal
+
+# DuckDB's COPY writes values of these types in another way than DuckLake does.
+_UNWRITABLE = frozenset(("variant", "geometry", "time_ns", "unknown"))
+# The options of a lake, and those of COPY with the same meaning.
+_OPTIONS = {
+    "parquet_compression": "COMPRESSION",
+    "parquet_compression_level": "COMPRESSION_LEVEL",
+    "parquet_version": "PARQUET_VERSION",
+    "parquet_row_group_size": "ROW_GROUP_SIZE",
+    "parquet_row_group_size_bytes": "ROW_GROUP_SIZE_BYTES",
+}
+_NUMBERS = frozenset(("parquet_compression_level", "parquet_row_group_size"))
+
+
+def write_sorted(writer: Connection, alias: str, request: SortRequest, paths: Sequence[str]) -> tuple[Footer, ...]:
+    """Writes the files of a request.
+
+    Args:
+        writer: The connection that commits; the files are written on another one of the same instance.
+        alias: The alias of the lake.
+        request: What to write.
+        paths: The new files; their folder is created.
+
+    Raises:
+        UnsupportedError: DuckDB writes a column in another way than DuckLake.
+        StorageError: A file cannot be written.
+    """
+    table = request.table
+    for column in table.columns:
+        _check(column, column.name)
+    settings = _copy_options(lake_options(writer, table), table)
+    if "://" not in paths[0]:
+        try:
+            Path(paths[0]).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"the folder {Path(paths[0]).parent} cannot be created: {error.strerror}") from error
+    rows, order = _rows(alias, request), ", ".join(key.sql for key in request.keys)
+    with writer.cursor() as cursor:
+        if len(paths) == 1:
+            return (_copied(cursor, f"{rows} ORDER BY {order}", paths[0], table, settings),)
+        sorted_rows = f"memory.main.{identifier(f'lakeconf_sorted_{request.token}')}"
+        try:
+            cursor.execute(f"CREATE TABLE {sorted_rows} AS {rows} ORDER BY {order}")
+            ends = [request.group.rows * number // len(paths) for number in range(1, len(paths) + 1)]
+            parts = zip([0, *ends], ends, paths, strict=False)
+            return tuple(
+                _copied(cursor, f"FROM {sorted_rows} WHERE rowid >= {begin} AND rowid < {end}", path, table, settings)
+                for begin, end, path in parts
+            )
+        finally:
+            cursor.execute(f"DROP TABLE IF EXISTS {sorted_rows}")
+
+
+def _check(column: Column, name: str) -> None:
+    if column.type in _UNWRITABLE:
+        raise UnsupportedError(
+            f"the column {name!r} of type {column.type} cannot be written again exactly",
+            hint="let DuckLake sort new files: lake.create_table(…, sorted_by=…)",
+        )
+    for child in column.children:
+        _check(child, f"{name}.{child.name}")
+
+
+def _rows(alias: str, request: SortRequest) -> str:
+    table = request.table
+    name = ".".join(map(identifier, (alias, table.schema_name, table.name)))
+    columns = ", ".join(identifier(column.name) for column in table.columns)
+    where = ""
+    if not request.is_whole:
+        where = f" WHERE filename IN ({', '.join(literal(file.path) for file in request.group.files)})"
+    row_id = identifier(INTERNAL_ROW_ID.name)
+    return f"SELECT {columns}, rowid AS {row_id} FROM {name} AT (VERSION => {request.snapshot_id}){where}"
+
+
+def _copy_options(found: Mapping[str, object], table: TableInfo) -> str:
+    if str(found.get("encrypted", "false")).lower() == "true":
+        raise UnsupportedError(f"the files of {table.full_name} are encrypted, and would be written unencrypted")
+    given = []
+    for name, option in _OPTIONS.items():
+        if name in found:
+            text = str(found[name])
+            text = f"V{text.lstrip('Vv')}" if name == "parquet_version" else text
+            given.append(f", {option} {int(text) if name in _NUMBERS else literal(text)}")
+    ids = [*map(_field_id, table.columns), f"{literal(INTERNAL_ROW_ID.name)}: {INTERNAL_ROW_ID.field_id}"]
+    return f"FORMAT parquet, RETURN_STATS, FIELD_IDS {{{', '.join(ids)}}}{''.join(given)}"
+
+
+def _field_id(column: Column) -> str:
+    if not column.children:
+        return f"{literal(column.name)}: {column.field_id}"
+    parts = [f"__duckdb_field_id: {column.field_id}", *map(_field_id, column.children)]
+    return f"{literal(column.name)}: {{{', '.join(parts)}}}"
+
+
+def _copied(connection: Connection, query: str, path: str, table: TableInfo, settings: str) -> Footer:
+    copied = connection.rows(f"COPY ({query}) TO {literal(path)} ({settings})")
+    if len(copied) != 1:
+        raise LakeconfError(f"DuckDB reported {len(copied)} files instead of one")
+    (_, count, size, footer_size, found, *_) = copied[0]
+    statistics = tuple(_statistics(column, found[name]) for name, column in _leaves(table.columns) if name in found)
+    return Footer(path, int(count), int(size), int(footer_size), statistics)
+
+
+def _leaves(columns: Sequence[Column], parent: str = "") -> Iterator[tuple[str, Column]]:
+    """The columns that a file stores, by their names in the statistics of COPY."""
+    for column in columns:
+        name = f"{parent}{identifier(column.name)}"
+        if column.children:
+            yield from _leaves(column.children, f"{name}.")
+        else:
+            yield name, column
+
+
+def _statistics(column: Column, found: Mapping[str, str]) -> ColumnStatistics:
+    has_nan = found.get("has_nan")
+    return ColumnStatistics(
+        column.field_id,
+        int(found.get("column_size_bytes", 0)),
+        int(found.get("num_values", 0)),
+        int(found["null_count"]) if "null_count" in found else None,
+        found.get("min"),
+        found.get("max"),
+        None if has_nan is None else has_nan == "true",
+    )

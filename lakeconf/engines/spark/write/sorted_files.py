@@ -1,0 +1,143 @@
+"""Writes the rows of data files to new files on the executors, in an order and with their row ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from lakeconf.catalog.file_footers import ColumnStatistics, Footer, read_footers
+from lakeconf.catalog.sort_keys import SortKey
+from lakeconf.catalog.table import Column
+from lakeconf.ducklake import INTERNAL_ROW_ID
+from lakeconf.engines.base import ROW_ID, Staged, StagingRequest
+from lakeconf.engines.sorting import SortedFiles, SortRequest
+from lakeconf.engines.spark.hadoop import spark_paths
+from lakeconf.engines.spark.internals import active_session_kept, rebind
+from lakeconf.engines.spark.jobs import run_job
+from lakeconf.engines.spark.read.column_reader import FIELD_ID, quoted
+from lakeconf.engines.spark.session import private_session
+from lakeconf.engines.spark.write.files import writing_session, written_value
+from lakeconf.engines.spark.write.partitions import placed
+from lakeconf.engines.spark.write.storage import LakeStorage
+
+# Types that Spark writes like DuckLake, and whose bounds are known. Not lists and maps: Spark writes no field ids for
+# their elements.
+_TYPES = frozenset(("boolean", "int8", "int16", "int32", "int64", "float32", "float64", "date", "timestamp"))
+_TYPES |= {"timestamptz", "varchar", "struct"}
+# Types whose bounds are not in a footer, or not as DuckLake writes them.
+_SCANNED = frozenset(("boolean", "float32", "float64"))
+_FILE = "__lakeconf_file"
+
+
+def is_writable(columns: Sequence[Column]) -> bool:
+    """True if Spark writes the files of a table with these columns like DuckLake."""
+    return all(
+        (column.type in _TYPES or column.type.startswith("decimal(")) and is_writable(column.children)
+        for column in columns
+    )
+
+
+def stage_sorted(storage: LakeStorage, frame: DataFrame, request: SortRequest) -> SortedFiles:
+    """Writes the rows of a request.
+
+    Args:
+        storage: The storage of the files.
+        frame: The rows, with `ROW_ID`.
+        request: What to write.
+
+    Raises:
+        SchemaError: DuckLake would replace a text of the rows.
+        SparkError: The job failed.
+    """
+    table = request.table
+    staging = StagingRequest(table, {}, request.token)
+    rebound = rebind(frame, writing_session(frame.sparkSession))
+    columns = [written_value(rebound, column.name, column, table) for column in table.columns]
+    columns.append(F.col(ROW_ID).alias(INTERNAL_ROW_ID.name, metadata={FIELD_ID: INTERNAL_ROW_ID.field_id}))
+    order = [_order(key) for key in request.keys]
+    # Executors sort one range of rows each; a range is a file.
+    rows = rebound.select(*columns).repartitionByRange(request.file_count, *order).sortWithinPartitions(*order)
+    with storage.removed_after_errors(staging):
+        written = storage.write(rows, staging)
+        footers = [footer for footer in read_footers(storage.writer, written, table.columns) if footer.row_count]
+        footers = _with_bounds(storage, footers, request)
+        paths = request.paths([footer.path.rpartition("/")[2] for footer in footers])
+        targets = dict(zip([footer.path for footer in footers], paths, strict=True))
+        if request.group.partition_id is not None:
+            folders = {path: (request.group.folder or "").removeprefix(table.path) for path in targets}
+            with placed(storage, folders, staging) as moved:
+                targets = moved
+        footers = [replace(footer, path=targets[footer.path]) for footer in footers]
+        staged = Staged("", tuple(targets.values()), folder=request.folder, row_count=0)
+        return SortedFiles(staged, tuple(footers))
+
+
+def _order(key: SortKey) -> SparkColumn:
+    column = F.col(quoted(key.column))
+    if key.descending:
+        return column.desc_nulls_first() if key.nulls_first else column.desc_nulls_last()
+    return column.asc_nulls_first() if key.nulls_first else column.asc_nulls_last()
+
+
+def _with_bounds(storage: LakeStorage, footers: Sequence[Footer], request: SortRequest) -> list[Footer]:
+    """Adds the bounds that footers do not have: DuckLake takes a table without bounds for one without values."""
+    wanted = dict(_scanned(request.table.columns))
+    if not wanted or not footers:
+        return list(footers)
+    found = _bounds(storage, [footer.path for footer in footers], wanted, request.token)
+    return [
+        replace(
+            footer,
+            statistics=tuple(
+                _bounded(one, wanted[one.field_id][1], found[footer.path.rpartition("/")[2]])
+                if one.field_id in wanted
+                else one
+                for one in footer.statistics
+            ),
+        )
+        for footer in footers
+    ]
+
+
+def _scanned(columns: Sequence[Column], parent: str = "") -> Iterator[tuple[int, tuple[str, Column]]]:
+    """The columns of such types, by field id, with their paths in a frame."""
+    for column in columns:
+        path = f"{parent}{quoted(column.name)}"
+        if column.type in _SCANNED:
+            yield column.field_id, (path, column)
+        yield from _scanned(column.children, f"{path}.")
+
+
+def _bounds(
+    storage: LakeStorage, paths: Sequence[str], wanted: Mapping[int, tuple[str, Column]], token: str
+) -> dict[str, dict[str, Any]]:
+    """The bounds of each file, by its name: a job that reads these columns only."""
+    values: list[SparkColumn] = []
+    for field_id, (path, column) in wanted.items():
+        value = F.col(path)
+        is_nan = F.lit(value=False) if column.type == "boolean" else F.isnan(value)
+        number = value.cast("int") if column.type == "boolean" else F.when(~is_nan, value)
+        values += [F.min(number).alias(f"low{field_id}"), F.max(number).alias(f"high{field_id}")]
+        values.append(F.max(is_nan).alias(f"nan{field_id}"))
+    private = private_session(storage.spark)
+    rows: list[Any] = []
+    with active_session_kept(storage.spark):
+        read = private.read.parquet(*spark_paths(paths))
+        # The name of a file has no character that is escaped in a URI.
+        name = F.element_at(F.split(F.input_file_name(), "/"), -1).alias(_FILE)
+        grouped = read.groupBy(name).agg(*values)
+        run_job(storage.spark, lambda: rows.extend(grouped.collect()), token)
+    return {row[_FILE]: row.asDict() for row in rows}
+
+
+def _bounded(statistics: ColumnStatistics, column: Column, found: Mapping[str, Any]) -> ColumnStatistics:
+    low, high, is_nan = (found[f"{kind}{column.field_id}"] for kind in ("low", "high", "nan"))
+    contains_nan = None if column.type == "boolean" else bool(is_nan)
+    if low is None or high is None:
+        return replace(statistics, contains_nan=contains_nan)
+    return replace(statistics, low=repr(low), high=repr(high), contains_nan=contains_nan)

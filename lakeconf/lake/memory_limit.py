@@ -1,0 +1,45 @@
+"""The memory of DuckDB during maintenance."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from lakeconf.commit.session import Session
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import LakeconfError
+from lakeconf.sql import literal
+
+
+@contextlib.contextmanager
+def limited_memory(session: Session, memory_limit: str | None) -> Iterator[None]:
+    """Limits DuckDB's memory inside a `with` block.
+
+    Args:
+        session: The lake.
+        memory_limit: The memory, such as `4GB`; by default, that of the store.
+
+    Raises:
+        LakeconfError: The limit is not a size.
+    """
+    wanted = session.memory_limit if memory_limit is None else memory_limit
+    if wanted is None:
+        yield
+        return
+    writer, lock = session.writer, session.writer_lock
+    try:
+        with lock:
+            _set_memory(writer, wanted)
+        yield
+    finally:
+        with lock:  # the value before is rounded, so it cannot be restored; a limit that is refused may be in force
+            writer.execute("RESET memory_limit")
+
+
+def _set_memory(writer: Connection, limit: str) -> None:
+    try:
+        writer.execute(f"SET memory_limit = {literal(limit)}")
+    except LakeconfError as error:
+        raise LakeconfError(
+            f"the memory_limit {limit!r} is not possible: {error.message}", hint="write a size such as 4GB"
+        ) from error

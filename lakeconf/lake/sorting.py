@@ -1,0 +1,237 @@
+"""Sorts the rows of a table's files: writes all files again, or those of each partition, as one commit each.
+
+Rows keep their ids, and no row counts as changed: DuckLake records the commit like its own rewrite of files with
+deleted rows, so older snapshots keep their files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakeconf.byte_size import byte_size
+from lakeconf.catalog.file_groups import SORTED_BY, FileGroup, file_groups, is_inlined
+from lakeconf.catalog.row_size import with_bytes_per_row
+from lakeconf.catalog.snapshot import latest
+from lakeconf.catalog.sort_keys import SortKey, sort_keys
+from lakeconf.catalog.stored_queries import StoredQueries
+from lakeconf.catalog.table import TableInfo, load_table
+from lakeconf.catalog.table_options import table_options
+from lakeconf.commit.change import Change
+from lakeconf.commit.conflicts import ReadDependency
+from lakeconf.commit.maintenance_commit import run_step
+from lakeconf.commit.replaced_files import Replacement
+from lakeconf.commit.scope import Scope
+from lakeconf.commit.staged_commit import FileChange
+from lakeconf.commit.transaction import Transaction
+from lakeconf.ducklake import INTERNAL_ROW_ID
+from lakeconf.engines.sorting import SortedFiles, SortEngine, SortRequest
+from lakeconf.errors import CommitConflictError, CommitError, SchemaError, UnsupportedError
+from lakeconf.lake.compaction import target_file_size
+from lakeconf.lake.time_limit import TimeLimit
+from lakeconf.sql import literal
+from lakeconf.write.staged_outcome import hides_places, lake_refusal
+from lakeconf.write.writes import Writing, quoted
+
+# Other tools may write rows to the catalog between a flush and the next look.
+_FLUSHES = 3
+
+
+@dataclass(frozen=True)
+class SortPlan:
+    """What a rewrite of a table in an order would do.
+
+    Attributes:
+        table: The table.
+        sorted_by: The order, as for `Lake.create_table`.
+        files: The data files that would be written again.
+        bytes: Their size.
+        rows: Their rows.
+        commits: The number of commits: one for each partition.
+        sorted_files: The files that an earlier rewrite has sorted in this order; they stay.
+    """
+
+    table: str
+    sorted_by: tuple[str, ...]
+    files: int
+    bytes: int
+    rows: int
+    commits: int
+    sorted_files: int
+
+    @property
+    def changes(self) -> bool:
+        """True if there is anything to do."""
+        return self.files > 0
+
+    def __str__(self) -> str:
+        order = ", ".join(self.sorted_by)
+        if not self.changes:
+            return f"{self.table}: no file to sort by {order}"
+        size = f"{self.files:,} file{'' if self.files == 1 else 's'} ({byte_size(self.bytes)})"
+        lines = [
+            f"{self.table}: write {size} with {self.rows:,} rows again, sorted by {order}",
+            f"in {self.commits:,} commit{'' if self.commits == 1 else 's'}; rows keep their ids, and no row changes",
+        ]
+        if self.sorted_files:
+            lines.append(f"already sorted: {self.sorted_files:,} files")
+        return "\n".join([*lines, "the files before stay until their snapshots expire"])
+
+
+@dataclass(frozen=True)
+class SortResult:
+    """The result of a rewrite of a table in an order.
+
+    Attributes:
+        files_before: The number of data files of the table before it.
+        files_after: Their number after it.
+        commits: The number of commits.
+        complete: False if the deadline ended it early; the next rewrite in this order continues.
+    """
+
+    files_before: int
+    files_after: int
+    commits: int
+    complete: bool = True
+
+
+class Sorting:
+    """The rewrite of one table.
+
+    Args:
+        scope: The lake.
+        name: The table.
+        sorted_by: The sort keys; None for those of the table.
+    """
+
+    def __init__(self, scope: Scope, name: str, sorted_by: Sequence[str] | None) -> None:
+        self._scope, self._session, self._name = scope, scope.session, name
+        reader = self._session.reader
+        self._info = load_table(reader, name, scope.snapshot_id)
+        if sorted_by is None:
+            sorted_by = table_options(reader, self._info, scope.snapshot_id).sorted_by
+            if not sorted_by:
+                raise SchemaError(f"{self._info.full_name} has no sort order", hint="name the columns: sorted_by=[…]")
+        self._keys = sort_keys([sorted_by] if isinstance(sorted_by, str) else sorted_by, self._info.columns)
+        self._order = tuple(map(str, self._keys))
+
+    def plan(self) -> SortPlan:
+        """What `run` would do; files that a flush would add are not counted."""
+        groups = file_groups(self._session.reader, self._info, self._scope.snapshot_id)
+        waiting = [group for group in groups if self._is_waiting(group)]
+        return SortPlan(
+            self._info.full_name,
+            self._order,
+            sum(len(group.files) for group in waiting),
+            sum(group.size for group in waiting),
+            sum(group.rows for group in waiting),
+            len(waiting),
+            sum(len(group.files) for group in groups if group.sorted_by == self._order),
+        )
+
+    def run(self, limit: TimeLimit) -> SortResult:
+        """Writes the files again, first of the partitions with most files.
+
+        Args:
+            limit: No commit begins after it.
+        """
+        self._scope.check_maintainable()
+        session = self._session
+        StoredQueries.load(session.reader).check_expressions()
+        info = self._flushed()
+        groups = file_groups(session.reader, info, session.snapshot_id)
+        before, commits = sum(len(group.files) for group in groups), 0
+        waiting = [group for group in groups if self._is_waiting(group)]
+        for group in waiting:
+            if limit.is_over:
+                break
+            commits += self._rewrite((group.partition_id, group.partition))
+        left = file_groups(session.reader, info, session.snapshot_id)
+        is_complete = not any(map(self._is_waiting, left)) or not limit.is_over
+        return SortResult(before, sum(len(group.files) for group in left), commits, is_complete)
+
+    def _is_waiting(self, group: FileGroup) -> bool:
+        return group.rows > 0 and group.sorted_by != self._order
+
+    def _flushed(self) -> TableInfo:
+        """The table at the latest snapshot, after its rows and deletes in the catalog were written to files."""
+        session = self._session
+        for _ in range(_FLUSHES):
+            session.advance(latest(session.reader).snapshot_id)
+            info = load_table(session.reader, self._name, session.snapshot_id)
+            if not is_inlined(session.reader, info, session.snapshot_id):
+                return info
+            named = f"schema_name => {literal(info.schema_name)}, table_name => {literal(info.name)}"
+            run_step(session, f"CALL ducklake_flush_inlined_data({literal(session.alias)}, {named})")
+        raise CommitConflictError(
+            f"other writers add rows of {self._info.full_name} to the catalog all the time", hint="try again later"
+        )
+
+    def _rewrite(self, key: tuple[object, ...]) -> int:
+        """Commits the new files of a group; returns the number of commits."""
+        info = self._flushed()
+        with Writing(self._scope, "sort") as transaction:
+            groups = file_groups(self._session.reader, info, transaction.snapshot_id)
+            group = next((one for one in groups if (one.partition_id, one.partition) == key), None)
+            if group is None or not self._is_waiting(group):
+                return 0  # another process has sorted or removed the files
+            _check_supported(transaction, info, group)
+            transaction.extra = {SORTED_BY: list(self._order)}
+            keys = sort_keys(self._order, info.columns)
+            self._stage(transaction, info, group, keys, is_whole=len(groups) == 1)
+        return 1
+
+    def _stage(
+        self, transaction: Transaction, info: TableInfo, group: FileGroup, keys: tuple[SortKey, ...], *, is_whole: bool
+    ) -> None:
+        session = self._session
+        target = target_file_size(session.reader, info)
+        sized = with_bytes_per_row(session.reader, info)
+        request = SortRequest(
+            sized, transaction.snapshot_id, group, is_whole, keys, -(-group.size // target), transaction.next_token()
+        )
+        engine = session.engine
+        if not isinstance(engine, SortEngine):
+            raise UnsupportedError(f"the engine {engine.name} cannot sort files")
+        files = engine.stage_sorted(request)
+        since = ReadDependency(info.table_id, info.full_name, transaction.snapshot_id, on_rows=False)
+        change = FileChange(info, replacement=Replacement(group, files.footers))
+        transaction.add(
+            Change((), info.full_name, files.staged, since, deletes=True, written_for=info, by_files=change)
+        )
+        self._check_row_ids(info, request, files)
+
+    def _check_row_ids(self, info: TableInfo, request: SortRequest, files: SortedFiles) -> None:
+        """Refuses files that do not contain exactly the ids of the rows that they replace."""
+        paths = ", ".join(map(literal, files.staged.files))
+        where = "" if request.is_whole else f" WHERE filename IN ({_listed(request.group)})"
+        written = f"SELECT {INTERNAL_ROW_ID.name} AS id FROM read_parquet([{paths}], hive_partitioning = false)"
+        replaced = f"SELECT rowid AS id FROM {quoted(self._session, info)} AT (VERSION => {request.snapshot_id}){where}"
+        summed = "SELECT count(id), sum(hash(id)::HUGEINT), min(id), max(id) FROM"
+        with self._session.writer.cursor() as cursor:
+            if cursor.rows(f"{summed} ({written})") != cursor.rows(f"{summed} ({replaced})"):
+                raise CommitError(f"the new files of {info.full_name} have other rows: nothing was written")
+
+
+def _listed(group: FileGroup) -> str:
+    return ", ".join(literal(file.path) for file in group.files)
+
+
+def _check_supported(transaction: Transaction, info: TableInfo, group: FileGroup) -> None:
+    """Refuses a table whose files cannot be replaced with their row ids.
+
+    Raises:
+        UnsupportedError: The table, the lake or the version of DuckLake's extension does not allow it.
+    """
+    reason = lake_refusal(transaction, info)
+    if transaction.session.committer == "public":
+        reason = "the store's committer is public, which cannot register row ids"
+    elif hides_places(info):
+        reason = "a column hides the row ids"
+    elif group.encrypted:
+        reason = "the files are encrypted"
+    if reason is not None:
+        raise UnsupportedError(
+            f"the files of {info.full_name} cannot be sorted: {reason}",
+            hint="let DuckLake sort new files: lake.create_table(…, sorted_by=…)",
+        )

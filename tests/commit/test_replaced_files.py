@@ -1,0 +1,98 @@
+"""The check of replaced files at the commit, and what the extension is told about the new ones."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from plain_sql import run_plain
+
+from lakeconf.catalog.file_footers import ColumnStatistics, Footer
+from lakeconf.catalog.file_groups import FileGroup, ReplacedFile, file_groups
+from lakeconf.catalog.table import TableInfo, load_table
+from lakeconf.commit.replaced_files import Replacement, add_replacement, check_replaced
+from lakeconf.commit.staged_tables import COLUMNS
+from lakeconf.errors import CommitConflictError, CommitError, SchemaError
+
+if TYPE_CHECKING:
+    from lakeconf import Lake
+
+TABLE = TableInfo(4, "main", "t", (), "/data/main/t/")
+BOUNDS = ColumnStatistics(1, 80, 5, 1, "1.5", "2.5", contains_nan=True)
+ALL_NULL = ColumnStatistics(2, 8, 5, 5, None, None)
+
+
+def footer(name: str, rows: int, *statistics: ColumnStatistics) -> Footer:
+    return Footer(f"/data/main/t/{name}", rows, 900, 90, statistics)
+
+
+def planned(lake: Lake, rows: int) -> tuple[TableInfo, Replacement]:
+    reader, version = lake._session.reader, lake.refresh()
+    info = load_table(reader, "t", version)
+    (group,) = file_groups(reader, info, version)
+    return info, Replacement(group, (footer("a.parquet", rows),))
+
+
+@pytest.mark.parametrize(
+    ("statement", "changed"),
+    [
+        ("INSERT INTO t VALUES (5)", 0),
+        ("INSERT INTO u VALUES (5)", 0),
+        ("DELETE FROM t WHERE id = 3", 1),
+        ("UPDATE t SET id = 50 WHERE id IN (3, 13)", 2),
+        ("CALL ducklake_merge_adjacent_files('dev', 't')", 2),
+    ],
+)
+@pytest.mark.parametrize("inlined", [0, 10])
+def test_changed_files_are_a_conflict(two_tables: Lake, statement: str, changed: int, inlined: int) -> None:
+    lake = two_tables
+    run_plain(lake, "INSERT INTO t FROM range(10)", "INSERT INTO t FROM range(10, 20)")
+    info, replacement = planned(lake, 20)
+    check_replaced(lake._session.reader, info, replacement, lake.snapshot_id)
+    run_plain(lake, f"CALL dev.set_option('data_inlining_row_limit', {inlined})", statement)
+    begun = lake.refresh()
+    if not changed:
+        check_replaced(lake._session.reader, info, replacement, begun)
+        return
+    with pytest.raises(CommitConflictError, match=f"another writer changed rows in {changed} of 2 files of main.t"):
+        check_replaced(lake._session.reader, info, replacement, begun)
+
+
+def test_other_numbers_of_rows_are_refused(two_tables: Lake) -> None:
+    run_plain(two_tables, "INSERT INTO t FROM range(10)", "DELETE FROM t WHERE id < 3")
+    info, replacement = planned(two_tables, 8)
+    with pytest.raises(CommitError, match=r"the rewrite of main.t has 8 rows instead of 7: nothing was written"):
+        check_replaced(two_tables._session.reader, info, replacement, two_tables.snapshot_id)
+
+
+def test_rows_for_the_extension_have_its_columns() -> None:
+    files = (ReplacedFile(7, "/elsewhere/x.parquet", 3, 2), ReplacedFile(8, "/data/main/t/y.parquet", 4, 3, 9))
+    group = FileGroup(files, 100, 2, ((0, "a"), (1, None)))
+    rows: dict[str, Any] = defaultdict(list)
+    rows["data_file"].append((0,) * 16)
+    footers = (footer("1.parquet", 5, BOUNDS, ALL_NULL), footer("2.parquet", 2))
+    add_replacement(rows, TABLE, Replacement(group, footers), lambda path: path.replace("/data/", "/hidden/"))
+    for table, values in rows.items():
+        assert {len(row) for row in values} == {COLUMNS[table].count(",") + 1}, table
+    assert [(row[0], row[3], row[6], row[10], row[15]) for row in rows["data_file"][1:]] == [
+        (1, "/hidden/main/t/1.parquet", 5, 2, 1),
+        (2, "/hidden/main/t/2.parquet", 2, 2, 2),
+    ]
+    assert rows["data_file_partition"] == [(1, 0, "a"), (1, 1, None), (2, 0, "a"), (2, 1, None)]
+    assert rows["data_file_column_stats"] == [
+        (1, 4, 1, 80, True, 5, True, 1, True, "1.5", True, "2.5", True, True, True, None),
+        (1, 4, 2, 8, True, 5, True, 5, False, None, False, None, False, None, False, None),
+    ]
+    assert rows["compaction"] == [(1, 4, "rewrite_delete", None, 1), (2, 4, "rewrite_delete", None, 2)]
+    assert rows["compaction_source"] == [
+        (1, 0, 7, "", 0, 2, None, 0, None, None, None, None),
+        (1, 1, 8, "", 0, 3, None, 0, 9, "", 0, None),
+    ]
+
+
+def test_bounds_that_ducklake_would_change_are_refused() -> None:
+    bad = footer("1.parquet", 5, replace(BOUNDS, high="{DATA_PATH}"))
+    with pytest.raises(SchemaError, match=r"a value of main.t contains \{DATA_PATH\}"):
+        add_replacement(defaultdict(list), TABLE, Replacement(FileGroup((), 0), (bad,)), str)

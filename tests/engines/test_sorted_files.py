@@ -1,0 +1,115 @@
+"""DuckDB writes sorted files with field ids, row ids, exact statistics, and the lake's options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeconf.catalog.file_footers import Footer
+from lakeconf.catalog.file_groups import file_groups
+from lakeconf.catalog.sort_keys import sort_keys
+from lakeconf.catalog.table import load_table
+from lakeconf.ducklake import INTERNAL_ROW_ID
+from lakeconf.engines.sorted_files import write_sorted
+from lakeconf.engines.sorting import SortRequest
+from lakeconf.errors import StorageError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from catalog_lake import Lake
+
+    from lakeconf.connection.connection import Connection
+
+
+@pytest.fixture
+def writer(usual: Lake) -> Iterator[Connection]:
+    """Writes to a lake with the table `t`, whose rows are not in order; one is deleted."""
+    usual.run(
+        'CREATE TABLE lake.t (a BIGINT, "b ""q" DOUBLE, s STRUCT("x, y" BIGINT, z VARCHAR[]), m MAP(VARCHAR, INTEGER))',
+        "INSERT INTO lake.t SELECT (i * 7) % 30, CASE WHEN i < 15 THEN i / 2 WHEN i < 16 THEN 'nan' END, "
+        "{'x, y': i, 'z': ['e' || i, NULL]}, MAP {'k': i} FROM range(30) AS r(i)",
+        "DELETE FROM lake.t WHERE a = 7",
+    )
+    usual.run("CALL ducklake_flush_inlined_data('lake')")
+    with usual.connection.cursor() as cursor:
+        cursor.prefer_builtins("lake")
+        yield cursor
+
+
+def request_of(lake: Lake, key: str, count: int = 1) -> SortRequest:
+    info = load_table(lake.reader, "t", lake.newest)
+    (group,) = file_groups(lake.reader, info, lake.newest)
+    return SortRequest(info, lake.newest, group, True, sort_keys([key], info.columns), count, "0a")  # noqa: FBT003
+
+
+def written(lake: Lake, writer: Connection, folder: Path, key: str = "a desc", count: int = 1) -> tuple[Footer, ...]:
+    paths = [str(folder / "new" / f"{number}.parquet") for number in range(count)]
+    return write_sorted(writer, "lake", request_of(lake, key, count), paths)
+
+
+def test_rows_have_the_order_and_their_ids(usual: Lake, writer: Connection, tmp_path: Path) -> None:
+    (footer,) = written(usual, writer, tmp_path)
+    columns = f'a, {INTERNAL_ROW_ID.name}, "b ""q"::VARCHAR, s::VARCHAR, m::VARCHAR'
+    found = writer.rows(f"SELECT {columns} FROM read_parquet('{footer.path}')")
+    assert found == writer.rows(f"SELECT {columns.replace(INTERNAL_ROW_ID.name, 'rowid')} FROM lake.t ORDER BY a DESC")
+    assert (footer.row_count, len(found)) == (29, 29)
+    schema = dict(writer.rows(f"SELECT name, field_id FROM parquet_schema('{footer.path}') WHERE field_id IS NOT NULL"))
+    ids = {column.name: column.field_id for column in request_of(usual, "a").table.columns}
+    assert ids.items() <= schema.items()
+    assert schema[INTERNAL_ROW_ID.name] == INTERNAL_ROW_ID.field_id
+    assert len(schema) == 10, "also the fields of nested columns"
+
+
+def test_statistics_are_those_of_the_rows(usual: Lake, writer: Connection, tmp_path: Path) -> None:
+    (footer,) = written(usual, writer, tmp_path)
+    size = writer.rows(f"SELECT file_size_bytes, footer_size FROM parquet_file_metadata('{footer.path}')")
+    assert [(footer.file_size_bytes, footer.footer_size)] == size
+    found = [(one.value_count, one.null_count, one.low, one.high, one.contains_nan) for one in footer.statistics]
+    assert found == [
+        (29, 0, "0", "29", None),
+        (29, 14, "0.0", "7.0", True),
+        (29, 0, "0", "29", None),
+        (58, 29, "e0", "e9", None),
+        (29, 0, "k", "k", None),
+        (29, 0, "0", "29", None),
+    ]
+    assert len({one.field_id for one in footer.statistics}) == 6
+
+
+def test_several_files_have_ranges_of_the_same_size(usual: Lake, writer: Connection, tmp_path: Path) -> None:
+    footers = written(usual, writer, tmp_path, "a", 3)
+    assert [footer.row_count for footer in footers] == [9, 10, 10]
+    bounds = [(footer.statistics[0].low, footer.statistics[0].high) for footer in footers]
+    assert bounds == [("0", "9"), ("10", "19"), ("20", "29")]
+    assert writer.rows("SELECT table_name FROM duckdb_tables() WHERE database_name = 'memory'") == []
+
+
+def test_options_of_the_lake_hold(usual: Lake, writer: Connection, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"compression": "zstd", "compression_level": 9, "version": 2, "row_group_size": 2048}
+    for name, value in options.items():
+        usual.run(f"CALL lake.set_option('parquet_{name}', '{value}')")
+    (footer,) = written(usual, writer, tmp_path)
+    assert writer.rows(f"SELECT DISTINCT compression FROM parquet_metadata('{footer.path}')") == [("ZSTD",)]
+
+
+def test_group_is_all_that_is_read(usual: Lake, writer: Connection, tmp_path: Path) -> None:
+    request = request_of(usual, "a")
+    usual.run("INSERT INTO lake.t SELECT 1000 + i, NULL, NULL, NULL FROM range(50) AS r(i)")
+    newer = SortRequest(request.table, usual.newest, request.group, False, request.keys, 1, "0a")  # noqa: FBT003
+    (footer,) = write_sorted(writer, "lake", newer, [str(tmp_path / "x.parquet")])
+    assert footer.row_count == 29
+
+
+def test_types_that_duckdb_would_change_are_refused(usual: Lake, writer: Connection, tmp_path: Path) -> None:
+    usual.run("ALTER TABLE lake.t ADD COLUMN v STRUCT(w VARIANT)")
+    with pytest.raises(UnsupportedError, match=r"the column 'v.w' of type variant cannot be written again exactly"):
+        written(usual, writer, tmp_path)
+
+
+def test_folder_that_cannot_be_created_is_an_error(usual: Lake, writer: Connection, tmp_path: Path) -> None:
+    (tmp_path / "new").touch()
+    with pytest.raises(StorageError, match="cannot be created"):
+        written(usual, writer, tmp_path)
