@@ -118,7 +118,6 @@ class Session:
         return Commit(kind(self.alias, self.writer, self.reader, self.reconnect, self.barrier, token), token)
 
     def close(self) -> None:
-        """Releases the locks and closes the connections."""
-        self.guard.close()
+        """Closes the connections."""
         self.writer.close()
         self.reader.connection.close()

@@ -43,9 +43,6 @@ class FileLocks:
         with self._hold("lakeconf-writers", fcntl.LOCK_EX) as held:
             yield held
 
-    def close(self) -> None:
-        """Does nothing: no file stays open between two locks."""
-
     @contextlib.contextmanager
     def _hold(self, suffix: str, kind: int) -> Iterator[Held]:
         path = self._catalog.with_name(f"{self._catalog.name}.{suffix}")

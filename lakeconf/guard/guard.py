@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 
@@ -17,7 +17,6 @@ from lakeconf.guard.file_locks import FileLocks
 from lakeconf.guard.locks import Held, LakeLocks
 from lakeconf.guard.marker import LakeMarker
 from lakeconf.guard.server_locks import ServerLocks
-from lakeconf.secret import Secret
 
 
 class LakeGuard:
@@ -106,18 +105,12 @@ class LakeGuard:
                 self._writing[thread] -= 1
                 self._writing += Counter()  # removes threads without open writes
 
-    def close(self) -> None:
-        """Closes the connection that holds the locks."""
-        if self._locks is not None:
-            self._locks.close()
-
 
 def guard_of(
     reader: CatalogReader,
     metadata: MetadataBackend,
     storage: StorageBackend | None,
     names: StoreNames,
-    secrets: Sequence[Secret],
 ) -> LakeGuard:
     """The guard of an attached lake.
 
@@ -126,10 +119,9 @@ def guard_of(
         metadata: The metadata backend of its store.
         storage: The storage backend; None if the metadata backend keeps the files.
         names: The names of the store.
-        secrets: The secrets of the store, which no message may show.
     """
     marker = None if storage is None else marker_of(reader, metadata)
-    return LakeGuard(locks_of(metadata, names, secrets), marker)
+    return LakeGuard(locks_of(metadata, names, reader), marker)
 
 
 def marker_of(reader: CatalogReader, backend: MetadataBackend) -> LakeMarker:
@@ -137,9 +129,9 @@ def marker_of(reader: CatalogReader, backend: MetadataBackend) -> LakeMarker:
     return LakeMarker(reader, partial(places, backend, reader), partial(neighbours, backend))
 
 
-def locks_of(backend: MetadataBackend, names: StoreNames, secrets: Sequence[Secret]) -> LakeLocks | None:
+def locks_of(backend: MetadataBackend, names: StoreNames, reader: CatalogReader) -> LakeLocks | None:
     """The locks of a store's lake; None if its metadata backend has none. The arguments are those of `guard_of`."""
     file, server = backend.file(), backend.server()
     if file is not None:
         return FileLocks(file)
-    return None if server is None else ServerLocks(server, backend, names, secrets)
+    return None if server is None else ServerLocks(server, backend, names, reader)

@@ -61,10 +61,6 @@ class LakeLocks(Protocol):
         """The lake's lock, held exclusively."""
         ...
 
-    def close(self) -> None:
-        """Closes the connection that holds the locks."""
-        ...
-
 
 def pauses(limit_seconds: float | None = None) -> Iterator[None]:
     """Waits before each next item, a little longer each time; ends when the limit is reached."""

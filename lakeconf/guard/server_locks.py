@@ -5,21 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import threading
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator
 
 from lakeconf.backends.base import MetadataBackend, StoreNames
 from lakeconf.backends.server import CatalogServer
-from lakeconf.connection.connection import Connection, connect
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogError, ConnectionFailed, LakeconfError
 from lakeconf.guard.locks import Held, wait_for
 from lakeconf.logs import escaped
-from lakeconf.secret import Secret
-from lakeconf.sql import Attach, LoadExtension, Value
 
-_DATABASE = "lakeconf_lock"
 # How long one attempt waits in the server's queue. Later requests wait behind it, so maintenance gets its turn, and
 # writers only wait briefly behind maintenance.
 _ATTEMPT_SECONDS = 2.0
@@ -30,26 +27,25 @@ _LAKE_KEY = 1 << 32
 class ServerLocks:
     """Advisory locks of the catalog's server.
 
-    They are held in transactions, because session locks would outlive their holder behind a connection pool. One DuckDB
-    instance holds all locks of an open lake.
+    They are held in transactions, because session locks would outlive their holder behind a connection pool. Each is
+    held on a connection of its own to the catalog, beside those of the lake's reads and commits.
 
     Args:
         server: The server.
         backend: The metadata backend whose catalog it keeps.
         names: The names of the store.
-        secrets: The secrets of the store, which no message may show.
+        reader: The attached lake.
     """
 
     def __init__(
-        self, server: CatalogServer, backend: MetadataBackend, names: StoreNames, secrets: Sequence[Secret]
+        self, server: CatalogServer, backend: MetadataBackend, names: StoreNames, reader: CatalogReader
     ) -> None:
         self._server = server
-        self._backend = backend
-        self._names = names
-        self._secrets = secrets
-        self._instance: Connection | None = None
-        self._opening = threading.Lock()
-        self._schema = str(backend.catalog_schema(names))
+        self._reader = reader
+        self._database = reader.metadata_database
+        self._catalog_schema = backend.catalog_schema(names)
+        self._schema = str(self._catalog_schema)
+        self._is_checked = False
 
     @contextlib.contextmanager
     def __call__(self, tables: Collection[str]) -> Iterator[Held]:
@@ -68,12 +64,6 @@ class ServerLocks:
         with self._hold([self._lake_key], "the lock of the lake", shared=False) as held:
             yield held
 
-    def close(self) -> None:
-        with self._opening:
-            if self._instance is not None:
-                self._instance.close()
-                self._instance = None
-
     @property
     def _lake_key(self) -> int:
         return _LAKE_KEY + zlib.crc32(self._schema.encode())
@@ -81,10 +71,10 @@ class ServerLocks:
     @contextlib.contextmanager
     def _hold(self, keys: list[int], what: str, *, shared: bool) -> Iterator[Held]:
         def take(held: _HeldOnServer) -> None:
-            held.cursor = self._open().cursor()
+            held.cursor = self._open()
             wait_for(lambda: self._try(held, keys, shared=shared), what, lambda: self._holders(keys))
 
-        held = _HeldOnServer(self._open().cursor(), self._server, take)
+        held = _HeldOnServer(self._open(), self._server, self._database, take)
         try:
             take(held)
             yield held
@@ -97,10 +87,10 @@ class ServerLocks:
         started = time.monotonic()
         try:
             holder = f"lakeconf on {socket.gethostname()}, process {os.getpid()}"
-            held.cursor.rows(self._server.prepare_locks(_DATABASE, wait_seconds=_ATTEMPT_SECONDS, holder=holder))
+            held.cursor.rows(self._server.prepare_locks(self._database, wait_seconds=_ATTEMPT_SECONDS, holder=holder))
             for key in keys:
                 started = time.monotonic()
-                held.cursor.rows(self._server.take_lock(_DATABASE, key, shared=shared))
+                held.cursor.rows(self._server.take_lock(self._database, key, shared=shared))
         except LakeconfError:
             held.roll_back()
             # Only the elapsed time identifies a lock timeout: the server's messages may be in another language.
@@ -110,34 +100,23 @@ class ServerLocks:
         return True
 
     def _holders(self, keys: list[int]) -> str:
-        with self._open().cursor() as cursor:
-            found = cursor.rows(self._server.lock_holders(_DATABASE, keys))
+        with self._open() as cursor:
+            found = cursor.rows(self._server.lock_holders(self._database, keys))
         return ", ".join(escaped(str(holder)) for (holder,) in found)
 
     def _open(self) -> Connection:
-        with self._opening:
-            if self._instance is None:
-                self._instance = self._connected()
-            return self._instance
-
-    def _connected(self) -> Connection:
-        options = self._backend.ducklake_options(self._names)
-        connection = connect(self._secrets)
+        cursor = self._reader.connection.cursor()
         try:
-            for extension in self._backend.extensions:
-                connection.run(LoadExtension(extension))
-            for secret in self._backend.secrets(self._names):
-                connection.run(secret)
-            connection.run(Attach(str(options["metadata_path"]), _DATABASE, _parameters(options)))
-            self._check_privileges(connection)
+            if not self._is_checked:
+                self._check_privileges(cursor)
+                self._is_checked = True
         except BaseException:
-            connection.close()
+            cursor.close()
             raise
-        return connection
+        return cursor
 
     def _check_privileges(self, connection: Connection) -> None:
-        schema = self._backend.catalog_schema(self._names)
-        query = self._server.unwritable(_DATABASE, schema)
+        query = self._server.unwritable(self._database, self._catalog_schema)
         refused = connection.rows(query) if query else []
         if refused:
             raise CatalogError(
@@ -150,14 +129,17 @@ class ServerLocks:
 class _HeldOnServer:
     """A lock held in an open transaction."""
 
-    def __init__(self, cursor: Connection, server: CatalogServer, take: Callable[[_HeldOnServer], None]) -> None:
+    def __init__(
+        self, cursor: Connection, server: CatalogServer, database: str, take: Callable[[_HeldOnServer], None]
+    ) -> None:
         self.cursor = cursor
         self._server = server
+        self._database = database
         self._take = take
 
     def check(self) -> None:
         try:
-            self.cursor.rows(self._server.check_connection(_DATABASE))
+            self.cursor.rows(self._server.check_connection(self._database))
         except LakeconfError as error:
             raise ConnectionFailed(
                 f"the connection to the catalog's server that held the lock was lost, so nothing was written: "
@@ -183,8 +165,3 @@ class _HeldOnServer:
         finally:  # a signal can arrive during the rollback; the server keeps the lock until the connection ends
             with contextlib.suppress(LakeconfError):
                 self.cursor.close()
-
-
-def _parameters(options: Mapping[str, Value]) -> Mapping[str, Value]:
-    parameters = options.get("metadata_parameters")
-    return parameters if isinstance(parameters, Mapping) else {}

@@ -46,7 +46,7 @@ def open_session(store: Store, engine: Any = None) -> Session:
             reader=reader,
             writer=writer,
             engine=DuckDBEngine(reader, writer) if engine is None else _spark_engine(store, reader, writer, engine),
-            guard=guard_of(reader, store.metadata_backend, store.storage_backend, store.names, store.secrets),
+            guard=guard_of(reader, store.metadata_backend, store.storage_backend, store.names),
             clock=clock_of(reader, store.metadata_backend),
             # Only one DuckDB instance can open a DuckDB file.
             reconnect=store.open_connection if store.metadata_backend.file() is None else reading.cursor,

@@ -9,6 +9,7 @@ import pytest
 
 from lakeconf.errors import CommitError
 from lakeconf.guard import locks, server_locks
+from lakeconf.guard.catalog_place import reader_of
 from lakeconf.guard.guard import locks_of
 
 if TYPE_CHECKING:
@@ -18,17 +19,14 @@ if TYPE_CHECKING:
 def test_maintenance_waits_for_writers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "WAIT_SECONDS", 0.2)
     monkeypatch.setattr(server_locks, "_ATTEMPT_SECONDS", 0.2)
-    store.connect().close()
-    one, other = (locks_of(store.metadata_backend, store.names, store.secrets) for _ in range(2))
-    assert one is not None
-    assert other is not None
-    try:
+    with store.open_connection() as connection:
+        reader = reader_of(store.metadata_backend, store.names, connection)
+        one, other = (locks_of(store.metadata_backend, store.names, reader) for _ in range(2))
+        assert one is not None
+        assert other is not None
         with one.shared() as held, other.shared():
             held.check()
         with one.shared(), pytest.raises(CommitError, match=f"held by .*process {os.getpid()}"), other.exclusive():
             raise AssertionError
         with other.exclusive():
             pass
-    finally:
-        one.close()
-        other.close()

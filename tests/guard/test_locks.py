@@ -13,6 +13,7 @@ from local_stores import on_postgres, store_of
 from strength import PROVE
 
 from lakeconf.errors import CommitConflictError
+from lakeconf.guard.catalog_place import reader_of
 from lakeconf.guard.guard import locks_of
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ def test_only_one_of_two_concurrent_overwrites_commits(store: Store) -> None:
 
 
 def test_lock_blocks_other_holders_until_it_is_released(store: Store) -> None:
-    store.connect().close()
-    lock = locks_of(store.metadata_backend, store.names, store.secrets)
+    connection = store.open_connection()
+    lock = locks_of(store.metadata_backend, store.names, reader_of(store.metadata_backend, store.names, connection))
     assert lock is not None
     held: list[str] = []
     entered = Barrier(2)
@@ -71,7 +72,7 @@ def test_lock_blocks_other_holders_until_it_is_released(store: Store) -> None:
         with lock(["raw.a"]):
             held.append("second")
 
-    with ThreadPoolExecutor(1) as pool:
+    with connection, ThreadPoolExecutor(1) as pool:
         with lock(["raw.a"]):
             future = pool.submit(second)
             entered.wait()

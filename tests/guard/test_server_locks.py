@@ -6,18 +6,19 @@ import os
 import re
 import socket
 import zlib
-from contextlib import closing
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from commit_hooks import during
 from local_stores import on_postgres, store_of
 
 from lakeconf.backends.metadata.postgres_server import PostgresServer as Server
-from lakeconf.connection.connection import Connection, connect
 from lakeconf.errors import CatalogError, CommitError, ConnectionFailed, LakeconfError, QueryError
 from lakeconf.guard import locks, server_locks
+from lakeconf.guard.catalog_place import reader_of
 from lakeconf.guard.guard import locks_of
 from lakeconf.guard.server_locks import ServerLocks, _HeldOnServer
 
@@ -39,11 +40,11 @@ KILL = (
 
 
 class Database:
-    """An empty database, and locks of the lakes in it."""
+    """A database, and locks of the lakes in it."""
 
-    def __init__(self, server: PostgresServer, folder: Path) -> None:
+    def __init__(self, server: PostgresServer, folder: Path, opened: ExitStack) -> None:
         self.backend = {**on_postgres(server), "metadata_schema": "lake"}
-        self._server, self._folder = server, folder
+        self._server, self._folder, self._opened = server, folder, opened
 
     def sql(self, statement: str) -> str:
         return self._server.sql(statement, self.backend["database"])
@@ -52,8 +53,12 @@ class Database:
         return store_of(self._folder, self.backend | changed)
 
     def locks(self, **changed: Any) -> ServerLocks:
+        """The locks of a lake, which is created if it does not exist."""
         store = self.store(**changed)
-        found = locks_of(store.metadata_backend, store.names, store.secrets)
+        connection = self._opened.enter_context(store.open_connection())
+        found = locks_of(
+            store.metadata_backend, store.names, reader_of(store.metadata_backend, store.names, connection)
+        )
         assert isinstance(found, ServerLocks)
         return found
 
@@ -69,20 +74,19 @@ class Database:
 
 
 @pytest.fixture
-def database(postgres_server: PostgresServer, tmp_path: Path) -> Database:
-    return Database(postgres_server, tmp_path)
+def database(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[Database]:
+    with ExitStack() as opened:
+        yield Database(postgres_server, tmp_path, opened)
 
 
 @pytest.fixture
-def one(database: Database) -> Iterator[ServerLocks]:
-    with closing(database.locks()) as found:
-        yield found
+def one(database: Database) -> ServerLocks:
+    return database.locks()
 
 
 @pytest.fixture
-def other(database: Database) -> Iterator[ServerLocks]:
-    with closing(database.locks()) as found:
-        yield found
+def other(database: Database) -> ServerLocks:
+    return database.locks()
 
 
 @pytest.fixture
@@ -147,13 +151,8 @@ def test_locks_exclude_each_other_and_errors_name_the_holder(one: ServerLocks, o
 
 @pytest.mark.usefixtures("impatient")
 def test_lakes_with_other_schemas_have_other_locks(one: ServerLocks, database: Database) -> None:
-    with (
-        closing(database.locks(metadata_schema="other")) as other,
-        one.exclusive(),
-        one(["raw.t"]),
-        other.exclusive(),
-        other(["raw.t"]),
-    ):
+    other = database.locks(metadata_schema="other")
+    with one.exclusive(), one(["raw.t"]), other.exclusive(), other(["raw.t"]):
         assert len({key for key, _ in database.held()}) == 4
 
 
@@ -174,7 +173,7 @@ def test_elapsed_time_of_an_attempt_counts_from_its_last_lock(
 ) -> None:
     """An error after a long wait for another lock is no timeout."""
     monkeypatch.setattr(server_locks, "_ATTEMPT_SECONDS", 0.3)
-    wait = "FROM postgres_query('lakeconf_lock', 'SELECT 1 FROM (SELECT pg_sleep(0.4)) AS slept')"
+    wait = "FROM postgres_query('__ducklake_metadata_dev', 'SELECT 1 FROM (SELECT pg_sleep(0.4)) AS slept')"
     statements = iter([wait, "SELECT error('no such function')"])
     monkeypatch.setattr(Server, "take_lock", lambda *_, **__: next(statements))
     with pytest.raises(QueryError, match="no such function"), one(["raw.t", "raw.u"]):
@@ -191,42 +190,27 @@ def test_holder_that_the_server_describes_is_escaped(
     assert caught.value.message.endswith(r"held by evil\x1b[2J, second")
 
 
-def test_instance_is_opened_once_and_again_after_it_was_closed(one: ServerLocks, database: Database) -> None:
+def test_locks_need_no_other_instance_of_duckdb(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock has its own connection to the server, which the next transaction of the lake can use after it."""
     backends = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    one.close()
-    with one.shared():
-        instance = one._instance
-        with one(["raw.t"]):
-            assert one._instance is instance
-    assert one._instance is instance is not None
-    one.close()
-    assert one._instance is None
-    assert database.sql(backends) == "0"
-    one.close()
-    with one.shared():
-        assert len(database.held()) == 1
+    with database.store().open() as lake:
+        table = lake.create_table("raw.t", ROWS)
+        before = database.sql(backends)
+        monkeypatch.setattr(duckdb, "connect", None)
+        with lake._session.guard.writing(), lake._session.guard(["raw.t"]):
+            assert [mode for _, mode in database.held()] == ["ExclusiveLock", "ShareLock"]
+            assert lake.sql("SELECT count(*) FROM raw.t").collect("pyarrow").rows() == [(0,)]
+        for _ in range(5):
+            table.append(ROWS)
+        assert int(database.sql(backends)) <= int(before) + 2
+    assert database.held() == []
 
 
-def test_instance_that_cannot_connect_is_closed_and_shows_no_secret(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[Connection] = []
-
-    def recorded(*secrets: Any) -> Any:
-        opened.append(connect(*secrets))
-        return opened[-1]
-
-    monkeypatch.setattr(server_locks, "connect", recorded)
-    found = database.locks(password="a wrong secret")
-    for _ in range(2):
-        with pytest.raises(ConnectionFailed, match="password authentication failed") as caught, found.shared():
-            raise AssertionError
-        assert "a wrong secret" not in str(caught.value)
-        assert found._instance is None
-    assert len(opened) == 2
-    for connection in opened:
-        with pytest.raises(LakeconfError, match="closed"):
-            connection.execute("SELECT 1")
+def test_locks_of_a_closed_lake_are_refused(database: Database) -> None:
+    with database.store().open() as lake:
+        guard = lake._session.guard
+    with pytest.raises(LakeconfError, match="the lake is closed"), guard(["raw.t"]):
+        raise AssertionError
 
 
 @pytest.mark.parametrize("privilege", ["INSERT", "UPDATE", "DELETE"])
@@ -236,17 +220,15 @@ def test_role_that_may_not_change_the_catalog_gets_no_lock(privilege: str, datab
     role = f"clerk_{privilege.lower()}_{os.getpid()}"
     database.sql(f"CREATE ROLE {role} LOGIN PASSWORD 'of-the-clerk'; GRANT USAGE ON SCHEMA lake TO {role}")
     database.sql(f"GRANT ALL ON ALL TABLES IN SCHEMA lake TO {role}")
-    with closing(database.locks(user=role, password="of-the-clerk")) as found:
-        with found(["t"]):
+    database.sql(f"REVOKE {privilege} ON lake.ducklake_snapshot FROM {role}")
+    found = database.locks(user=role, password="of-the-clerk")
+    for lock in (found(["t"]), found.shared(), found.exclusive()):
+        with pytest.raises(CatalogError, match="may not change the catalog's table ducklake_snapshot"), lock:
             pass
-        found.close()
-        database.sql(f"REVOKE {privilege} ON lake.ducklake_snapshot FROM {role}")
-        for lock in (found(["t"]), found.shared(), found.exclusive()):
-            with pytest.raises(CatalogError, match="may not change the catalog's table ducklake_snapshot"), lock:
-                pass
-        database.sql(f"GRANT {privilege} ON lake.ducklake_snapshot TO {role}")
-        with found.shared():
-            assert len(database.held()) == 1
+    assert database.sql("SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'") == "0"
+    database.sql(f"GRANT {privilege} ON lake.ducklake_snapshot TO {role}")
+    with found.shared():
+        assert len(database.held()) == 1
 
 
 def test_lost_lock_is_reported_and_taken_again(one: ServerLocks, database: Database) -> None:
@@ -287,12 +269,6 @@ def test_error_of_a_lost_lock_has_the_hint_of_the_connection(one: ServerLocks, m
         with pytest.raises(ConnectionFailed, match=r"so nothing was written: .*gone") as caught:
             held.check()
         assert caught.value.hint == "try again"
-
-
-def test_parameters_of_a_backend_without_a_secret() -> None:
-    assert server_locks._parameters({}) == {}
-    assert server_locks._parameters({"metadata_parameters": "text"}) == {}
-    assert server_locks._parameters({"metadata_parameters": {"TYPE": "postgres"}}) == {"TYPE": "postgres"}
 
 
 def test_lock_lost_before_the_commit_fails_the_write(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
