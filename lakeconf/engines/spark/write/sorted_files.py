@@ -120,10 +120,10 @@ def _bounds(
     values: list[SparkColumn] = []
     for field_id, (path, column) in wanted.items():
         value = F.col(path)
-        is_nan = F.lit(value=False) if column.type == "boolean" else F.isnan(value)
-        number = value.cast("int") if column.type == "boolean" else F.when(~is_nan, value)
+        is_flag = column.type == "boolean"
+        number = value.cast("int") if is_flag else F.when(~F.isnan(value), value)
         values += [F.min(number).alias(f"low{field_id}"), F.max(number).alias(f"high{field_id}")]
-        values.append(F.max(is_nan).alias(f"nan{field_id}"))
+        values += [] if is_flag else [F.max(F.isnan(value)).alias(f"nan{field_id}")]
     private = private_session(storage.spark)
     rows: list[Any] = []
     with active_session_kept(storage.spark):
@@ -136,8 +136,8 @@ def _bounds(
 
 
 def _bounded(statistics: ColumnStatistics, column: Column, found: Mapping[str, Any]) -> ColumnStatistics:
-    low, high, is_nan = (found[f"{kind}{column.field_id}"] for kind in ("low", "high", "nan"))
-    contains_nan = None if column.type == "boolean" else bool(is_nan)
+    low, high = found[f"low{column.field_id}"], found[f"high{column.field_id}"]
+    contains_nan = None if column.type == "boolean" else bool(found[f"nan{column.field_id}"])
     if low is None or high is None:
         return replace(statistics, contains_nan=contains_nan)
     return replace(statistics, low=repr(low), high=repr(high), contains_nan=contains_nan)
