@@ -98,15 +98,6 @@ def test_writers_share_the_lock_of_the_lake_and_maintenance_waits_for_them(
         pass
 
 
-def test_closed_locks_can_be_taken_again(catalog: Path) -> None:
-    one = FileLocks(catalog)
-    with one.shared():
-        one.close()
-        assert held(lock_file(catalog, "writers")) == "shared"
-    with one.exclusive():
-        pass
-
-
 def test_symbolic_link_to_the_catalog_uses_the_same_locks(catalog: Path) -> None:
     (catalog.parent / "links").mkdir()
     link = catalog.parent / "links" / "other"

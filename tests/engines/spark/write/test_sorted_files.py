@@ -72,7 +72,8 @@ def check_statistics(store: Store) -> None:
                 for rows in ("dev.t", "(SELECT * FROM dev.t LIMIT 1000000)")
             ]
             assert found[0] == found[1], condition
-        bounds = "min(id), max(id), min(ratio), max(small), min(flag), max(flag), min(kind), max(amount), max(time), min(long)"
+        bounds = "min(id), max(id), min(ratio), max(small), min(flag), max(flag), min(kind), max(amount), max(time)"
+        bounds += ", min(long), max(long)"
         exact = "FROM (SELECT * FROM dev.t WHERE id + 0 > -1)"
         assert str(plain.sql(f"SELECT {bounds} FROM dev.t").fetchall()) == str(
             plain.sql(f"SELECT {bounds} {exact}").fetchall()
