@@ -45,7 +45,7 @@ class Excerpts:
         end = self._text.find("\n", offset)
         first, last = max(start, offset - _AROUND), min(len(self._text) if end < 0 else end, offset + _AROUND)
         before = self._shown(first, offset)
-        return _drawn(line, f"{_HIDDEN}{before}" if first > start else before, self._shown(offset, last))
+        return drawn(line, f"{_HIDDEN}{before}" if first > start else before, self._shown(offset, last))
 
     def _shown(self, first: int, last: int) -> str:
         pieces = []
@@ -78,10 +78,17 @@ def syntax_excerpt(text: str, line: int, column: int) -> str | None:
     has_more = text[found.end() :].partition("\n")[0].strip() != ""
     shown += f" {_HIDDEN}" if has_more else ""
     caret = min(column - 1, len(shown) - 1 if has_more else len(shown))
-    return _drawn(line, shown[:caret], shown[caret:])
+    return drawn(line, shown[:caret], shown[caret:])
 
 
-def _drawn(line: int, before: str, after: str) -> str:
+def drawn(line: int, before: str, after: str) -> str:
+    """Returns a line and below it a line with a caret, at most 80 columns wide.
+
+    Args:
+        line: The 1-based number of the line.
+        before: The text of the line before the caret.
+        after: The rest of the line.
+    """
     before, after = _one_column_each(before), _one_column_each(after).rstrip()
     room = _WIDTH - len(f"  {line} | ")
     if len(before) > room - _BEHIND:

@@ -17,9 +17,12 @@ from sqlglot import exp
 
 from lakeconf.catalog.table_references import point_to, table_references
 from lakeconf.commit.audits import is_query
-from lakeconf.errors import PipelineError, SchemaError
+from lakeconf.errors import LakeconfError, PipelineError, QueryError, SchemaError, UnsafeQueryError
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.definition_hash import codes_on_disk, function_code, loaded_source, sql_code
+from lakeconf.pipelines.sql_errors import ModelSqlError, ModelText, query_error, shown_place, syntax_error
+from lakeconf.pipelines.sql_place import error_offset
+from lakeconf.secret import Secret
 
 # Arguments of a model that are not inputs, and placeholders of the same names in SQL.
 BOUNDS = ("start", "end")
@@ -55,9 +58,6 @@ class Body(Protocol):
         ...
 
 
-_PLACE = (("line", "line"), ("column", "col"))
-
-
 @dataclass(frozen=True)
 class Function:
     """A function that takes lazy narwhals frames and returns one."""
@@ -84,7 +84,7 @@ class Function:
         file, line = inspect.getfile(self.function), self.function.__code__.co_firstlineno
         for frame in traceback.extract_tb(None if error is None else error.__traceback__):
             line = frame.lineno or line if frame.filename == file else line
-        return f"{_relative(Path(file))}:{line}"
+        return f"{shown_place(Path(file))}:{line}"
 
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:  # noqa: ARG002 - the protocol
         wanted = inspect.signature(self.function).parameters
@@ -104,10 +104,12 @@ class Query:
     Attributes:
         text: The query; `$start` and `$end` are the time range.
         path: The file that contains it.
+        secrets: Values that errors never show.
     """
 
     text: str
     path: Path | None = None
+    secrets: Sequence[Secret] = field(default=(), repr=False, compare=False, kw_only=True)
 
     def arguments(self) -> Sequence[str]:
         return list(dict.fromkeys(_name(table) for table in table_references(self.parsed())))
@@ -124,7 +126,7 @@ class Query:
             return None
 
     def place(self, error: BaseException | None = None) -> str | None:  # noqa: ARG002 - the protocol
-        return None if self.path is None else _relative(self.path)
+        return None if self.path is None else shown_place(self.path)
 
     def parsed(self) -> exp.Query:
         """Parses the query with sqlglot.
@@ -132,17 +134,16 @@ class Query:
         Raises:
             PipelineError: The text is not a single query in DuckDB's dialect.
         """
-        where = f" in {self.path}" if self.path else ""
+        source = self._source
         try:
             (found,) = sqlglot.parse(self.text, dialect="duckdb")
-        except (sqlglot.errors.SqlglotError, ValueError) as error:
-            # sqlglot's message quotes the file, which may be any file: report only line and column.
-            places = getattr(error, "errors", None) or [{}]
-            place = "".join(f", {name} {places[0][key]}" for name, key in _PLACE if places[0].get(key) is not None)
-            reason = "it cannot be parsed" if isinstance(error, sqlglot.errors.SqlglotError) else "there are several"
-            raise PipelineError(f"the SQL{where} is not a single DuckDB query: {reason}{place}") from None
+        except sqlglot.errors.SqlglotError as error:
+            # sqlglot's message quotes the file, which may be any file.
+            raise syntax_error(source, error) from None
+        except ValueError:
+            raise ModelSqlError(source.problem("the SQL is not a single DuckDB query: there are several")) from None
         if not isinstance(found, exp.Query):
-            raise PipelineError(f"the SQL{where} is not a query", hint="write SELECT … FROM …")
+            raise ModelSqlError(source.problem("the SQL is not a query", hint="write SELECT … FROM …"))
         return found
 
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:
@@ -152,24 +153,37 @@ class Query:
         for table in table_references(parsed):
             point_to(table, names[_name(table)])
         for placeholder in list(parsed.find_all(exp.Parameter, exp.Placeholder)):
-            placeholder.replace(_bound(placeholder, bounds))
+            placeholder.replace(_bound(placeholder.name, bounds))
         sql = parsed.sql(dialect="duckdb")
         if not is_query(sql):
             raise PipelineError("the SQL is not a single DuckDB query", hint="write SELECT … FROM …")
-        return lake.query(sql, {view: frames[name] for view, name in views.items()})
+        try:
+            return lake.query(sql, {view: frames[name] for view, name in views.items()})
+        except (QueryError, SchemaError) as error:
+            raise self._placed(error, lake, names, bounds) from error
 
+    @property
+    def _source(self) -> ModelText:
+        return ModelText(self.text, self.path, self.secrets)
 
-def _relative(path: Path) -> str:
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+    def _placed(
+        self, error: LakeconfError, lake: Lake, views: Mapping[str, str], bounds: Mapping[str, date | datetime]
+    ) -> LakeconfError:
+        """Returns the error with the place in the SQL at which DuckDB finds it."""
+        if isinstance(error, UnsafeQueryError) or lake._session.engine.name != "duckdb":  # noqa: SLF001 - see `error_offset`
+            return error
+        values = {name: _bound(name, bounds).sql(dialect="duckdb") for name in bounds}
+        offset = error_offset(lake, self.text, self.parsed(), views, values)
+        if offset is None:
+            return error
+        return query_error(self._source, error, offset, {view: name for name, view in views.items()})
 
 
 def _name(table: exp.Table) -> str:
     return ".".join(part.name for part in table.parts)
 
 
-def _bound(placeholder: exp.Expression, bounds: Mapping[str, date | datetime]) -> exp.Expression:
-    name = placeholder.name
+def _bound(name: str, bounds: Mapping[str, date | datetime]) -> exp.Expression:
     if name not in bounds:
         known = ", ".join(f"${one}" for one in bounds)
         hint = f"use one of: {known}" if known else 'set kind = "incremental", or remove it'

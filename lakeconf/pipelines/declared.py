@@ -25,6 +25,7 @@ from lakeconf.pipelines.declaration import parsed
 from lakeconf.pipelines.kinds import Seed
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline, check
+from lakeconf.pipelines.sql_errors import ModelSqlError
 from lakeconf.sql import LoadExtension, Statement
 from lakeconf.store import Store
 
@@ -71,6 +72,9 @@ def pipeline_problems(config: Config) -> list[Problem]:
             check(_from_table(config, folder, name, table))
         except ConfigError as error:
             problems += error.problems
+        except ModelSqlError as error:
+            key = config.problem(Code.WRONG_VALUE, "", ("pipeline", "models", name)).key
+            problems.append(error.problem._replace(key=key))
         except PipelineError as error:
             problems.append(
                 config.problem(Code.WRONG_VALUE, error.message, ("pipeline", "models", name), hint=error.hint)
@@ -204,7 +208,7 @@ def _query(config: Config, folder: Path, path: str, key: tuple[str, ...]) -> Que
             raise ConfigError(
                 [_file_problem(config, key, f"{path} is larger than 1 MiB", "split it into several models")]
             )
-        return Query(text.decode(), found)
+        return Query(text.decode(), found, secrets=config.secrets)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         hint = "save it as UTF-8, and check its permissions"

@@ -14,6 +14,7 @@ from lakeconf.errors import LakeconfError, PipelineError, suggestion
 from lakeconf.pipelines.definition_hash import digest
 from lakeconf.pipelines.kinds import Incremental, View
 from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.sql_errors import ModelSqlError
 from lakeconf.sql import folded
 
 
@@ -220,6 +221,8 @@ def _placed(model: Model) -> Iterator[None]:
     """Prefixes errors with the file and line of the model."""
     try:
         yield
+    except ModelSqlError:
+        raise  # it has a place
     except PipelineError as error:
         place = model.body.place() if model.body is not None else None
         if place is None:

@@ -155,31 +155,6 @@ def test_place_of_a_query_is_its_file(tmp_path: Path, monkeypatch: pytest.Monkey
     assert query.place() == "t.sql"
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "hint"),
-    [
-        ("SELECT 'planted", " is not a single DuckDB query: it cannot be parsed", None),
-        ("SELECT 1; SELECT 2", " is not a single DuckDB query: there are several", None),
-        ("", " is not a query", "write SELECT … FROM …"),
-        ("DELETE FROM planted", " is not a query", "write SELECT … FROM …"),
-    ],
-)
-def test_text_that_is_no_query_is_refused_without_quoting_it(text: str, message: str, hint: str | None) -> None:
-    """The text may be any file: the message shows its place only."""
-    for path, where in ((None, ""), (Path("t.sql"), " in t.sql")):
-        with pytest.raises(PipelineError) as caught:
-            Query(text, path).parsed()
-        assert caught.value.message.startswith(f"the SQL{where}{message}")
-        assert "planted" not in str(caught.value)
-        assert caught.value.hint == hint
-
-
-def test_syntax_error_has_a_line_and_a_column() -> None:
-    with pytest.raises(PipelineError) as caught:
-        Query("SELECT 1\nFROM (planted").parsed()
-    assert caught.value.message == ("the SQL is not a single DuckDB query: it cannot be parsed, line 2, column 13")
-
-
 def test_query_reads_its_frames_under_any_name(lake: Lake) -> None:
     frames = {
         "raw.a": lake.sql("SELECT 1 AS id", engine="duckdb"),

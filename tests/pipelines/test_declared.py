@@ -126,21 +126,41 @@ def test_problems_name_the_line(
 
 
 @pytest.mark.parametrize(
-    ("was", "becomes", "message"),
+    ("was", "becomes", "place", "message"),
     [
-        ('models."marts.by_day"', 'models."by_day"', "'by_day' is not a valid table of a model"),
-        ("SELECT", "SELEC", "is not a single DuckDB query"),
+        ('models."marts.by_day"', 'models."by_day"', "lakeconf.toml:22:", "'by_day' is not a valid table of a model"),
+        ("SELECT", "SELEC", "by_day.sql:1:1:", "is not a single DuckDB query"),
     ],
 )
 def test_validate_finds_invalid_models(
-    was: str, becomes: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    was: str, becomes: str, place: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for file in (folder / "lakeconf.toml", folder / "by_day.sql"):
         file.write_text(file.read_text().replace(was, becomes))
     assert run(["validate"]) == 1
     output = capsys.readouterr().out
-    assert "lakeconf.toml:22:" in output or "lakeconf.toml:23:" in output
+    assert place in output
     assert message in output
+
+
+def test_validate_and_run_show_the_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sql = folder / "by_day.sql"
+    good = sql.read_text()
+    sql.write_text("SELECT day,\n  sum(price AS price\nFROM raw.prices")
+    assert run(["validate"]) == 1
+    assert capsys.readouterr().out.splitlines()[:3] == [
+        'by_day.sql:2:13: pipeline.models."marts.by_day": the SQL is not a single DuckDB query: syntax error [LC013]',
+        "  2 |   sum(price AS price",
+        "    |             ^",
+    ]
+    assert run(["validate", "--format", "github"]) == 1
+    assert capsys.readouterr().out.startswith("::error file=by_day.sql,line=2,col=13,title=LC013::")
+    sql.write_text(good.replace("WHERE day", "\nWHERE days"))
+    assert run(["run", "--to", "2024-01-03"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith('error: by_day.sql:3:7: Binder Error: Referenced column "days" not found')
+    assert "\n    3 | WHERE days >= $start AND day < $end GROUP BY day\n      |       ^\n" in error
+    assert "lakeconf_input" not in error
 
 
 def test_error_in_a_python_model_names_its_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
