@@ -25,7 +25,7 @@ from lakeconf.pipelines.declaration import parsed
 from lakeconf.pipelines.kinds import Seed
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline, check
-from lakeconf.pipelines.sql_errors import ModelSqlError
+from lakeconf.pipelines.sql_errors import ModelSqlError, shown_place
 from lakeconf.sql import LoadExtension, Statement
 from lakeconf.store import Store
 
@@ -73,8 +73,8 @@ def pipeline_problems(config: Config) -> list[Problem]:
         except ConfigError as error:
             problems += error.problems
         except ModelSqlError as error:
-            key = config.problem(Code.WRONG_VALUE, "", ("pipeline", "models", name)).key
-            problems.append(error.problem._replace(key=key))
+            here = config.problem(Code.WRONG_VALUE, "", ("pipeline", "models", name))
+            problems.append(error.problem._replace(key=here.key))
         except PipelineError as error:
             problems.append(
                 config.problem(Code.WRONG_VALUE, error.message, ("pipeline", "models", name), hint=error.hint)
@@ -252,4 +252,10 @@ def _from_table(config: Config, folder: Path, name: str, table: Any) -> Model:
         folder=folder,
         tests=declared.tests.tests(),
         tags=declared.tags,
+        declared_at=lambda one: _place(config, (*key, one)),
     )
+
+
+def _place(config: Config, key: tuple[str, ...]) -> str:
+    found = config.problem(Code.WRONG_VALUE, "", key)
+    return shown_place(found.file, found.line, found.column) or found.key or ""

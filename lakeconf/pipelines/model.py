@@ -35,6 +35,7 @@ class Model:
         folder: The base folder of relative paths.
         tests: Tests of columns, such as `not_null("id")`, that each run checks like audits.
         tags: Names by which commands select the model: `tag:nightly`.
+        declared_at: Returns the place of one of its keys in the configuration; None for a model in Python.
     """
 
     table: str
@@ -49,6 +50,7 @@ class Model:
     folder: Path = field(default_factory=Path.cwd)
     tests: Sequence[ColumnTest] = ()
     tags: Sequence[str] = ()
+    declared_at: Callable[[str], str] | None = field(default=None, repr=False, compare=False)
     _sources: Mapping[str, str | None] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -88,6 +90,12 @@ class Model:
         """The audits and the tests, by the names that errors show."""
         quoted = ".".join(map(identifier, self.table.split(".")))
         return [*self.audits.items(), *((test.name, test.query(quoted)) for test in self.tests)]
+
+    def place(self, key: str) -> str | None:
+        """Returns the place of a key in the configuration, or else of the code; None if neither is in a file."""
+        if self.declared_at is not None:
+            return self.declared_at(key)
+        return None if self.body is None else self.body.place()
 
     def definition(self) -> str:
         """Returns the hash of the definition, without comments."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import glob
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from lakeconf.commit.journal import ModelRun
-from lakeconf.connection.connection import fetched
 from lakeconf.errors import PipelineError, SnapshotNotFoundError, TableNotFoundError
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.body import Query
@@ -17,8 +14,8 @@ from lakeconf.pipelines.columns import ColumnChanges
 from lakeconf.pipelines.intervals import Batch, Range, batches, moment, short, without
 from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.new_files import new_files, unmatched_warnings
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.sql import literal
 
 # Definition of the record that a promotion writes when it replaces a table: earlier runs no longer count.
 PROMOTED = "promoted"
@@ -103,6 +100,7 @@ class Known:
         runs: The runs that produced the model's current rows, oldest first.
         earlier: The number of all recorded runs of the model.
         pending: Tables that this run would change; only for plans.
+        loaded_files: The files that all recorded runs of the model have loaded.
     """
 
     lakes: Mapping[str, Lake]
@@ -110,6 +108,7 @@ class Known:
     runs: Sequence[ModelRun]
     earlier: int = 0
     pending: frozenset[str] = frozenset()
+    loaded_files: frozenset[str] = frozenset()
 
 
 def current_runs(runs: Sequence[ModelRun]) -> Sequence[ModelRun]:
@@ -142,9 +141,10 @@ def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late:
     if isinstance(model.kind, Append) and model.kind.files is not None:
         # Loaded files may have been deleted since: a new definition applies to new files only.
         loaded = () if last is None or bounds.rebuild else known.runs
-        new = _new_files(known.lakes[""], model, model.kind.files, {file for run in loaded for file in run.files})
+        new = new_files(known.lakes[""], model, model.kind.files, {file for run in loaded for file in run.files})
         if not new:
-            return Step(model, f"no new file matches {model.kind.files}", runs=False)
+            warnings = unmatched_warnings(model, model.kind.files, known.loaded_files)
+            return Step(model, f"no new file matches {model.kind.files}", runs=False, warnings=warnings)
         why = f"{len(new)} new file{'s' if len(new) > 1 else ''}"
         return Step(model, why, rebuild=bounds.rebuild, files=new, earlier=earlier)
     driving = model.driving_input
@@ -209,16 +209,6 @@ def located(table: str, lakes: Mapping[str, Lake]) -> tuple[Lake, str]:
             hint=f'pass its lake: run(pipeline, lake, others={{"{store}": …}})',
         )
     return lakes[store], f"{name}.{table.rpartition('.')[2]}"
-
-
-def _new_files(lake: Lake, model: Model, pattern: str, loaded: set[str]) -> Sequence[str]:
-    """Returns the files of a pattern that are not loaded yet: URIs, or paths relative to the model's folder."""
-    if "://" in pattern:
-        secrets = lake._session.writer.secrets  # noqa: SLF001 - for scrubbing only
-        rows = fetched(lake.sql(f"SELECT file FROM glob({literal(pattern)})", engine="duckdb"), secrets)
-        return sorted({str(file) for (file,) in rows} - loaded)
-    paths = glob.glob(str(model.folder / pattern), recursive=True)
-    return sorted({os.path.relpath(path, model.folder) for path in paths} - loaded)
 
 
 def _intervals(

@@ -234,7 +234,8 @@ def _known(lakes: Mapping[str, Lake], model: Model, pending: frozenset[str] = fr
     for one in lakes.values():
         one.refresh()
     exists = model.table in lake.tables() or isinstance(model.kind, View)
-    return Known(lakes, exists, current_runs(runs), len(runs), pending)
+    loaded = frozenset(file for one in runs for file in one.files)
+    return Known(lakes, exists, current_runs(runs), len(runs), pending, loaded)
 
 
 def _asked(since: date | datetime | None, until: date | datetime | None, *, rebuild: bool) -> Bounds:

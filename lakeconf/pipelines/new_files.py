@@ -1,0 +1,52 @@
+"""The files of a pattern that a model has not loaded yet."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+from collections.abc import Iterable, Sequence
+
+from lakeconf.connection.connection import fetched
+from lakeconf.lake.lake import Lake
+from lakeconf.pipelines.model import Model
+from lakeconf.sql import literal
+
+
+def new_files(lake: Lake, model: Model, pattern: str, loaded: set[str]) -> Sequence[str]:
+    """Returns the files of a pattern that are not loaded yet: URIs, or paths relative to the model's folder.
+
+    Args:
+        lake: The lake, whose secrets read URIs.
+        model: The model.
+        pattern: The pattern.
+        loaded: The loaded files.
+    """
+    if "://" in pattern:
+        secrets = lake._session.writer.secrets  # noqa: SLF001 - for scrubbing only
+        rows = fetched(lake.sql(f"SELECT file FROM glob({literal(pattern)})", engine="duckdb"), secrets)
+        return sorted({str(file) for (file,) in rows} - loaded)
+    # With `root_dir`, brackets in the name of the folder are no pattern.
+    paths = glob.glob(pattern, root_dir=model.folder, recursive=True)
+    return sorted({os.path.relpath(model.folder / path, model.folder) for path in paths} - loaded)
+
+
+def unmatched_warnings(model: Model, pattern: str, loaded: Iterable[str]) -> list[str]:
+    """Returns a warning if a pattern that matches no new file has never matched one: it is probably misspelled.
+
+    Args:
+        model: The model.
+        pattern: The pattern.
+        loaded: All files that the model has ever loaded.
+    """
+    if any(_matches(model, pattern, file) for file in loaded):
+        return []
+    place = model.place("files")
+    return [f"{'' if place is None else f'{place}: '}no file has ever matched {pattern}"]
+
+
+def _matches(model: Model, pattern: str, file: str) -> bool:
+    """True if a file may match a pattern. A `*` also matches folders, so a doubtful case is no warning."""
+    if "://" not in pattern:
+        pattern = os.path.relpath(model.folder / pattern, model.folder)
+    return any(fnmatch.fnmatchcase(file, one) for one in (pattern, pattern.replace("**/", "")))
