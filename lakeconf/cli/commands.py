@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "sql": "lakeconf.cli.sql",
         "stores": "lakeconf.cli.stores",
         "tables": "lakeconf.cli.tables",
+        "test": "lakeconf.cli.test",
         "validate": "lakeconf.cli.validate",
         "verify": "lakeconf.cli.verify",
     }

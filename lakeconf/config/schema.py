@@ -42,6 +42,12 @@ _PIPELINE: Mapping[str, Any] = {
             "examples": [["models.py"]],
         },
         "models": {"type": "object"},
+        "tests": {
+            "type": "object",
+            "description": "Unit tests of models that `lakeconf test` runs, by name.",
+            "additionalProperties": {"type": "object"},
+            "examples": [{"by_day": {"model": "marts.by_day", "given": {"raw.sales": [{"id": 1}]}, "expect": [{}]}}],
+        },
     },
     "additionalProperties": False,
 }

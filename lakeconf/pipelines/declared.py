@@ -6,13 +6,10 @@ import contextlib
 import hashlib
 import importlib.util
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lakeconf.backends.metadata.sqlite import SQLiteMetadata
-from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.config.codes import Code
 from lakeconf.config.file import MAX_BYTES
 from lakeconf.config.model import Config
@@ -22,6 +19,8 @@ from lakeconf.lake.lake import Lake
 from lakeconf.logs import escaped
 from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.declaration import parsed
+from lakeconf.pipelines.declared_tests import unit_test_problems
+from lakeconf.pipelines.empty_lake import empty_lake
 from lakeconf.pipelines.kinds import Seed
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline, check
@@ -29,6 +28,7 @@ from lakeconf.pipelines.sql_errors import ModelSqlError, shown_place
 from lakeconf.sql import LoadExtension, Statement
 from lakeconf.store import Store
 
+_KINDS: Mapping[str, type] = {"models": dict, "python": list, "tests": dict}
 _PATH = "check the path, which starts from the folder of the configuration"
 
 
@@ -79,7 +79,7 @@ def pipeline_problems(config: Config) -> list[Problem]:
             problems.append(
                 config.problem(Code.WRONG_VALUE, error.message, ("pipeline", "models", name), hint=error.hint)
             )
-    return problems
+    return [*problems, *unit_test_problems(config)]
 
 
 @contextlib.contextmanager
@@ -139,10 +139,7 @@ def _empty_lake(store: Store, stack: contextlib.ExitStack, session: Any) -> Lake
 
     A plan needs the engine of a lake: it lists new files and counts rows with it.
     """
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lakeconf-"))
-    catalog = SQLiteMetadata(uri=str(Path(folder, "catalog.sqlite")))
-    files = LocalStorage(path=str(Path(folder, "data")))
-    lake = stack.enter_context(Store(store.name, catalog, files, alias=store.alias, hidden=store.secrets).open(session))
+    lake = empty_lake(stack, store.name, alias=store.alias, secrets=store.secrets, session=session)
     storage = store.storage_backend
     if storage is not None:
         statements: tuple[Statement, ...] = (
@@ -161,10 +158,10 @@ def _section(config: Config) -> Mapping[str, Any]:
         raise PipelineError("the configuration has no [pipeline]", hint='write [pipeline] python = ["models.py"]')
     problems = []
     for key, value in section.items():
-        if key not in ("models", "python"):
-            hint = "use one of: models, python"
+        if key not in _KINDS:
+            hint = f"use one of: {', '.join(_KINDS)}"
             problems.append(config.problem(Code.UNKNOWN_KEY, "unknown key", ("pipeline", key), hint=hint))
-        elif not isinstance(value, dict if key == "models" else list):
+        elif not isinstance(value, _KINDS[key]):
             hint = 'write python = ["models.py"], and [pipeline.models."schema.table"]'
             problems.append(config.problem(Code.WRONG_TYPE, "has the wrong type", ("pipeline", key), hint=hint))
     if problems:

@@ -46,7 +46,7 @@ def rows_of(pipeline: Pipeline, step: Step, lakes: Mapping[str, Lake], batch: Ba
         if model.body is None:
             return files
         frames = {model.body.arguments()[0]: files, **frames}
-    return _computed(model, lake, frames, _bounds(model, batch))
+    return computed(model, lake, frames, placeholder_values(model, batch))
 
 
 def _input(pipeline: Pipeline, step: Step, name: str, lakes: Mapping[str, Lake]) -> nw.LazyFrame[Any]:
@@ -56,7 +56,7 @@ def _input(pipeline: Pipeline, step: Step, name: str, lakes: Mapping[str, Lake])
         inputs = {
             one: _input(pipeline, Step(below, "", delta=step.delta), one, lakes) for one in pipeline.inputs(below)
         }
-        return _computed(below, lakes[""], inputs, {})
+        return computed(below, lakes[""], inputs, {})
     lake, local = located(table, lakes)
     if table in step.delta:
         rows = lake.table(local).changes(step.delta[table] + 1).drop(*_FEED)
@@ -84,9 +84,20 @@ def _stored(step: Step, name: str, lake: Lake, local: str) -> nw.LazyFrame[Any]:
     return changes
 
 
-def _computed(
+def computed(
     model: Model, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]
 ) -> nw.LazyFrame[Any]:
+    """Returns the rows that a model computes from its inputs.
+
+    Args:
+        model: The model.
+        lake: The lake.
+        frames: The inputs, by argument of the body.
+        bounds: The values of `start` and `end`; empty without a time range.
+
+    Raises:
+        PipelineError: The model has no code, or it fails.
+    """
     if model.body is None:
         raise PipelineError(
             f"the model {model.table} has neither code nor files", hint="add sql or files, or declare it in Python"
@@ -103,7 +114,8 @@ def _computed(
     return found
 
 
-def _bounds(model: Model, batch: Batch | None) -> dict[str, date | datetime]:
+def placeholder_values(model: Model, batch: Batch | None) -> dict[str, date | datetime]:
+    """Returns the values of `start` and `end` for a time range; empty without one."""
     if batch is None:
         return {}
     values = {"start": batch.start, "end": batch.end}

@@ -38,6 +38,25 @@ def test_commands_of_the_page(
         assert lake.sql("FROM marts.large").to_native().fetchone()[0] == 2
 
 
+def test_unit_test_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for language in ("toml", "sql", "python"):
+        for name, text in named(PAGE, language).items():
+            (tmp_path / name).write_text(text)
+    (tested,) = (text for text in blocks(PAGE, "toml") if text.startswith("[pipeline.tests."))
+    with (tmp_path / "lakeconf.toml").open("a") as file:
+        file.write(f"\n{tested}")
+    passed, failed = (text for text in blocks(PAGE, "text") if text.startswith("$ lakeconf test"))
+    assert run(["test"]) == 0
+    assert capsys.readouterr().out == passed.partition("\n")[2]
+    query = tmp_path / "large.sql"
+    query.write_text(query.read_text().replace(">", ">="))
+    assert run(["test"]) == 1
+    assert capsys.readouterr().out == failed.partition("\n")[2]
+
+
 def test_page_lists_every_kind() -> None:
     page = (REPOSITORY / "docs" / PAGE).read_text()
     assert all(f"| `{name}` |" in page for name in KINDS)

@@ -27,7 +27,7 @@ CALLS = [
     ["validate"], ["stores"], ["preview-sql"], ["schema"], ["explain", "LC001"], ["doctor"],
     ["tables"], ["tables", "--format", "json"], ["snapshots"], ["files", "raw.events"], ["sql", "FROM raw.events"],
     ["plan"], ["run"], ["promote", "dev", "prod", "--yes"], ["diff", "dev", "prod", "marts.names"],
-    ["graph"], ["restore", "raw.events", "--version", "3", "--dry-run"],
+    ["graph"], ["test"], ["restore", "raw.events", "--version", "3", "--dry-run"],
     ["rewrite", "raw.events", "--sorted-by", "id", "--dry-run"],
     ["maintain", "--dry-run"], ["maintain", "--yes"], ["export", "duckdb"],
     ["import", "metaxy.toml"], ["init", "--yes", "--output", "other.toml"],

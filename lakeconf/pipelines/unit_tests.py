@@ -1,0 +1,245 @@
+"""Unit tests of models: given rows, expected rows, and a temporary lake instead of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from lakeconf.connection.connection import fetched
+from lakeconf.errors import LakeconfError, PipelineError, suggestion
+from lakeconf.lake.lake import Lake
+from lakeconf.pipelines.given_rows import rows_sql
+from lakeconf.pipelines.intervals import Batch, moment
+from lakeconf.pipelines.kinds import Append, Incremental, Merge, Seed
+from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.pipeline import Pipeline
+from lakeconf.pipelines.row_comparison import Cell, RowDifference, compared
+from lakeconf.pipelines.rows import computed, placeholder_values
+from lakeconf.sql import folded, identifier
+
+FILES = "files"
+# A test compares each row with each; more are a mistake, such as a join without a condition.
+MAX_ROWS = 10_000
+_FEED = {"snapshot_id": "BIGINT", "rowid": "BIGINT", "change_type": "VARCHAR"}
+
+Row = dict[str, Any]
+Status = Literal["passed", "failed", "error"]
+
+
+class Given(BaseModel):
+    """The rows of an input.
+
+    Attributes:
+        rows: The rows; a key that a row lacks is NULL.
+        columns: Types of columns; default: those that the model of the input declares, or those of the values.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    rows: list[Row] = Field(default_factory=list)
+    columns: dict[str, str] = Field(default_factory=dict)
+
+
+class DeclaredUnitTest(BaseModel):
+    """The table of a unit test in the configuration.
+
+    Attributes:
+        model: The table of the model.
+        given: The rows of each input, by table; `files` for the rows of files.
+        expect: The expected rows; a key that a row lacks is NULL. Columns that no row has are not compared.
+        columns: The compared columns; default: those of `expect`.
+        ordered: True if the order of the rows counts.
+        start: Start of the time range of an incremental model.
+        end: End of the time range.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str
+    given: dict[str, list[Row] | Given] = Field(default_factory=dict)
+    expect: list[Row]
+    columns: list[str] = Field(default_factory=list)
+    ordered: bool = False
+    start: datetime | date | None = None
+    end: datetime | date | None = None
+
+
+@dataclass(frozen=True)
+class UnitTest:
+    """A unit test of a model.
+
+    Attributes:
+        name: The name.
+        declared: Its table in the configuration.
+        place: The place of its table, as `file:line:column`.
+    """
+
+    name: str
+    declared: DeclaredUnitTest
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class UnitTestResult:
+    """The result of a unit test.
+
+    Attributes:
+        test: The test.
+        status: `passed`; `failed` if the rows differ; `error` if the model cannot be computed.
+        difference: The rows that differ.
+        error: The error.
+    """
+
+    test: UnitTest
+    status: Status
+    difference: RowDifference = field(default_factory=lambda: RowDifference(()))
+    error: LakeconfError | None = None
+
+
+def check_unit_test(pipeline: Pipeline, test: UnitTest) -> Model:
+    """Returns the model of a test.
+
+    Raises:
+        PipelineError: There is no such model, it has no code, or the inputs are not those of the model.
+    """
+    declared = test.declared
+    model = pipeline.by_table.get(declared.model)
+    if model is None:
+        hint = suggestion(declared.model, pipeline.by_table, f"known models: {', '.join(pipeline.by_table)}")
+        raise PipelineError(f"unknown model {declared.model!r}", hint=hint)
+    if model.body is None:
+        raise PipelineError(f"the model {model.table} has no code to test", hint="test the models that read it")
+    known = _inputs(pipeline, model)
+    given = {folded(table) for table in declared.given}
+    for table in declared.given:
+        if folded(table) not in map(folded, known.values()):
+            hint = suggestion(table, known.values(), f"its inputs: {', '.join(known.values()) or 'none'}")
+            raise PipelineError(f"the model {model.table} has no input {table!r}", hint=hint)
+    for table in known.values():
+        if folded(table) not in given:
+            raise PipelineError(f"the test gives no rows of the input {table}", hint=f'write given."{table}" = [ … ]')
+    if isinstance(model.kind, Incremental) and None in (declared.start, declared.end):
+        raise PipelineError(f"the model {model.table} is incremental", hint="set start and end of the time range")
+    return model
+
+
+def chosen_tests(
+    pipeline: Pipeline, tests: Sequence[UnitTest], names: Iterable[str], exclude: Iterable[str] = ()
+) -> list[UnitTest]:
+    """Returns the selected tests; all if `names` is empty.
+
+    Args:
+        pipeline: The models.
+        tests: The tests.
+        names: Names of tests, or models as for `Pipeline.chosen`.
+        exclude: Tests to leave out, in the same form.
+
+    Raises:
+        PipelineError: A name is neither that of a test nor of a model.
+    """
+    given = list(names)
+    wanted = _named(pipeline, tests, given) if given else {test.name for test in tests}
+    left_out = _named(pipeline, tests, exclude)
+    return [test for test in tests if test.name in wanted - left_out]
+
+
+def run_unit_tests(
+    pipeline: Pipeline,
+    tests: Iterable[UnitTest],
+    lake: Lake,
+    progress: Callable[[UnitTestResult], None] = lambda _: None,
+) -> list[UnitTestResult]:
+    """Runs tests.
+
+    Args:
+        pipeline: The models.
+        tests: The tests.
+        lake: An empty lake on DuckDB.
+        progress: Called with the result of each test.
+    """
+    results = []
+    for test in tests:
+        result = _run(pipeline, test, lake)
+        progress(result)
+        results.append(result)
+    return results
+
+
+def _run(pipeline: Pipeline, test: UnitTest, lake: Lake) -> UnitTestResult:
+    try:
+        model = check_unit_test(pipeline, test)
+        difference = _difference(pipeline, model, test.declared, lake)
+    except LakeconfError as error:
+        return UnitTestResult(test, "error", error=error)
+    return UnitTestResult(test, "failed" if difference else "passed", difference)
+
+
+def _difference(pipeline: Pipeline, model: Model, test: DeclaredUnitTest, lake: Lake) -> RowDifference:
+    frames = {
+        name: lake.sql(_given_sql(pipeline, model, test, table)) for name, table in _inputs(pipeline, model).items()
+    }
+    batch = None
+    if test.start is not None and test.end is not None:
+        batch = Batch(moment(test.start), moment(test.end), moment(test.end))
+    frame = computed(model, lake, frames, placeholder_values(model, batch))
+    returned = list(frame.collect_schema().names())
+    by_name = {folded(name): name for name in returned}
+    asked = [*test.columns, *(key for row in test.expect for key in row)] or returned
+    columns = list({folded(name): name for name in asked}.values())
+    for name in columns:
+        if folded(name) not in by_name:
+            hint = suggestion(name, returned, f"its columns: {', '.join(returned)}")
+            raise PipelineError(f"the model {model.table} returns no column {name!r}", hint=hint)
+    wanted = [identifier(by_name[folded(name)]) for name in columns]
+    values = ", ".join(part for name in wanted for part in (name, f"CAST({name} AS VARCHAR)"))
+    view = "lakeconf_returned"
+    query = lake.query(f"SELECT {values} FROM {view}", {view: frame})
+    rows = fetched(query.head(MAX_ROWS + 1), lake._session.writer.secrets)  # noqa: SLF001 - for scrubbing only
+    if len(rows) > MAX_ROWS:
+        raise PipelineError(f"the model {model.table} returns more than {MAX_ROWS:,} rows", hint="give it fewer rows")
+    cells = [[Cell(*row[place : place + 2]) for place in range(0, 2 * len(columns), 2)] for row in rows]
+    return compared(columns, test.expect, cells, ordered=test.ordered)
+
+
+def _inputs(pipeline: Pipeline, model: Model) -> Mapping[str, str]:
+    """The inputs of a model by argument, with those for the rows of files."""
+    first = {}
+    if model.body is not None and isinstance(model.kind, Append) and model.kind.files is not None:
+        first = {model.body.arguments()[0]: FILES}
+    return {**first, **pipeline.inputs(model)}
+
+
+def _given_sql(pipeline: Pipeline, model: Model, test: DeclaredUnitTest, table: str) -> str:
+    given = next(one for name, one in test.given.items() if folded(name) == folded(table))
+    rows, types = (given, {}) if isinstance(given, list) else (given.rows, given.columns)
+    source = model if table == FILES else pipeline.by_table.get(table)
+    declared = source.kind.columns if source is not None and isinstance(source.kind, Append | Seed) else {}
+    # A type for a declared column does not change its name: models in Python distinguish upper and lower case.
+    spelled = {folded(name): name for name in declared}
+    types = {**declared, **{spelled.get(folded(name), name): kind for name, kind in types.items()}}
+    if isinstance(model.kind, Merge) and model.driving_input is not None:
+        driving = pipeline.inputs(model)[model.driving_input]
+        if driving == table:
+            rows = [
+                {"snapshot_id": 1, "rowid": number, "change_type": "insert", **row} for number, row in enumerate(rows)
+            ]
+            types = {**types, **_FEED}
+    try:
+        return rows_sql(rows, types)
+    except LakeconfError as error:
+        raise PipelineError(f"the given rows of {table}: {error.message}", hint=error.hint) from error
+
+
+def _named(pipeline: Pipeline, tests: Sequence[UnitTest], names: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    for name in names:
+        if any(test.name == name for test in tests):
+            found.add(name)
+            continue
+        tables = {model.table for model in pipeline.chosen([name])}
+        found |= {test.name for test in tests if test.declared.model in tables}
+    return found

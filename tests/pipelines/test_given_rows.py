@@ -1,0 +1,91 @@
+"""Rows of the configuration as SQL: types, NULL, and values that are no SQL."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pytest
+
+from lakeconf.errors import PipelineError, SchemaError
+from lakeconf.pipelines.given_rows import columns_of_rows, rows_sql
+
+
+def read(
+    rows: list[dict[str, Any]], types: dict[str, str] | None = None
+) -> tuple[dict[str, str], list[tuple[Any, ...]]]:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        relation = connection.sql(rows_sql(rows, types or {}))
+        return dict(zip(relation.columns, map(str, relation.types), strict=True)), relation.fetchall()
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (True, "BOOLEAN"),
+        (-5, "BIGINT"),
+        (2**63, "HUGEINT"),
+        (0.1, "DOUBLE"),
+        (math.inf, "DOUBLE"),
+        ("it's '; DROP", "VARCHAR"),
+        ("", "VARCHAR"),
+        (date(2024, 2, 29), "DATE"),
+        (datetime(2024, 2, 29, 1, 2, 3, 4), "TIMESTAMP"),
+        (datetime(2024, 2, 29, 1, 2, tzinfo=UTC), "TIMESTAMP WITH TIME ZONE"),
+        (time(1, 2, 3), "TIME"),
+        ([1, 2], "BIGINT[]"),
+        ({"a": 1, "it's": [date(2024, 1, 1)]}, 'STRUCT(a BIGINT, "it\'s" DATE[])'),
+    ],
+)
+def test_type_follows_the_value(value: Any, kind: str) -> None:
+    name = 'odd "name"; --'
+    types, rows = read([{name: value}], {"other": "INTEGER"})
+    assert types == {"other": "INTEGER", name: kind}
+    assert rows == [(None, value)]
+
+
+def test_missing_keys_are_null_and_names_ignore_case() -> None:
+    assert read([{"a": 1}, {"A": 2, "b": "x"}, {}]) == (
+        {"a": "BIGINT", "b": "VARCHAR"},
+        [(1, None), (2, "x"), (None, None)],
+    )
+    with pytest.raises(PipelineError, match="has the column 'A' twice"):
+        rows_sql([{"a": 1, "A": 2}], {})
+
+
+def test_declared_types_are_exact() -> None:
+    types = {"price": "decimal(38, 20)", "id": "UUID", "at": "TIMESTAMP_NS", "s": "STRUCT(a TINYINT, b VARCHAR)[]"}
+    rows = [
+        {"price": "0.12345678901234567890", "id": "00000000-0000-0000-0000-000000000001", "s": [{"a": 1, "b": "x"}]}
+    ]
+    found, values = read(rows, types)
+    assert found["price"] == "DECIMAL(38,20)"
+    assert values[0][0] == Decimal("0.12345678901234567890")
+    assert values[0][3] == [{"a": 1, "b": "x"}]
+    assert read([{"price": 9.99}], {"PRICE": "DECIMAL(10,2)"})[1] == [(Decimal("9.99"),)]
+
+
+def test_numbers_and_times_of_two_types_have_the_wider_one() -> None:
+    assert columns_of_rows([{"n": 1, "t": date(2024, 1, 1)}, {"n": 0.5, "t": datetime(2024, 1, 1)}], {}) == {
+        "n": "DOUBLE",
+        "t": "TIMESTAMP",
+    }
+    with pytest.raises(PipelineError) as caught:
+        rows_sql([{"n": 1}, {"n": "x"}, {"n": [1]}], {})
+    assert caught.value.message == "the column 'n' has values of several types: BIGINT, VARCHAR, nested"
+
+
+def test_table_without_rows_has_the_declared_columns() -> None:
+    assert read([], {"id": "BIGINT", "day": "DATE"}) == ({"id": "BIGINT", "day": "DATE"}, [])
+    with pytest.raises(PipelineError, match="without rows are unknown"):
+        rows_sql([], {})
+
+
+@pytest.mark.parametrize("kind", ["BIGINT) AS x, (SELECT 1", "NOPE", ""])
+def test_invalid_types_are_refused(kind: str) -> None:
+    with pytest.raises(SchemaError):
+        rows_sql([{"a": 1}], {"a": kind})

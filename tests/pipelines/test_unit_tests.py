@@ -1,0 +1,199 @@
+"""Unit tests of models: inputs, kinds, selection and errors."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import pytest
+
+from lakeconf.errors import PipelineError
+from lakeconf.pipelines import Append, Full, Incremental, Merge, Model, Pipeline, Query, Seed, View, model
+from lakeconf.pipelines.body import Function
+from lakeconf.pipelines.empty_lake import empty_lake
+from lakeconf.pipelines.unit_tests import (
+    MAX_ROWS,
+    DeclaredUnitTest,
+    UnitTest,
+    UnitTestResult,
+    check_unit_test,
+    chosen_tests,
+    run_unit_tests,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakeconf import Lake
+
+
+@pytest.fixture(scope="module")
+def lake() -> Iterator[Lake]:
+    with contextlib.ExitStack() as stack:
+        yield empty_lake(stack, "test")
+
+
+@model("marts.doubled", Full())
+def doubled(prices: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    return prices.with_columns(n=nw.col("n") * 2)
+
+
+@model("raw.landed", Append(files="in/*.csv", columns={"id": "BIGINT", "n": "DECIMAL(10,2)"}))
+def landed(rows: nw.LazyFrame[Any], prices: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    return rows.join(prices, on="id")
+
+
+MODELS = [
+    Model("raw.prices", Seed("prices.csv", {"id": "INTEGER", "n": "DECIMAL(10,2)"})),
+    Model("marts.cheap", View(), Query("SELECT * FROM raw.prices WHERE n < 5")),
+    Model("marts.count", Full(), Query("SELECT count(*) AS n FROM marts.cheap"), tags=["nightly"]),
+    Model(
+        "marts.daily",
+        Incremental("day", start=date(2024, 1, 1)),
+        Query(
+            "SELECT day, sum(n) AS n FROM dev.raw.sales WHERE day >= $start AND day < $end GROUP BY day ORDER BY day"
+        ),
+    ),
+    Model("marts.latest", Merge("id", changes_of="raw.prices"), Query("SELECT id, change_type FROM raw.prices")),
+    doubled,
+    landed,
+]
+PIPELINE = Pipeline(MODELS)
+SALES = [{"day": date(2024, 1, 2), "n": 1}, {"day": date(2024, 1, 1), "n": 2}, {"day": date(2024, 1, 3), "n": 4}]
+RANGE = {"start": date(2024, 1, 1), "end": date(2024, 1, 3)}
+
+
+def declared(table: str, expect: list[dict[str, Any]], given: dict[str, Any], **more: Any) -> UnitTest:
+    return UnitTest("one", DeclaredUnitTest(model=table, expect=expect, given=given, **more))
+
+
+def result(lake: Lake, test: UnitTest) -> UnitTestResult:
+    (found,) = run_unit_tests(PIPELINE, [test], lake)
+    return found
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        # The types of the columns come from the model of the input; columns without values are NULL.
+        declared("marts.doubled", [{"n": 19.98}], {"raw.prices": [{"n": 9.99}]}),
+        declared(
+            "marts.doubled", [{"id": 1, "N": "0.20"}, {"id": 2}], {"RAW.prices": [{"id": 1, "n": 0.1}, {"id": 2}]}
+        ),
+        declared("marts.doubled", [{"n": 0.2}], {"raw.prices": {"columns": {"N": "DOUBLE"}, "rows": [{"n": 0.1}]}}),
+        declared("marts.doubled", [], {"raw.prices": []}),
+        # A view that a model reads is an input like any other.
+        declared("marts.count", [{"n": 2}], {"marts.cheap": [{"id": 1}, {"id": 2}]}),
+        declared("marts.cheap", [{"id": 1}], {"raw.prices": [{"id": 1, "n": 4}, {"id": 2, "n": 6}]}),
+        declared(
+            "marts.daily",
+            [{"day": date(2024, 1, 2), "n": 1}, {"n": 2, "day": date(2024, 1, 1)}],
+            {"dev.raw.sales": SALES},
+            **RANGE,
+        ),
+        declared("marts.daily", [{"n": 2}, {"n": 1}], {"dev.raw.sales": SALES}, ordered=True, **RANGE),
+        declared(
+            "marts.latest",
+            [{"id": 1, "change_type": "insert"}, {"change_type": "delete"}],
+            {"raw.prices": [{"id": 1}, {"change_type": "delete"}]},
+        ),
+        declared(
+            "raw.landed",
+            [{"id": 1, "n": "2.50"}],
+            {"files": [{"id": 1, "n": 2.5}, {"id": 2}], "raw.prices": [{"id": 1}]},
+        ),
+        declared("marts.doubled", [{"n": 2}], {"raw.prices": [{"n": 1}]}, columns=["id"]),
+    ],
+)
+def test_model_returns_the_expected_rows(test: UnitTest, lake: Lake) -> None:
+    found = result(lake, test)
+    assert (found.status, found.error, bool(found.difference)) == ("passed", None, False)
+    more = test.declared.model_copy(update={"expect": [*test.declared.expect, {"n": 77, "id": 99}]})
+    assert result(lake, UnitTest("more", more)).status != "passed"
+
+
+def test_rows_that_differ_are_reported(lake: Lake) -> None:
+    found = result(lake, declared("marts.doubled", [{"n": 3}], {"raw.prices": [{"n": 1}]}))
+    assert (found.status, found.difference.missing, found.difference.unexpected) == ("failed", [["3"]], [["2.00"]])
+    found = result(lake, declared("marts.doubled", [], {"raw.prices": [{"n": 1}]}))
+    assert (found.difference.columns, found.difference.unexpected) == (["id", "n"], [[None, "2.00"]])
+    found = result(lake, declared("marts.daily", [{"n": 1}, {"n": 2}], {"dev.raw.sales": SALES}, ordered=True, **RANGE))
+    assert (found.status, found.difference.wrong_order) == ("failed", True)
+    found = result(lake, declared("marts.doubled", [{"n": 2}], {"raw.prices": [{"id": 1, "n": 1}]}, columns=["id"]))
+    assert found.status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        (declared("marts.double", [], {}), "unknown model 'marts.double'"),
+        (declared("raw.prices", [], {}), "the model raw.prices has no code to test"),
+        (declared("marts.doubled", [], {}), "the test gives no rows of the input raw.prices"),
+        (declared("marts.doubled", [], {"raw.prise": []}), "the model marts.doubled has no input 'raw.prise'"),
+        (declared("marts.daily", [], {"dev.raw.sales": SALES}), "the model marts.daily is incremental"),
+        (declared("marts.count", [], {"marts.cheap": []}), "the given rows of marts.cheap: the columns of a table"),
+        (
+            declared("marts.count", [{"m": 1}], {"marts.cheap": [{"a": 1}]}),
+            "the model marts.count returns no column 'm'",
+        ),
+        (declared("marts.doubled", [], {"raw.prices": [{"n": "x"}]}), "Conversion Error"),
+        (
+            declared("marts.cheap", [], {"raw.prices": {"columns": {"id": "X"}}}),
+            "the given rows of raw.prices: the column",
+        ),
+    ],
+)
+def test_invalid_tests_are_errors(test: UnitTest, message: str, lake: Lake) -> None:
+    found = result(lake, test)
+    assert found.status == "error"
+    assert found.error is not None
+    assert found.error.message.startswith(message)
+
+
+def test_model_that_fails_is_an_error_and_the_next_test_runs(lake: Lake) -> None:
+    def failing(prices: Any) -> Any:
+        raise ValueError("planted")
+
+    def many(prices: Any) -> Any:
+        return lake.sql(f"SELECT * FROM range({MAX_ROWS + 1})")
+
+    pipeline = Pipeline(
+        [*MODELS, Model("a.failing", Full(), Function(failing)), Model("a.many", Full(), Function(many))]
+    )
+    given = {"raw.prices": [{"n": 1}]}
+    tests = [
+        declared("a.failing", [], given),
+        declared("a.many", [], given),
+        declared("marts.doubled", [{"n": 2}], given),
+    ]
+    seen: list[UnitTestResult] = []
+    found = run_unit_tests(pipeline, tests, lake, seen.append)
+    assert [one.status for one in found] == ["error", "error", "passed"]
+    assert found == seen
+    assert "planted" in str(found[0].error)
+    assert "returns more than 10,000 rows" in str(found[1].error)
+
+
+def test_tests_are_selected_by_name_and_by_model() -> None:
+    tests = [
+        UnitTest(name, DeclaredUnitTest(model=table, expect=[]))
+        for name, table in (("a", "marts.doubled"), ("b", "marts.count"), ("c", "marts.count"))
+    ]
+
+    def names(*selected: str, exclude: tuple[str, ...] = ()) -> str:
+        return "".join(test.name for test in chosen_tests(PIPELINE, tests, selected, exclude))
+
+    assert names() == "abc"
+    assert names("a") == "a"
+    assert names("b", "marts.doubled") == "ab"
+    assert names("tag:nightly", exclude=("c",)) == "b"
+    assert names("raw.prices") == ""
+    assert names("raw.prices+") == "abc"
+    with pytest.raises(PipelineError, match="unknown model 'nope'"):
+        names("nope")
+
+
+def test_check_returns_the_model() -> None:
+    assert check_unit_test(PIPELINE, declared("marts.doubled", [], {"raw.prices": []})) is doubled
