@@ -6,6 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 
 from lakeconf.logs import escaped
+from lakeconf.pipelines.column_lineage import Lineage, SourceColumn
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 
@@ -27,22 +28,26 @@ rect {{ fill: var(--box); stroke: var(--line); }}
 text {{ fill: var(--text); }}
 .kind {{ font-size: 11px; opacity: .75; }}
 path {{ fill: none; stroke: var(--line); }}
+table {{ border-collapse: collapse; margin: 1rem 0; }}
+caption {{ text-align: left; font-weight: bold; }}
+td {{ border-top: 1px solid var(--line); padding: .2rem 1rem .2rem 0; vertical-align: top; }}
 </style>
 </head>
 <body>
 <svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="Models and inputs">
 {shapes}
 </svg>
-</body>
+{columns}</body>
 </html>"""
 
 
-def graph_page(pipeline: Pipeline, models: Sequence[Model]) -> str:
+def graph_page(pipeline: Pipeline, models: Sequence[Model], columns: Mapping[str, Lineage | None] | None = None) -> str:
     """The page: each column contains models whose inputs are in the columns to the left.
 
     Args:
         pipeline: The pipeline.
         models: The models to draw; tables that they read are drawn too.
+        columns: The lineage of the columns of each model, which the page lists; None to leave it out.
     """
     inputs = {model.table: list(dict.fromkeys(pipeline.inputs(model).values())) for model in models}
     places = _places(inputs)
@@ -51,7 +56,25 @@ def graph_page(pipeline: Pipeline, models: Sequence[Model]) -> str:
     shapes += [_box(table, kinds.get(table), place) for table, place in places.items()]
     width = max((x for x, _ in places.values()), default=0) + _WIDTH + _MARGIN
     height = max((y for _, y in places.values()), default=0) + _HEIGHT + _MARGIN
-    return _PAGE.format(width=width, height=height, shapes="\n".join(shapes))
+    listed = "" if columns is None else "".join(_columns(model.table, columns[model.table]) for model in models)
+    return _PAGE.format(width=width, height=height, shapes="\n".join(shapes), columns=listed)
+
+
+def sources_text(sources: Sequence[SourceColumn] | None) -> str:
+    """The sources of a column in words."""
+    if sources is None:
+        return "unknown"
+    return ", ".join(map(str, sources)) or "no column"
+
+
+def _columns(table: str, lineage: Lineage | None) -> str:
+    rows = [("unknown", "")] if lineage is None else [(name, sources_text(found)) for name, found in lineage.items()]
+    cells = "\n".join(f"<tr><td>{_text(name)}</td><td>{_text(sources)}</td></tr>" for name, sources in rows)
+    return f"<table>\n<caption>{_text(table)}</caption>\n{cells}\n</table>\n"
+
+
+def _text(text: str) -> str:
+    return html.escape(escaped(text))
 
 
 def _places(inputs: Mapping[str, Sequence[str]]) -> dict[str, tuple[int, int]]:

@@ -6,7 +6,8 @@ import re
 import xml.etree.ElementTree as ET
 
 from lakeconf.pipelines import Full, Pipeline, Query
-from lakeconf.pipelines.graph import graph_page
+from lakeconf.pipelines.column_lineage import SourceColumn, column_lineage
+from lakeconf.pipelines.graph import graph_page, sources_text
 from lakeconf.pipelines.model import Model
 
 HOSTILE = "<script>alert(1)</script>&\"'"
@@ -39,3 +40,18 @@ def test_hostile_names_are_escaped() -> None:
     assert "<script" not in page
     assert re.search(r"default-src 'none'", page)
     assert "&lt;script&gt;" in page
+
+
+def test_columns_are_listed_and_escaped() -> None:
+    pipeline = Pipeline([Model("raw.t", Full(), Query('SELECT "<b>" AS "<i>", 1 AS n FROM raw."<script>"'))])
+    page = graph_page(pipeline, pipeline.models, column_lineage(pipeline))
+    assert "<tr><td>&lt;i&gt;</td><td>raw.&lt;script&gt;.&lt;b&gt;</td></tr>" in page
+    assert "<tr><td>n</td><td>no column</td></tr>" in page
+    assert "<td>unknown</td>" in graph_page(pipeline, pipeline.models, {"raw.t": None})
+    assert "<table>" not in graph_page(pipeline, pipeline.models)
+
+
+def test_sources_in_words() -> None:
+    assert sources_text(None) == "unknown"
+    assert sources_text([]) == "no column"
+    assert sources_text([SourceColumn("a.t", "x"), SourceColumn("a.t", "*")]) == "a.t.x, a.t.*"

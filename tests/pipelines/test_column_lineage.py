@@ -1,0 +1,84 @@
+"""The columns from which each column of a model is computed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeconf.pipelines import Append, Full, Model, Pipeline, Query, Seed, model
+from lakeconf.pipelines.column_lineage import column_lineage
+
+if TYPE_CHECKING:
+    import narwhals as nw
+
+SEED = Model("a.seed", Seed("x.csv", {"id": "INT", "N": "INT", "uid": "INT"}))
+
+
+@model("a.python", Full())
+def python(seed: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    return seed
+
+
+def sources(*sql: str) -> dict[str, list[str] | None] | None:
+    """The lineage of the last of several models, `m.a`, `m.b` and so on."""
+    models = [Model(f"m.{'abc'[number]}", Full(), Query(text)) for number, text in enumerate(sql)]
+    found = column_lineage(Pipeline([SEED, python, *models]))[models[-1].table]
+    if found is None:
+        return None
+    return {name: None if one is None else [str(source) for source in one] for name, one in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT id, n FROM a.seed", {"id": ["a.seed.id"], "N": ["a.seed.N"]}),
+        (
+            "SELECT o.id, sum(o.n) + max(u.x) AS Total, 5 AS f FROM a.seed o JOIN raw.users u USING (uid) GROUP BY 1",
+            {"id": ["a.seed.id"], "Total": ["a.seed.N", "raw.users.x"], "f": []},
+        ),
+        ("FROM a.seed", {"id": ["a.seed.id"], "N": ["a.seed.N"], "uid": ["a.seed.uid"]}),
+        ("SELECT * EXCLUDE (n) FROM a.seed", {"id": ["a.seed.id"], "uid": ["a.seed.uid"]}),
+        ("SELECT * FROM raw.users", {"*": ["raw.users.*"]}),
+        (
+            "WITH t AS (SELECT *, n * 2 AS m FROM a.seed) SELECT m FROM t UNION ALL SELECT x FROM dev.raw.users",
+            {"m": ["a.seed.N", "dev.raw.users.x"]},
+        ),
+        ("SELECT id FROM a.seed WHERE uid > $start ORDER BY n", {"id": ["a.seed.id"]}),
+        (
+            "SELECT (SELECT max(x) FROM raw.users u WHERE u.id = o.id) AS m FROM a.seed o",
+            {"m": ["raw.users.x"]},
+        ),
+        ("SELECT row_number() OVER (PARTITION BY id ORDER BY n) r FROM a.seed", {"r": ["a.seed.N", "a.seed.id"]}),
+        ('SELECT o."odd n.x" AS "Odd.Y" FROM raw."od d" AS o', {"Odd.Y": ["raw.od d.odd n.x"]}),
+        ("SELECT max(id) FROM a.seed", {"MAX(id)": ["a.seed.id"]}),
+        ("SELECT id AS x, x + 1 AS y FROM a.seed", {"x": ["a.seed.id"], "y": ["a.seed.id"]}),
+        ("SELECT s.field.inner AS f FROM raw.users AS s", {"f": ["raw.users.field"]}),
+        # Both tables may have the column x.
+        (
+            "SELECT id, x FROM raw.users JOIN raw.sales USING (id)",
+            {"id": ["raw.sales.id", "raw.users.id"], "x": None},
+        ),
+        # The pattern may match any column.
+        ("SELECT COLUMNS('i.*') FROM a.seed", None),
+    ],
+)
+def test_sources_of_the_columns_of_a_query(sql: str, expected: dict[str, list[str] | None] | None) -> None:
+    assert sources(sql) == expected
+
+
+def test_columns_of_models_are_known_to_the_models_that_read_them() -> None:
+    assert sources("SELECT n AS Twice FROM a.seed", "FROM m.a") == {"Twice": ["m.a.Twice"]}
+    assert sources("SELECT * FROM raw.users", "SELECT * FROM m.a") == {"*": ["m.a.*"]}
+    assert sources("SELECT * FROM a.python") == {"*": ["a.python.*"]}
+
+
+def test_models_without_sql() -> None:
+    landed = Model("a.landed", Append(files="x.csv", columns={"id": "INT"}))
+    found = column_lineage(Pipeline([SEED, python, landed]))
+    assert found == {"a.seed": {}, "a.python": None, "a.landed": {}}
+
+
+def test_sqlglot_prints_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    sources("SELECT unnest([id, n]) AS u, (SELECT z.k FROM (SELECT uid AS k) z) AS k FROM a.seed")
+    assert caplog.records == []
