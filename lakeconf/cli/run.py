@@ -27,6 +27,13 @@ _COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not ru
     show_default=True,
     help="Engine that runs the models.",
 )
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Number of models that run at the same time, on DuckDB.",
+)
 @click.option("--allow-drop-columns", is_flag=True, help="Drop columns that the models no longer have.")
 @yes_option
 @click.option("--dry-run", is_flag=True, help="Show the plan, as `lakeconf plan` does.")
@@ -43,6 +50,7 @@ def command(
     format_name: str,
     source: str | None,
     *,
+    jobs: int,
     allow_drop_columns: bool,
     dry_run: bool,
     yes: bool,
@@ -54,6 +62,8 @@ def command(
     shows a plan and asks before it replaces rows;
     without a terminal it needs --yes. Exit codes: 0 if no model failed, 1 if one failed, 2 for invalid arguments.
     """
+    if jobs > 1 and engine != "duckdb":
+        raise click.UsageError("--jobs needs --engine duckdb")
     config = init(source)
     pipeline = declared_pipeline(config)
     names = models.of(pipeline)
@@ -71,7 +81,8 @@ def command(
             if replaced:
                 confirm(f"Replace the rows of {', '.join(replaced)}?", yes=yes)
         progress = _show if format_name == "text" else lambda _: None
-        results = run(pipeline, lake, names, **asked, allow_drop_columns=allow_drop_columns, progress=progress)
+        asked |= {"allow_drop_columns": allow_drop_columns, "progress": progress, "jobs": jobs}
+        results = run(pipeline, lake, names, **asked)
     if format_name == "json":
         show_json([_data(result) for result in results])
     else:

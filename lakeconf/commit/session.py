@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from lakeconf.catalog.reader import CatalogReader
@@ -106,6 +106,14 @@ class Session:
                 f"nothing can be written: the store {self.store!r} is read-only",
                 hint="open it without read_only=True; remove read_only and snapshot_… from attach_options",
             )
+
+    def fork(self) -> Session:
+        """Another session at the same snapshot, for another thread: it moves by itself, on the same connections.
+
+        The other session must not be closed, and ends with this one.
+        """
+        snapshot_id, _ = self.read_point()
+        return replace(self, base=Base(snapshot_id), _snapshot_lock=threading.RLock())
 
     def new_commit(self, token: str, *, staged: bool = False) -> Commit:
         """A new attempt to commit.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 from lakeconf.connection.connection import Connection
@@ -29,6 +31,8 @@ class SharedConnection(Connection):
         self._is_closed = False
         self._cursors = threading.local()
         self._cursors.native = connection.native
+        self._all: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet([connection.native])
+        self._adding = threading.Lock()
 
     @property
     def native(self) -> duckdb.DuckDBPyConnection:
@@ -43,8 +47,18 @@ class SharedConnection(Connection):
                 cursor = self._native.cursor()
                 cursor.execute(self._set_up)
             self._cursors.native = cursor
+            with self._adding:
+                self._all.add(cursor)
         native: duckdb.DuckDBPyConnection = self._cursors.native
         return native
+
+    def interrupt(self) -> None:
+        """Stops the running queries of all threads, from any thread; each fails with an error."""
+        with self._adding:
+            found = list(self._all)
+        for native in found:
+            with contextlib.suppress(Exception):  # it is closed
+                native.interrupt()
 
     def close(self) -> None:
         """Closes the connection and the cursors of all threads, from any thread."""

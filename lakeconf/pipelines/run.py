@@ -10,12 +10,13 @@ from datetime import UTC, date, datetime
 from typing import Literal
 
 from lakeconf.commit.journal import ModelRun
-from lakeconf.errors import LakeconfError, PipelineError
+from lakeconf.errors import LakeconfError, PipelineError, UnsupportedError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
 from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.columns import column_changes
 from lakeconf.pipelines.intervals import Batch, moment
+from lakeconf.pipelines.jobs import forked, in_parallel, interrupt_queries, needed
 from lakeconf.pipelines.kinds import Full, Merge, Seed, View
 from lakeconf.pipelines.late import late_intervals
 from lakeconf.pipelines.model import Model
@@ -105,6 +106,7 @@ def run(
     allow_drop_columns: bool = False,
     others: Mapping[str, Lake] | None = None,
     progress: Callable[[ModelResult], None] = lambda _: None,
+    jobs: int = 1,
 ) -> list[ModelResult]:
     """Runs models. One transaction per model evolves the table, writes rows, checks audits and records the run.
 
@@ -122,28 +124,67 @@ def run(
         allow_drop_columns: True to drop all columns that the models no longer have, not only those in `dropped`.
         others: As for `plan`.
         progress: Called with the result of each model when it ends.
+        jobs: The largest number of models that run at the same time, each in a thread; only on DuckDB. A model waits
+            for the models that it reads.
 
     Returns:
         The result of each model, in order.
+
+    Raises:
+        UnsupportedError: Several jobs on another engine.
     """
     lakes = {"": lake, **(others or {})}
     bounds = replace(_asked(since, until, rebuild=rebuild), allow_drop_columns=allow_drop_columns, redo_late=redo_late)
-    run_id = uuid.uuid4().hex
-    results: dict[str, ModelResult] = {}
-    chosen = list(pipeline.chosen(tables))
-    for number, model in enumerate(chosen, start=1):
-        _log.info("model %s (%d of %d)", model.table, number, len(chosen))
-        failed = [table for table in pipeline.inputs(model).values() if _is_broken(results.get(table))]
-        if failed:
-            result = ModelResult(model.table, "not run", f"{failed[0]} failed")
-        else:
-            result = _run_model(pipeline, model, lakes, bounds, run_id)
-        _log.info(
-            "model %s: %s, %s, %d rows, %.1f s", model.table, result.status, result.reason, result.rows, result.seconds
+    running = _Running(pipeline, list(pipeline.chosen(tables)), bounds, progress)
+    if jobs == 1:
+        for model in running.models:
+            running.end(model.table, running.work(model.table, lakes))
+    else:
+        if lake._session.engine.name != "duckdb":  # noqa: SLF001 - the engine is not part of the interface
+            raise UnsupportedError("models run at the same time on DuckDB only", hint="run one at a time: jobs=1")
+        in_parallel(
+            [model.table for model in running.models],
+            running.needs,
+            jobs,
+            lambda table: running.work(table, forked(lakes)),
+            running.end,
+            lambda: interrupt_queries(lakes),
         )
-        results[model.table] = result
-        progress(result)
-    return list(results.values())
+        for one in lakes.values():
+            one.refresh()
+    return [running.results[model.table] for model in running.models]
+
+
+class _Running:
+    """A run of several models, and the results so far."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        models: Sequence[Model],
+        bounds: Bounds,
+        progress: Callable[[ModelResult], None],
+    ) -> None:
+        self.models = models
+        self.needs = needed(pipeline, models)
+        self.results: dict[str, ModelResult] = {}
+        self._pipeline, self._bounds, self._progress = pipeline, bounds, progress
+        self._id = uuid.uuid4().hex
+        self._order = [model.table for model in models]
+
+    def work(self, table: str, lakes: Mapping[str, Lake]) -> ModelResult:
+        """Runs a model whose inputs have run."""
+        _log.info("model %s (%d of %d)", table, self._order.index(table) + 1, len(self._order))
+        failed = [one for one in self._order if one in self.needs[table] and _is_broken(self.results[one])]
+        if failed:
+            return ModelResult(table, "not run", f"{failed[0]} failed")
+        return _run_model(self._pipeline, self._pipeline.by_table[table], lakes, self._bounds, self._id)
+
+    def end(self, table: str, result: ModelResult) -> None:
+        """Records the result of a model."""
+        _log.info("model %s: %s, %s, %d rows, %.1f s", table, result.status, result.reason, result.rows, result.seconds)
+        self.results[table] = result
+        self._progress(result)
 
 
 def _run_model(pipeline: Pipeline, model: Model, lakes: Mapping[str, Lake], bounds: Bounds, run_id: str) -> ModelResult:

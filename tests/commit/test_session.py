@@ -146,3 +146,21 @@ def test_closing_a_transaction_or_past_version_keeps_the_session_open(lake: Lake
             tx.table("t").append(pa.table({"id": [1]}))
         tx.table("t").append(pa.table({"id": [2]}))
     assert sorted(lake.table("t").scan().collect("pyarrow").rows()) == [(1,), (2,)]
+
+
+def test_fork_moves_by_itself_and_shares_the_connections(lake: Lake) -> None:
+    session = lake._session
+    fork = session.fork()
+    lake.table("t").append(pa.table({"id": [1]}))
+    assert (fork.snapshot_id, fork.base.snapshot_id, fork.base.own) == (1, 1, {})
+    assert session.snapshot_id == 2
+    assert (fork.reader, fork.writer, fork.guard, fork.writer_lock) == (
+        session.reader,
+        session.writer,
+        session.guard,
+        session.writer_lock,
+    )
+    assert fork._snapshot_lock is not session._snapshot_lock
+    fork.advance(2, own=2)
+    assert fork.base.own.keys() == {2}
+    assert session.base.own.keys() == {1, 2}
