@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.tokens import TokenType
 
 from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.catalog.table_references import table_references
@@ -85,15 +84,16 @@ def _replacements(
 ) -> list[Replacement] | None:
     found = []
     for table in table_references(parsed):
-        places = [(part.meta.get("start"), part.meta.get("end")) for part in table.parts]
+        found_places = [part.meta.get(side) for part in table.parts for side in ("start", "end")]
+        places = [place for place in found_places if isinstance(place, int)]
         view = views.get(".".join(part.name for part in table.parts))
-        if view is None or any(start is None or end is None for start, end in places):
+        if view is None or not places or len(places) < len(found_places):
             return None
         alias = "" if table.alias else f" AS {identifier(table.name)}"
-        found.append(Replacement(places[0][0], places[-1][1] + 1, identifier(view) + alias))
+        found.append(Replacement(places[0], places[-1] + 1, identifier(view) + alias))
     tokens = sqlglot.tokenize(text, dialect="duckdb")
     for sign, name in itertools.pairwise(tokens):
-        if sign.token_type == TokenType.PARAMETER and name.text in values:
+        if sign.token_type == sqlglot.TokenType.PARAMETER and name.text in values:
             found.append(Replacement(sign.start, name.end + 1, values[name.text]))
     return sorted(found, key=lambda one: one.start)
 
