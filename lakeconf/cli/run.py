@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -83,12 +84,16 @@ def command(
         progress = _show if format_name == "text" else lambda _: None
         asked |= {"allow_drop_columns": allow_drop_columns, "progress": progress, "jobs": jobs}
         results = run(pipeline, lake, names, **asked)
+    _show_all(results, format_name)
+    context.exit(1 if any(result.status == "failed" for result in results) else 0)
+
+
+def _show_all(results: Sequence[ModelResult], format_name: str) -> None:
     if format_name == "json":
         show_json([_data(result) for result in results])
-    else:
-        counts = {status: sum(result.status == status for result in results) for status in _COLOURS}
-        show(", ".join(f"{count} {status}" for status, count in counts.items() if count))
-    context.exit(1 if any(result.status == "failed" for result in results) else 0)
+        return
+    counts = {status: sum(result.status == status for result in results) for status in _COLOURS}
+    show(", ".join(f"{count} {status}" for status, count in counts.items() if count))
 
 
 def _show(result: ModelResult) -> None:

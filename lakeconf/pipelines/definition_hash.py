@@ -6,6 +6,7 @@ import ast
 import hashlib
 import inspect
 import textwrap
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import sqlglot
 from lakeconf.errors import PipelineError
 
 _DIGITS = 16
+# In Python 3.11, threads that parse at the same time can fail with a SystemError.
+_parsing = threading.Lock()
 
 
 def digest(*parts: str) -> str:
@@ -68,7 +71,7 @@ def function_code(function: Callable[..., Any], source: str | None) -> str:
         name = getattr(function, "__qualname__", type(function).__qualname__)
         raise PipelineError(f"the source of {name} is unavailable", hint="write the model in a file")
     try:
-        parsed = ast.parse(textwrap.dedent(source))
+        parsed = _parsed(textwrap.dedent(source))
     except SyntaxError:
         return source.strip()  # the lines of a lambda, which may be a part of an expression
     return _code(parsed.body[0])
@@ -77,10 +80,15 @@ def function_code(function: Callable[..., Any], source: str | None) -> str:
 def codes_on_disk(path: Path, name: str) -> list[str]:
     """Returns the current code of each function with this name in a file; none if the file is no longer valid."""
     try:
-        parsed = ast.parse(path.read_bytes())
+        parsed = _parsed(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return []
     return [_code(node) for node in ast.walk(parsed) if getattr(node, "name", None) == name]
+
+
+def _parsed(source: str | bytes) -> ast.Module:
+    with _parsing:
+        return ast.parse(source)
 
 
 def _code(node: ast.AST) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import importlib.util
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeconf.errors import PipelineError
+from lakeconf.pipelines import definition_hash
 from lakeconf.pipelines.definition_hash import (
     codes_on_disk,
     digest,
@@ -188,3 +190,19 @@ def test_file_that_is_no_longer_valid_has_no_code(text: bytes | None, source: Pa
     if text is not None:
         source.write_bytes(text)
     assert codes_on_disk(source, "empty") == []
+
+
+def test_threads_parse_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In Python 3.11, threads that parse at the same time can fail with a SystemError."""
+    parse, held = ast.parse, list[bool]()
+
+    def watched(source: Any) -> ast.Module:
+        held.append(definition_hash._parsing.locked())
+        return parse(source)
+
+    monkeypatch.setattr(ast, "parse", watched)
+    (tmp_path / "models.py").write_text("def f():\n    return 1\n")
+    assert codes_on_disk(tmp_path / "models.py", "f") == ["def f():\n    return 1"]
+    function_code(test_threads_parse_one_after_the_other, "def f():\n    return 1\n")
+    assert held == [True, True]
+    assert not definition_hash._parsing.locked()
