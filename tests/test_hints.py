@@ -24,8 +24,8 @@ TREES = {
 TABLES = re.compile(r"_TYPE_HINTS|_OPTION_HINTS|.*_FIXES")
 ROWS = re.compile(r"_BY_MESSAGE|_SYNTAX")
 WRITERS = re.compile(r".+_hint|.*_fix|_unknown")
-# It asks where a key is, and reports nothing.
-PLACES = "lakeconf/config/explain_key.py"
+# They ask where a key is, and report nothing.
+PLACES = ("lakeconf/config/explain_key.py", "lakeconf/pipelines/places.py")
 
 
 def test_a_description_is_no_fix() -> None:

@@ -20,7 +20,8 @@ from lakeconf.commit.audits import is_query
 from lakeconf.errors import LakeconfError, PipelineError, QueryError, SchemaError, UnsafeQueryError
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.definition_hash import codes_on_disk, function_code, loaded_source, sql_code
-from lakeconf.pipelines.sql_errors import ModelSqlError, ModelText, query_error, shown_place, syntax_error
+from lakeconf.pipelines.places import shown_place
+from lakeconf.pipelines.sql_errors import ModelSqlError, ModelText, query_error, syntax_error
 from lakeconf.pipelines.sql_place import error_offset
 from lakeconf.secret import Secret
 

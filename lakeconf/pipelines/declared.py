@@ -24,7 +24,8 @@ from lakeconf.pipelines.empty_lake import empty_lake
 from lakeconf.pipelines.kinds import Seed
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline, check
-from lakeconf.pipelines.sql_errors import ModelSqlError, shown_place
+from lakeconf.pipelines.places import dotted_key, key_place
+from lakeconf.pipelines.sql_errors import ModelSqlError
 from lakeconf.sql import LoadExtension, Statement
 from lakeconf.store import Store
 
@@ -73,8 +74,7 @@ def pipeline_problems(config: Config) -> list[Problem]:
         except ConfigError as error:
             problems += error.problems
         except ModelSqlError as error:
-            here = config.problem(Code.WRONG_VALUE, "", ("pipeline", "models", name))
-            problems.append(error.problem._replace(key=here.key))
+            problems.append(error.problem._replace(key=dotted_key(config, ("pipeline", "models", name))))
         except PipelineError as error:
             problems.append(
                 config.problem(Code.WRONG_VALUE, error.message, ("pipeline", "models", name), hint=error.hint)
@@ -249,10 +249,5 @@ def _from_table(config: Config, folder: Path, name: str, table: Any) -> Model:
         folder=folder,
         tests=declared.tests.tests(),
         tags=declared.tags,
-        declared_at=lambda one: _place(config, (*key, one)),
+        declared_at=lambda one: key_place(config, (*key, one)),
     )
-
-
-def _place(config: Config, key: tuple[str, ...]) -> str:
-    found = config.problem(Code.WRONG_VALUE, "", key)
-    return shown_place(found.file, found.line, found.column) or found.key or ""

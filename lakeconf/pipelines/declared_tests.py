@@ -10,10 +10,18 @@ from pydantic import ValidationError
 from lakeconf.config.codes import Code
 from lakeconf.config.model import Config
 from lakeconf.errors import ConfigError, Problem, suggestion
-from lakeconf.pipelines.sql_errors import shown_place
+from lakeconf.pipelines.places import key_place
 from lakeconf.pipelines.unit_tests import DeclaredUnitTest, UnitTest
 
-_KEYS = tuple(DeclaredUnitTest.model_fields)
+_FIXES = {
+    "model": 'write model = "schema.table"',
+    "given": 'write given."schema.table" = [{ id = 1 }], or { columns = { id = "UUID" }, rows = [] }',
+    "expect": "write expect = [{ id = 1 }]",
+    "columns": 'write columns = ["id"]',
+    "ordered": "write ordered = true",
+    "start": "write start = 2026-01-01",
+    "end": "write end = 2026-01-02",
+}
 
 
 def declared_unit_tests(config: Config) -> list[UnitTest]:
@@ -29,7 +37,7 @@ def declared_unit_tests(config: Config) -> list[UnitTest]:
     if problems:
         raise ConfigError(problems)
     return [
-        UnitTest(name, DeclaredUnitTest.model_validate(table), _place(config, name))
+        UnitTest(name, DeclaredUnitTest.model_validate(table), key_place(config, ("pipeline", "tests", name)))
         for name, table in _tables(config).items()
     ]
 
@@ -40,40 +48,37 @@ def unit_test_problems(config: Config) -> list[Problem]:
     Args:
         config: The configuration.
     """
-    problems = []
+    problems: list[Problem] = []
     for name, table in _tables(config).items():
         key = ("pipeline", "tests", name)
-        for unknown in set(table if isinstance(table, Mapping) else ()) - {*_KEYS}:
-            hint = suggestion(unknown, _KEYS, f"valid keys: {', '.join(_KEYS)}")
-            problems.append(config.problem(Code.UNKNOWN_KEY, "unknown key", (*key, unknown), hint=hint))
+        unknown = {}
+        for one in table if isinstance(table, Mapping) else ():
+            if one not in _FIXES:
+                hint = suggestion(one, _FIXES, f"use one of: {', '.join(_FIXES)}")
+                found = config.problem(Code.UNKNOWN_KEY, "unknown key", (*key, one), hint=hint)
+                unknown[found.key] = found
+        problems += unknown.values()
         try:
             DeclaredUnitTest.model_validate(table)
         except ValidationError as error:
-            problems += [one for one in problems_of(config, key, error) if one.code != Code.UNKNOWN_KEY.code]
+            problems += [one for one in _problems(config, key, error) if one.key not in unknown]
     return problems
 
 
-def problems_of(config: Config, key: tuple[str, ...], error: ValidationError) -> list[Problem]:
-    """Converts pydantic's errors into problems with a position in the file.
-
-    Args:
-        config: The configuration.
-        key: The key of the invalid table.
-        error: The errors.
-    """
-    problems = []
-    for found in error.errors(include_input=False):
-        known = {"missing": (Code.MISSING_KEY, "is missing"), "extra_forbidden": (Code.UNKNOWN_KEY, "unknown key")}
-        code, message = known.get(found["type"], (Code.WRONG_VALUE, found["msg"]))
-        problems.append(config.problem(code, message, (*key, *(str(part) for part in found["loc"]))))
-    return problems
+def _problems(config: Config, key: tuple[str, ...], error: ValidationError) -> list[Problem]:
+    """Converts pydantic's errors into problems with a position in the file."""
+    problems = {}
+    for found in error.errors(include_url=False, include_input=False):
+        code, message = (
+            (Code.MISSING_KEY, "is missing") if found["type"] == "missing" else (Code.WRONG_VALUE, found["msg"])
+        )
+        # Below a key with several types, pydantic reports one error for each of them.
+        part = tuple(str(one) for one in found["loc"][:1])
+        hint = _FIXES.get("".join(part), "write [pipeline.tests.NAME] and its keys below it")
+        problems.setdefault(part, config.problem(code, message, (*key, *part), hint=hint))
+    return list(problems.values())
 
 
 def _tables(config: Config) -> Mapping[str, Any]:
     found = config.pipeline.get("tests", {})
     return found if isinstance(found, Mapping) else {}
-
-
-def _place(config: Config, name: str) -> str:
-    found = config.problem(Code.WRONG_VALUE, "", ("pipeline", "tests", name))
-    return shown_place(found.file, found.line, found.column)

@@ -33,7 +33,9 @@ def columns_of_rows(rows: Sequence[Row], types: Mapping[str, str]) -> dict[str, 
         seen = set()
         for name in row:
             if folded(name) in seen:
-                raise PipelineError(f"a row has the column {name!r} twice", hint="names of columns ignore case")
+                raise PipelineError(
+                    f"a row has the column {name!r} twice", hint="remove one of them: names ignore case"
+                )
             seen.add(folded(name))
             if folded(name) not in known:
                 known[folded(name)] = name

@@ -13,6 +13,7 @@ import sqlglot
 from lakeconf.config.codes import Code
 from lakeconf.config.excerpt import drawn
 from lakeconf.errors import LakeconfError, PipelineError, Problem
+from lakeconf.pipelines.places import shown_place
 from lakeconf.secret import Secret, scrub
 
 # A configuration may name any file as SQL: only lines of files that end in this are shown.
@@ -76,15 +77,6 @@ class ModelText:
         if not self.is_shown or len(lines) != len(masked) or lines[line - 1] != masked[line - 1]:
             return None
         return drawn(line, lines[line - 1][: column - 1], lines[line - 1][column - 1 :])
-
-
-def shown_place(path: Path | None, line: int | None = None, column: int | None = None) -> str:
-    """Returns `file:line:column`, relative to the working directory; empty if nothing is known."""
-    if path is None:
-        return "" if line is None else f"the SQL, line {line}, column {column}"
-    here = Path.cwd()
-    file = str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
-    return file if line is None else f"{file}:{line}:{column}"
 
 
 def syntax_error(source: ModelText, error: Exception) -> ModelSqlError:

@@ -109,15 +109,17 @@ def check_unit_test(pipeline: Pipeline, test: UnitTest) -> Model:
     declared = test.declared
     model = pipeline.by_table.get(declared.model)
     if model is None:
-        hint = suggestion(declared.model, pipeline.by_table, f"known models: {', '.join(pipeline.by_table)}")
+        hint = suggestion(declared.model, pipeline.by_table, f"use one of: {', '.join(pipeline.by_table)}")
         raise PipelineError(f"unknown model {declared.model!r}", hint=hint)
     if model.body is None:
-        raise PipelineError(f"the model {model.table} has no code to test", hint="test the models that read it")
+        raise PipelineError(f"the model {model.table} has no code to test", hint="select a model that reads it")
     known = _inputs(pipeline, model)
     given = {folded(table) for table in declared.given}
     for table in declared.given:
         if folded(table) not in map(folded, known.values()):
-            hint = suggestion(table, known.values(), f"its inputs: {', '.join(known.values()) or 'none'}")
+            hint = suggestion(
+                table, known.values(), f"name one of its inputs: {', '.join(known.values()) or 'it has none'}"
+            )
             raise PipelineError(f"the model {model.table} has no input {table!r}", hint=hint)
     for table in known.values():
         if folded(table) not in given:
@@ -192,7 +194,7 @@ def _difference(pipeline: Pipeline, model: Model, test: DeclaredUnitTest, lake: 
     columns = list({folded(name): name for name in asked}.values())
     for name in columns:
         if folded(name) not in by_name:
-            hint = suggestion(name, returned, f"its columns: {', '.join(returned)}")
+            hint = suggestion(name, returned, f"use one of: {', '.join(returned)}")
             raise PipelineError(f"the model {model.table} returns no column {name!r}", hint=hint)
     wanted = [identifier(by_name[folded(name)]) for name in columns]
     values = ", ".join(part for name in wanted for part in (name, f"CAST({name} AS VARCHAR)"))

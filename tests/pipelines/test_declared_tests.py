@@ -46,7 +46,7 @@ def test_declared_tests_have_a_place(file: Path) -> None:
         ('model = "marts.a"\nexpect = [{ n = 1 }]', 'model = "marts.a"', "is missing [LC011]"),
         ("expect = []", 'expect = "x"', "Input should be a valid list [LC013]"),
         ("expect = []", "expected = []\nexpect = []", "unknown key [LC010]"),
-        ("rows = []", "rows = [1]", "Input should be a valid dictionary [LC013]"),
+        ("rows = []", "rows = [1]", "given: Input should be a valid list [LC013]"),
         ("expect = []", 'expect = []\nstart = "soon"', "[LC013]"),
         ("[pipeline.tests.one]", "[pipeline.tests]\nanother = 1\n[pipeline.tests.one]", "another: Input should be"),
         ('[pipeline.tests.one]\nmodel = "marts.a"\nexpect = [{ n = 1 }]', "[pipeline]\ntests = 5\n[x", ""),
