@@ -67,7 +67,7 @@ def unit_test_problems(config: Config) -> list[Problem]:
 
 def _problems(config: Config, key: tuple[str, ...], error: ValidationError) -> list[Problem]:
     """Converts pydantic's errors into problems with a position in the file."""
-    problems = {}
+    problems: dict[tuple[str, ...], Problem] = {}
     for found in error.errors(include_url=False, include_input=False):
         code, message = (
             (Code.MISSING_KEY, "is missing") if found["type"] == "missing" else (Code.WRONG_VALUE, found["msg"])

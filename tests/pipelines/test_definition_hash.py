@@ -194,9 +194,10 @@ def test_file_that_is_no_longer_valid_has_no_code(text: bytes | None, source: Pa
 
 def test_threads_parse_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In Python 3.11, threads that parse at the same time can fail with a SystemError."""
-    parse, held = ast.parse, list[bool]()
+    parse: Any = ast.parse
+    held: list[bool] = []
 
-    def watched(source: Any) -> ast.Module:
+    def watched(source: Any) -> Any:
         held.append(definition_hash._parsing.locked())
         return parse(source)
 
