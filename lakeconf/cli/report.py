@@ -22,13 +22,13 @@ from lakeconf.inspection.report import report
 def command(store: str | None, output: Path, source: str | None, *, force: bool) -> None:
     """Write one self-contained HTML file about the lake of STORE.
 
-    It shows growth, tables, files, deleted rows, and what `lakeconf maintain` would do.
+    It shows what to do (tables to compact, skewed partitions, unknown files), growth, tables, files and snapshots.
     """
     if output.exists() and not force:
         raise click.UsageError(f"{output} already exists; use --force to overwrite it")
     found = init(source).get_store(store)
     with found.for_reading(read_only=False).open() as lake:
-        page = report(lake, f"The lake of {found.name}")
+        page = report(lake, f"The lake of {found.name}", found.name)
     try:
         output.write_text(page, encoding="utf-8")
     except OSError as error:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path, PurePosixPath
-from typing import Any
 
 from lakeconf.backends.server import CatalogServer
 from lakeconf.catalog.lost_deletes import lost_deletes
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.stale_bounds import stale_bounds
-from lakeconf.catalog.table import compose_path
 from lakeconf.catalog.table_name import joined_name
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogError, LakeconfError
 from lakeconf.guard.catalog_place import reader_of
 from lakeconf.guard.guard import marker_of
+from lakeconf.inspection.data_path_files import data_path_files
 from lakeconf.logs import escaped
 from lakeconf.store import Store
 
@@ -25,18 +22,6 @@ from lakeconf.store import Store
 _CLOCK_WARNING, _CLOCK_LIMIT = timedelta(minutes=1), timedelta(minutes=15)
 # A commit of many files can take this long on a busy server.
 _SHORTEST_TIMEOUT_SECONDS = 60
-# The paths of the schema, the table and the file, each with a flag whether it is relative to the previous one.
-_NEEDED = " UNION ALL ".join(
-    f"""
-    SELECT s.path, s.path_is_relative, t.path, t.path_is_relative, f.path, f.path_is_relative
-    FROM {files} AS f
-    JOIN (SELECT DISTINCT table_id, schema_id, path, path_is_relative FROM ducklake_table) AS t USING (table_id)
-    JOIN (SELECT DISTINCT schema_id, path, path_is_relative FROM ducklake_schema) AS s USING (schema_id)
-    """  # noqa: S608 - constants
-    for files in ("ducklake_data_file", "ducklake_delete_file")
-)
-_SCHEDULED = "SELECT path, path_is_relative FROM ducklake_files_scheduled_for_deletion"
-_SUFFIXES = (".parquet", ".puffin")
 _SHOWN = 3
 
 
@@ -115,16 +100,11 @@ def examine_files(store: Store, connection: Connection) -> str:
         Warn: A rewrite has undone deletes, or there are unknown files.
     """
     reader = _reader(store, connection)
-    root = reader.data_path
-    with reader.transaction() as transaction:
-        needed = {_path(root, row) for row in transaction.rows(_NEEDED)}
-        scheduled = {_path(root, row) for row in transaction.rows(_SCHEDULED)}
-    outside = {path for path in needed if not path.startswith(root)}
-    listed = _listed(connection, root)
-    missing = sorted(needed - outside - listed)
-    if missing:
+    files = data_path_files(reader)
+    root = files.root
+    if files.missing:
         raise CatalogError(
-            f"snapshots need {_some(missing)}, missing below {root}",
+            f"snapshots need {_some(files.missing)}, missing below {root}",
             hint="check `path`, or `bucket` and `prefix`, of the storage backend; or restore the files from a backup",
         )
     lost = lost_deletes(reader)
@@ -134,14 +114,13 @@ def examine_files(store: Store, connection: Connection) -> str:
             f"deleted rows are visible again: {listed_tables}",
             "another tool rewrote their files while they were deleted (see docs/writing.md): repeat the deletes",
         )
-    unknown = sorted(listed - needed - scheduled)
-    if unknown:
+    if files.unknown:
         raise Warn(
-            f"the catalog does not know {_some(unknown)}",
+            f"the catalog does not know {_some(files.unknown)}",
             "a write is running or was killed (`lakeconf maintain` removes its files), or they are not the lake's",
         )
-    more = f"; {len(outside):,} more outside the data path were not looked for" if outside else ""
-    return f"{root} has all files of the catalog ({len(needed - outside):,}), and no others{more}"
+    more = f"; {len(files.outside):,} more outside the data path were not looked for" if files.outside else ""
+    return f"{root} has all files of the catalog ({len(files.needed):,}), and no others{more}"
 
 
 def examine_statistics(store: Store, connection: Connection) -> str:
@@ -164,21 +143,6 @@ def examine_statistics(store: Store, connection: Connection) -> str:
             "table.overwrite(table.scan())",
         )
     return "the bounds of all columns cover their files"
-
-
-def _path(root: str, row: tuple[Any, ...]) -> str:
-    for path, is_relative in zip(row[::2], row[1::2], strict=True):
-        root = compose_path(root, path, is_relative=bool(is_relative))
-    return root
-
-
-def _listed(connection: Connection, root: str) -> set[str]:
-    if "://" not in root:
-        # DuckDB reads some characters of the path as a pattern.
-        found = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
-        return {path.as_posix() for path in found if path.suffix in _SUFFIXES}
-    rows = connection.rows("SELECT file FROM glob(?)", [f"{root}**"])
-    return {str(path) for (path,) in rows if PurePosixPath(path).suffix in _SUFFIXES}
 
 
 def _some(paths: Sequence[str]) -> str:

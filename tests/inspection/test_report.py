@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -21,14 +23,38 @@ if TYPE_CHECKING:
 
     from lakeconf import Lake, Store
 
-# Writes the colours and the number of drawings of the rendered page to its title.
+# Tells the page around it what does not fit, which texts are hard to read, and how the page was drawn.
 PROBE = """
-<script>addEventListener("load", () => {
-  const style = getComputedStyle(document.body), text = document.querySelector(".js-plotly-plot text");
-  document.title = [style.backgroundColor, style.color, getComputedStyle(text).fill,
-    document.querySelectorAll(".js-plotly-plot .main-svg").length,
-    performance.getEntriesByType("resource").length].join("|");
+<script nonce="NONCE">addEventListener("load", () => {
+  const numbers = colour => (colour.match(/[\\d.]+/g) || [0, 0, 0, 0]).map(Number);
+  const light = colour => { const [r, g, b] = numbers(colour).map(one => one / 255)
+    .map(one => one <= 0.03928 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const contrast = (one, other) => { const [high, low] = [light(one), light(other)].sort((a, b) => b - a);
+    return (high + 0.05) / (low + 0.05); };
+  const paper = element => { const found = getComputedStyle(element).backgroundColor;
+    const [, , , alpha = 1] = numbers(found);
+    return alpha > 0 ? found : paper(element.parentElement); };
+  const shown = [...document.querySelectorAll("body *")].filter(one => one.checkVisibility());
+  const texts = shown.filter(one => [...one.childNodes].some(each => each.nodeType === 3 && each.data.trim()));
+  const of = one => { const style = getComputedStyle(one); return one.closest("svg") ? style.fill : style.color; };
+  const style = getComputedStyle(document.body), inner = document.documentElement.clientWidth;
+  parent.postMessage({
+    width: innerWidth, paper: style.backgroundColor, ink: style.color,
+    wide: document.documentElement.scrollWidth > inner,
+    outside: shown.filter(one => !one.closest(".scroll, pre, svg *"))
+      .filter(one => one.getBoundingClientRect().right > inner + 1)
+      .map(one => one.outerHTML.slice(0, 80)),
+    faint: texts.filter(one => contrast(of(one), paper(one)) < 4.5).map(one => one.textContent.slice(0, 40)),
+    texts: texts.length,
+    figures: [...document.querySelectorAll(".js-plotly-plot")].map(one => one.querySelectorAll(".main-svg").length),
+    loaded: performance.getEntriesByType("resource").length,
+  }, "*");
 })</script></body>
+"""
+FRAME = """<!doctype html><meta name="color-scheme" content="light dark"><title></title>
+<script>addEventListener("message", event => { document.title = JSON.stringify(event.data); })</script>
+<iframe src="lake.html" style="border: 0; height: 2000px; width: WIDTHpx"></iframe>
 """
 
 
@@ -76,9 +102,9 @@ def test_page_is_escaped_and_has_a_content_security_policy(store: Store) -> None
     with store.open() as lake:
         filled(lake)
         page = report(lake, "A <lake>")
-    own = page[: page.index("<script")] + page[page.rindex("<h1>") :]
+    own = page[: page.index("<script")] + page[page.rindex("<h1 ") :]
     assert "A &lt;lake&gt;" in own
-    assert "<td>raw.events</td>" in own
+    assert ">raw.events</a></td>" in own
     # Names are escaped in tables and figures, and the page contains no values of rows.
     assert "<b>&wild" not in page.replace("\\u003c", "<").replace("\\u003e", ">")
     assert "value-" not in own
@@ -87,7 +113,7 @@ def test_page_is_escaped_and_has_a_content_security_policy(store: Store) -> None
     (nonce,) = re.findall(r"script-src 'nonce-([^']{20,})'", policy)
     assert policy.startswith("default-src 'none'")
     assert "connect-src" not in policy
-    assert page.count(f'<script nonce="{nonce}"') == 4  # plotly, and three figures
+    assert page.count(f'<script nonce="{nonce}"') == 1 + page.count('class="figure"') >= 4
 
 
 def test_report_of_an_empty_lake(store: Store) -> None:
@@ -95,6 +121,45 @@ def test_report_of_an_empty_lake(store: Store) -> None:
         page = report(lake, "empty")
     assert "<b>0</b><span>tables</span>" in page
     assert "0 files would be removed" in page
+    for text in ("No table needs", "No partition is", "The catalog knows every file"):
+        assert f'<p class="good">{text} ' in page
+
+
+def test_report_says_what_to_do(store: Store) -> None:
+    with store.open() as lake:
+        filled(lake)
+        (folder,) = {Path(file.path).parent for file in lake.table("raw.events").files()}
+        (folder / "<i>.parquet").write_bytes(b"")
+        plan = {one.table: one for one in lake.maintenance.plan_compaction()}
+        page = report(lake, "lake", "dev")
+    assert plan["raw.<b>&wild"].merged_files == 2
+    assert '&lt;b&gt;&amp;wild</a></td><td class="text">merge 2 small files into about 1</td>' in page
+    assert page.count('<td class="text">') - len(re.findall(r'<td class="text">(?!merge|rewrite)', page)) == len(plan)
+    assert '<pre class="paste">lakeconf maintain dev</pre>' in page
+    assert "The catalog does not know 1 file below" in page
+    assert f"{html.escape(str(folder))}/&lt;i&gt;.parquet" in page
+
+
+def test_links_lead_to_a_place_of_their_own(store: Store) -> None:
+    with store.open() as lake:
+        filled(lake)
+        page = report(lake, "lake")
+    places = re.findall(r'\bid="([^"]+)"', page)
+    links = re.findall(r'href="#([^"]+)"', page)
+    assert len(places) == len(set(places))
+    assert set(links) <= set(places)
+    for number in range(3):
+        assert links.count(f"table-{number}") >= 1
+    assert links.count("tables") == 1 + 3
+
+
+def test_report_of_a_read_only_lake_says_why_there_is_no_plan(store: Store) -> None:
+    with store.open() as lake:
+        filled(lake)
+    with store.open(read_only=True) as lake:
+        page = report(lake, "lake")
+    assert "The maintenance cannot be planned:" in page
+    assert "read-only" in page
 
 
 def test_report_contains_no_secret(postgres_server: PostgresServer, tmp_path: Path) -> None:
@@ -103,23 +168,30 @@ def test_report_contains_no_secret(postgres_server: PostgresServer, tmp_path: Pa
         assert postgres_server.password not in report(lake, "dev")
 
 
+@pytest.mark.parametrize("width", [375, 1280])
 @pytest.mark.parametrize(("scheme", "is_dark"), [(0, True), (1, False)], ids=["dark", "light"])
-def test_report_renders_in_a_browser(scheme: int, is_dark: bool, store: Store, tmp_path: Path) -> None:
+def test_report_fits_into_a_browser_and_is_readable(
+    scheme: int, is_dark: bool, width: int, store: Store, tmp_path: Path
+) -> None:
     with store.open() as lake:
         filled(lake)
+        lake.create_table(f"raw.{'long_name_' * 9}", pa.table({f"column_{'x' * 90}": [1]}))
         page = report(lake, "lake")
     # A script without the nonce of the page does not run: neither this one, nor one in a name.
     (word,) = set(re.findall(r'<script nonce="([^"]+)"', page))
     strange = "<script>document.body.style.backgroundColor = document.body.style.color = 'red'</script>"
-    probe = PROBE.replace("<script>", f'<script nonce="{word}">')
-    (tmp_path / "lake.html").write_text(page.replace("</body>", strange + probe))
-    address, colours = (tmp_path / "lake.html").as_uri(), f"--blink-settings=preferredColorScheme={scheme}"
-    shown = opened(address, tmp_path / "profile", colours)
+    page = page.replace("<details>", "<details open>")
+    (tmp_path / "lake.html").write_text(page.replace("</body>", strange + PROBE.replace("NONCE", word)))
+    (tmp_path / "frame.html").write_text(FRAME.replace("WIDTH", str(width)))
+    colours = f"--blink-settings=preferredColorScheme={scheme}"
+    window = f"--window-size={width + 100},2200"
+    shown = opened((tmp_path / "frame.html").as_uri(), tmp_path / "profile", colours, window)
     title = re.search(r"<title>(.*?)</title>", shown)
     assert title is not None
-    paper, ink, label, drawings, loaded = title[1].split("|")
-    assert (int(drawings) >= 3, loaded) == (True, "0")
-    assert label == ink
-    bright = [sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in (paper, ink)]
-    assert (bright[0] < bright[1]) is is_dark
-    assert abs(bright[0] - bright[1]) > 400
+    found = json.loads(html.unescape(title[1]))
+    assert (found["width"], found["wide"], found["outside"], found["faint"]) == (width, False, [], [])
+    assert found["texts"] > 100
+    assert (len(found["figures"]), min(found["figures"]) > 0) == (page.count('class="figure"'), True)
+    assert found["loaded"] == 0
+    dark, light = (sum(map(int, re.findall(r"\d+", found[name])[:3])) for name in ("paper", "ink"))
+    assert (dark < light) is is_dark
