@@ -74,7 +74,7 @@ def _sort_key(text: str, columns: Sequence[Column]) -> SortKey:
     name = found["column"] if found else text
     if folded(name) not in known:
         names = [column.name for column in columns]
-        hint = suggestion(name, names, f"the columns are {', '.join(names)}")
+        hint = suggestion(name, names, f"use one of the columns: {', '.join(names)}")
         raise SchemaError(f"the sort key {text!r} names an unknown column: {name!r}", hint=hint)
     column = known[folded(name)]
     if column.type in _UNORDERED:

@@ -32,6 +32,7 @@ VERBS = frozenset(
         "give",
         "install",
         "keep",
+        "let",
         "list",
         "look",
         "make",
