@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from lakeconf.catalog.table import NO_ID, Column, TableInfo
+from lakeconf.errors import StorageError
 from lakeconf.sql import folded
 
 # For each transform, the types for which it has the same meaning in Spark and DuckDB. The parts of a TIMESTAMPTZ depend
@@ -20,6 +22,8 @@ _TYPES = {
 _KEY_NAME = re.compile(r"[A-Za-z0-9_.~-]+")
 # DuckLake stores tables and schemas with other names in folders that it names itself at the commit.
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9_-]+")
+# The value in a path that stands for NULL.
+NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +41,19 @@ class FolderKey:
     transform: str
 
 
-def folder_keys(table: TableInfo) -> tuple[FolderKey, ...]:
-    """The parts of the paths of a table's files, in order; empty if files in such folders cannot be registered.
+def folder_keys(table: TableInfo, *, registered: bool = True) -> tuple[FolderKey, ...]:
+    """The parts of the paths of a table's files, in order; empty if files in such folders cannot be committed.
 
-    DuckLake reads the values of registered files from their paths. It confuses two keys on one column, and folders
-    above the table that look like keys.
+    Args:
+        table: The table.
+        registered: True if DuckLake reads the values of the files from their paths. It confuses two keys on one column,
+            and folders above the table that look like keys.
     """
     columns = {column.field_id: column for column in table.columns}
     fields = table.partition_fields
-    if len({field.field_id for field in fields}) < len(fields) or "=" in table.path or not _is_folder_known(table):
+    if registered and (len({field.field_id for field in fields}) < len(fields) or "=" in table.path):
+        return ()
+    if not _is_folder_known(table):
         return ()
     keys: list[FolderKey] = []
     taken = {folded(column.name) for column in table.columns}
@@ -64,6 +72,24 @@ def folder_keys(table: TableInfo) -> tuple[FolderKey, ...]:
             return ()
         keys.append(FolderKey(name, column, field.transform))
     return tuple(keys)
+
+
+def folder_values(table: TableInfo, path: str) -> tuple[str | None, ...]:
+    """The partition values of a file in the folder of its partition, in the order of the keys.
+
+    Args:
+        table: The table.
+        path: The path of the file.
+
+    Raises:
+        StorageError: The file is not in such a folder.
+    """
+    names = [key.name for key in folder_keys(table, registered=False)]
+    *folders, _ = path.removeprefix(table.path).split("/")
+    parts = [folder.partition("=") for folder in folders]
+    if not path.startswith(table.path) or [unquote(name) for name, _, _ in parts] != names:
+        raise StorageError(f"{path} is not in the folder of a partition of {table.full_name}")
+    return tuple(None if value == NULL_VALUE else unquote(value, errors="strict") for _, _, value in parts)
 
 
 def _is_folder_known(table: TableInfo) -> bool:

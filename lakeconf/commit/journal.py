@@ -31,6 +31,8 @@ _COLUMNS = {
     # Tables of early versions of lakeconf lack this column.
     "table_uuid": "VARCHAR",
 }
+# The same types in the catalog.
+STORED_TYPES = {name: kind.lower() for name, kind in _COLUMNS.items()}
 # The prefix of `late_since` keys among the inputs; the name of a table has no space in its schema.
 _LATE = "late rows of "
 
@@ -227,10 +229,7 @@ def statements(alias: str, token: str, keys: Sequence[CommitKey], runs: Sequence
 
     It only appends to the table: an update would conflict with the appends of all other writers.
     """
-    rows = [
-        f"({literal(token)}, {literal(key.table)}, {literal(key.key)}, now(){', NULL' * 7}, {_text(key.table_uuid)})"
-        for key in dict.fromkeys(keys)
-    ]
+    rows = [_key_values(token, key) for key in dict.fromkeys(keys)]
     rows += [f"({literal(token)}, {literal(run.model)}, NULL, now(), {_run_values(run)}, NULL)" for run in runs]
     if not rows:
         return ()
@@ -242,6 +241,18 @@ def statements(alias: str, token: str, keys: Sequence[CommitKey], runs: Sequence
         f"ALTER TABLE {schema}.commits ADD COLUMN IF NOT EXISTS table_uuid VARCHAR",
         f"INSERT INTO {schema}.commits ({', '.join(_COLUMNS)}) VALUES {', '.join(rows)}",
     )
+
+
+def key_row(token: str, key: CommitKey) -> str:
+    """The query for the row that records a key."""
+    names = ", ".join(_COLUMNS)
+    values = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in _COLUMNS.items())
+    return f"SELECT {values} FROM (VALUES {_key_values(token, key)}) AS r({names})"
+
+
+def _key_values(token: str, key: CommitKey) -> str:
+    values = (literal(token), literal(key.table), literal(key.key), "now()", *["NULL"] * 7, _text(key.table_uuid))
+    return f"({', '.join(values)})"
 
 
 def _text(value: str | None) -> str:

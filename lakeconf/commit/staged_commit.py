@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from lakeconf.catalog.file_footers import ColumnStatistics, Footer, read_footers
+from lakeconf.catalog.partition_folders import folder_values
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import TableInfo
 from lakeconf.commit.position_files import DELETED_ROWS, PositionFile, write_position_files
@@ -34,7 +35,7 @@ class FileChange:
 
     Attributes:
         table: The table.
-        files: New data files.
+        files: New data files; of a partitioned table, each in the folder of its partition.
         own_row_ids: True if the files contain the ids of their rows.
         row_ids: SQL that returns the ids of rows to delete, as `ROW_ID`; empty if none is deleted.
         row_count: The number of these rows.
@@ -138,10 +139,16 @@ class StagedCatalog(AttachedCatalog):
         first = _OWN_ROW_IDS if change.own_row_ids else None
         sizes = (footer.row_count, footer.file_size_bytes, footer.footer_size)
         path = self._hidden(footer.path)
-        rows["data_file"].append((number, table.table_id, number, path, False, "parquet", *sizes, first, *[None] * 6))
+        # DuckLake records a partitioning for the files of a table only while the table has keys.
+        partition_id = table.partition_id if table.partition_fields else None
+        ids = (first, partition_id)
+        rows["data_file"].append((number, table.table_id, number, path, False, "parquet", *sizes, *ids, *[None] * 5))
         rows["data_file_column_stats"] += [
             (number, table.table_id, column.field_id, *_statistics(column)) for column in footer.statistics
         ]
+        if table.partition_fields:
+            values = zip(table.partition_fields, folder_values(table, footer.path), strict=True)
+            rows["data_file_partition"] += [(number, key.index, value) for key, value in values]
 
     def _add_deletes(self, rows: dict[str, list[tuple[object, ...]]], change: FileChange, begun: int) -> None:
         table = change.table

@@ -52,7 +52,7 @@ class Transaction:
         author: The author of the commit.
         extra: Additional keys for the commit info.
         explicit: True for `lake.transaction()`; False for the transaction of a single write.
-        has_key: True if its single write has an idempotency key.
+        key: The idempotency key of its single write; None if there is none.
         token: The id of this write, which identifies its snapshot.
         changes: The collected changes.
         audits: Conditions on the new state.
@@ -70,7 +70,7 @@ class Transaction:
     author: str | None = None
     extra: Mapping[str, object] = field(default_factory=dict)
     explicit: bool = False
-    has_key: bool = False
+    key: CommitKey | None = None
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     changes: list[Change] = field(default_factory=list)
     audits: list[Audit] = field(default_factory=list)
@@ -250,8 +250,8 @@ class Transaction:
             check_not_overtaken(self.session.reader, begun)
         # Files that Spark wrote are registered, and DuckLake does not remove them.
         by_ducklake = {change.table for change in changes if change.writes_files}
-        keeps = {journal.TABLE} if self.runs or any(change.key for change in changes) else set[str]()
-        self._attempt.catalog.keep_written(by_ducklake | keeps, begun)
+        keeps = self.runs or any(change.key and not change.by_files for change in changes)
+        self._attempt.catalog.keep_written(by_ducklake | ({journal.TABLE} if keeps else set[str]()), begun)
         return None
 
     def _carry_out(self, changes: list[Change], begun: int) -> None:

@@ -34,12 +34,14 @@ class StagingRequest:
         table: The table that the rows belong to or change.
         types: The columns, and the DuckDB names of their types in the result.
         token: The ID of this write.
+        registered: True if DuckLake will read the partition values of the files from their paths.
         row_ids: True to write the ids of the rows to the files too, for a staged commit.
     """
 
     table: TableInfo
     types: Mapping[str, str]
     token: str
+    registered: bool = True
     row_ids: bool = False
 
 

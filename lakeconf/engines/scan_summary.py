@@ -35,6 +35,7 @@ class ScanSummary:
         inlined_rows: Number of rows that the catalog contains, whether they match or not.
         refusal: Why the engine refuses the scan; None if it accepts it.
         merge: Which engine would compute a merge into these files, and when; None if there is no choice.
+        commit: Who would commit the rows that Spark updates in a merge; None if there is no choice.
     """
 
     table: str
@@ -49,6 +50,7 @@ class ScanSummary:
     inlined_rows: int
     refusal: str | None = None
     merge: str | None = None
+    commit: str | None = None
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -63,6 +65,8 @@ class ScanSummary:
         ]
         if self.merge is not None:
             lines.append(f"  merge         {self.merge}")
+        if self.commit is not None:
+            lines.append(f"  commit        {self.commit}")
         if self.refusal is not None:
             lines.append(f"  refused       {self.refusal}")
         return "\n".join(lines)

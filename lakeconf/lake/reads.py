@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +18,7 @@ from lakeconf.engines.scan_summary import ScanSummary, summary
 from lakeconf.errors import required
 from lakeconf.lake.notebook import html_table
 from lakeconf.write import writes
+from lakeconf.write.staged_refusal import committer_of_merges
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -147,7 +149,12 @@ class TableReads:
             PredicateError: The condition is not a condition on a row of the table.
             StorageError: A file is missing; only on Spark.
         """
-        return summary(self._session.engine, self._session.reader, self.name, self._scope.snapshot_id, columns, where)
+        snapshot_id = self._scope.snapshot_id
+        found = summary(self._session.engine, self._session.reader, self.name, snapshot_id, columns, where)
+        if found.merge is None:
+            return found
+        info = load_table(self._session.reader, self.name, snapshot_id)
+        return replace(found, commit=committer_of_merges(self._session, info, snapshot_id))
 
     def files(self) -> list[TableFile]:
         """The data files of the table at the lake's snapshot, with the deleted rows of each.

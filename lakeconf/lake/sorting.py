@@ -30,7 +30,7 @@ from lakeconf.errors import CommitConflictError, CommitError, SchemaError, Unsup
 from lakeconf.lake.compaction import target_file_size
 from lakeconf.lake.time_limit import TimeLimit
 from lakeconf.sql import literal
-from lakeconf.write.staged_outcome import hides_places, lake_refusal
+from lakeconf.write.staged_refusal import hides_places, lake_refusal
 from lakeconf.write.writes import Writing, quoted
 
 # Other tools may write rows to the catalog between a flush and the next look.
@@ -223,7 +223,7 @@ def _check_supported(transaction: Transaction, info: TableInfo, group: FileGroup
     Raises:
         UnsupportedError: The table, the lake or the version of DuckLake's extension does not allow it.
     """
-    reason = lake_refusal(transaction, info)
+    reason = lake_refusal(transaction.session, info, transaction.snapshot_id)
     if transaction.session.committer == "public":
         reason = "the store's committer is public, which cannot register row ids"
     elif hides_places(info):

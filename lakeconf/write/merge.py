@@ -15,7 +15,7 @@ from lakeconf.commit.change import Change, Target
 from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
 from lakeconf.connection.connection import Connection
-from lakeconf.engines.base import ROW_ID, Engine, Staged, StagingRequest
+from lakeconf.engines.base import ROW_ID, Engine, SparkOperations, Staged, StagingRequest
 from lakeconf.engines.schema_check import RESERVED, check_fit, selected
 from lakeconf.errors import LakeconfError, SchemaError, UnsupportedError
 from lakeconf.sql import folded, identifier
@@ -37,6 +37,7 @@ from lakeconf.write.merge_clauses import (
 )
 from lakeconf.write.merge_source import Source, merge_source
 from lakeconf.write.schema_changes import evolve_for
+from lakeconf.write.staged_refusal import refusal
 from lakeconf.write.staged_rows import check_matches, check_required, check_row_ids
 
 _ON = "__lakeconf_on_"
@@ -106,9 +107,13 @@ def _carry_out(engine: Engine, transaction: Transaction, target: Target, staged:
     check_matches(session.writer, info, staged, clauses.on)
     check_required(session.writer, info, staged, target.types, f"{ACTION} IN ('{UPDATE}', '{INSERT}')")
     changed = counts.get(UPDATE) or counts.get(DELETE)
-    if changed and staged_outcome.refusal(transaction, target, engine) is None:
-        staged_outcome.add_changes(transaction, target, engine, counts)
-        return
+    if changed:
+        refused = refusal(transaction, info, engine, staged, counts)
+        refused = refused or staged_outcome.add_changes(transaction, target, engine, counts)
+        if refused is None:
+            return
+        if change.decision is not None and isinstance(engine, SparkOperations):
+            change = replace(change, decision=f"{change.decision}; not staged: {refused}")
     statements: tuple[str, ...] = ()
     if counts.get(DELETE):
         gone = f"SELECT {ROW_ID} FROM ({staged.source}) WHERE {ACTION} = '{DELETE}'"

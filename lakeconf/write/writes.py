@@ -51,7 +51,7 @@ class Writing:
                 # The snapshot that the write reads cannot expire while it holds the lock.
                 held = guarded.enter_context(self._scope.writing())
                 transaction = self._scope.begin(self._message)
-                transaction.held, transaction.has_key = held, self._key is not None
+                transaction.held, transaction.key = held, self._key
             # Writes of other threads to the same transaction must not be mixed with this one.
             guarded.enter_context(transaction.writing)
             transaction.check_open()  # it may have ended while this write waited

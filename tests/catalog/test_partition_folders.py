@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lakeconf.catalog.partition_folders import folder_keys
+from lakeconf.catalog.partition_folders import folder_keys, folder_values
 from lakeconf.catalog.table import NO_ID, Column, PartitionField, TableInfo
+from lakeconf.errors import StorageError
 
 TYPES = {
     "day": "date",
@@ -90,3 +91,30 @@ def test_folder_of_a_new_table_is_known_for_plain_names(schema: str, name: str, 
     assert bool(folder_keys(new)) is known
     committed = TableInfo(7, schema, name, new.columns, new.path, 0, new.partition_fields)
     assert folder_keys(committed)
+
+
+def test_files_whose_values_are_not_read_from_paths_may_have_two_keys_on_a_column() -> None:
+    keys = folder_keys(table(["year day", "month day", "day"], path="/d=1/t/"), registered=False)
+    assert [key.name for key in keys] == ["year", "month", "day"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "values"),
+    [
+        ("kind=a%20b%2Fc/year=2024/", ("a b/c", "2024")),
+        ("kind=/year=__HIVE_DEFAULT_PARTITION__/", ("", None)),
+        ("kind=%C3%A9%2B+/year=1/", ("é++", "1")),
+        ("kind=a=b/year=1/", ("a=b", "1")),
+    ],
+)
+def test_values_of_a_file_come_from_its_folder(folder: str, values: tuple[str | None, ...]) -> None:
+    assert folder_values(table(["kind", "year day"]), f"/data/s/t/{folder}f.parquet") == values
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/data/s/t/f.parquet", "/data/s/t/kind=a/f.parquet", "/data/s/t/year=1/kind=a/f", "/data/s/u/kind=a/year=1/f"],
+)
+def test_file_in_another_folder_has_no_values(path: str) -> None:
+    with pytest.raises(StorageError, match=r"is not in the folder of a partition of s\.t"):
+        folder_values(table(["kind", "year day"]), path)

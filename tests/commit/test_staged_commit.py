@@ -14,10 +14,10 @@ import pytest
 from commit_hooks import at_staged_commit
 from local_stores import config_of, in_bucket, on_postgres, store_of
 from plain_sql import run_plain
-from staged_changes import COLUMNS, staged
+from staged_changes import COLUMNS, staged, with_key
 
 import lakeconf
-from lakeconf.errors import CommitConflictError, CommitError, ConnectionFailed
+from lakeconf.errors import CommitConflictError, CommitError, ConnectionFailed, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,6 +50,8 @@ def prepare(store: Store) -> None:
         lake.create_table("t", COLUMNS)
         lake.create_table("other", COLUMNS)
         run_plain(lake, *SETUP)
+        lake.refresh()
+        lake.table("t").delete("id < 0", idempotency_key="first")
 
 
 @pytest.fixture(params=["sqlite", "duckdb", "postgres"])
@@ -205,6 +207,22 @@ def test_files_are_found_wherever_the_lake_is(tmp_path: Path, where: str, reques
     assert sorted(found) == [(n, n, "newer" if n == 4 else "old") for n in (0, 1, 3, 4, 7, 8)]
 
 
+def test_file_outside_the_folder_of_its_partition_is_refused(lake: Lake) -> None:
+    run_plain(lake, "ALTER TABLE t SET PARTITIONED BY (name)")
+    lake.refresh()
+    transaction = staged(lake, {4: "new"})
+    (change, gone) = transaction.changes
+    assert change.by_files is not None
+    (path,) = change.by_files.files
+    moved = path.replace("name=new/", "")
+    assert moved != path
+    Path(path).rename(moved)
+    transaction.changes = [replace(change, by_files=replace(change.by_files, files=(moved,))), gone]
+    with pytest.raises(StorageError, match="is not in the folder of a partition"):
+        transaction.commit()
+    assert rows(lake) == FIRST
+
+
 def test_rows_of_registered_files_elsewhere_can_go(lake: Lake, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere.parquet"
     run_plain(
@@ -277,7 +295,8 @@ def test_lost_reply_on_a_server_is_looked_up(
     prepare(store_of(tmp_path, on_postgres(postgres_server, database), data_inlining_row_limit=3))
     with through(postgres_proxy, postgres_server, tmp_path, database).open() as lake:
         before = lake.snapshot_id
-        transaction = staged(lake, {4: "new"}, deleted=(5,), added=1)
+        transaction = with_key(lake, staged(lake, {4: "new"}, deleted=(5,), added=1), "k")
+        files = set(Path(lake._session.reader.data_path).rglob("*.parquet"))
         at_staged_commit(monkeypatch, before=lambda: postgres_proxy.reset_on(COMMIT, forward=forward))
         if forward:
             assert transaction.commit() == before + 1
@@ -287,6 +306,9 @@ def test_lost_reply_on_a_server_is_looked_up(
         assert postgres_proxy.fired == 1
         wanted = changed((4, "new"), (5, None), (1000, "new")) if forward else FIRST
         assert rows(lake) == wanted
+        assert lake.table("t").idempotency_keys() == (["first", "k"] if forward else ["first"])
+        if forward:
+            assert files <= set(Path(lake._session.reader.data_path).rglob("*.parquet"))
 
 
 KILLED = """
@@ -294,7 +316,7 @@ import os, sys
 sys.path[:0] = sys.argv[1].split(os.pathsep)
 from pathlib import Path
 from local_stores import store_of
-from staged_changes import staged
+from staged_changes import staged, with_key
 from lakeconf.connection.connection import Connection
 
 rows = Connection.rows
@@ -309,7 +331,7 @@ def fetching(self, sql, parameters=None):
 Connection.rows = fetching
 folder = Path(sys.argv[2])
 with store_of(folder, {"type": sys.argv[4], "uri": str(folder / "catalog")}).open() as lake:
-    staged(lake, {4: "new"}, deleted=(5,), added=1).commit()
+    with_key(lake, staged(lake, {4: "new"}, deleted=(5,), added=1), "k").commit()
 """
 
 
@@ -325,6 +347,7 @@ def test_killed_writer_leaves_one_snapshot_or_none(
     with store.open() as lake:
         committed = when == "after"
         assert rows(lake) == (changed((4, "new"), (5, None), (1000, "new")) if committed else FIRST)
+        assert lake.table("t").idempotency_keys() == (["first", "k"] if committed else ["first"])
         lake.table("t").append(pa.table({"id": pa.array([50], pa.int64()), "name": ["later"]}))
         assert (50, "later") in rows(lake)
 

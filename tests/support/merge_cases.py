@@ -46,6 +46,9 @@ OTHERS = KEYS | {
 
 # Defaults of new columns, for types with literals that DuckLake accepts.
 DEFAULTS = {"BIGINT": "7", "DATE": "'2024-03-10'", "VARCHAR": "'a'", "BOOLEAN": "true"}
+# Transforms of partition keys, and types that can be promoted to others.
+PARTS = {"DATE": ["year", "month", "day"], "TIMESTAMP": ["year", "month", "hour"]}
+NARROWER = {"INTEGER": "TINYINT", "BIGINT": "INTEGER"}
 
 
 class Case(NamedTuple):
@@ -102,22 +105,49 @@ def clauses(random: Random, columns: dict[str, str], *, whole: bool) -> dict[str
     }
 
 
-def random_case(random: Random, types: Collection[str] = OTHERS, *, partitioned: float = 0.3) -> Case:
+def partition_keys(random: Random, columns: dict[str, str]) -> str:
+    """The keys of a random partitioning; DuckLake's buckets and some pairs of keys have no staged commits."""
+    parts = {name: random.choice(PARTS[found]) for name, found in columns.items() if found in PARTS}
+    choices = ["s", "n", "s, n", "bucket(3, s)", *(f"{part}({name})" for name, part in parts.items())]
+    choices += [f"year({name}), s" for name in parts] + [f"year({name}), month({name})" for name in parts]
+    return random.choice(choices)
+
+
+def former_columns(random: Random, columns: dict[str, str], types: Collection[str]) -> tuple[dict[str, str], list[str]]:
+    """Columns that a table has first, and the statements that make others of them."""
+    kind = random.choice(["drop", "rename", "promote"])
+    if kind == "drop":
+        return columns | {"x": random.choice(sorted(types))}, ["ALTER TABLE § DROP COLUMN x"]
+    if kind == "rename":
+        former = {"old" if name == "v" else name: found for name, found in columns.items()}
+        return former, ["ALTER TABLE § RENAME COLUMN old TO v"]
+    found = columns["v"]
+    if found not in NARROWER:
+        return columns, []
+    return columns | {"v": NARROWER[found]}, [f"ALTER TABLE § ALTER COLUMN v SET DATA TYPE {found}"]
+
+
+def random_case(
+    random: Random, types: Collection[str] = OTHERS, *, partitioned: float = 0.3, evolved: float = 0.0
+) -> Case:
     """A random table and merge.
 
     Args:
         random: The source of randomness.
         types: The types of columns; the keys have those that keys can have.
         partitioned: The probability of a partitioned table.
+        evolved: The probability of a column that had another name or type, or was dropped.
     """
     keys, others = [name for name in KEYS if name in types], sorted(name for name in OTHERS if name in types)
     columns = {"k": random.choice([*keys, "BIGINT", "VARCHAR"]), "l": random.choice(sorted(keys)), "n": "INTEGER"}
     columns |= {"s": "VARCHAR", "v": random.choice(others)}
-    fields = ", ".join(f"{name} {found}" for name, found in columns.items())
+    former, changes = former_columns(random, columns, others) if random.random() < evolved else (columns, [])
+    fields = ", ".join(f"{name} {found}" for name, found in former.items())
     setup = [f"CREATE TABLE § ({fields})"]
     if random.random() < partitioned:
-        setup.append(f"ALTER TABLE § SET PARTITIONED BY ({random.choice(['s', 'n', 'bucket(3, s)'])})")
-    setup += [f"INSERT INTO § VALUES {values(random, columns, random.choice([3, 12]))}" for _ in range(3)]
+        setup.append(f"ALTER TABLE § SET PARTITIONED BY ({partition_keys(random, columns)})")
+    setup += [f"INSERT INTO § VALUES {values(random, former, random.choice([3, 12]))}" for _ in range(2)]
+    setup += [*changes, f"INSERT INTO § VALUES {values(random, columns, random.choice([3, 12]))}"]
     setup.append(f"DELETE FROM § WHERE rowid % {random.randint(2, 9)} = 0")
     if random.random() < 0.3:
         columns["w"] = random.choice(others)

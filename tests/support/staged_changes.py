@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakeconf.catalog.partition_folders import folder_keys
 from lakeconf.commit.change import Change
 from lakeconf.commit.staged_commit import FileChange
 from lakeconf.ducklake import INTERNAL_ROW_ID
 from lakeconf.engines.base import ROW_ID
-from lakeconf.sql import literal
+from lakeconf.engines.spark.write.partitions import folders
+from lakeconf.engines.staging import placed_path, staging_folder
+from lakeconf.sql import identifier, literal
 from lakeconf.write import writes
+from lakeconf.write.staged_key import add_key, key_refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lakeconf import Lake
+    from lakeconf.catalog.table import Column, TableInfo
     from lakeconf.commit.transaction import Transaction
 
 COLUMNS = {"id": "BIGINT", "name": "VARCHAR"}
@@ -31,31 +39,87 @@ def staged(
         added: The number of new rows, with the ids from 1000 on.
         table: The table.
     """
-    transaction = lake._scope.begin()
-    session, info = transaction.session, writes.target(transaction, table).info
-    folder = f"{info.path}lakeconf-{transaction.next_token()}"
-    if "://" not in folder:
-        Path(folder).mkdir(parents=True)
-    changes = []
     rows = ", ".join(f"({key}, '{name}', {key})" for key, name in (updated or {}).items())
-    if updated:
-        path, own = f"{folder}/updated.parquet", INTERNAL_ROW_ID
-        ids = f"id: 1, name: 2, {own.name}: {own.field_id}"
-        query = f"SELECT id::BIGINT AS id, name, r::BIGINT AS {own.name} FROM (VALUES {rows}) AS v(id, name, r)"
-        session.writer.execute(f"COPY ({query}) TO {literal(path)} (FORMAT parquet, FIELD_IDS {{{ids}}})")
-        changes.append(FileChange(info, (path,), own_row_ids=True))
-    if added:
-        path = f"{folder}/added.parquet"
-        query = f"SELECT 1000 + i AS id, 'new' AS name FROM range({added}) AS r(i)"
-        session.writer.execute(f"COPY ({query}) TO {literal(path)} (FORMAT parquet, FIELD_IDS {{id: 1, name: 2}})")
-        changes.append(FileChange(info, (path,)))
-    gone = [*(updated or {}), *deleted]
+    return staged_outcome(
+        lake,
+        table,
+        f"SELECT id::BIGINT AS id, name, r AS {ROW_ID} FROM (VALUES {rows}) AS v(id, name, r)" if updated else None,
+        [*(updated or {}), *deleted],
+        f"SELECT 1000 + i AS id, 'new' AS name FROM range({added}) AS r(i)" if added else None,
+    )
+
+
+def staged_outcome(lake: Lake, table: str, updated: str | None, gone: list[int], added: str | None) -> Transaction:
+    """A transaction with a staged outcome.
+
+    Args:
+        lake: The lake, on DuckDB.
+        table: The table.
+        updated: The query for the updated rows, with their ids as `ROW_ID`; None for no rows.
+        gone: The ids of the rows that are updated or deleted.
+        added: The query for the new rows; None for no rows.
+    """
+    transaction = lake._scope.begin()
+    info = writes.target(transaction, table).info
+    changes = []
+    for query, own in ((updated, True), (added, False)):
+        if query is not None:
+            changes.append(FileChange(info, _files(transaction, info, query, own=own), own_row_ids=own))
     if gone:
         row_ids = f"SELECT unnest({gone}) AS {ROW_ID}"
-        changes.append(FileChange(info, row_ids=row_ids, row_count=len(gone), folder=f"{folder}/deleted/"))
+        folder = staging_folder(info, transaction.next_token())
+        changes.append(FileChange(info, row_ids=row_ids, row_count=len(gone), folder=folder))
     depends_on = writes.read_dependency(transaction, info)
     for change in changes:
         transaction.add(
             Change((), info.full_name, depends_on=depends_on, deletes=True, written_for=info, by_files=change)
         )
+    return transaction
+
+
+def _files(transaction: Transaction, info: TableInfo, query: str, *, own: bool) -> tuple[str, ...]:
+    """Writes rows as Spark does: to the staging folder, or one file to the folder of each partition."""
+    writer, token = transaction.session.writer, transaction.next_token()
+    folder, row_id = staging_folder(info, token), INTERNAL_ROW_ID
+    if "://" not in folder:
+        Path(folder).mkdir(parents=True)
+    names = ", ".join(identifier(column.name) for column in info.columns)
+    ids = _field_ids(info.columns)
+    if own:
+        names += f", {ROW_ID}::BIGINT AS {row_id.name}"
+        ids += f", {row_id.name}: {row_id.field_id}"
+    keys = folder_keys(info, registered=False)
+    named = {key: identifier(key.column.name) for key in keys}
+    parts = [name if key.transform == "identity" else f"{key.transform}({name})" for key, name in named.items()]
+    group = f"dense_rank() OVER (ORDER BY {', '.join(parts)})" if parts else "1"
+    grouped = f"SELECT *, {group} AS __group FROM ({query})"
+    ((count,),) = writer.rows(f"SELECT max(__group) FROM ({grouped})")
+    paths = [f"{folder}{number}.parquet" for number in range(1, (count or 0) + 1)]
+    for number, path in enumerate(paths, 1):
+        rows = f"SELECT {names} FROM ({grouped}) WHERE __group = {number}"
+        writer.execute(f"COPY ({rows}) TO {literal(path)} (FORMAT parquet, FIELD_IDS {{{ids}}})")
+    if not keys:
+        return tuple(paths)
+    found = folders(writer, paths, keys)
+    moved = {path: placed_path(info, found[path], token, number) for number, path in enumerate(paths)}
+    for path, target in moved.items():
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).rename(target)
+    return tuple(moved.values())
+
+
+def _field_ids(columns: Iterable[Column]) -> str:
+    parts = []
+    for column in columns:
+        inner = f"{{__duckdb_field_id: {column.field_id}, {_field_ids(column.children)}}}"
+        parts.append(f"{identifier(column.name)}: {inner if column.children else column.field_id}")
+    return ", ".join(parts)
+
+
+def with_key(lake: Lake, transaction: Transaction, key: str) -> Transaction:
+    """A transaction whose changes to the table `t` have an idempotency key, as `Table.merge` adds it."""
+    transaction.key = writes.commit_key(lake._scope, "t", key)
+    assert key_refusal(transaction) is None
+    add_key(transaction)
+    transaction.changes = [replace(change, key=transaction.key) for change in transaction.changes]
     return transaction

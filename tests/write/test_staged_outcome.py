@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
 import pyarrow as pa
 import pytest
+from commit_hooks import at_staged_commit
 from local_stores import on_postgres, store_of
-from merge_cases import KEYS, OTHERS, Case, fetched, merged, random_case, shown
+from merge_cases import OTHERS, Case, Outcome, fetched, merged, random_case, shown
 from plain_sql import run_plain
 from strength import PROVE
+from twin_checks import check_partitions, filtered
 
 from lakeconf.engines import small_merges
-from lakeconf.write.merge import Update
+from lakeconf.errors import CommitConflictError
+from lakeconf.write import staged_refusal
+from lakeconf.write.merge import Delete, Update
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,14 +31,16 @@ if TYPE_CHECKING:
 
 # The types whose files a staged commit takes, and some that it leaves to DuckDB.
 TYPES = [name for name in OTHERS if name not in ("UUID", "UBIGINT", "JSON")]
+KNOWN = "SELECT path FROM __ducklake_metadata_dev.ducklake_{}_file"
+KNOWN = f"{KNOWN.format('data')} UNION ALL {KNOWN.format('delete')}"
 # What other writers do later. Ids of inserted rows differ between the twins, so no statement uses them.
 LATER = (
     "UPDATE {0} SET n = n + 1 WHERE n >= 0",
     "INSERT INTO {0} SELECT * FROM {0} WHERE n IS NULL",
     "DELETE FROM {0} WHERE s = 'a' OR k IS NULL",
+    "UPDATE {0} SET s = 'later' WHERE n = 3",
     "CALL ducklake_flush_inlined_data('dev', table_name => '{0}')",
     "CALL ducklake_merge_adjacent_files('dev', '{0}')",
-    "UPDATE {0} SET s = 'later' WHERE n = 3",
     # DuckLake cannot rewrite a table with floats in a catalog on SQLite or PostgreSQL.
     "CALL ducklake_flush_inlined_data('dev', table_name => '{0}')",
     "CALL ducklake_rewrite_data_files('dev', '{0}', delete_threshold => 0.0)",
@@ -51,30 +59,47 @@ def committer(lake: Lake) -> str:
     return str(json.loads(lake.snapshots()[-1].extra_info or "{}")["committer"])
 
 
+def decision(lake: Lake, name: str) -> str | None:
+    found: str | None = json.loads(lake.snapshots()[-1].extra_info or "{}").get("merged_by", {}).get(f"main.{name}")
+    return found
+
+
 def contents(lake: Lake, name: str, newest: int, version: int) -> list[str]:
-    """The rows at a snapshot, with their ids, except for the ids of rows that the merge or later writers inserted."""
+    """The rows at a snapshot, with their ids up to `newest`."""
     table = f"dev.{name} AT (VERSION => {version})"
     found = fetched(lake, f"SELECT CASE WHEN rowid <= {newest} THEN rowid END, COLUMNS(*)::VARCHAR FROM {table}")
     return sorted(shown(list(row)) for row in found)
 
 
-def filtered(lake: Lake, name: str, columns: dict[str, str]) -> dict[str, object]:
-    """The number of rows for conditions that DuckDB answers with statistics, which must not lose rows."""
-    counts: dict[str, object] = {}
-    for column, found in columns.items():
-        # DuckDB's dictionaries of Parquet files contain one of 0.0 and -0.0 for both.
-        values = [f"CAST({text} AS {found})" for text in OTHERS[found] if "0.0" not in text]
-        asked = [f"{column} IS NULL", f"{column} IS NOT NULL", *(f"{column} = {value}" for value in values)]
-        asked += [f"{column} {sign} {value}" for value in values if found in KEYS for sign in ("<=", ">")]
-        for condition in asked:
-            ((pruned, whole),) = fetched(
-                lake,
-                f"SELECT (SELECT count(*) FROM dev.{name} WHERE {condition}), "
-                f"(SELECT count(*) FROM (SELECT {column}, random() AS r FROM dev.{name}) WHERE r < 2 AND {condition})",
-            )
-            assert pruned == whole, (condition, pruned, whole)
-            counts[condition] = pruned
-    return counts
+def without_ids(outcome: Outcome) -> Outcome:
+    """An outcome after maintenance: DuckLake loses ids of updated rows, and does not pair the images of updates."""
+    feed = [row.replace("update_preimage", "delete").replace("update_postimage", "insert") for row in outcome.feed]
+    feed = sorted(row.partition(", ")[2] for row in feed)
+    return Outcome({}, sorted([*outcome.kept.values(), *outcome.new]), feed, outcome.error)
+
+
+def changed(lake: Lake, twin: str, key: str, case: Case, seen: Counter[str]) -> tuple[list[object], list[int]]:
+    """Merges into a twin between changes of other writers; returns the outcomes with row ids, and the snapshots."""
+    lake._session.committer = twin
+    name, versions = f"{twin}_{key}", [lake.snapshot_id]
+    ((newest,),) = fetched(lake, f"SELECT coalesce(max(rowid), -1) FROM {name}")
+    found: list[object] = []
+    for again in range(2):
+        before = lake.snapshot_id
+        keyed = case._replace(arguments=case.arguments | ({"idempotency_key": "once"} if again else {}))
+        outcome = merged(lake, name, keyed)[0]
+        found.append(without_ids(outcome) if again else outcome)
+        if lake.snapshot_id > before:
+            seen[committer(lake) if twin == "staged" else "public"] += 1
+            seen["keys"] += again and committer(lake) == "staged"
+            assert not again or merged(lake, name, keyed)[0].feed == []
+        versions.append(lake.refresh())
+        for statement in LATER:
+            run_plain(lake, statement.format(name))
+            versions.append(lake.refresh())
+            if not again and "CALL" not in statement:
+                found.append(contents(lake, name, newest, versions[-1]))
+    return found, versions
 
 
 def check(store: Store, spark: SparkSession, cases: dict[str, Case], seen: Counter[str]) -> None:
@@ -85,47 +110,54 @@ def check(store: Store, spark: SparkSession, cases: dict[str, Case], seen: Count
                     connection.execute(statement.replace("§", f"{twin}_{key}"))
     with store.open(spark) as lake:
         for key, case in cases.items():
-            ((newest,),) = fetched(lake, f"SELECT coalesce(max(rowid), -1) FROM public_{key}")
-            versions: dict[str, list[int]] = {}
-            outcomes = {}
-            for twin in ("public", "staged"):
-                lake._session.committer = twin
-                before = lake.snapshot_id
-                outcomes[twin], _ = merged(lake, f"{twin}_{key}", case)
-                if lake.snapshot_id > before:
-                    seen[committer(lake) if twin == "staged" else "public"] += 1
-                versions[twin] = [before, lake.snapshot_id]
-                for statement in LATER:
-                    run_plain(lake, statement.format(f"{twin}_{key}"))
-                    versions[twin].append(lake.refresh())
-            assert outcomes["staged"] == outcomes["public"], case
+            # The first key makes the table of keys, which a staged commit cannot do.
+            lake.table(f"public_{key}").delete("n = 1000", idempotency_key="first")
+            found = {twin: changed(lake, twin, key, case, seen) for twin in ("public", "staged")}
+            assert found["staged"][0] == found["public"][0], case
             public, staged = (
-                [contents(lake, f"{twin}_{key}", newest, version) for version in versions[twin]] for twin in versions
+                [contents(lake, f"{twin}_{key}", -1, version) for version in found[twin][1]] for twin in found
             )
             for at, pair in enumerate(zip(public, staged, strict=True)):
                 assert pair[0] == pair[1], (at, set(pair[0]) ^ set(pair[1]), case)
             assert filtered(lake, f"staged_{key}", case.columns) == filtered(lake, f"public_{key}", case.columns)
+            seen["partitioned"] += check_partitions(lake, f"staged_{key}")
 
 
 def test_twins_stay_equal(store: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Random tables with rows in the catalog, deletes, evolved columns and NULLs; other writers change them later."""
+    """Random tables with partitions, rows in the catalog, deletes, evolved columns; others change them too."""
     monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", -1)
     seen, number = Counter[str](), iter(range(10**6))
     first = 1000 * ("sqlite", "duckdb", "postgres").index(store.metadata_backend.type)
     for seed in range(first, first + (40 if PROVE else 1)):
         random = Random(seed)  # noqa: S311 - not for cryptography
-        cases = {str(next(number)): random_case(random, TYPES, partitioned=0.1) for _ in range(3 if PROVE else 2)}
+        cases = {
+            str(next(number)): random_case(random, TYPES, partitioned=0.5, evolved=0.4)
+            for _ in range(3 if PROVE else 2)
+        }
         check(store, spark, cases, seen)
     assert seen["staged"] > 0
 
 
-# Each with the table, and how a merge into it is called; none can be carried by a staged commit.
-OTHERWISE: dict[str, tuple[str, dict[str, Any]]] = {
-    "key": ("CREATE TABLE § (k BIGINT, v VARCHAR)", {"idempotency_key": "once"}),
-    "list": ("CREATE TABLE § (k BIGINT, v VARCHAR, l INTEGER[])", {}),
-    "partitions": ("CREATE TABLE § (k BIGINT, v VARCHAR); ALTER TABLE § SET PARTITIONED BY (v)", {}),
-    "hidden": ("CREATE TABLE § (k BIGINT, v VARCHAR, filename VARCHAR)", {}),
-    "field": ('CREATE TABLE § (k BIGINT, v VARCHAR, a STRUCT(b INTEGER), "a, b" INTEGER)', {}),
+# Each with the table, how a merge into it is called, and why a staged commit cannot carry it.
+OTHERWISE: dict[str, tuple[str, dict[str, Any], str]] = {
+    "key": ("CREATE TABLE § (k BIGINT, v VARCHAR)", {"idempotency_key": "first"}, "the lake does not have the table"),
+    "list": ("CREATE TABLE § (k BIGINT, v VARCHAR, l INTEGER[])", {}, "the type of the column 'l'"),
+    "bucket": (
+        "CREATE TABLE § (k BIGINT, v VARCHAR); ALTER TABLE § SET PARTITIONED BY (bucket(2, k))",
+        {},
+        "the partition keys of the table",
+    ),
+    "value": (
+        "CREATE TABLE § (k BIGINT, v VARCHAR, p VARCHAR DEFAULT 'NULL'); ALTER TABLE § SET PARTITIONED BY (p)",
+        {},
+        "the partitions of some rows",
+    ),
+    "hidden": ("CREATE TABLE § (k BIGINT, v VARCHAR, filename VARCHAR)", {}, "a column hides the places of rows"),
+    "field": (
+        'CREATE TABLE § (k BIGINT, v VARCHAR, a STRUCT(b INTEGER), "a, b" INTEGER)',
+        {},
+        "a column has the name of a field",
+    ),
 }
 
 
@@ -137,12 +169,42 @@ def test_other_merges_are_rewritten_by_duckdb(
     frame = pa.table({"k": pa.array([2], pa.int64()), "v": ["new"]})
     with store.open(spark) as lake:
         lake._session.committer = "staged"
-        for name, (definition, arguments) in OTHERWISE.items():
-            run_plain(lake, definition.replace("§", name), f"INSERT INTO {name} (k, v) VALUES (1, 'old'), (2, 'old')")
+        for name, (definition, arguments, reason) in OTHERWISE.items():
+            definitions = definition.replace("§", name).split("; ")
+            run_plain(lake, *definitions, f"INSERT INTO {name} (k, v) VALUES (1, 'old'), (2, 'old')")
             lake.refresh()
-            lake.table(name).merge(frame, on="k", matched=[Update()], not_matched=None, **arguments)
+            files = {*(tmp_path / "data" / "main" / name).rglob("*.parquet")}
+            lake.table(name).merge(
+                frame, on="k", matched=[Update({"v": nw.col("source_v")})], not_matched=None, **arguments
+            )
             assert committer(lake) == "public", name
+            assert f"; not staged: {reason}" in (decision(lake, name) or ""), name
             assert sorted(fetched(lake, f"SELECT k, v FROM {name}")) == [(1, "old"), (2, "new")], name
+            left = {*(tmp_path / "data" / "main" / name).rglob("lakeconf-*")} - files
+            assert not left, name
+
+
+def test_auto_stages_outcomes_with_many_updated_bytes(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", -1)
+    store = store_of(tmp_path)
+    with store.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT i AS id, 'old' AS s FROM range(9) AS r(i)")
+    frame = spark.sql("SELECT id, 'new' AS s FROM range(2, 4)")
+    with store.open(spark) as lake:
+        lake.table("t").merge(frame, on="id")
+        assert committer(lake) == "public"
+        assert "; not staged: the updated rows have " in str(decision(lake, "t"))
+        assert str(lake.table("t").explain().commit) == "by a staged commit, if the updated rows have at least 64 MiB"
+        monkeypatch.setattr(staged_refusal, "LEAST_BYTES", 1)
+        lake.table("t").merge(frame, on="id", matched=[Delete(nw.col("source_id") == 2)])
+        assert committer(lake) == "public"  # no row is updated
+        lake.table("t").merge(frame, on="id")
+        assert committer(lake) == "staged"
+        assert "not staged" not in str(decision(lake, "t"))
+        wanted = [(number, "new" if number in (2, 3) else "old") for number in range(9)]
+        assert sorted(fetched(lake, "SELECT id, s FROM t")) == wanted
 
 
 @pytest.mark.parametrize("way", ["append", "staged"])
@@ -167,3 +229,42 @@ def test_texts_of_every_kind_hide_no_rows_from_duckdb(
         connection.execute("INSERT INTO t VALUES (200, 'm', 'm')")
         query = "SELECT (SELECT count(*) FROM t WHERE s = 'v7'), (SELECT count(*) FROM t WHERE u < 'D')"
         assert connection.execute(query).fetchall() == [(1, 1)]
+
+
+@pytest.mark.parametrize("committed", [True, False], ids=["committed", "a conflict"])
+def test_files_of_a_keyed_merge_into_partitions(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, *, committed: bool
+) -> None:
+    """All files of a committed merge are known to the catalog; a conflict leaves none."""
+    monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", -1)
+    store = store_of(tmp_path, data_inlining_row_limit=0)
+    with store.connect() as connection:
+        connection.execute("CREATE TABLE t (id BIGINT, day DATE, s VARCHAR)")
+        connection.execute("ALTER TABLE t SET PARTITIONED BY (year(day), s)")
+        connection.execute("INSERT INTO t SELECT i, DATE '2024-01-01' + i::INT * 100, 'a b' FROM range(9) AS r(i)")
+    frame = spark.sql("SELECT id, DATE '2025-06-01' AS day, concat('c/', id) AS s FROM range(3, 12)")
+    with store.open(spark) as lake:
+        lake._session.committer = "staged"
+        lake.table("t").delete("id = 0", idempotency_key="first")
+        before, first = {*(tmp_path / "data").rglob("*.parquet")}, lake.snapshot_id
+        if not committed:
+            at_staged_commit(monkeypatch, before=lambda: run_plain(lake, "DELETE FROM t WHERE id = 1"))
+            with pytest.raises(CommitConflictError):
+                lake.table("t").merge(frame, on="id", idempotency_key="k")
+            new = {path.name for path in {*(tmp_path / "data").rglob("*.parquet")} - before}
+            assert [name for name in new if not name.startswith("ducklake-")] == []
+            assert lake.table("t").idempotency_keys() == ["first"]
+            return
+        made = lake.table("t").merge(frame, on="id", idempotency_key="k")
+        assert committer(lake) == "staged"
+        assert made == lake.table("t").merge(frame, on="id", idempotency_key="k") == first + 1
+        assert lake.table("t").idempotency_keys() == ["first", "k"]
+        assert sorted(fetched(lake, "SELECT id, s FROM t")) == [
+            (1, "a b"),
+            (2, "a b"),
+            *((i, f"c/{i}") for i in range(3, 12)),
+        ]
+        lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
+        known = {Path(path).name for (path,) in fetched(lake, KNOWN)}
+        assert {path.name for path in (tmp_path / "data").rglob("*.parquet")} == known
+        assert check_partitions(lake, "t") > 3

@@ -63,7 +63,7 @@ def stage_files(storage: LakeStorage, frame: DataFrame, request: StagingRequest)
     columns = [written_value(rebound, by_name[folded(column.name)], column, table) for column in table.columns]
     if request.row_ids:
         columns.append(F.col(ROW_ID).alias(INTERNAL_ROW_ID.name, metadata={FIELD_ID: INTERNAL_ROW_ID.field_id}))
-    rows, keys = rebound.select(*columns), _keys(storage.writer, table)
+    rows, keys = rebound.select(*columns), _keys(storage.writer, request)
     with storage.removed_after_errors(request):
         if keys:
             rows = grouped(rows, keys)
@@ -71,12 +71,13 @@ def stage_files(storage: LakeStorage, frame: DataFrame, request: StagingRequest)
         return _staged(storage, row_counts(storage.writer, written), request, keys)
 
 
-def _keys(writer: Connection, table: TableInfo) -> tuple[FolderKey, ...]:
-    """The partition keys, if files of the partitions can be registered."""
+def _keys(writer: Connection, request: StagingRequest) -> tuple[FolderKey, ...]:
+    """The partition keys, if files of the partitions can be committed."""
+    table = request.table
     # A reserved name could be that of a column that separates the partitions.
     if not all(is_shared(column) and not folded(column.name).startswith(RESERVED) for column in table.columns):
         return ()
-    keys = folder_keys(table)
+    keys = folder_keys(table, registered=request.registered)
     return keys if keys and uses_partition_folders(writer, table) else ()
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from lakeconf.catalog.partition_folders import FolderKey
+from lakeconf.catalog.partition_folders import NULL_VALUE, FolderKey
 from lakeconf.catalog.types import duckdb_name
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import StagingRequest
@@ -30,7 +30,6 @@ from lakeconf.sql import literal
 # With these settings, Spark splits a large partition among several tasks.
 _SPLITS = ("spark.sql.adaptive.enabled", "spark.sql.adaptive.optimizeSkewsInRebalancePartitions.enabled")
 GROUP = f"{RESERVED}group_"
-_NULL = "__HIVE_DEFAULT_PARTITION__"
 # The longest name of a folder in common file systems.
 _LONGEST_NAME = 255
 # Moves that run at the same time: in a bucket, each waits for the server.
@@ -103,11 +102,11 @@ def _values_sql(number: int, key: FolderKey) -> str:
         low, high = "low", "high"
     is_certain = f"nulls = 0 AND encode({low}) = encode({high})"
     if key.column.type == "varchar":
-        is_certain += f" AND encode(upper({low})) <> encode('NULL') AND encode({low}) <> encode({literal(_NULL)})"
+        is_certain += f" AND encode(upper({low})) <> encode('NULL') AND encode({low}) <> encode({literal(NULL_VALUE)})"
         # DuckDB shows bytes that are no text in this form. Reading the rows, it refuses them.
         is_certain += rf" AND NOT contains({low}, '\x') AND NOT contains({low}, chr(0))"
     name = f"url_encode({literal(key.name)})"
-    value = f"CASE WHEN nulls = row_count THEN {literal(_NULL)} WHEN {is_certain} THEN url_encode({low}) END"
+    value = f"CASE WHEN nulls = row_count THEN {literal(NULL_VALUE)} WHEN {is_certain} THEN url_encode({low}) END"
     return f"""
         SELECT file_name, {number} AS number,
             CASE WHEN length(folder) <= {_LONGEST_NAME} THEN folder || '/' END AS part

@@ -1,0 +1,150 @@
+"""Why a staged commit cannot carry the outcome of a merge, so that DuckDB rewrites the rows in the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakeconf.byte_size import byte_size
+from lakeconf.catalog.file_footers import have_distinct_paths, read_footers
+from lakeconf.catalog.partition_folders import folder_keys
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.commit.session import Session
+from lakeconf.commit.staged_tables import is_metadata_of
+from lakeconf.commit.transaction import Transaction
+from lakeconf.connection.connection import Connection
+from lakeconf.ducklake import INTERNAL_ROW_ID, STAGED_COMMIT_CATALOGS, STAGED_COMMIT_VERSIONS, visible_at
+from lakeconf.engines.base import Engine, SparkOperations, Staged
+from lakeconf.errors import LakeconfError
+from lakeconf.sql import folded
+from lakeconf.write.merge_clauses import UPDATE
+from lakeconf.write.staged_key import key_refusal
+
+# For fewer bytes of updated rows, DuckDB is faster than another Spark job.
+LEAST_BYTES = 64 * 1024**2
+_PUBLIC = "the store's committer is public"
+# Types that Spark writes like DuckLake. Not lists and maps: Spark writes no field ids for their elements, and DuckLake
+# would read NULL.
+_TYPES = frozenset(
+    ("boolean", "int8", "int16", "int32", "int64", "float32", "float64", "date", "timestamp", "timestamptz")
+) | {"varchar", "blob", "struct"}
+# Virtual columns of DuckLake that locate rows, which a column of the table hides; and that of row ids in files.
+_VIRTUAL = frozenset(("filename", "file_row_number", "rowid", INTERNAL_ROW_ID.name))
+_FOLDERS = f"""
+    SELECT 1 FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
+    WHERE t.table_id = $2 AND t.path_is_relative AND s.path_is_relative
+      AND {visible_at(row="t")} AND {visible_at(row="s")}
+"""
+_OTHER_DELETES = f"""
+    SELECT 1 FROM ducklake_delete_file WHERE table_id = $2 AND format <> 'parquet' AND {visible_at()} LIMIT 1
+"""
+_REPEATED = f"""
+    SELECT 1 FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()} GROUP BY path HAVING count(*) > 1 LIMIT 1
+"""
+
+
+def refusal(
+    transaction: Transaction, info: TableInfo, engine: Engine, staged: Staged, counts: Mapping[str, int]
+) -> str | None:
+    """Why DuckDB must rewrite the rows of an outcome in the commit's transaction; None if a staged commit can carry it.
+
+    Args:
+        transaction: The transaction, whose only change is the outcome.
+        info: The table.
+        engine: The engine that has computed the outcome.
+        staged: The outcome.
+        counts: The number of rows for each action.
+    """
+    session = transaction.session
+    if session.committer == "public":
+        return _PUBLIC
+    if not isinstance(engine, SparkOperations):
+        return "DuckDB has computed the outcome"
+    if session.committer == "auto":
+        size = _updated_bytes(session.writer, staged, counts)
+        if size < LEAST_BYTES:
+            return f"the updated rows have {byte_size(size)}, less than {byte_size(LEAST_BYTES)}"
+    alone = len(transaction.changes) == 1 and not (transaction.targets or transaction.audits or transaction.runs)
+    if transaction.explicit or not alone:
+        return "the transaction contains more than one write"
+    return table_refusal(session, info, transaction.snapshot_id) or key_refusal(transaction)
+
+
+def table_refusal(session: Session, info: TableInfo, snapshot_id: int) -> str | None:
+    """Why no outcome for a table can be staged; None if one can be.
+
+    Args:
+        session: The open lake.
+        info: The table.
+        snapshot_id: The snapshot of the table.
+    """
+    return _definition_refusal(info) or lake_refusal(session, info, snapshot_id)
+
+
+def committer_of_merges(session: Session, info: TableInfo, snapshot_id: int) -> str:
+    """Who would commit the rows of a table that Spark updates in a merge, and why; for `Table.explain`."""
+    if session.committer == "public":
+        return f"by DuckDB: {_PUBLIC}"
+    reason = table_refusal(session, info, snapshot_id)
+    if reason is not None:
+        return f"by DuckDB: {reason}"
+    size = f", if the updated rows have at least {byte_size(LEAST_BYTES)}" if session.committer == "auto" else ""
+    return f"by a staged commit{size}"
+
+
+def _updated_bytes(writer: Connection, staged: Staged, counts: Mapping[str, int]) -> int:
+    size = sum(footer.file_size_bytes for footer in read_footers(writer, staged.files))
+    return size * counts.get(UPDATE, 0) // sum(counts.values())
+
+
+def _definition_refusal(info: TableInfo) -> str | None:
+    unlike = next((column for column in info.columns if not _is_like(column)), None)
+    if unlike is not None:
+        return f"the type of the column {unlike.name!r}"
+    if hides_places(info):
+        return "a column hides the places of rows"
+    if not have_distinct_paths(info.columns):
+        return "a column has the name of a field of another column"
+    if info.partition_fields and not folder_keys(info, registered=False):
+        return "the partition keys of the table"
+    return None
+
+
+def hides_places(info: TableInfo) -> bool:
+    """True if a column of a table has the name of a virtual column of DuckLake that locates rows."""
+    return any(folded(column.name) in _VIRTUAL for column in info.columns)
+
+
+def _is_like(column: Column) -> bool:
+    known = column.type in _TYPES or column.type.startswith("decimal(")
+    return known and all(map(_is_like, column.children))
+
+
+def lake_refusal(session: Session, info: TableInfo, snapshot_id: int) -> str | None:
+    """Why `ducklake_commit` cannot commit files of a table; None if it can."""
+    reader = session.reader
+    with reader.lake_cursor() as cursor:
+        query = "SELECT catalog_type, extension_version FROM ducklake_settings(?)"
+        ((catalog, version),) = cursor.rows(query, [reader.alias])
+    if version not in STAGED_COMMIT_VERSIONS or catalog not in STAGED_COMMIT_CATALOGS:
+        return f"the version {version} of the ducklake extension, or a catalog of the type {catalog}"
+    if not _finds_metadata(reader):
+        return "the catalog is in a schema of its own"
+    if not reader.data_path_is_absolute or not info.path.startswith(reader.data_path):
+        return "the folder of the table is not below an absolute data path"
+    parameters = [snapshot_id, info.table_id]
+    with reader.transaction() as metadata:
+        if not metadata.rows(_FOLDERS, parameters):
+            return "the folder of the table is not relative to the data path"
+        if metadata.rows(_OTHER_DELETES, parameters):
+            return "the table has deletion vectors"
+        if metadata.rows(_REPEATED, parameters):
+            return "the table contains a file twice"
+    return None
+
+
+def _finds_metadata(reader: CatalogReader) -> bool:
+    try:
+        return is_metadata_of(reader.connection, reader.metadata_database, reader.lake_id)
+    except LakeconfError:
+        return False
