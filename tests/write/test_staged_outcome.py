@@ -151,7 +151,7 @@ OTHERWISE: dict[str, tuple[str, dict[str, Any], str]] = {
         "the partition keys of the table",
     ),
     "value": (
-        "CREATE TABLE § (k BIGINT, v VARCHAR, p VARCHAR DEFAULT 'NULL'); ALTER TABLE § SET PARTITIONED BY (p)",
+        "CREATE TABLE § (k BIGINT, v VARCHAR, p VARCHAR); ALTER TABLE § SET PARTITIONED BY (p)",
         {},
         "the partitions of some rows",
     ),
@@ -175,6 +175,8 @@ def test_other_merges_are_rewritten_by_duckdb(
         for name, (definition, arguments, reason) in OTHERWISE.items():
             definitions = definition.replace("§", name).split("; ")
             run_plain(lake, *definitions, f"INSERT INTO {name} (k, v) VALUES (1, 'old'), (2, 'old')")
+            if name == "value":
+                run_plain(lake, "UPDATE value SET p = 'NULL'")  # in a path, DuckLake reads this text as NULL
             lake.refresh()
             files = {*(tmp_path / "data" / "main" / name).rglob("*.parquet")}
             lake.table(name).merge(
