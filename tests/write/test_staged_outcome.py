@@ -41,9 +41,13 @@ LATER = (
     "UPDATE {0} SET s = 'later' WHERE n = 3",
     "CALL ducklake_flush_inlined_data('dev', table_name => '{0}')",
     "CALL ducklake_merge_adjacent_files('dev', '{0}')",
-    # DuckLake cannot rewrite a table with floats in a catalog on SQLite or PostgreSQL.
+)
+# Later still: it loses the bounds of a column if a file contains only NULLs, so that filters after it prove nothing.
+# DuckLake cannot rewrite a table with floats in a catalog on SQLite or PostgreSQL if it has rows in the catalog.
+REWRITE = (
     "CALL ducklake_flush_inlined_data('dev', table_name => '{0}')",
     "CALL ducklake_rewrite_data_files('dev', '{0}', delete_threshold => 0.0)",
+    "SELECT COLUMNS(*)::VARCHAR FROM {0}",
 )
 
 
@@ -94,7 +98,7 @@ def changed(lake: Lake, twin: str, key: str, case: Case, seen: Counter[str]) -> 
             seen["keys"] += again and committer(lake) == "staged"
             assert not again or merged(lake, name, keyed)[0].feed == []
         versions.append(lake.refresh())
-        for statement in LATER:
+        for statement in [statement for statement in LATER if not again or "CALL" not in statement]:
             run_plain(lake, statement.format(name))
             versions.append(lake.refresh())
             if not again and "CALL" not in statement:
@@ -114,16 +118,18 @@ def check(store: Store, spark: SparkSession, cases: dict[str, Case], seen: Count
             lake.table(f"public_{key}").delete("n = 1000", idempotency_key="first")
             found = {twin: changed(lake, twin, key, case, seen) for twin in ("public", "staged")}
             assert found["staged"][0] == found["public"][0], case
-            public, staged = (
-                [contents(lake, f"{twin}_{key}", -1, version) for version in found[twin][1]] for twin in found
-            )
-            for at, pair in enumerate(zip(public, staged, strict=True)):
+            states = ([contents(lake, f"{twin}_{key}", -1, version) for version in found[twin][1]] for twin in found)
+            for at, pair in enumerate(zip(*states, strict=True)):
                 assert pair[0] == pair[1], (at, set(pair[0]) ^ set(pair[1]), case)
             seen["partitioned"] += check_partitions(lake, f"staged_{key}")
     with store.connect() as connection:
         for key, case in cases.items():
-            found = {twin: filtered(connection, f"{twin}_{key}", case.columns) for twin in ("public", "staged")}
-            assert found["staged"] == found["public"], case
+            names = (f"public_{key}", f"staged_{key}")
+            public, staged = (filtered(connection, name, case.columns) for name in names)
+            assert public == staged, case
+            for statement in REWRITE:
+                rows = [connection.execute(statement.format(name)).fetchall() for name in names]
+            assert sorted(map(shown, map(list, rows[0]))) == sorted(map(shown, map(list, rows[1]))), case
 
 
 def test_twins_stay_equal(store: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
