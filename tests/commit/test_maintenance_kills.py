@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakeconf import Lake
 
 KILLS = {"sqlite": 20, "duckdb": 4, "postgres": 4}
-REWRITE_KILLS = {"sqlite": 6, "duckdb": 3, "postgres": 3}
+REWRITE_KILLS = {"sqlite": 3, "duckdb": 2, "postgres": 2}
 TABLES = ("raw.plain", "raw.parts", "raw.other")
 # A killed process takes at most this number of steps; four steps are a transaction.
 MOST_STEPS = 40
