@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -12,10 +13,12 @@ from lakeconf.ducklake import INTERNAL_ROW_ID
 from lakeconf.engines.sorting import SortRequest
 from lakeconf.engines.spark.write.parquet_options import lake_options
 from lakeconf.errors import LakeconfError, StorageError, UnsupportedError
-from lakeconf.sql import identifier, literal
+from lakeconf.sql import folded, identifier, literal
 
 # DuckDB's COPY writes values of these types in another way than DuckLake does.
 _UNWRITABLE = frozenset(("variant", "geometry", "time_ns", "unknown"))
+# In the FIELD_IDS of COPY, the id of a nested column beside those of its fields.
+_FIELD_ID = "__duckdb_field_id"
 # The options of a lake, and those of COPY with the same meaning.
 _OPTIONS = {
     "parquet_compression": "COMPRESSION",
@@ -25,6 +28,7 @@ _OPTIONS = {
     "parquet_row_group_size_bytes": "ROW_GROUP_SIZE_BYTES",
 }
 _NUMBERS = frozenset(("parquet_compression_level", "parquet_row_group_size"))
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def write_sorted(writer: Connection, alias: str, request: SortRequest, paths: Sequence[str]) -> tuple[Footer, ...]:
@@ -67,7 +71,7 @@ def write_sorted(writer: Connection, alias: str, request: SortRequest, paths: Se
 
 
 def _check(column: Column, name: str) -> None:
-    if column.type in _UNWRITABLE:
+    if column.type in _UNWRITABLE or folded(column.name) == _FIELD_ID:
         raise UnsupportedError(
             f"the column {name!r} of type {column.type} cannot be written again exactly",
             hint="let DuckLake sort new files: lake.create_table(…, sorted_by=…)",
@@ -95,7 +99,9 @@ def _copy_options(found: Mapping[str, object], table: TableInfo) -> str:
         if name in found:
             text = str(found[name])
             text = f"V{text.lstrip('Vv')}" if name == "parquet_version" else text
-            given.append(f", {option} {int(text) if name in _NUMBERS else literal(text)}")
+            if name in _NUMBERS and not _NUMBER.fullmatch(text):
+                raise UnsupportedError(f"the lake's option {name} is {text!r}, which is not a number")
+            given.append(f", {option} {text if name in _NUMBERS else literal(text)}")
     ids = [*map(_field_id, table.columns), f"{literal(INTERNAL_ROW_ID.name)}: {INTERNAL_ROW_ID.field_id}"]
     return f"FORMAT parquet, RETURN_STATS, FIELD_IDS {{{', '.join(ids)}}}{''.join(given)}"
 
@@ -103,7 +109,7 @@ def _copy_options(found: Mapping[str, object], table: TableInfo) -> str:
 def _field_id(column: Column) -> str:
     if not column.children:
         return f"{literal(column.name)}: {column.field_id}"
-    parts = [f"__duckdb_field_id: {column.field_id}", *map(_field_id, column.children)]
+    parts = [f"{_FIELD_ID}: {column.field_id}", *map(_field_id, column.children)]
     return f"{literal(column.name)}: {{{', '.join(parts)}}}"
 
 
@@ -112,7 +118,10 @@ def _copied(connection: Connection, query: str, path: str, table: TableInfo, set
     if len(copied) != 1:
         raise LakeconfError(f"DuckDB reported {len(copied)} files instead of one")
     (_, count, size, footer_size, found, *_) = copied[0]
-    statistics = tuple(_statistics(column, found[name]) for name, column in _leaves(table.columns) if name in found)
+    leaves = dict(_leaves(table.columns))
+    if leaves.keys() - found.keys():
+        raise StorageError(f"DuckDB reported no statistics of {min(leaves.keys() - found.keys())} in {path}")
+    statistics = tuple(_statistics(column, found[name]) for name, column in leaves.items())
     return Footer(path, int(count), int(size), int(footer_size), statistics)
 
 

@@ -103,9 +103,31 @@ def test_group_is_all_that_is_read(usual: Lake, writer: Connection, tmp_path: Pa
     assert footer.row_count == 29
 
 
-def test_types_that_duckdb_would_change_are_refused(usual: Lake, writer: Connection, tmp_path: Path) -> None:
-    usual.run("ALTER TABLE lake.t ADD COLUMN v STRUCT(w VARIANT)")
-    with pytest.raises(UnsupportedError, match=r"the column 'v.w' of type variant cannot be written again exactly"):
+@pytest.mark.parametrize(("kind", "field"), [("VARIANT", "w"), ("INTEGER", "__DuckDB_field_id")])
+def test_columns_that_duckdb_would_change_are_refused(
+    usual: Lake, writer: Connection, tmp_path: Path, kind: str, field: str
+) -> None:
+    usual.run(f"ALTER TABLE lake.t ADD COLUMN v STRUCT({field} {kind})")
+    with pytest.raises(UnsupportedError, match=rf"the column 'v\.{field}' of type \w+ cannot be written again exactly"):
+        written(usual, writer, tmp_path)
+    assert not (tmp_path / "new").exists()
+
+
+def test_statistics_that_are_missing_are_an_error(
+    usual: Lake, writer: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column without bounds would hide its rows."""
+    monkeypatch.setattr("lakeconf.engines.sorted_files._leaves", lambda columns: [("gone", columns[0])])
+    with pytest.raises(StorageError, match="DuckDB reported no statistics of gone in"):
+        write_sorted(writer, "lake", request_of(usual, "a"), [str(tmp_path / "x.parquet")])
+
+
+@pytest.mark.parametrize("option", ["parquet_row_group_size", "parquet_compression_level"])
+def test_options_that_are_no_numbers_are_refused(usual: Lake, writer: Connection, tmp_path: Path, option: str) -> None:
+    """Another tool can write them to the catalog."""
+    metadata = f"{usual.reader.metadata_database}.ducklake_metadata"
+    usual.run(f"INSERT INTO {metadata} (key, value) VALUES ('{option}', '1, FILENAME_PATTERN x')")
+    with pytest.raises(UnsupportedError, match=f"the lake's option {option} is '1, FILENAME_PATTERN x'"):
         written(usual, writer, tmp_path)
 
 

@@ -11,9 +11,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 from commit_hooks import at_staged_commit
-from local_stores import on_postgres, store_of
+from local_stores import config_of, in_bucket, on_postgres, store_of
 from plain_sql import run_plain
 
+import lakeconf
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import (
     CommitConflictError,
@@ -27,6 +28,8 @@ from lakeconf.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from servers import S3Server
 
     from lakeconf import Lake, Store
 
@@ -247,6 +250,27 @@ def test_changes_of_others_are_conflicts(
             assert len(contents(lake, "t")) == 90 - statement.startswith("DELETE")
             assert lake.table("t").rewrite("day").commits == 1
             assert len(contents(lake, "t")) == 90 - statement.startswith("DELETE")
+
+
+@pytest.mark.parametrize("partitioned_by", [[], ["day"]])
+def test_files_in_a_bucket_are_sorted_or_removed(
+    s3_server: S3Server, tmp_path: Path, partitioned_by: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = lakeconf.init(config_of(tmp_path, storage=in_bucket(s3_server))).get_store("dev")
+    with store.open() as lake:
+        table = lake.create_table("t", {"id": "BIGINT", "day": "BIGINT"}, partitioned_by=partitioned_by)
+        for number in range(3):
+            table.append(pa.table({"id": [number, 9 - number], "day": [7, 7]}))
+        before, listed = contents(lake, "t"), f"SELECT file FROM glob('{lake._session.reader.data_path}**') ORDER BY 1"
+        files = lake._session.writer.rows(listed)
+        with monkeypatch.context() as patch, pytest.raises(CommitConflictError):  # noqa: PT012
+            at_staged_commit(patch, before=lambda: run_plain(lake, "DELETE FROM t WHERE id = 2"))
+            table.rewrite("id")
+        (added,) = {*lake._session.writer.rows(listed)} - {*files}
+        assert added[0].endswith("-delete.parquet")
+        assert table.rewrite("id").files_after == 1
+        assert contents(lake, "t") == [row for row in before if row.split(", ")[1] != "'2'"]
+        assert lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True) == []
 
 
 def test_rewrite_whose_reply_was_lost_succeeds(small: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
