@@ -108,7 +108,7 @@ def _carry_out(engine: Engine, transaction: Transaction, target: Target, staged:
     check_required(session.writer, info, staged, target.types, f"{ACTION} IN ('{UPDATE}', '{INSERT}')")
     changed = counts.get(UPDATE) or counts.get(DELETE)
     if changed:
-        refused = refusal(transaction, info, engine, staged, counts)
+        refused = refusal(transaction, info, engine, counts)
         refused = refused or staged_outcome.add_changes(transaction, target, engine, counts)
         if refused is None:
             return

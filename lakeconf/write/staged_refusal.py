@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lakeconf.byte_size import byte_size
-from lakeconf.catalog.file_footers import have_distinct_paths, read_footers
+from lakeconf.catalog.file_footers import have_distinct_paths
 from lakeconf.catalog.partition_folders import folder_keys
 from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.row_size import with_bytes_per_row
 from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.commit.session import Session
 from lakeconf.commit.staged_tables import is_metadata_of
 from lakeconf.commit.transaction import Transaction
-from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import INTERNAL_ROW_ID, STAGED_COMMIT_CATALOGS, STAGED_COMMIT_VERSIONS, visible_at
-from lakeconf.engines.base import Engine, SparkOperations, Staged
+from lakeconf.engines.base import Engine, SparkOperations
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import folded
 from lakeconf.write.merge_clauses import UPDATE
 from lakeconf.write.staged_key import key_refusal
 
-# For fewer bytes of updated rows, DuckDB is faster than another Spark job.
+# For fewer bytes of updated rows, in the files of the table, DuckDB is faster than another Spark job; an estimate.
 LEAST_BYTES = 64 * 1024**2
 _PUBLIC = "the store's committer is public"
 # Types that Spark writes like DuckLake. Not lists and maps: Spark writes no field ids for their elements, and DuckLake
@@ -43,16 +43,13 @@ _REPEATED = f"""
 """
 
 
-def refusal(
-    transaction: Transaction, info: TableInfo, engine: Engine, staged: Staged, counts: Mapping[str, int]
-) -> str | None:
+def refusal(transaction: Transaction, info: TableInfo, engine: Engine, counts: Mapping[str, int]) -> str | None:
     """Why DuckDB must rewrite the rows of an outcome in the commit's transaction; None if a staged commit can carry it.
 
     Args:
         transaction: The transaction, whose only change is the outcome.
         info: The table.
         engine: The engine that has computed the outcome.
-        staged: The outcome.
         counts: The number of rows for each action.
     """
     session = transaction.session
@@ -61,9 +58,10 @@ def refusal(
     if not isinstance(engine, SparkOperations):
         return "DuckDB has computed the outcome"
     if session.committer == "auto":
-        size = _updated_bytes(session.writer, staged, counts)
+        # From the catalog: the footers of the outcome would need requests.
+        size = int(counts.get(UPDATE, 0) * (with_bytes_per_row(session.reader, info).bytes_per_row or 0))
         if size < LEAST_BYTES:
-            return f"the updated rows have {byte_size(size)}, less than {byte_size(LEAST_BYTES)}"
+            return f"the updated rows have about {byte_size(size)}, less than {byte_size(LEAST_BYTES)}"
     alone = len(transaction.changes) == 1 and not (transaction.targets or transaction.audits or transaction.runs)
     if transaction.explicit or not alone:
         return "the transaction contains more than one write"
@@ -90,11 +88,6 @@ def committer_of_merges(session: Session, info: TableInfo, snapshot_id: int) -> 
         return f"by DuckDB: {reason}"
     size = f", if the updated rows have at least {byte_size(LEAST_BYTES)}" if session.committer == "auto" else ""
     return f"by a staged commit{size}"
-
-
-def _updated_bytes(writer: Connection, staged: Staged, counts: Mapping[str, int]) -> int:
-    size = sum(footer.file_size_bytes for footer in read_footers(writer, staged.files))
-    return size * counts.get(UPDATE, 0) // sum(counts.values())
 
 
 def _definition_refusal(info: TableInfo) -> str | None:

@@ -79,7 +79,9 @@ def test_merge_above_a_limit_is_computed_by_spark(
 
 def test_merge_with_an_expression_that_engines_may_compute_differently_stays_on_spark(lake: Lake) -> None:
     lake.table("t").merge(CHANGES, on="id", matched=Update({"x": nw.col("target_x") + 1}), not_matched=None)
-    assert decision(lake) == "spark: a clause has an expression that DuckDB may compute differently"
+    assert decision(lake).startswith(
+        "spark: a clause has an expression that DuckDB may compute differently; not staged"
+    )
 
 
 def test_merge_on_a_float_stays_on_spark(lake: Lake) -> None:
