@@ -37,8 +37,10 @@ def filtered(connection: duckdb.DuckDBPyConnection, name: str, columns: Mapping[
     # In a table of their own, because statistics of the lake may make DuckDB skip a filter anywhere in a query.
     connection.execute(f"CREATE OR REPLACE TEMP TABLE copied AS FROM dev.{name}")
     for column, found in columns.items():
+        # DuckDB's Bloom filters of BLOB, and DuckLake's bounds of FLOAT, lose rows however they were committed.
+        listed = [] if found in ("BLOB", "FLOAT") else OTHERS[found]
         # DuckDB's dictionaries of Parquet files contain one of 0.0 and -0.0 for both.
-        values = [f"CAST({text} AS {found})" for text in OTHERS[found] if "0.0" not in text]
+        values = [f"CAST({text} AS {found})" for text in listed if "0.0" not in text]
         asked = [f"{column} IS NULL", f"{column} IS NOT NULL", *(f"{column} = {value}" for value in values)]
         asked += [f"{column} {sign} {value}" for value in values if found in KEYS for sign in ("<=", ">")]
         pruned = ", ".join(f"(SELECT count(*) FROM dev.{name} WHERE {condition})" for condition in asked)
