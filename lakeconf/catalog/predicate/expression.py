@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
+import sqlglot
+from sqlglot.tokens import TokenType
 
 from lakeconf.catalog.parse_tree import nodes
 from lakeconf.catalog.predicate.nodes import Expression
@@ -72,7 +74,41 @@ def conjuncts(text: str) -> list[str]:
         # The line ends a comment at the end of the text.
         if _serialized(connection, f"{_SELECT}({text}\n)")["error"]:
             raise PredicateError(f"{text!r} is not a single condition", hint="omit the semicolon")
-    return [f"{text}\n"]
+        written = _split_as_written(connection, text, where["children"]) if is_and else None
+        return [f"{text}\n"] if written is None else [one or own for one, own in zip(texts, written, strict=True)]
+
+
+def _split_as_written(connection: duckdb.DuckDBPyConnection, text: str, conditions: Sequence[Any]) -> list[str] | None:
+    """The text of each condition as it was written, in parentheses; None if they cannot be found.
+
+    Args:
+        connection: Parses the parts.
+        text: Conditions that are joined with AND.
+        conditions: DuckDB's trees of these conditions.
+    """
+    found: list[str] = []
+    begin = 0
+    for end in (*_ends(text), len(text)):
+        if len(found) == len(conditions):
+            return None
+        part = f"({text[begin:end].strip()}\n)"
+        try:
+            tree = _parsed(connection, part)["statements"][0]["node"]["where_clause"]
+        except PredicateError:
+            continue  # an AND of BETWEEN or CASE
+        if _without_places(tree) == _without_places(conditions[len(found)]):
+            found.append(part)
+            begin = end + len("AND")
+    return found if len(found) == len(conditions) and begin > len(text) else None
+
+
+def _ends(text: str) -> Iterator[int]:
+    """The places of AND outside parentheses."""
+    depth = 0
+    for token in sqlglot.tokenize(text, dialect="duckdb"):
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        if token.token_type == TokenType.AND and not depth:
+            yield token.start
 
 
 def is_condition_of(text: str, select: str) -> bool:

@@ -116,6 +116,23 @@ def columns_of(predicate: Predicate) -> tuple[Column, ...]:
     return columns_of(predicate.operand) if isinstance(predicate, Not) else (predicate.column,)
 
 
+def certainly(predicate: Predicate, *, value: bool) -> Predicate:
+    """Returns a predicate that is true where another one is `value`, and false elsewhere: `IS TRUE` and `IS FALSE`.
+
+    Args:
+        predicate: A predicate without an `Expression`.
+        value: The value that it must have.
+    """
+    if isinstance(predicate, Not):
+        return certainly(predicate.operand, value=not value)
+    if isinstance(predicate, And | Or):
+        operands = tuple(certainly(operand, value=value) for operand in predicate.operands)
+        return And(operands) if isinstance(predicate, And) is value else Or(operands)
+    wanted = predicate if value else Not(predicate)
+    # Every other condition is NULL only where its column is.
+    return wanted if isinstance(predicate, IsNull) else And((wanted, Not(IsNull(columns_of(predicate)[0]))))
+
+
 def split(predicate: Predicate) -> tuple[Predicate | None, Expression | None]:
     """Splits a predicate into a part that planning understands, and one that only an engine does.
 

@@ -23,6 +23,7 @@ from lakeconf.catalog.predicate.nodes import (
     Or,
     Predicate,
     StartsWith,
+    certainly,
     literal_type,
 )
 from lakeconf.catalog.table import Column
@@ -176,11 +177,16 @@ class _Reader:
     def negation(self, node: exp.Expr) -> Predicate:
         return Not(self.predicate(node.this))
 
-    def is_null(self, node: exp.Expr) -> Predicate:
+    def is_value(self, node: exp.Expr) -> Predicate:
         only(node, "this", "expression")
-        if not isinstance(node.expression, exp.Null):
+        if isinstance(node.expression, exp.Null):
+            return IsNull(self._column(node.this))
+        if not isinstance(node.expression, exp.Boolean):
             raise refusal(node)
-        return IsNull(self._column(node.this))
+        try:
+            return certainly(self.predicate(node.this), value=bool(node.expression.this))
+        except PredicateError as error:
+            raise refusal(node) from error  # DuckDB casts values of other types to BOOLEAN
 
     def is_nan(self, node: exp.Expr) -> Predicate:
         return compare(self._column(node.this), "=", float("nan"))
@@ -245,7 +251,7 @@ class _Reader:
 
 _HANDLERS: dict[type[exp.Expr], Callable[[_Reader, exp.Expr], Predicate]] = {
     exp.Not: _Reader.negation,
-    exp.Is: _Reader.is_null,
+    exp.Is: _Reader.is_value,
     exp.IsNan: _Reader.is_nan,
     exp.In: _Reader.is_in,
     exp.Contains: _Reader.contains,

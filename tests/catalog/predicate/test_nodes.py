@@ -17,6 +17,7 @@ from lakeconf.catalog.predicate.nodes import (
     Not,
     Or,
     StartsWith,
+    certainly,
     columns_of,
     literal_type,
     to_duckdb_sql,
@@ -149,3 +150,31 @@ def test_columns_are_listed_once_and_in_order() -> None:
 )
 def test_only_scalar_types_have_literals(type_name: str, name: str | None) -> None:
     assert literal_type(type_name) == name
+
+
+BOTH = (column("b", "boolean", 1), column("c", "boolean", 2))
+IS_B, IS_C = (Comparison(each, "=", value=True) for each in BOTH)
+
+
+@pytest.mark.parametrize("value", [True, False])
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        IS_B,
+        Not(IS_B),
+        IsNull(BOTH[0]),
+        Not(IsNull(BOTH[0])),
+        In(BOTH[0], (True,)),
+        And((IS_B, IS_C)),
+        Or((IS_B, IS_C)),
+        Not(And((IS_B, Not(IS_C)))),
+        Or((And((IS_B, Not(IS_C))), Not(Or((IS_B, IsNull(BOTH[1])))))),
+    ],
+    ids=to_duckdb_sql,
+)
+def test_predicate_that_is_certainly_true_or_false_is_never_null(predicate: Predicate, value: bool) -> None:
+    """The reference is DuckDB's IS TRUE and IS FALSE, for every pair of true, false and NULL."""
+    word = "TRUE" if value else "FALSE"
+    rows = "FROM (VALUES (true), (false), (NULL)) AS x(b), (VALUES (true), (false), (NULL)) AS y(c)"
+    found, wanted = to_duckdb_sql(certainly(predicate, value=value)), f"({to_duckdb_sql(predicate)}) IS {word}"
+    assert duckdb.sql(f"SELECT {found} {rows}").fetchall() == duckdb.sql(f"SELECT {wanted} {rows}").fetchall()
