@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 import sqlglot
-from sqlglot.tokens import TokenType
+from sqlglot import TokenType
 
 from lakeconf.catalog.parse_tree import nodes
 from lakeconf.catalog.predicate.nodes import Expression
