@@ -116,18 +116,17 @@ def test_other_expression_is_refused_with_the_grammar(sql: str) -> None:
         ("NULL::DATE", "a comparison with NULL is never true", "write IS NULL or IS NOT NULL"),
         ("DATE '2026-02-30'", "'2026-02-30' is not a date", "write YYYY-MM-DD"),
         ("TIMESTAMP 'noon'", "'noon' is not a time", "write YYYY-MM-DD HH:MM:SS"),
-        ("'x'::DOUBLE", "'x' is not a number", None),
+        ("'x'::DOUBLE", "'x' is not a number", "write a number"),
         (r"'\xF'::BLOB", r"'\\xF' is not a BLOB", r"write each byte as \xAA"),
         ("'é'::BLOB", "'é' is not a BLOB", r"write each byte as \xAA"),
         (r"'\'::BLOB", r"'\\' is not a BLOB", r"write each byte as \xAA"),
     ],
 )
-def test_text_that_does_not_fit_its_type_is_refused(sql: str, message: str, hint: str | None) -> None:
+def test_text_that_does_not_fit_its_type_is_refused(sql: str, message: str, hint: str) -> None:
     with pytest.raises(PredicateError) as refused:
         constant(node(sql))
     assert refused.value.message == message
-    assert (refused.value.hint or "").startswith(hint or "")
-    assert (refused.value.hint is None) == (hint is None)
+    assert str(refused.value.hint).startswith(hint)
 
 
 @pytest.mark.parametrize("sql", ["TIMESTAMPTZ '2026-01-31 12:00:00'", "TIMESTAMP '2026-01-31 12:00:00+00'"])
