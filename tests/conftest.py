@@ -151,10 +151,18 @@ def spark_event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(
+def spark(request: pytest.FixtureRequest) -> SparkSession:
+    """The only Spark session of the run, because starting one takes longer than most tests."""
+    over_connect = request.config.getoption("--spark-connect")
+    found: SparkSession = request.getfixturevalue("only_connect_session" if over_connect else "classic_session")
+    return found
+
+
+@pytest.fixture(scope="session")
+def classic_session(
     hadoop_aws_settings: dict[str, str], spark_event_log: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkSession]:
-    """The only Spark session of the run, because starting one takes longer than most tests."""
+    """The session of the fixture `spark` in a run without `--spark-connect`."""
     from pyspark.sql import SparkSession  # slow; only for tests that need Spark
 
     ensure_java()

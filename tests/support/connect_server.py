@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 _MODE = "SPARK_CONNECT_MODE_ENABLED"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--spark-connect", action="store_true", help="run the tests of Spark over Spark Connect")
+
+
 @pytest.fixture(scope="session")
 def connect_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The only session of Spark Connect of the run; tests use `connect`."""
@@ -55,6 +59,14 @@ def connect(connect_session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> I
         elif value != before[key]:
             connect_session.conf.set(key, before[key])
     assert connect_session.conf.getAll == before
+
+
+@pytest.fixture(scope="session")
+def only_connect_session(connect_session: SparkSession) -> Iterator[SparkSession]:
+    """The session of the fixture `spark` in a run with `--spark-connect`; no test of the run uses a classic one."""
+    os.environ[_MODE] = "1"
+    yield connect_session
+    os.environ.pop(_MODE)
 
 
 def main(port: str, folder: str) -> None:
