@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 from source_tree import REPOSITORY
 
 READ = "tests/engines/spark/read"
@@ -22,6 +23,7 @@ REFUSED = (
 OF_CLASSIC = ("parametrized_delete_method", "read_by_several_tasks", "without_field_ids", "incompatible_types_are_not")
 
 
+@pytest.mark.timeout(1800)  # hundreds of tests
 def test_tests_of_spark_pass_over_spark_connect() -> None:
     left_out = " or ".join(f"({name})" for name in (*REFUSED, *OF_CLASSIC, "on_duckdb", "duckdb_lake"))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--spark-connect"]
@@ -30,4 +32,4 @@ def test_tests_of_spark_pass_over_spark_connect() -> None:
     )
     summary = result.stdout.splitlines()[-1] if result.stdout else ""
     assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-2000:]
-    assert int(summary.split()[0]) > 300, summary
+    assert int(summary.split()[0]) > 250, summary
