@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from lakeconf.cli.completion import complete_stores
-from lakeconf.cli.options import config_option
-from lakeconf.cli.output import show, show_lines
+from lakeconf.cli.options import config_option, format_option
+from lakeconf.cli.output import show, show_json, show_lines
 from lakeconf.config.model import init
 from lakeconf.integrations.exports import TOOLS, export
 
@@ -18,17 +18,19 @@ from lakeconf.integrations.exports import TOOLS, export
 @click.argument("stores", nargs=-1, metavar="[STORE]...", shell_complete=complete_stores)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Output file or folder.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@format_option
 @config_option
-def command(tool: str, stores: tuple[str, ...], output: Path | None, source: str | None, *, force: bool) -> None:
+def command(
+    tool: str, stores: tuple[str, ...], output: Path | None, source: str | None, format_name: str, *, force: bool
+) -> None:
     """Write the configuration that another TOOL needs to use each STORE, by default `default_store`.
 
     The file contains names of stores and variables, and no secret values. What the tool does not support is listed at
-    the top of the file and on stderr.
+    the top of the file, and on stderr or in the `notes` of the JSON output.
     """
     made = export(init(source), tool, *stores)
-    if output is None:
-        show_lines(made.text.rstrip("\n"))
-    else:
+    path = None
+    if output is not None:
         path = output / made.file_name if output.is_dir() else output
         if path.exists() and not force:
             raise click.UsageError(f"{path} already exists; use --force to overwrite it")
@@ -36,5 +38,10 @@ def command(tool: str, stores: tuple[str, ...], output: Path | None, source: str
             path.write_text(made.text)
         except OSError as error:
             raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error
+    if format_name == "json":
+        show_json({"tool": tool, "path": path and str(path), "text": made.text, "notes": list(made.notes)})
+        return
+    if path is None:
+        show_lines(made.text.rstrip("\n"))
     for note in made.notes:
         show(f"note: {note}", to_stderr=True)

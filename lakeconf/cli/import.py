@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from lakeconf.cli.output import show, show_lines
+from lakeconf.cli.options import format_option
+from lakeconf.cli.output import show, show_json, show_lines
 from lakeconf.integrations.metaxy import from_metaxy
 
 
@@ -14,20 +15,25 @@ from lakeconf.integrations.metaxy import from_metaxy
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Output file; by default the result is printed.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
-def command(path: Path, output: Path | None, *, force: bool) -> None:
+@format_option
+def command(path: Path, output: Path | None, format_name: str, *, force: bool) -> None:
     """Convert the DuckLake stores of a metaxy.toml at PATH to lakeconf.toml.
 
-    Secrets are not copied; variables replace them. Omitted settings and remaining steps are printed to stderr.
+    Secrets are not copied; variables replace them. Omitted settings and remaining steps are printed to stderr, or are
+    the `notes` of the JSON output.
     """
     if output is not None and output.exists() and not force:
         raise click.UsageError(f"{output} already exists; use --force to overwrite it")
     imported = from_metaxy(path)
-    if output is None:
-        show_lines(imported.text.rstrip("\n"))
-    else:
+    if output is not None:
         try:
             output.write_text(imported.text)
         except OSError as error:
             raise click.UsageError(f"{output} cannot be written: {error.strerror}") from error
+    if format_name == "json":
+        show_json({"path": output and str(output), "text": imported.text, "notes": list(imported.notes)})
+        return
+    if output is None:
+        show_lines(imported.text.rstrip("\n"))
     for note in imported.notes:
         show(f"note: {note}", to_stderr=True)

@@ -13,7 +13,8 @@ import click
 
 from lakeconf.backends.base import Backend
 from lakeconf.backends.registry import metadata_backend, metadata_types, storage_backend, storage_types
-from lakeconf.cli.output import show
+from lakeconf.cli.options import format_option
+from lakeconf.cli.output import show, show_json
 from lakeconf.config.file import FILE_NAME, PYPROJECT, file_text
 from lakeconf.config.model import read
 from lakeconf.config.template import (
@@ -64,12 +65,14 @@ class _TypeOfBackend(click.ParamType):  # type: ignore[type-arg]  # click 8.1 ha
 @click.option("-y", "--yes", is_flag=True, help="Do not prompt; use defaults.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=FILE_NAME, show_default=True)
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@format_option
 def command(
     store: str | None,
     metadata: str | None,
     storage: str | None,
     given: tuple[str, ...],
     output: Path,
+    format_name: str,
     *,
     yes: bool,
     force: bool,
@@ -85,6 +88,8 @@ def command(
     """
     adds = output.exists() and not force
     declared = _declared(output) if adds else ()
+    if format_name == "json" and not yes and None in (metadata, storage):
+        raise click.UsageError("--format json does not prompt: pass --metadata and --storage, or --yes")
     asks = not yes and (metadata is None or storage is None)
     if asks and not sys.stdin.isatty():
         raise click.UsageError("no terminal to prompt on: pass --metadata and --storage, or --yes")
@@ -100,10 +105,14 @@ def command(
     kinds = metadata or DEFAULT_METADATA, None if storage == NO_STORAGE else storage or DEFAULT_STORAGE
     made = with_store(file_text(output), store, *kinds, values) if adds else first_configuration(store, *kinds, values)
     _write(output, made)
+    ignored = LOCAL_FOLDER in made and _ignore(output.resolve().parent)
+    if format_name == "json":
+        show_json({"path": str(output), "store": store, "added": adds, "ignored": ignored})
+        return
     option = "" if str(output) == FILE_NAME else f" --config {shlex.quote(str(output))}"
     done = f"added the store {store} to" if adds else "wrote"
     show(f"{done} {output}; check it with: lakeconf validate{option}")
-    if LOCAL_FOLDER in made and _ignore(output.resolve().parent):
+    if ignored:
         show("added .lakeconf/ to .gitignore", to_stderr=True)
 
 

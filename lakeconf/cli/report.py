@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from lakeconf.cli.options import config_option, store_option
-from lakeconf.cli.output import show
+from lakeconf.cli.options import config_option, format_option, store_option
+from lakeconf.cli.output import show, show_json
 from lakeconf.config.model import init
 from lakeconf.inspection.report import report
 
@@ -18,8 +18,9 @@ from lakeconf.inspection.report import report
     "-o", "--output", type=click.Path(path_type=Path), default="lake.html", show_default=True, help="Output file."
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@format_option
 @config_option
-def command(store: str | None, output: Path, source: str | None, *, force: bool) -> None:
+def command(store: str | None, output: Path, source: str | None, format_name: str, *, force: bool) -> None:
     """Write one self-contained HTML file about the lake of STORE.
 
     It shows what to do (tables to compact, skewed partitions, unknown files), growth, tables, files and snapshots.
@@ -33,4 +34,7 @@ def command(store: str | None, output: Path, source: str | None, *, force: bool)
         output.write_text(page, encoding="utf-8")
     except OSError as error:
         raise click.UsageError(f"{output} cannot be written: {error.strerror}") from error
-    show(f"wrote {output}")
+    if format_name == "json":
+        show_json({"path": str(output), "store": found.name, "bytes": output.stat().st_size})
+    else:
+        show(f"wrote {output}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -63,3 +64,13 @@ def test_refused_exports(stores: Path, called: Any) -> None:
     assert err.startswith("error: dlt supports one store at a time")
     assert called("export", "airflow")[0] == 2
     assert called("export", "dbt", "nowhere")[0] == 1
+
+
+def test_json(stores: Path, called: Any) -> None:
+    made = export(init(), "dbt", "dev")
+    expected = {"tool": "dbt", "path": None, "text": made.text, "notes": list(made.notes)}
+    code, out, err = called("export", "dbt", "dev", "--format", "json")
+    assert (code, err, json.loads(out)) == (0, "", expected)
+    found = json.loads(called("export", "dbt", "dev", "--format", "json", "-o", ".")[1])
+    assert found == {**expected, "path": "profiles.yml"}
+    assert (stores / "profiles.yml").read_text() == made.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -82,3 +83,16 @@ def test_file_that_cannot_be_read_or_written(source: Path, called: Any) -> None:
     assert (code, out) == (2, "")
     assert "none/lakeconf.toml cannot be written: No such file" in err
     assert called("import")[0] == 2
+
+
+def test_json(source: Path, called: Any) -> None:
+    printed = called("import", str(source))[1]
+    code, out, err = called("import", str(source), "--format", "json")
+    found = json.loads(out)
+    assert (code, err, found["path"]) == (0, "", None)
+    assert found["text"].rstrip("\n") == printed.rstrip("\n")
+    assert [f"note: {note}" for note in found["notes"]] == NOTES
+    assert "planted-password" not in out
+    written = source.with_name("written.toml")
+    assert json.loads(called("import", str(source), "--format", "json", "-o", str(written))[1])["path"] == str(written)
+    assert written.read_text() == found["text"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -205,3 +206,14 @@ def test_postgres_is_written_with_tls_and_a_password_variable(folder: Path) -> N
     written = (folder / "lakeconf.toml").read_text()
     assert 'password = "${LAKE_PG_PASSWORD}"' in written
     assert 'sslmode = "${LAKE_PG_SSLMODE:-require}"' in written
+
+
+def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / ".git").mkdir()
+    assert run(["init", "--yes", "--format", "json"]) == 0
+    expected = {"path": "lakeconf.toml", "store": "dev", "added": False, "ignored": True}
+    assert json.loads(capsys.readouterr().out) == expected
+    assert run(["init", "--yes", "--store", "prod", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {**expected, "store": "prod", "added": True, "ignored": False}
+    assert run(["init", "--store", "other", "--format", "json"]) == 2
+    assert "--format json does not prompt" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,3 +38,9 @@ def test_missing_lake_is_not_created(project: Path, called: Any) -> None:
     assert (code, out) == (1, "")
     assert "has no lake yet" in err
     assert [path.name for path in project.iterdir()] == ["lakeconf.toml"]
+
+
+def test_json(events_folder: Path, called: Any) -> None:
+    code, out, err = called("report", "--format", "json")
+    size = (events_folder / "lake.html").stat().st_size
+    assert (code, err, json.loads(out)) == (0, "", {"path": "lake.html", "store": "dev", "bytes": size})
