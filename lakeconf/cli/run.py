@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,8 +15,10 @@ from lakeconf.cli.confirm import confirm, yes_option
 from lakeconf.cli.options import Selection, models_options
 from lakeconf.cli.output import show, show_error, show_json, style
 from lakeconf.cli.plan import show_plan, show_warnings
-from lakeconf.config.model import init
-from lakeconf.pipelines import ModelResult, declared_pipeline, opened, plan, run
+from lakeconf.config.model import Config, init
+from lakeconf.pipelines import ModelResult, Pipeline, declared_pipeline, opened, plan, run
+from lakeconf.pipelines.openlineage import LineageEvents
+from lakeconf.pipelines.plan import Step
 
 _COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not run": "yellow"}
 
@@ -35,6 +39,12 @@ _COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not ru
     show_default=True,
     help="Number of models that run at the same time, on DuckDB.",
 )
+@click.option(
+    "--openlineage",
+    "events",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Append OpenLineage events of the run to this file, one JSON object per line.",
+)
 @click.option("--allow-drop-columns", is_flag=True, help="Drop columns that the models no longer have.")
 @yes_option
 @click.option("--dry-run", is_flag=True, help="Show the plan, as `lakeconf plan` does.")
@@ -52,6 +62,7 @@ def command(
     source: str | None,
     *,
     jobs: int,
+    events: Path | None,
     allow_drop_columns: bool,
     dry_run: bool,
     yes: bool,
@@ -73,19 +84,44 @@ def command(
             "since": since, "until": until, "rebuild": rebuild, "redo_late": redo_late, "others": others
         }  # fmt: skip
         if dry_run or (rebuild and not yes):
-            steps = plan(pipeline, lake, names, **asked)
-            replaced = [step.model.table for step in steps if step.replaces]
-            if dry_run or (replaced and format_name == "text"):
-                show_plan(steps, format_name)
+            _preview(plan(pipeline, lake, names, **asked), format_name, dry_run=dry_run, yes=yes)
             if dry_run:
                 return
-            if replaced:
-                confirm(f"Replace the rows of {', '.join(replaced)}?", yes=yes)
+        asked |= {"allow_drop_columns": allow_drop_columns, "jobs": jobs}
         progress = _show if format_name == "text" else lambda _: None
-        asked |= {"allow_drop_columns": allow_drop_columns, "progress": progress, "jobs": jobs}
-        results = run(pipeline, lake, names, **asked)
+        with _events(config, pipeline, store, events) as lineage:
+            calls = _calls(progress, lineage)
+            results = run(pipeline, lake, names, **asked, **calls)
     _show_all(results, format_name)
     context.exit(1 if any(result.status == "failed" for result in results) else 0)
+
+
+def _preview(steps: Sequence[Step], format_name: str, *, dry_run: bool, yes: bool) -> None:
+    """Shows a plan, and asks before existing rows are replaced."""
+    replaced = [step.model.table for step in steps if step.replaces]
+    if dry_run or (replaced and format_name == "text"):
+        show_plan(steps, format_name)
+    if replaced and not dry_run:
+        confirm(f"Replace the rows of {', '.join(replaced)}?", yes=yes)
+
+
+def _events(
+    config: Config, pipeline: Pipeline, store: str | None, path: Path | None
+) -> contextlib.AbstractContextManager[LineageEvents | None]:
+    if path is None:
+        return contextlib.nullcontext()
+    return LineageEvents(path, pipeline, config.known(store), config.secrets)
+
+
+def _calls(progress: Callable[[ModelResult], None], lineage: LineageEvents | None) -> dict[str, Any]:
+    if lineage is None:
+        return {"progress": progress}
+
+    def ended(result: ModelResult) -> None:
+        lineage.ended(result)
+        progress(result)
+
+    return {"progress": ended, "began": lineage.began}
 
 
 def _show_all(results: Sequence[ModelResult], format_name: str) -> None:

@@ -106,6 +106,7 @@ def run(
     allow_drop_columns: bool = False,
     others: Mapping[str, Lake] | None = None,
     progress: Callable[[ModelResult], None] = lambda _: None,
+    began: Callable[[Model], None] = lambda _: None,
     jobs: int = 1,
 ) -> list[ModelResult]:
     """Runs models. One transaction per model evolves the table, writes rows, checks audits and records the run.
@@ -124,6 +125,7 @@ def run(
         allow_drop_columns: True to drop all columns that the models no longer have, not only those in `dropped`.
         others: As for `plan`.
         progress: Called with the result of each model when it ends.
+        began: Called when a model begins to run that has something to do, in the thread that runs it.
         jobs: The largest number of models that run at the same time, each in a thread; only on DuckDB. A model waits
             for the models that it reads.
 
@@ -135,7 +137,7 @@ def run(
     """
     lakes = {"": lake, **(others or {})}
     bounds = replace(_asked(since, until, rebuild=rebuild), allow_drop_columns=allow_drop_columns, redo_late=redo_late)
-    running = _Running(pipeline, list(pipeline.chosen(tables)), bounds, progress)
+    running = _Running(pipeline, list(pipeline.chosen(tables)), bounds, began, progress)
     if jobs == 1:
         for model in running.models:
             running.end(model.table, running.work(model.table, lakes))
@@ -163,12 +165,13 @@ class _Running:
         pipeline: Pipeline,
         models: Sequence[Model],
         bounds: Bounds,
+        began: Callable[[Model], None],
         progress: Callable[[ModelResult], None],
     ) -> None:
         self.models = models
         self.needs = needed(pipeline, models)
         self.results: dict[str, ModelResult] = {}
-        self._pipeline, self._bounds, self._progress = pipeline, bounds, progress
+        self._pipeline, self._bounds, self._began, self._progress = pipeline, bounds, began, progress
         self._id = uuid.uuid4().hex
         self._order = [model.table for model in models]
 
@@ -178,7 +181,7 @@ class _Running:
         failed = [one for one in self._order if one in self.needs[table] and _is_broken(self.results[one])]
         if failed:
             return ModelResult(table, "not run", f"{failed[0]} failed")
-        return _run_model(self._pipeline, self._pipeline.by_table[table], lakes, self._bounds, self._id)
+        return _run_model(self._pipeline, self._pipeline.by_table[table], lakes, self._bounds, self._id, self._began)
 
     def end(self, table: str, result: ModelResult) -> None:
         """Records the result of a model."""
@@ -187,13 +190,22 @@ class _Running:
         self._progress(result)
 
 
-def _run_model(pipeline: Pipeline, model: Model, lakes: Mapping[str, Lake], bounds: Bounds, run_id: str) -> ModelResult:
+def _run_model(
+    pipeline: Pipeline,
+    model: Model,
+    lakes: Mapping[str, Lake],
+    bounds: Bounds,
+    run_id: str,
+    began_to_run: Callable[[Model], None],
+) -> ModelResult:
     began, snapshot_id, rows = time.monotonic(), None, 0
     reason = "cannot be planned"
     try:
         known = _known(lakes, model)
         step = decide(pipeline, model, known, bounds, late_intervals(pipeline, model, known, bounds))
         reason = step.reason
+        if step.runs:
+            began_to_run(model)
         for index, batch in enumerate(step.batches or ([None] if step.runs else [])):
             if batch is not None:
                 _log.info("model %s: %s", model.table, batch)

@@ -1,0 +1,129 @@
+"""OpenLineage events of a run."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from lakeconf.cli.commands import run as run_command
+from lakeconf.errors import LakeconfError
+from lakeconf.pipelines import Full, Model, Pipeline, Query, run
+from lakeconf.pipelines.body import Function
+from lakeconf.pipelines.openlineage import LineageEvents
+from lakeconf.secret import Secret
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakeconf import Lake
+
+
+def failing(events: Any) -> Any:
+    raise ValueError("the password hunter2-planted is wrong")
+
+
+MODELS = [
+    Model("marts.copy", Full(), Query("SELECT e.id FROM raw.events e JOIN other.raw.users u USING (id)")),
+    Model("marts.failing", Full(), Function(failing), {"events": "raw.events"}),
+    Model("marts.below", Full(), Query("FROM marts.failing")),
+    Model("marts.quick", Full(), Query("SELECT id FROM raw.events")),
+]
+PIPELINE = Pipeline(MODELS)
+
+
+def events(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def kinds(found: list[dict[str, Any]]) -> dict[str, list[str]]:
+    return {name: [one["eventType"] for one in found if one["job"]["name"] == name] for name in PIPELINE.by_table}
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_each_model_that_runs_has_two_events(jobs: int, lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    path, (lake, other) = tmp_path / "events.json", lakes
+    lake.create_table("raw.events", {"id": "BIGINT"}).append(pa.table({"id": [1, 2]}))
+    other.create_table("raw.users", {"id": "BIGINT"}).append(pa.table({"id": [2]}))
+    with LineageEvents(path, PIPELINE, "dev", [Secret("hunter2-planted")]) as written:
+        results = run(PIPELINE, lake, others={"other": other}, jobs=jobs, began=written.began, progress=written.ended)
+    found = events(path)
+    assert kinds(found) == {
+        "marts.copy": ["START", "COMPLETE"],
+        "marts.failing": ["START", "FAIL"],
+        "marts.below": [],
+        "marts.quick": ["START", "COMPLETE"],
+    }
+    start, complete = (one for one in found if one["job"]["name"] == "marts.copy")
+    assert start["run"]["runId"] == complete["run"]["runId"]
+    assert complete["inputs"] == [
+        {"namespace": "ducklake://dev", "name": "raw.events"},
+        {"namespace": "ducklake://other", "name": "raw.users"},
+    ]
+    (output,) = complete["outputs"]
+    snapshot = next(one.snapshot_id for one in results if one.model == "marts.copy")
+    assert (output["namespace"], output["name"]) == ("ducklake://dev", "marts.copy")
+    assert output["facets"]["version"]["datasetVersion"] == str(snapshot)
+    assert output["outputFacets"]["outputStatistics"]["rowCount"] == 1
+    (failed,) = (one for one in found if one["eventType"] == "FAIL")
+    assert "the password *** is wrong" in failed["run"]["facets"]["errorMessage"]["message"]
+    assert len({one["run"]["facets"]["parent"]["run"]["runId"] for one in found}) == 1
+    for one in found:
+        uuid.UUID(one["run"]["runId"])
+        assert datetime.fromisoformat(one["eventTime"]).utcoffset() is not None
+    text = path.read_text()
+    assert "hunter2" not in text
+    assert str(tmp_path / "dev") not in text
+    with LineageEvents(path, PIPELINE, "dev") as written:
+        run(PIPELINE, lake, ["marts.quick"], began=written.began, progress=written.ended)
+    assert events(path) == found
+
+
+def test_model_that_is_interrupted_is_aborted(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    def interrupted() -> Any:
+        raise KeyboardInterrupt
+
+    pipeline = Pipeline([Model("marts.a", Full(), Function(interrupted))])
+    path = tmp_path / "events.json"
+    with pytest.raises(KeyboardInterrupt), LineageEvents(path, pipeline, "dev") as written:
+        run(pipeline, lakes[0], began=written.began, progress=written.ended)
+    assert [one["eventType"] for one in events(path)] == ["START", "ABORT"]
+
+
+def test_run_goes_on_if_events_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(LakeconfError, match="cannot be written: No such file"):
+        LineageEvents(tmp_path / "none" / "events.json", PIPELINE, "dev")
+    with open("/dev/full", "ab", buffering=0) as full, LineageEvents(tmp_path / "e", PIPELINE, "dev") as written:
+        written._file.close()
+        written._file = full
+        written.began(MODELS[0])
+    assert "an OpenLineage event of marts.copy is lost: No space left on device" in caplog.text
+
+
+def test_events_of_threads_are_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "events.json"
+    with LineageEvents(path, PIPELINE, "dev") as written:
+        threads = [threading.Thread(target=written.began, args=[model]) for model in MODELS * 5]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [one["eventType"] for one in events(path)].count("START") == 20
+
+
+def test_command_appends_events(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with (project / "lakeconf.toml").open("a") as file:
+        file.write('\n[pipeline.models."marts.one"]\nsql = "one.sql"\n')
+    (project / "one.sql").write_text("SELECT 1 AS n")
+    assert run_command(["run", "--openlineage", "events.json"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "1 done"
+    assert run_command(["run", "--openlineage", "events.json", "--rebuild", "--yes"]) == 0
+    found = events(project / "events.json")
+    assert [one["eventType"] for one in found] == ["START", "COMPLETE"] * 2
+    assert {one["job"]["namespace"] for one in found} == {"ducklake://dev"}
+    assert run_command(["run", "--openlineage", "none/events.json"]) == 1
