@@ -29,6 +29,7 @@ from lakeconf.engines.sorting import SortedFiles, SortEngine, SortRequest
 from lakeconf.errors import CommitConflictError, CommitError, SchemaError, UnsupportedError
 from lakeconf.lake.compaction import target_file_size
 from lakeconf.lake.time_limit import TimeLimit
+from lakeconf.logs import escaped
 from lakeconf.sql import literal
 from lakeconf.write.staged_refusal import hides_places, lake_refusal
 from lakeconf.write.writes import Writing, quoted
@@ -65,12 +66,13 @@ class SortPlan:
         return self.files > 0
 
     def __str__(self) -> str:
-        order = ", ".join(self.sorted_by)
+        # Names come from the catalog, and could look like lines of the plan.
+        table, order = escaped(self.table), escaped(", ".join(self.sorted_by))
         if not self.changes:
-            return f"{self.table}: no file to sort by {order}"
+            return f"{table}: no file to sort by {order}"
         size = f"{self.files:,} file{'' if self.files == 1 else 's'} ({byte_size(self.bytes)})"
         lines = [
-            f"{self.table}: write {size} with {self.rows:,} rows again, sorted by {order}",
+            f"{table}: write {size} with {self.rows:,} rows again, sorted by {order}",
             f"in {self.commits:,} commit{'' if self.commits == 1 else 's'}; rows keep their ids, and no row changes",
         ]
         if self.sorted_files:
@@ -138,7 +140,7 @@ class Sorting:
         self._scope.check_maintainable()
         session = self._session
         StoredQueries.load(session.reader).check_expressions()
-        info = self._flushed()
+        info = self._info if limit.is_over else self._flushed()
         groups = file_groups(session.reader, info, session.snapshot_id)
         before, commits = sum(len(group.files) for group in groups), 0
         waiting = [group for group in groups if self._is_waiting(group)]

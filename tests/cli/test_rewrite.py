@@ -63,3 +63,10 @@ def test_names_with_commas_are_quoted(project: Path, called: Any) -> None:
     assert (code, "there is no column to sort by" in err) == (1, True)
     code, _, err = called("rewrite", "t")
     assert (code, "main.t has no sort order" in err) == (1, True)
+
+
+def test_names_from_the_catalog_cannot_look_like_lines_of_the_plan(project: Path, called: Any) -> None:
+    with lakeconf.init().get_store().open() as lake:
+        lake.create_table("t", {"a\ndone: b": "BIGINT"}, sorted_by=["a\ndone: b"])
+    code, out, _ = called("rewrite", "t")
+    assert (code, out) == (0, "main.t: no file to sort by a\\ndone: b ASC NULLS LAST\n")

@@ -193,6 +193,17 @@ def test_rewrite_continues_after_its_deadline(tmp_path: Path, monkeypatch: pytes
         assert table.rewrite("id").complete
 
 
+def test_rewrite_after_its_deadline_commits_nothing(tmp_path: Path) -> None:
+    """Not even rows of the catalog to files."""
+    with store_of(tmp_path, data_inlining_row_limit=5).open() as lake:
+        lake.create_table("t", {"id": "BIGINT"})
+        run_plain(lake, "INSERT INTO t VALUES (2), (1)")
+        before = lake.refresh()
+        assert lake.table("t").rewrite("id", deadline=dt.timedelta(0)).commits == 0
+        assert lake.refresh() == before
+        assert lake.table("t").rewrite("id").files_after == 1
+
+
 def test_order_of_the_table_is_the_default(tmp_path: Path) -> None:
     with store_of(tmp_path).open() as lake:
         lake.create_table("t", {"id": "BIGINT", "day": "BIGINT"}, sorted_by=["day DESC", "id"])
