@@ -69,4 +69,4 @@ def test_names_from_the_catalog_cannot_look_like_lines_of_the_plan(project: Path
     with lakeconf.init().get_store().open() as lake:
         lake.create_table("t", {"a\ndone: b": "BIGINT"}, sorted_by=["a\ndone: b"])
     code, out, _ = called("rewrite", "t")
-    assert (code, out) == (0, "main.t: no file to sort by a\\ndone: b ASC NULLS LAST\n")
+    assert (code, out) == (0, "main.t: no file to sort by a\\x0adone: b ASC NULLS LAST\n")
