@@ -17,6 +17,7 @@ from lakeconf.backends.committers import checked_committer
 from lakeconf.backends.maintenance_limits import MaintenanceLimits, maintenance_problem
 from lakeconf.backends.metadata.migration import check_merged_files
 from lakeconf.backends.secrecy import guard_options
+from lakeconf.completion import PublicNames
 from lakeconf.connection.connection import Connection, connect, load_extension
 from lakeconf.ducklake import metadata_database
 from lakeconf.errors import CatalogError, CatalogMissingError, CatalogVersionError, LakeconfError
@@ -38,10 +39,9 @@ class SparkBuilder(Protocol):
 
     def config(self: Builder, key: str, value: str, /) -> Builder:
         """Sets a configuration property."""
-        ...
 
 
-class Store:
+class Store(PublicNames):
     """The location of a lake and how to attach it.
 
     Args:

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.views import view_names
 from lakeconf.commit.scope import Scope
+from lakeconf.completion import PublicNames
 from lakeconf.errors import LakeconfError, TableNotFoundError
 from lakeconf.lake.table import Table
 from lakeconf.write import schema_changes
 from lakeconf.write.ddl import Definition
 
 
-class Definitions:
+class Definitions(PublicNames):
     """Tables and views of a lake; `Lake` inherits these methods.
 
     Args:

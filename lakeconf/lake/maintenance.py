@@ -17,6 +17,7 @@ from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.commit.maintenance_commit import run_step
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
+from lakeconf.completion import PublicNames
 from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
 from lakeconf.guard.locks import pauses
 from lakeconf.lake.cleanup import Cleanup, Removal
@@ -54,7 +55,7 @@ class CompactionResult:
     complete: bool = True
 
 
-class Maintenance:
+class Maintenance(PublicNames):
     """Compaction, expiry of snapshots and removal of files; see `Lake.maintenance`.
 
     DuckDB does the work, regardless of the lake's engine.

@@ -13,6 +13,7 @@ from lakeconf.catalog.predicate.parse import Where
 from lakeconf.catalog.table import load_table
 from lakeconf.catalog.table_name import full_name
 from lakeconf.commit.scope import Scope
+from lakeconf.completion import PublicNames
 from lakeconf.engines.change_feed import check_range
 from lakeconf.engines.scan_summary import ScanSummary, summary
 from lakeconf.errors import required
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class TableReads:
+class TableReads(PublicNames):
     """The reads of a table; `Table` inherits these methods.
 
     Args:
