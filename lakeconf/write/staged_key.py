@@ -15,21 +15,9 @@ from lakeconf.errors import TableNotFoundError
 from lakeconf.sql import identifier, literal
 
 
-def key_refusal(transaction: Transaction) -> str | None:
-    """Why a staged commit cannot record the key of a transaction's write; None if it can, or if there is no key."""
-    if transaction.key is None:
-        return None
-    info = _journal(transaction)
-    if info is None:
-        return f"the lake does not have the table {journal.TABLE} yet"
-    if not info.path.startswith(transaction.session.reader.data_path) or info.partition_fields:
-        return f"the folder or the partitions of {journal.TABLE}"
-    return None
-
-
 def add_key(transaction: Transaction) -> None:
     """Adds the change that records the key of a transaction's write, if it has one; see `key_refusal`."""
-    info = _journal(transaction)
+    info = None if transaction.key is None else table_of_keys(transaction)
     if transaction.key is None or info is None:
         return
     session, token = transaction.session, transaction.next_token()
@@ -47,7 +35,7 @@ def add_key(transaction: Transaction) -> None:
     session.writer.execute(f"COPY ({row}) TO {literal(path)} (FORMAT parquet, FIELD_IDS {{{ids}}})")
 
 
-def _journal(transaction: Transaction) -> TableInfo | None:
+def table_of_keys(transaction: Transaction) -> TableInfo | None:
     """The table of keys, if it has the columns of the current version of lakeconf."""
     try:
         info = load_table(transaction.session.reader, journal.TABLE, transaction.snapshot_id)

@@ -10,6 +10,7 @@ from lakeconf.catalog.partition_folders import folder_keys
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.row_size import with_bytes_per_row
 from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.commit import journal
 from lakeconf.commit.session import Session
 from lakeconf.commit.staged_tables import is_metadata_of
 from lakeconf.commit.transaction import Transaction
@@ -18,7 +19,7 @@ from lakeconf.engines.base import Engine, SparkOperations
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import folded
 from lakeconf.write.merge_clauses import UPDATE
-from lakeconf.write.staged_key import key_refusal
+from lakeconf.write.staged_key import table_of_keys
 
 # For fewer bytes of updated rows, in the files of the table, DuckDB is faster than another Spark job; an estimate.
 LEAST_BYTES = 64 * 1024**2
@@ -77,6 +78,18 @@ def table_refusal(session: Session, info: TableInfo, snapshot_id: int) -> str | 
         snapshot_id: The snapshot of the table.
     """
     return _definition_refusal(info) or lake_refusal(session, info, snapshot_id)
+
+
+def key_refusal(transaction: Transaction) -> str | None:
+    """Why a staged commit cannot record the key of a transaction's write; None if it can, or if there is no key."""
+    if transaction.key is None:
+        return None
+    info = table_of_keys(transaction)
+    if info is None:
+        return f"the lake does not have the table {journal.TABLE} yet"
+    if info.partition_fields:
+        return f"the partitions of {journal.TABLE}"
+    return lake_refusal(transaction.session, info, transaction.snapshot_id)
 
 
 def committer_of_merges(session: Session, info: TableInfo, snapshot_id: int) -> str:

@@ -15,7 +15,8 @@ from lakeconf.engines.spark.write.partitions import folders
 from lakeconf.engines.staging import placed_path, staging_folder
 from lakeconf.sql import identifier, literal
 from lakeconf.write import writes
-from lakeconf.write.staged_key import add_key, key_refusal
+from lakeconf.write.staged_key import add_key
+from lakeconf.write.staged_refusal import key_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,8 @@ from staged_changes import COLUMNS, staged, with_key
 
 from lakeconf.errors import CommitConflictError
 from lakeconf.write import writes
-from lakeconf.write.staged_key import add_key, key_refusal
+from lakeconf.write.staged_key import add_key
+from lakeconf.write.staged_refusal import key_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +81,12 @@ def test_key_survives_maintenance(keyed: Lake) -> None:
             "ALTER TABLE lakeconf.commits DROP COLUMN table_uuid",
             "the lake does not have the table lakeconf.commits yet",
         ),
-        ("ALTER TABLE lakeconf.commits SET PARTITIONED BY (token)", "the folder or the partitions of lakeconf.commits"),
+        ("ALTER TABLE lakeconf.commits SET PARTITIONED BY (token)", "the partitions of lakeconf.commits"),
+        (
+            "UPDATE __ducklake_metadata_dev.ducklake_schema SET path = '/elsewhere/', path_is_relative = false "
+            "WHERE schema_name = 'lakeconf'",
+            "the folder of the table is not below an absolute data path",
+        ),
     ],
 )
 def test_table_of_keys_that_needs_statements(keyed: Lake, statement: str, reason: str) -> None:
