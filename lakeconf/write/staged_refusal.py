@@ -14,7 +14,13 @@ from lakeconf.commit import journal
 from lakeconf.commit.session import Session
 from lakeconf.commit.staged_tables import is_metadata_of
 from lakeconf.commit.transaction import Transaction
-from lakeconf.ducklake import INTERNAL_ROW_ID, STAGED_COMMIT_CATALOGS, STAGED_COMMIT_VERSIONS, visible_at
+from lakeconf.ducklake import (
+    INTERNAL_ROW_ID,
+    PROVEN_STAGED_COMMITS,
+    STAGED_COMMIT_CATALOGS,
+    STAGED_COMMIT_VERSIONS,
+    visible_at,
+)
 from lakeconf.engines.base import Engine, SparkOperations
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import folded
@@ -59,6 +65,9 @@ def refusal(transaction: Transaction, info: TableInfo, engine: Engine, counts: M
     if not isinstance(engine, SparkOperations):
         return "DuckDB has computed the outcome"
     if session.committer == "auto":
+        unproven = _unproven(session.reader)
+        if unproven is not None:
+            return unproven
         # From the catalog: the footers of the outcome would need requests.
         size = int(counts.get(UPDATE, 0) * (with_bytes_per_row(session.reader, info).bytes_per_row or 0))
         if size < LEAST_BYTES:
@@ -96,7 +105,8 @@ def committer_of_merges(session: Session, info: TableInfo, snapshot_id: int) -> 
     """Who would commit the rows of a table that Spark updates in a merge, and why; for `Table.explain`."""
     if session.committer == "public":
         return f"by DuckDB: {_PUBLIC}"
-    reason = table_refusal(session, info, snapshot_id)
+    reason = _unproven(session.reader) if session.committer == "auto" else None
+    reason = reason or table_refusal(session, info, snapshot_id)
     if reason is not None:
         return f"by DuckDB: {reason}"
     size = f", if the updated rows have at least {byte_size(LEAST_BYTES)}" if session.committer == "auto" else ""
@@ -129,9 +139,7 @@ def _is_like(column: Column) -> bool:
 def lake_refusal(session: Session, info: TableInfo, snapshot_id: int) -> str | None:
     """Why `ducklake_commit` cannot commit files of a table; None if it can."""
     reader = session.reader
-    with reader.lake_cursor() as cursor:
-        query = "SELECT catalog_type, extension_version FROM ducklake_settings(?)"
-        ((catalog, version),) = cursor.rows(query, [reader.alias])
+    version, catalog = _versions(reader)
     if version not in STAGED_COMMIT_VERSIONS or catalog not in STAGED_COMMIT_CATALOGS:
         return f"the version {version} of the ducklake extension, or a catalog of the type {catalog}"
     if not _finds_metadata(reader):
@@ -147,6 +155,21 @@ def lake_refusal(session: Session, info: TableInfo, snapshot_id: int) -> str | N
         if metadata.rows(_REPEATED, parameters):
             return "the table contains a file twice"
     return None
+
+
+def _unproven(reader: CatalogReader) -> str | None:
+    version, catalog = _versions(reader)
+    if (version, catalog) in PROVEN_STAGED_COMMITS:
+        return None
+    return f"the committer auto waits for proof: version {version} of the ducklake extension, {catalog} catalog"
+
+
+def _versions(reader: CatalogReader) -> tuple[str, str]:
+    """The version of the extension, and the type of the catalog."""
+    with reader.lake_cursor() as cursor:
+        query = "SELECT extension_version, catalog_type FROM ducklake_settings(?)"
+        ((version, catalog),) = cursor.rows(query, [reader.alias])
+    return str(version), str(catalog)
 
 
 def _finds_metadata(reader: CatalogReader) -> bool:

@@ -206,6 +206,10 @@ def test_auto_stages_outcomes_with_many_updated_bytes(
     with store.open(spark) as lake:
         lake.table("t").merge(frame, on="id")
         assert committer(lake) == "public"
+        assert "; not staged: the committer auto waits for proof: " in str(decision(lake, "t"))
+        monkeypatch.setattr(staged_refusal, "PROVEN_STAGED_COMMITS", {("d8a1881e", "sqlite")})
+        lake.table("t").merge(frame, on="id")
+        assert committer(lake) == "public"
         assert "; not staged: the updated rows have about " in str(decision(lake, "t"))
         assert str(lake.table("t").explain().commit) == "by a staged commit, if the updated rows have at least 64 MiB"
         monkeypatch.setattr(staged_refusal, "LEAST_BYTES", 1)

@@ -118,7 +118,8 @@ def test_catalog_in_a_schema_of_its_own(tmp_path: Path, postgres_server: Postgre
         ("staged", "by a staged commit"),
     ],
 )
-def test_committer_of_merges(lake: Lake, committer: str, answer: str) -> None:
+def test_committer_of_merges(lake: Lake, monkeypatch: pytest.MonkeyPatch, committer: str, answer: str) -> None:
+    monkeypatch.setattr(staged_refusal, "PROVEN_STAGED_COMMITS", {("d8a1881e", "sqlite")})
     run_plain(lake, "CREATE TABLE t (id BIGINT)", "CREATE TABLE u (id UBIGINT)")
     lake.refresh()
     lake._session.committer = committer
@@ -126,3 +127,13 @@ def test_committer_of_merges(lake: Lake, committer: str, answer: str) -> None:
     assert committer_of_merges(lake._session, t, lake.snapshot_id) == answer
     if committer != "public":
         assert committer_of_merges(lake._session, u, lake.snapshot_id) == "by DuckDB: the type of the column 'id'"
+
+
+def test_auto_stages_only_what_is_proven(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_plain(lake, "CREATE TABLE t (id BIGINT)")
+    lake.refresh()
+    info = writes.target(lake._scope.begin(), "t").info
+    monkeypatch.setattr(staged_refusal, "PROVEN_STAGED_COMMITS", {("d8a1881e", "duckdb"), ("another", "sqlite")})
+    found = committer_of_merges(lake._session, info, lake.snapshot_id)
+    reason = "the committer auto waits for proof: version d8a1881e of the ducklake extension, sqlite catalog"
+    assert found == f"by DuckDB: {reason}"
