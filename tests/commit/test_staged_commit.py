@@ -181,8 +181,11 @@ def test_files_are_kept_if_the_function_fails(lake: Lake, monkeypatch: pytest.Mo
     assert kept <= {*folder.rglob("*.parquet")}
 
 
+@pytest.mark.parametrize("partitioned", [False, True], ids=["whole", "partitioned"])
 @pytest.mark.parametrize("where", ["odd path", "bucket"])
-def test_files_are_found_wherever_the_lake_is(tmp_path: Path, where: str, request: pytest.FixtureRequest) -> None:
+def test_files_are_found_wherever_the_lake_is(
+    tmp_path: Path, where: str, request: pytest.FixtureRequest, *, partitioned: bool
+) -> None:
     """Also by maintenance, which removes the delete files that others have replaced."""
     storage: dict[str, Any] = {"type": "local", "path": str(tmp_path / "it's d=1")}
     if where == "bucket":
@@ -190,11 +193,13 @@ def test_files_are_found_wherever_the_lake_is(tmp_path: Path, where: str, reques
     table = """ "it's s"."a""b c" """.strip()
     with lakeconf.init(config_of(tmp_path, None, storage)).get_store("dev").open() as lake:
         run_plain(lake, """CREATE SCHEMA "it's s" """, f"CREATE TABLE {table} (id BIGINT, name VARCHAR)")
+        if partitioned:
+            run_plain(lake, f"ALTER TABLE {table} SET PARTITIONED BY (name)")
         run_plain(
             lake, f"INSERT INTO {table} SELECT i, 'old' FROM range(9) AS r(i)", f"DELETE FROM {table} WHERE id = 2"
         )
         lake.refresh()
-        staged(lake, {4: "new"}, deleted=(5,), table=table).commit()
+        staged(lake, {4: "n/e w%é"}, deleted=(5,), table=table).commit()
         staged(lake, {4: "newer"}, deleted=(6,), table=table).commit()
         run_plain(
             lake,

@@ -104,6 +104,10 @@ def _files(transaction: Transaction, info: TableInfo, query: str, *, own: bool) 
     found = folders(writer, paths, keys)
     moved = {path: placed_path(info, found[path], token, number) for number, path in enumerate(paths)}
     for path, target in moved.items():
+        if "://" in folder:
+            rows = f"SELECT * FROM read_parquet({literal(path)}, hive_partitioning = false)"
+            writer.execute(f"COPY ({rows}) TO {literal(target)} (FORMAT parquet, FIELD_IDS {{{ids}}})")
+            continue
         Path(target).parent.mkdir(parents=True, exist_ok=True)
         Path(path).rename(target)
     return tuple(moved.values())
