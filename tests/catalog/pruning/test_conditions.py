@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
     from lakeconf import Lake
 
-BOOLEANS = {"true": [True], "false": [False], "null": [None], "mixed": [True, False, None]}
+BOOLEANS: dict[str, list[bool | None]] = {
+    "true": [True],
+    "false": [False],
+    "null": [None],
+    "mixed": [True, False, None],
+}
 
 
 @pytest.fixture(scope="module")
