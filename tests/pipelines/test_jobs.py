@@ -92,6 +92,7 @@ def test_exception_interrupts_the_other_items_and_starts_no_more() -> None:
     with pytest.raises(KeyboardInterrupt):
         in_parallel(["a", "b", "c"], dict.fromkeys("abc", frozenset()), 2, work, lambda *_: None, stopped.set)
     assert sorted(began) == ["a", "b"]
+    assert stopped.is_set()
 
 
 def test_models_need_what_they_read_directly_or_through_views() -> None:
@@ -167,16 +168,19 @@ def test_failed_model_skips_what_reads_it_and_nothing_else(lake: Lake) -> None:
 
 def test_record_names_the_snapshot_that_was_read_and_not_that_of_another_model(lake: Lake) -> None:
     """A commit of another model must not move the snapshot of a model that is being computed."""
-    began, written = threading.Event(), threading.Event()
+    planned, written = threading.Event(), threading.Event()
+
+    def began(model: Model) -> None:
+        if model.table == "m.waiting":
+            planned.set()
+            assert written.wait(SECONDS)
 
     def waiting(events: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        began.set()
-        assert written.wait(SECONDS)
         return events
 
     def quick(events: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        # Another writer changes the input after the model `m.waiting` has begun.
-        assert began.wait(SECONDS)
+        # Another writer changes the input after the run of the model `m.waiting` has been planned.
+        assert planned.wait(SECONDS)
         lake.table("raw.events").append(pa.table({"id": [4]}))
         return events
 
@@ -187,7 +191,7 @@ def test_record_names_the_snapshot_that_was_read_and_not_that_of_another_model(l
         if result.model == "m.quick":
             written.set()
 
-    results = {result.model: result for result in run(pipeline, lake, jobs=2, progress=ended)}
+    results = {result.model: result for result in run(pipeline, lake, jobs=2, began=began, progress=ended)}
     assert {result.error for result in results.values()} == {None}
     (recorded,) = lake.runs.committed("m.waiting")
     assert recorded.inputs == {"raw.events": before}
