@@ -161,6 +161,14 @@ def test_validate_and_run_show_the_line(folder: Path, capsys: pytest.CaptureFixt
     assert error.startswith('error: by_day.sql:3:7: Binder Error: Referenced column "days" not found')
     assert "\n    3 | WHERE days >= $start AND day < $end GROUP BY day\n      |       ^\n" in error
     assert "lakeconf_input" not in error
+    sql.write_text(good)
+    assert run(["run", "--to", "2024-01-03"]) == 0
+    sql.write_text(good.replace("WHERE day", "\nWHERE days"))
+    capsys.readouterr()
+    assert run(["plan", "--to", "2024-01-03"]) == 0
+    (warning,) = capsys.readouterr().err.splitlines()
+    assert warning.startswith("warning: marts.by_day: its column changes are unknown: by_day.sql:3:7: Binder Error")
+    assert "\\x0a" not in warning
 
 
 def test_error_in_a_python_model_names_its_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
