@@ -40,6 +40,12 @@ class SortKey:
         return f"{identifier(self.column)}{self._order}"
 
     @property
+    def sql_of_number(self) -> str:
+        """The same for a column of floating-point numbers: DuckDB turns -0.0 into 0.0 in a column that it sorts by."""
+        name = identifier(self.column)
+        return f"CASE WHEN {name} = 0 THEN 0 ELSE {name} END{self._order}"
+
+    @property
     def _order(self) -> str:
         return f" {'DESC' if self.descending else 'ASC'} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
 

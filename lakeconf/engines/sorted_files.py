@@ -27,6 +27,7 @@ _OPTIONS = {
     "parquet_row_group_size": "ROW_GROUP_SIZE",
     "parquet_row_group_size_bytes": "ROW_GROUP_SIZE_BYTES",
 }
+_NUMBER_TYPES = frozenset(("float32", "float64"))
 _NUMBERS = frozenset(("parquet_compression_level", "parquet_row_group_size"))
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
@@ -53,7 +54,9 @@ def write_sorted(writer: Connection, alias: str, request: SortRequest, paths: Se
             Path(paths[0]).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(f"the folder {Path(paths[0]).parent} cannot be created: {error.strerror}") from error
-    rows, order = _rows(alias, request), ", ".join(key.sql for key in request.keys)
+    numbers = {column.name for column in table.columns if column.type in _NUMBER_TYPES}
+    order = ", ".join(key.sql_of_number if key.column in numbers else key.sql for key in request.keys)
+    rows = _rows(alias, request)
     with writer.cursor() as cursor:
         if len(paths) == 1:
             return (_copied(cursor, f"{rows} ORDER BY {order}", paths[0], table, settings),)

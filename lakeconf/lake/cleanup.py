@@ -21,6 +21,7 @@ from lakeconf.sql import literal
 
 _log = EventLogger("cleanup")
 _STAGED = re.compile(rf"(?P<folder>{PREFIX}[0-9a-f]+)(?:/.*|\.parquet)")
+_STAGING_FOLDER = re.compile(rf"{PREFIX}[0-9a-f]+")
 _BY_DUCKDB = re.compile(r"(?:[^/]*=[^/]*/)*ducklake-[0-9a-f-]{36}(?:-delete)?\.parquet")
 _REGISTERED = re.compile(rf"(?:[^/]*=[^/]*/)*{PREFIX}[0-9a-f]+[^/]*\.parquet")
 # DuckLake lists files with a glob pattern that starts with the data path. If the path contains one of these
@@ -261,4 +262,7 @@ def _is_in(path: str, folders: set[str]) -> bool:
 
 
 def _name(path: str) -> str:
-    return path.rpartition("/")[2]
+    """The name of a file; in a staging folder with the name of the folder, because others have such files too."""
+    folder, _, name = path.rpartition("/")
+    parent = folder.rpartition("/")[2]
+    return f"{parent}/{name}" if _STAGING_FOLDER.fullmatch(parent) else name

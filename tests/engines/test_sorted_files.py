@@ -87,6 +87,22 @@ def test_several_files_have_ranges_of_the_same_size(usual: Lake, writer: Connect
     assert writer.rows("SELECT table_name FROM duckdb_tables() WHERE database_name = 'memory'") == []
 
 
+@pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_negative_zeros_of_a_sort_key_stay(
+    usual: Lake, writer: Connection, tmp_path: Path, kind: str, count: int
+) -> None:
+    usual.run(
+        f"CREATE OR REPLACE TABLE lake.t (a {kind}, b BIGINT)",
+        "INSERT INTO lake.t VALUES (1, 5), ('-0.0', 4), (NULL, 3), ('nan', 2), ('-inf', 1), ('-0.0', 0)",
+    )
+    usual.run("CALL ducklake_flush_inlined_data('lake')")
+    footers = written(usual, writer, tmp_path, "a desc nulls first", count)
+    listed = ", ".join(f"'{footer.path}'" for footer in footers)
+    found = writer.rows(f"SELECT a::VARCHAR FROM read_parquet([{listed}])")
+    assert [value for (value,) in found] == [None, "nan", "1.0", "-0.0", "-0.0", "-inf"]
+
+
 def test_options_of_the_lake_hold(usual: Lake, writer: Connection, tmp_path: Path) -> None:
     options: dict[str, Any] = {"compression": "zstd", "compression_level": 9, "version": 2, "row_group_size": 2048}
     for name, value in options.items():

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from local_stores import in_bucket, on_postgres
+from plain_sql import run_plain
+from staged_changes import COLUMNS, staged, with_key
 
 import lakeconf
 from lakeconf.cli.commands import run
@@ -64,6 +66,31 @@ def store(tmp_path: Path) -> Store:
     made = make_store(tmp_path / "catalog.sqlite", tmp_path / "data")
     fill(made)
     return made
+
+
+def test_files_of_several_staged_writes_have_names_of_their_own(tmp_path: Path) -> None:
+    """Files with sorted rows, deleted positions or keys are named alike in the folders of their writes."""
+    with make_store(tmp_path / "catalog.sqlite", tmp_path / "data").open() as lake:
+        lake.create_table("t", COLUMNS)
+        run_plain(lake, "INSERT INTO t SELECT i, 'old' FROM range(50) AS r(i)")
+        lake.refresh()
+        lake.table("t").delete("id = 49", idempotency_key="first")
+        for number in range(3):
+            with_key(lake, staged(lake, {number: "new"}, deleted=(40 + number,)), f"key {number}").commit()
+        lake.maintenance.compact()
+        for key in ("name", "id", "name desc"):
+            lake.table("t").rewrite(key)
+        orphan = tmp_path / "data" / "main" / "t" / "lakeconf-0123" / "0.parquet"
+        announce(lake._session.writer, str(orphan.parent), lake._session.reader.lake_id)
+        orphan.parent.mkdir()
+        orphan.touch()
+        removed = cleaned(lake)
+        assert {f"{orphan.parent}.parquet", str(orphan)} < {*removed}
+        assert [len(lake.table(name).scan().collect()) for name in ("t", "lakeconf.commits")] == [46, 4]
+    with make_store(tmp_path / "catalog.sqlite", tmp_path / "data").open() as lake:
+        assert len({*files(tmp_path / "data")} - {MARKER}) == sum(
+            len(lake.table(name).files()) for name in ("t", "lakeconf.commits")
+        )
 
 
 def test_first_write_creates_the_marker(store: Store, tmp_path: Path) -> None:
