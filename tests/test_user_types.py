@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import mypy.api
@@ -57,6 +61,11 @@ MISTAKES = {
 }
 
 
+# What pyright calls them.
+RULES = ("reportArgumentType", "reportCallIssue", "reportAttributeAccessIssue", "reportAssignmentType")
+CALLS = "from lakeconf import Lake\n\n\ndef job(lake: Lake) -> None:\n" + "\n".join(f"    {line}" for line in MISTAKES)
+
+
 def checked(folder: Path, code: str) -> str:
     file = folder / "job.py"
     file.write_text(code)
@@ -71,7 +80,23 @@ def test_strict_mypy_accepts_a_job(tmp_path: Path) -> None:
 
 
 def test_strict_mypy_finds_mistakes(tmp_path: Path) -> None:
-    lines = "\n".join(f"    {line}" for line in MISTAKES)
-    found = checked(tmp_path, f"from lakeconf import Lake\n\n\ndef job(lake: Lake) -> None:\n{lines}\n")
-    errors = [line for line in found.splitlines() if ": error: " in line]
+    errors = [line for line in checked(tmp_path, CALLS).splitlines() if ": error: " in line]
     assert [line.rpartition("[")[2].rstrip("]") for line in errors] == list(MISTAKES.values())
+
+
+def with_pyright(folder: Path, code: str) -> list[str]:
+    """The rules that pyright reports; its strict mode would report that types of pyarrow and pandas are unknown."""
+    (folder / "job.py").write_text(code)
+    (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "standard"}')
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
+    environment = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}  # does not look for a newer version
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return [found["rule"] for found in json.loads(done.stdout)["generalDiagnostics"]]
+
+
+def test_pyright_accepts_a_job(tmp_path: Path) -> None:
+    assert with_pyright(tmp_path, JOB) == []
+
+
+def test_pyright_finds_mistakes(tmp_path: Path) -> None:
+    assert with_pyright(tmp_path, CALLS) == list(RULES)
