@@ -32,7 +32,7 @@ def _outside(kind: str) -> str:
 
 _STALE = f"""
     SELECT DISTINCT schema_name, table_name, column_name FROM ({_FILES})
-    WHERE is_unknown OR CASE
+    WHERE is_unknown OR (lowest IS NOT NULL AND table_lowest IS NULL) OR CASE
         WHEN regexp_full_match(type, {_NUMBERS}) THEN {_outside("DOUBLE")}
         WHEN regexp_full_match(type, {_TIMES}) THEN {_outside("TIMESTAMP")}
         ELSE {_outside("VARCHAR")} END

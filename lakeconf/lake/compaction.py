@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lakeconf.catalog.lost_bounds import lost_bounds
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.table import TableInfo
 from lakeconf.catalog.table_name import joined_name
@@ -136,6 +137,7 @@ def plan_compaction(reader: CatalogReader) -> list[TableCompaction]:
     Args:
         reader: Reads the catalog.
     """
+    lost = lost_bounds(reader)
     with reader.transaction() as transaction:
         found = _tables(transaction)
         flushed = {table.table_id: _inlined(transaction, table.table_id) for table in found}
@@ -143,7 +145,7 @@ def plan_compaction(reader: CatalogReader) -> list[TableCompaction]:
         TableCompaction(
             joined_name(table.schema, table.name),
             flushed[table.table_id],
-            len(_rewritten(table)),
+            0 if (table.schema, table.name) in lost else len(_rewritten(table)),
             sum(map(len, _groups(table))),
         )
         for table in found
@@ -161,6 +163,12 @@ def rewritten_files(reader: CatalogReader) -> list[RewrittenFiles]:
         if files:
             found.append(RewrittenFiles(table.schema, table.name, tuple(files)))
     return found
+
+
+def all_tables(reader: CatalogReader) -> list[tuple[str, str]]:
+    """The schema and the name of each table."""
+    with reader.transaction() as transaction:
+        return [(schema, name) for _, schema, name in transaction.rows(_TABLES)]
 
 
 def small_files(reader: CatalogReader) -> list[SmallFiles]:

@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from lakeconf.catalog.lost_bounds import lost_bounds
+from lakeconf.catalog.table_name import joined_name
 from lakeconf.commit.maintenance_commit import run_step
 from lakeconf.commit.session import Session
-from lakeconf.lake.compaction import RewrittenFiles, rewritten_files
+from lakeconf.lake.compaction import RewrittenFiles, all_tables, rewritten_files
 from lakeconf.lake.time_limit import TimeLimit
+from lakeconf.logs import EventLogger
 from lakeconf.sql import literal
+
+_log = EventLogger("maintenance")
 
 # What one transaction reads, at most; files with the same share of deleted rows cannot be separated.
 FILES_READ, BYTES_READ = 2000, 8 * 1024**3
@@ -32,13 +37,33 @@ class Rewriting:
     limit: TimeLimit
 
     def run(self) -> None:
-        """Rewrites files, first of the tables with most deleted bytes, then those that only DuckLake knows."""
-        tables = rewritten_files(self.session.reader)
+        """Rewrites files, first of the tables with most deleted bytes, then those that only DuckLake knows.
+
+        Tables whose bounds DuckLake would forget are left as they are.
+        """
+        reader = self.session.reader
+        lost = lost_bounds(reader)
+        tables = []
+        for table in rewritten_files(reader):
+            columns = lost.get((table.schema, table.name))
+            if columns is None:
+                tables.append(table)
+                continue
+            _log.warning(
+                "%s keeps %d files with deleted rows: DuckLake would forget the bounds of the column %s. To write them "
+                "again, name sort keys: lakeconf rewrite TABLE --sorted-by COLUMN",
+                joined_name(table.schema, table.name), len(table.files), columns[0],
+            )  # fmt: skip
         sizes = [size for table in tables for _, size in table.files]
         if len(sizes) > FILES_READ or sum(sizes) > BYTES_READ:
             for table in sorted(tables, key=lambda found: -found.saved):
                 self._rewrite_table(table)
-        self._rewrite("")
+        if not lost:
+            self._rewrite("")
+            return
+        for schema, name in all_tables(reader):
+            if (schema, name) not in lost:
+                self._rewrite(f", {literal(name)}, schema => {literal(schema)}")
 
     def _rewrite_table(self, table: RewrittenFiles) -> None:
         arguments = f", {literal(table.name)}, schema => {literal(table.schema)}"

@@ -116,3 +116,21 @@ def test_dropped_tables_and_columns_and_removed_files_are_no_finding(tmp_path: P
     with store.open() as lake:
         lake.table("raw.t").delete("v IS NOT NULL")
     assert found(store) == {}
+
+
+def test_bounds_that_a_rewrite_of_ducklake_forgot(tmp_path: Path) -> None:
+    """DuckDB hides rows only after the next insert, which the check does not wait for."""
+    store = store_of(tmp_path)
+    with store.connect() as connection:
+        connection.execute("CREATE SCHEMA raw")
+        connection.execute("CALL dev.set_option('data_inlining_row_limit', 0)")
+        connection.execute("CREATE TABLE raw.t (id INTEGER, v INTEGER)")
+        connection.execute("INSERT INTO raw.t SELECT i, NULL FROM range(10) r(i)")
+        connection.execute("INSERT INTO raw.t SELECT i, 1 FROM range(10, 20) r(i)")
+        connection.execute("DELETE FROM raw.t WHERE id = 15")
+        assert found(store) == {}
+        connection.execute("CALL ducklake_rewrite_data_files('dev', delete_threshold => 0.0)")
+    assert found(store) == {("raw", "t"): ["v"]}
+    with store.connect() as connection:
+        connection.execute("INSERT INTO raw.t VALUES (50, 7)")
+    assert found(store) == {("raw", "t"): ["v"]}

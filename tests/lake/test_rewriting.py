@@ -128,3 +128,25 @@ def test_shares_are_not_rounded(
         lake.maintenance.rewrite()
         assert steps.index([("parts", 1)]) < len(steps) - 1, "the last step would rewrite it, too"
         assert rewritten_files(lake._session.reader) == []
+
+
+def test_tables_whose_bounds_ducklake_would_forget_are_left(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    """After the rewrite and another insert, DuckDB would find no row with n = 1."""
+    writer = lake._session.writer
+    lake.create_table("s.sparse", {"id": "INTEGER", "n": "INTEGER"})
+    for number, value in enumerate(("NULL", "1")):
+        writer.execute(f"INSERT INTO dev.s.sparse SELECT i, {value} FROM range({number * 20}, {number * 20 + 20}) r(i)")
+    writer.execute("DELETE FROM dev.s.sparse WHERE id BETWEEN 20 AND 35")
+    lake.refresh()
+    planned = {one.table: one.rewritten_files for one in lake.maintenance.plan_compaction()}
+    lake.maintenance.rewrite()
+    (left,) = rewritten_files(lake._session.reader)
+    assert (left.name, len(left.files)) == ("sparse", 1)
+    assert planned.get("s.sparse", 0) == 0
+    assert planned["s.large"] > 0
+    (record,) = [record for record in caplog.records if "forget the bounds" in record.getMessage()]
+    assert record.levelname == "WARNING"
+    assert "s.sparse keeps 1 files" in record.getMessage()
+    writer.execute("INSERT INTO dev.s.sparse VALUES (99, 7)")
+    with lake._session.reader.lake_cursor() as cursor:
+        assert cursor.rows("SELECT count(*) FROM dev.s.sparse WHERE n = 1") == [(4,)]
