@@ -119,7 +119,14 @@ class ConnectEngine:
         return native
 
     def schema(self, adopted: Any) -> dict[str, str]:
-        return duckdb_schema(adopted) if isinstance(adopted, DataFrame) else self._duckdb.schema(adopted)
+        if not isinstance(adopted, DataFrame):
+            return self._duckdb.schema(adopted)
+        try:
+            # The server finds errors of the frame only now.
+            _ = adopted.schema
+        except Exception as error:  # also of gRPC, if the session was stopped
+            raise SparkError(f"the server cannot describe the frame: {first_line(error)}") from error
+        return duckdb_schema(adopted)
 
     def conform(self, adopted: Any, columns: Mapping[Column, str]) -> Any:
         return self._duckdb.conform(self._local(adopted), columns)

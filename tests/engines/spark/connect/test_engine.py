@@ -119,3 +119,18 @@ def test_spark_writes_the_files_of_an_append(
     table.append(connect.range(0, 1000, 1, 3).selectExpr("id", "CAST(id AS STRING) AS name", "NULL AS at"))
     found = [file.path for file in table.files()]
     assert len(found) == 3
+
+
+def test_errors_of_a_frame_and_of_its_session_are_named(connect: SparkSession, store: lakeconf.Store) -> None:
+    other = connect.newSession()
+    with store.open(other) as lake:
+        table = lake.create_table("t", {"id": "BIGINT"})
+        version = lake.snapshot_id
+        with pytest.raises(SparkError, match=r"cannot describe the frame: .*UNRESOLVED_COLUMN.*`nope`"):
+            table.append(other.range(3).selectExpr("nope AS id"))
+        frame = other.range(3)
+        other.stop()
+        for write in (table.append, table.overwrite):
+            with pytest.raises(SparkError, match="the server cannot describe the frame: "):
+                write(frame)
+        assert lake.snapshot_id == version
