@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import queue
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from lakeconf.commit.scope import Scope
@@ -24,6 +26,7 @@ def in_parallel(
     work: Callable[[str], Result],
     ended: Callable[[str, Result], None],
     interrupt: Callable[[], None],
+    counts: Callable[[Result], bool] = lambda _: False,
 ) -> None:
     """Does work in threads; each item after those that it needs.
 
@@ -34,20 +37,28 @@ def in_parallel(
         work: Does the work of an item, in a thread.
         ended: Called with the result of each item when it ends, in the calling thread.
         interrupt: Stops what the threads do; called after Ctrl-C, and after any other exception.
+        counts: True for the results that `ended` is called with if they come after that, such as those of a commit.
     """
     waiting, done, running = list(names), set[str](), dict[Future[Result], str]()
+    # Ctrl-C cannot break this queue, unlike the locks of `concurrent.futures.wait`.
+    finished = queue.SimpleQueue[Future[Result]]()
     with ThreadPoolExecutor(jobs, thread_name_prefix="lakeconf-model") as pool:
         try:
             while waiting or running:
                 for name in [one for one in waiting if needs[one] <= done][: jobs - len(running)]:
                     waiting.remove(name)
-                    running[pool.submit(work, name)] = name
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    name = running.pop(future)
-                    ended(name, future.result())
-                    done.add(name)
+                    future = pool.submit(work, name)
+                    running[future] = name
+                    future.add_done_callback(finished.put)
+                future = finished.get()
+                name = running.pop(future)
+                ended(name, future.result())
+                done.add(name)
         except BaseException:
-            _stop(list(running), interrupt)
+            _stop(list(running), finished, interrupt)
+            for future, name in running.items():
+                if future.exception() is None and counts(future.result()):
+                    ended(name, future.result())
             raise
 
 
@@ -85,12 +96,11 @@ def interrupt_queries(lakes: Mapping[str, Lake]) -> None:
                 connection.interrupt()
 
 
-def _stop(running: Sequence[Future[Result]], interrupt: Callable[[], None]) -> None:
+def _stop(
+    running: Sequence[Future[Result]], finished: queue.SimpleQueue[Future[Result]], interrupt: Callable[[], None]
+) -> None:
     """Waits until the threads have ended. A thread that begins a query later is interrupted again."""
-    while True:
-        try:
+    while not all(future.done() for future in running):
+        with contextlib.suppress(KeyboardInterrupt, queue.Empty):
             interrupt()
-            if not wait(running, _INTERRUPT_SECONDS).not_done:
-                return
-        except KeyboardInterrupt:
-            continue
+            finished.get(timeout=_INTERRUPT_SECONDS)

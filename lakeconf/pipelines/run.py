@@ -126,8 +126,7 @@ def run(
         others: As for `plan`.
         progress: Called with the result of each model when it ends.
         began: Called when a model begins to run that has something to do, in the thread that runs it.
-        jobs: The largest number of models that run at the same time, each in a thread; only on DuckDB. A model waits
-            for the models that it reads.
+        jobs: The number of models that run at the same time, each after those that it reads; only on DuckDB.
 
     Returns:
         The result of each model, in order.
@@ -151,6 +150,7 @@ def run(
             lambda table: running.work(table, forked(lakes)),
             running.end,
             lambda: interrupt_queries(lakes),
+            lambda result: result.snapshot_id is not None,
         )
         for one in lakes.values():
             one.refresh()
