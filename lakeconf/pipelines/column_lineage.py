@@ -76,8 +76,8 @@ def _of_query(pipeline: Pipeline, model: Model, columns: Mapping[str, Sequence[s
     assert isinstance(model.body, Query)  # noqa: S101 - for the type checker
     tables = dict(pipeline.inputs(model))
     query = model.body.parsed()
-    if query.find(exp.Columns):
-        return None  # the columns that match its pattern
+    if any(map(_is_misread, query.walk())):
+        return None
     spelled = {folded(one.name): one.name for one in reversed([*query.find_all(exp.Identifier)])}
     # sqlglot wants a schema in which all names have the same number of parts.
     selected = [*query.selects]
@@ -98,6 +98,27 @@ def _of_query(pipeline: Pipeline, model: Model, columns: Mapping[str, Sequence[s
             return {_label(name, selected, spelled): _sources(node, places, spelled) for name, node in nodes.items()}
     except _FAILURES:
         return None
+
+
+def _is_misread(node: exp.Expr) -> bool:
+    """True if sqlglot finds no or wrong columns for this part of a query."""
+    if isinstance(node, exp.Star):
+        column = node.parent if isinstance(node.parent, exp.Column) else node
+        return isinstance(column.parent, exp.Binary)  # `* LIKE 'a%'`
+    if isinstance(node, exp.TableAlias):
+        return isinstance(node.parent, exp.Table | exp.CTE | exp.Subquery) and _names_other_columns(node, node.parent)
+    by_name = isinstance(node, exp.SetOperation) and node.args.get("by_name")
+    natural = isinstance(node, exp.Join) and node.method == "NATURAL"
+    return bool(by_name or natural) or isinstance(node, exp.Columns | exp.Pivot | exp.PositionalColumn)
+
+
+def _names_other_columns(alias: exp.TableAlias, named: exp.Expr) -> bool:
+    """True if an alias renames columns of a table, or not each column of a query."""
+    if isinstance(named, exp.Table):
+        return bool(alias.columns) and isinstance(named.this, exp.Identifier)
+    selected = named.this.selects if isinstance(named.this, exp.Query) else []
+    is_whole = len(alias.columns) == len(selected) and not any(one.is_star for one in selected)
+    return bool(alias.columns) and not is_whole
 
 
 def _label(name: str, selected: Sequence[exp.Expr], spelled: Mapping[str, str]) -> str:

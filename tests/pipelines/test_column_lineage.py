@@ -67,6 +67,32 @@ def test_sources_of_the_columns_of_a_query(sql: str, expected: dict[str, list[st
     assert sources(sql) == expected
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT id, n FROM a.seed UNION ALL BY NAME SELECT n, id FROM a.seed",
+        "SELECT id FROM (SELECT id, n FROM a.seed UNION BY NAME SELECT n, id FROM a.seed)",
+        "SELECT * FROM a.seed NATURAL FULL JOIN raw.users",
+        "SELECT y FROM a.seed AS t(x, y)",
+        "WITH t(x) AS (SELECT id, n FROM a.seed) SELECT * FROM t",
+        "SELECT * FROM (SELECT * FROM a.seed) AS t(x)",
+        "SELECT * FROM a.seed UNPIVOT (value FOR name IN (id, n))",
+        "FROM (PIVOT a.seed ON n USING sum(id))",
+        "SELECT * LIKE 'i%' FROM a.seed",
+        "SELECT s.* NOT LIKE 'i%' FROM a.seed AS s",
+        "SELECT #1 AS x FROM a.seed",
+    ],
+)
+def test_columns_are_unknown_where_a_query_names_them_in_a_way_that_is_not_followed(sql: str) -> None:
+    assert sources(sql) is None
+
+
+def test_aliases_of_all_columns_are_followed() -> None:
+    sql = "WITH t(x, y) AS (SELECT id, n FROM a.seed) SELECT y, (SELECT max(q) FROM (SELECT uid FROM a.seed) u(q)) m FROM t"
+    assert sources(sql) == {"y": ["a.seed.N"], "m": ["a.seed.uid"]}
+    assert sources("SELECT x, count(*) * 2 AS k FROM a.seed, unnest([id]) AS t(x)") == {"x": ["a.seed.id"], "k": []}
+
+
 def test_columns_of_models_are_known_to_the_models_that_read_them() -> None:
     assert sources("SELECT n AS Twice FROM a.seed", "FROM m.a") == {"Twice": ["m.a.Twice"]}
     assert sources("SELECT * FROM raw.users", "SELECT * FROM m.a") == {"*": ["m.a.*"]}

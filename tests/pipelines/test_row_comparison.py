@@ -77,7 +77,24 @@ def test_equal_values(expected: Any, value: Any) -> None:
 )
 def test_different_values(expected: Any, value: Any) -> None:
     assert differs(expected, value)
-    assert compared(["c"], [{}], [[Cell(value, "x")]], ordered=False) or value is None
+    assert compared(["c"], [{}], [[Cell(value, str(value))]], ordered=False) or value is None
+
+
+def test_float_equals_the_number_that_duckdb_shows() -> None:
+    single = 0.10000000149011612  # FLOAT 0.1
+    assert not differs(0.1, single, "0.1")
+    assert not differs("0.1", single, "0.1")
+    assert differs(0.10000001, single, "0.1")
+
+
+def test_time_differs_from_one_that_python_cannot_represent() -> None:
+    start = datetime(2024, 1, 1)
+    assert differs(start, start, "2024-01-01 00:00:00.000000001")
+    assert not differs(start, start, "2024-01-01 00:00:00.000000000")
+    assert not differs("2024-01-01 00:00:00.000000001", start, "2024-01-01 00:00:00.000000001")
+    assert differs(datetime.max, datetime.max, "infinity")
+    assert differs(date.max, date.max, "infinity")
+    assert not differs("infinity", datetime.max, "infinity")
 
 
 def test_missing_key_is_null() -> None:
