@@ -88,8 +88,8 @@ def test_columns_are_unknown_where_a_query_names_them_in_a_way_that_is_not_follo
 
 
 def test_aliases_of_all_columns_are_followed() -> None:
-    sql = "WITH t(x, y) AS (SELECT id, n FROM a.seed) SELECT y, (SELECT max(q) FROM (SELECT uid FROM a.seed) u(q)) m FROM t"
-    assert sources(sql) == {"y": ["a.seed.N"], "m": ["a.seed.uid"]}
+    sql = "WITH t(x, y) AS (SELECT id, n FROM a.seed) SELECT y, q FROM t, (SELECT uid FROM a.seed) u(q)"
+    assert sources(sql) == {"y": ["a.seed.N"], "q": ["a.seed.uid"]}
     assert sources("SELECT x, count(*) * 2 AS k FROM a.seed, unnest([id]) AS t(x)") == {"x": ["a.seed.id"], "k": []}
 
 
