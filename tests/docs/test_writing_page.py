@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,6 +33,7 @@ def test_python_blocks_run(project: Path, engine: str, request: pytest.FixtureRe
 
 
 def test_commands_run(project: Path) -> None:
-    lakeconf.init(project).get_store("dev").open().close()
+    with lakeconf.init(project).get_store("dev").open() as lake:
+        lake.create_table("raw.events", {"id": "BIGINT", "kind": "VARCHAR"})
     for line in "".join(blocks("writing.md", "sh")).splitlines():
-        assert run(line.split()[1:]) == 0
+        assert run(shlex.split(line)[1:]) == 0
