@@ -5,9 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Strict
+from pydantic_core import PydanticCustomError
 
 Interval: TypeAlias = Literal["hour", "day", "month", "year"]
+
+
+def _not_a_number(value: Any) -> Any:
+    """Refuses seconds since 1970, which pydantic accepts: `2024` would be a time on the first of January 1970."""
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return value
+    raise PydanticCustomError("number", "Input should be a date or a time, not a number")
+
+
+# Types of values in a configuration, where `true` is no number and 1 is not true.
+Time: TypeAlias = Annotated[date | datetime, BeforeValidator(_not_a_number)]
+Count: TypeAlias = Annotated[int, Strict()]
+Flag: TypeAlias = Annotated[bool, Strict()]
 
 
 @dataclass(frozen=True)
@@ -59,10 +77,10 @@ class Incremental:
     name: ClassVar[str] = "incremental"
     time_column: str
     interval: Interval = "day"
-    start: date | datetime | None = None
-    lookback: int = 0
-    batch: int | None = None
-    partial: bool = False
+    start: Time | None = None
+    lookback: Count = 0
+    batch: Count | None = None
+    partial: Flag = False
     late: Literal["warn", "redo", "ignore"] = "warn"
 
     def identity(self) -> str:
@@ -85,7 +103,7 @@ class Merge:
     on: str | Sequence[str]
     changes_of: str | None = None
     deleted: str | None = None
-    update: bool = True
+    update: Flag = True
 
     def identity(self) -> str:
         return f"{self.name} {self.on} {self.changes_of} {self.deleted} {self.update}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,7 +13,7 @@ from lakeconf.errors import LakeconfError, PipelineError, suggestion
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.given_rows import rows_sql
 from lakeconf.pipelines.intervals import Batch, moment
-from lakeconf.pipelines.kinds import Append, Incremental, Merge, Seed
+from lakeconf.pipelines.kinds import Append, Flag, Incremental, Merge, Seed, Time
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.row_comparison import Cell, RowDifference, compared
@@ -63,9 +62,9 @@ class DeclaredUnitTest(BaseModel):
     given: dict[str, list[Row] | Given] = Field(default_factory=dict)
     expect: list[Row]
     columns: list[str] = Field(default_factory=list)
-    ordered: bool = False
-    start: datetime | date | None = None
-    end: datetime | date | None = None
+    ordered: Flag = False
+    start: Time | None = None
+    end: Time | None = None
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,8 @@ def test_declared_tests_have_a_place(file: Path) -> None:
         ("expect = []", "expected = []\nexpect = []", "unknown key [LC010]"),
         ("rows = []", "rows = [1]", "given: Input should be a valid list [LC013]"),
         ("expect = []", 'expect = []\nstart = "soon"', "[LC013]"),
+        ("expect = []", 'expect = []\nstart = "2024"', "start: Input should be a date or a time, not a number [LC013]"),
+        ("expect = []", "expect = []\nordered = 1", "ordered: Input should be a valid boolean [LC013]"),
         ("[pipeline.tests.one]", "[pipeline.tests]\nanother = 1\n[pipeline.tests.one]", "another: Input should be"),
         ('[pipeline.tests.one]\nmodel = "marts.a"\nexpect = [{ n = 1 }]', "[pipeline]\ntests = 5\n[x", ""),
     ],

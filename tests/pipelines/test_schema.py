@@ -75,6 +75,31 @@ def test_wrong_type_of_each_key_is_one_error_at_it(kind: str, key: str, validato
     assert not is_parsed(table)
 
 
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "accepted"),
+    [
+        # Seconds since 1970: the first of January 1970, at 00:33:44.
+        ("incremental", "start", 2024, False),
+        ("incremental", "start", 1.5, False),
+        ("incremental", "start", "2024-01-01T03:00:00", True),
+        ("incremental", "lookback", True, False),
+        ("incremental", "batch", True, False),
+        ("incremental", "partial", 1, False),
+        ("merge", "update", 0, False),
+    ],
+)
+def test_schema_and_parser_accept_the_same_numbers(
+    kind: str,
+    key: str,
+    value: Any,
+    accepted: bool,
+    validator: Any,
+) -> None:
+    table = {"kind": kind, **TABLES[kind], key: value}
+    assert is_parsed(table) is accepted
+    assert (errors(validator, table) == []) is accepted
+
+
 @pytest.mark.parametrize(("kind", "key"), [(kind, key) for kind, table in TABLES.items() for key in table])
 def test_missing_key_is_one_error(kind: str, key: str, validator: Any) -> None:
     table = {"kind": kind, **{name: value for name, value in TABLES[kind].items() if name != key}}
