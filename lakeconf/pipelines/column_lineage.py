@@ -18,6 +18,7 @@ from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.kinds import Append, Seed
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
+from lakeconf.secret import scrub
 from lakeconf.sql import folded
 
 # The columns of a table whose columns are unknown.
@@ -95,7 +96,9 @@ def _of_query(pipeline: Pipeline, model: Model, columns: Mapping[str, Sequence[s
     try:
         with _quiet():
             nodes = lineage(None, query, schema=schema, dialect="duckdb", infer_schema=True)
-            return {_label(name, selected, spelled): _sources(node, places, spelled) for name, node in nodes.items()}
+            found = {_label(name, selected, spelled): _sources(node, places, spelled) for name, node in nodes.items()}
+            # The SQL of an expression may contain a password of the configuration.
+            return {scrub(name, model.body.secrets): sources for name, sources in found.items()}
     except _FAILURES:
         return None
 

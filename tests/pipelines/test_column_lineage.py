@@ -8,6 +8,7 @@ import pytest
 
 from lakeconf.pipelines import Append, Full, Model, Pipeline, Query, Seed, model
 from lakeconf.pipelines.column_lineage import column_lineage
+from lakeconf.secret import Secret
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -91,6 +92,15 @@ def test_aliases_of_all_columns_are_followed() -> None:
     sql = "WITH t(x, y) AS (SELECT id, n FROM a.seed) SELECT y, q FROM t, (SELECT uid FROM a.seed) u(q)"
     assert sources(sql) == {"y": ["a.seed.N"], "q": ["a.seed.uid"]}
     assert sources("SELECT x, count(*) * 2 AS k FROM a.seed, unnest([id]) AS t(x)") == {"x": ["a.seed.id"], "k": []}
+
+
+def test_secret_in_an_expression_without_a_name_is_masked() -> None:
+    query = Query("SELECT concat('hunter2-planted', id) FROM a.seed", secrets=[Secret("hunter2-planted")])
+    found = column_lineage(Pipeline([SEED, Model("m.a", Full(), query)]))["m.a"]
+    assert found is not None
+    (name,) = found
+    assert "***" in name
+    assert "hunter2" not in name
 
 
 def test_columns_of_models_are_known_to_the_models_that_read_them() -> None:
