@@ -1,4 +1,4 @@
-"""Detects data files with two live delete files, which DuckLake allows, and generates the SQL that repairs them."""
+"""Detects data files from which DuckLake deletes the wrong rows: with two live delete files, or registered twice."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ WHERE __number = 1 AND __found = coalesce(wanted, 1);"""
 
 
 def check_delete_files(reader: CatalogReader, deleted_from: Iterable[ReadDependency | None]) -> None:
-    """Refuses to delete from a table if one of its data files already has two live delete files.
+    """Refuses to delete from a table if one of its data files has two live delete files, or is registered twice.
 
-    DuckLake lets two concurrent deletes on one file commit. Commits of lakeconf prevent this; other writers do not.
+    DuckLake lets two concurrent deletes on one file commit. Commits of lakeconf prevent this; other writers do not. From
+    a file that is registered twice, DuckLake deletes only some of the rows.
 
     Args:
         reader: Reads the catalog.
         deleted_from: The tables; None for a table that the commit creates.
 
     Raises:
-        CatalogError: A data file has two delete files. The hint contains the SQL that rebuilds the table.
+        CatalogError: A data file has two delete files, or is registered twice. The hint says how to rebuild the table.
     """
     tables = {dependency.table_id: dependency.table for dependency in deleted_from if dependency is not None}
     if not tables:
@@ -47,6 +48,11 @@ def check_delete_files(reader: CatalogReader, deleted_from: Iterable[ReadDepende
             f"WHERE end_snapshot IS NULL AND table_id IN ({ids}) "
             "GROUP BY table_id, data_file_id HAVING count(*) > 1"
         )
+        repeated = transaction.rows(
+            "SELECT table_id, path FROM ducklake_data_file "
+            f"WHERE end_snapshot IS NULL AND table_id IN ({ids}) "
+            "GROUP BY table_id, path, path_is_relative HAVING count(*) > 1 LIMIT 1"
+        )
     if doubled:
         table_id, data_file_id = doubled[0]
         table = tables[table_id]
@@ -55,6 +61,14 @@ def check_delete_files(reader: CatalogReader, deleted_from: Iterable[ReadDepende
             "files, and deleted rows are visible again, so nothing was written",
             hint="rebuild the table with DuckDB, compare both, then drop the damaged table and rename the new one:\n"
             + rebuild_sql(reader, table_id, table),
+        )
+    if repeated:
+        table_id, path = repeated[0]
+        table = tables[table_id]
+        raise CatalogError(
+            f"the file {path} is registered more than once in {table}, and DuckLake would delete only some of its "
+            "rows, so nothing was written",
+            hint=f"write the rows to another table: CREATE TABLE new_table AS FROM {table}; then drop {table} and rename the new table",
         )
 
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from commit_hooks import at_commit
 from local_stores import on_postgres, store_of
@@ -67,6 +68,29 @@ def test_table_with_duplicate_delete_files_is_rejected_and_can_be_rebuilt(
         assert ids(lake) == [0, *range(4, 102)]
         lake.table("t").delete("id = 50")
         assert ids(lake) == [0, *range(4, 50), *range(51, 102)]
+
+
+def test_file_that_is_registered_twice_loses_no_rows(tmp_path: Path) -> None:
+    """DuckLake's own DELETE of all rows leaves some of them."""
+    path = tmp_path / "twice.parquet"
+    pq.write_table(HUNDRED, path)
+    with store_of(tmp_path).open() as lake:
+        table = lake.create_table("t", like=HUNDRED)
+        with lake._session.writer.cursor() as cursor:
+            for _ in range(2):
+                cursor.execute(f"CALL ducklake_add_data_files('dev', 't', '{path}')")
+        before = lake.refresh()
+        for write in (
+            lambda: table.delete("id = 50"),
+            lambda: table.overwrite(HUNDRED),
+            lambda: table.update({"id": 500}, where="id = 51"),
+            lambda: table.merge(pa.table({"id": [99]}), on="id"),
+        ):
+            with pytest.raises(CatalogError, match=r"twice.parquet is registered more than once.*nothing was written"):
+                write()
+        assert lake.refresh() == before
+        table.append(pa.table({"id": [100]}))
+        assert ids(lake) == sorted([*range(100), *range(101)])
 
 
 @pytest.mark.parametrize("kept", [True, False])
