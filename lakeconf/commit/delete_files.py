@@ -28,8 +28,8 @@ WHERE __number = 1 AND __found = coalesce(wanted, 1);"""
 def check_delete_files(reader: CatalogReader, deleted_from: Iterable[ReadDependency | None]) -> None:
     """Refuses to delete from a table if one of its data files has two live delete files, or is registered twice.
 
-    DuckLake lets two concurrent deletes on one file commit. Commits of lakeconf prevent this; other writers do not. From
-    a file that is registered twice, DuckLake deletes only some of the rows.
+    DuckLake lets two concurrent deletes on one file commit. Commits of lakeconf prevent this; other writers do not. It
+    deletes only some rows of a file that is registered twice.
 
     Args:
         reader: Reads the catalog.
@@ -68,7 +68,7 @@ def check_delete_files(reader: CatalogReader, deleted_from: Iterable[ReadDepende
         raise CatalogError(
             f"the file {path} is registered more than once in {table}, and DuckLake would delete only some of its "
             "rows, so nothing was written",
-            hint=f"write the rows to another table: CREATE TABLE new_table AS FROM {table}; then drop {table} and rename the new table",
+            hint=f"write its rows to another table, CREATE TABLE copied AS FROM {table}, and put that in its place",
         )
 
 
