@@ -74,7 +74,7 @@ def command(
     shows a plan and asks before it replaces rows;
     without a terminal it needs --yes. Exit codes: 0 if no model failed, 1 if one failed, 2 for invalid arguments.
     """
-    if jobs > 1 and engine != "duckdb":
+    if jobs > 1 and engine == "spark":
         raise click.UsageError("--jobs needs --engine duckdb")
     config = init(source)
     pipeline = declared_pipeline(config)

@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from lakeconf.catalog.table_references import point_to, table_references
 from lakeconf.commit.audits import is_query
+from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.errors import LakeconfError, PipelineError, QueryError, SchemaError, UnsafeQueryError
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.definition_hash import codes_on_disk, function_code, loaded_source, sql_code
@@ -171,7 +172,8 @@ class Query:
         self, error: LakeconfError, lake: Lake, views: Mapping[str, str], bounds: Mapping[str, date | datetime]
     ) -> LakeconfError:
         """Returns the error with the place in the SQL at which DuckDB finds it."""
-        if isinstance(error, UnsafeQueryError) or lake._session.engine.name != "duckdb":  # noqa: SLF001 - see `error_offset`
+        engine = lake._session.engine  # noqa: SLF001 - see `error_offset`
+        if isinstance(error, UnsafeQueryError) or not isinstance(engine, DuckDBEngine):
             return error
         values = {name: _bound(name, bounds).sql(dialect="duckdb") for name in bounds}
         offset = error_offset(lake, self.text, self.parsed(), views, values)

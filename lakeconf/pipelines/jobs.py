@@ -10,6 +10,8 @@ from typing import TypeVar
 
 from lakeconf.commit.scope import Scope
 from lakeconf.connection.shared import SharedConnection
+from lakeconf.engines.duckdb import DuckDBEngine
+from lakeconf.errors import UnsupportedError
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.kinds import View
 from lakeconf.pipelines.model import Model
@@ -60,6 +62,16 @@ def in_parallel(
                 if future.exception() is None and counts(future.result()):
                     ended(name, future.result())
             raise
+
+
+def check_engine(lake: Lake) -> None:
+    """Refuses an engine on which models cannot run at the same time.
+
+    Raises:
+        UnsupportedError: The lake was opened with Spark.
+    """
+    if not isinstance(lake._session.engine, DuckDBEngine):  # noqa: SLF001 - not for users
+        raise UnsupportedError("models run at the same time on DuckDB only", hint="run one at a time: jobs=1")
 
 
 def needed(pipeline: Pipeline, models: Sequence[Model]) -> dict[str, frozenset[str]]:

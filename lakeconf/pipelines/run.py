@@ -10,13 +10,13 @@ from datetime import UTC, date, datetime
 from typing import Literal
 
 from lakeconf.commit.journal import ModelRun
-from lakeconf.errors import LakeconfError, PipelineError, UnsupportedError
+from lakeconf.errors import LakeconfError, PipelineError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
 from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.columns import column_changes
 from lakeconf.pipelines.intervals import Batch, moment
-from lakeconf.pipelines.jobs import forked, in_parallel, interrupt_queries, needed
+from lakeconf.pipelines.jobs import check_engine, forked, in_parallel, interrupt_queries, needed
 from lakeconf.pipelines.kinds import Full, Merge, Seed, View
 from lakeconf.pipelines.late import late_intervals
 from lakeconf.pipelines.model import Model
@@ -141,8 +141,7 @@ def run(
         for model in running.models:
             running.end(model.table, running.work(model.table, lakes))
     else:
-        if lake._session.engine.name != "duckdb":  # noqa: SLF001 - the engine is not part of the interface
-            raise UnsupportedError("models run at the same time on DuckDB only", hint="run one at a time: jobs=1")
+        check_engine(lake)
         in_parallel(
             [model.table for model in running.models],
             running.needs,

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from lakeconf import Lake
+    from pyspark.sql import SparkSession
+
+    from lakeconf import Lake, Store
 
 SECONDS = 60
 
@@ -227,7 +229,6 @@ def test_fork_sees_its_own_snapshot(lake: Lake) -> None:
     assert rows(lake, "raw.events") == [2, 3, 4]
 
 
-def test_jobs_of_spark_are_refused(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lake._session.engine, "name", "spark", raising=False)
-    with pytest.raises(LakeconfError, match="on DuckDB only"):
+def test_jobs_of_spark_are_refused(store: Store, spark: SparkSession) -> None:
+    with store.open(spark) as lake, pytest.raises(LakeconfError, match="on DuckDB only"):
         run(Pipeline([Model("m.a", Full(), Query("FROM raw.events"))]), lake, jobs=2)

@@ -173,7 +173,7 @@ def test_one_bucket_at_two_endpoints_is_rejected(
     configure_session(spark, backend.hadoop_settings())
     check_session(spark, backend.location, backend.hadoop_settings())
     other = backend.model_copy(update={"endpoint": other_endpoint})
-    with pytest.raises(SparkError, match=f"(?s){other_endpoint or 'AWS'}.*need separate Spark sessions"):
+    with pytest.raises(SparkError, match=f"(?s){other_endpoint or 'AWS'}.*use separate Spark sessions"):
         check_session(spark, other.location, other.hadoop_settings())
 
 
