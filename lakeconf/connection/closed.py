@@ -13,6 +13,10 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
-def closed_connection() -> duckdb.DuckDBPyConnection:
-    """A connection to an empty database of its own: no files, no extensions, no variables of Python."""
-    return duckdb.connect(config=_SETTINGS)
+def closed_connection(*, errors_as_json: bool = False) -> duckdb.DuckDBPyConnection:
+    """A connection to an empty database of its own: no files, no extensions, no variables of Python.
+
+    Args:
+        errors_as_json: True for errors whose message is JSON with the place in the SQL.
+    """
+    return duckdb.connect(config={**_SETTINGS, "errors_as_json": str(errors_as_json).lower()})

@@ -52,7 +52,7 @@ def late_intervals(pipeline: Pipeline, model: Model, known: Known, bounds: Bound
             unknown.append(f"late rows of {table} are unknown: snapshots after {first} have expired")
             continue
         except LakeconfError as error:
-            unknown.append(f"late rows of {table} are unknown: {error.message.partition(chr(10))[0]}")
+            unknown.append(f"late rows of {table} are unknown: {error.message.splitlines()[0]}")
             continue
         if late:
             found |= late

@@ -231,7 +231,7 @@ def _with_columns(pipeline: Pipeline, step: Step, known: Known) -> Step:
         columns = column_changes(model, lake.table(model.table).schema, lake.columns_of(rows))
     except LakeconfError as error:
         # The columns of an input may be unknown before that input has run.
-        warning = f"its column changes are unknown: {error.message.partition(chr(10))[0]}"
+        warning = f"its column changes are unknown: {error.message.splitlines()[0]}"
         return replace(step, replaces=replaces, warnings=[*step.warnings, warning])
     return replace(step, replaces=replaces, columns=columns)
 

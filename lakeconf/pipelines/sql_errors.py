@@ -12,6 +12,7 @@ import sqlglot
 
 from lakeconf.config.codes import Code
 from lakeconf.config.excerpt import drawn
+from lakeconf.connection.closed import closed_connection
 from lakeconf.errors import LakeconfError, PipelineError, Problem
 from lakeconf.pipelines.places import shown_place
 from lakeconf.secret import Secret, scrub
@@ -120,7 +121,7 @@ def reported_place(message: str) -> int | None:
 
 def _of_duckdb(text: str) -> tuple[str, int] | None:
     """The reason and the offset of the error that DuckDB's parser finds; None if it finds none."""
-    with duckdb.connect(config={"errors_as_json": True}) as connection:
+    with closed_connection(errors_as_json=True) as connection:
         try:
             connection.extract_statements(text)
         except duckdb.Error as error:

@@ -13,6 +13,7 @@ TRANSLATORS = {
     "lakeconf.connection.errors": "DuckDB",
     "lakeconf.config.file": "tomllib, which has no codes",
     "lakeconf.config.load_store": "backends, also of third parties: which key of the configuration an error names",
+    "lakeconf.pipelines.sql_errors": "DuckDB: the place of an error in a query",
     "lakeconf.engines.spark.read.codecs": "Spark",
     "lakeconf.engines.spark.write.storage": "Spark",
 }
