@@ -30,7 +30,14 @@ demo: setup ## Run the main job: 50,000 events into a lake with Spark, daily rev
 	@$(BIN)/python examples/main_job/make_events.py
 	@$(BIN)/python examples/main_job/job.py
 
-test: setup ## Run all tests, in two processes
+CLASSES := .venv/spark-classes.jsa
+
+# Java starts without it if its version has no such archives.
+$(CLASSES): $(STAMP)
+	@echo "Archiving Spark's classes, so that the tests start Java faster"
+	@$(BIN)/python tests/support/spark_classes.py $@ > $@.log 2>&1 || echo "Failed; see $@.log"
+
+test: setup $(CLASSES) ## Run all tests, in two processes
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 prove: setup ## Run the same tests at full strength: many more examples for each property

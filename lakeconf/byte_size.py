@@ -1,8 +1,9 @@
-"""Sizes in bytes, as text for people."""
+"""Sizes in bytes, as text."""
 
 from __future__ import annotations
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_PARSED = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
 def byte_size(count: float) -> str:
@@ -11,3 +12,10 @@ def byte_size(count: float) -> str:
     while count >= 1024 and unit < len(_UNITS) - 1:
         count, unit = count / 1024, unit + 1
     return f"{count:.1f}".removesuffix(".0") + f" {_UNITS[unit]}"
+
+
+def parsed_size(text: str) -> int | None:
+    """The bytes of a size of an option: a number, optionally with a unit, such as `512MB`; None if it is none."""
+    digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
+    unit = text[len(digits) :].strip().lower()
+    return int(float(digits) * _PARSED.get(unit or "b", 1)) if digits else None

@@ -39,6 +39,9 @@ INLINED_TABLES = "SELECT table_name FROM ducklake_inlined_data_tables WHERE tabl
 # The types of catalogs, as in `ducklake_settings`, whose tables DuckDB reads on separate connections, and so in
 # different states, except in a transaction that writes.
 SEPARATE_READS = frozenset({"sqlite"})
+# DuckDB's functions that run a query in the catalog itself, for the types of catalogs of which DuckDB otherwise reads
+# whole tables. All columns of their results are texts.
+OWN_QUERIES = {"sqlite": "system.main.sqlite_query"}
 # The fix for an older catalog; ends the message.
 MIGRATE = (
     "open a copy of the lake once with attach_options = { automatic_migration = true }, "

@@ -11,6 +11,7 @@ import duckdb
 import hypothesis
 import pytest
 from local_stores import store_of
+from spark_classes import java_options
 from spark_session import spark_settings
 from strength import PROVE
 
@@ -42,8 +43,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile("prove", max_examples=2000, deadline=None, suppress_health_check=_SLOW_IS_FINE)
 hypothesis.settings.load_profile("prove" if PROVE else "test")
 if not PROVE:
-    # Compiles fast instead of well: Java processes that run small queries need a quarter less CPU time.
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
 
 _connect = duckdb.connect
 

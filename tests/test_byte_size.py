@@ -1,11 +1,11 @@
-"""Sizes in bytes as human-readable text."""
+"""Sizes in bytes as text."""
 
 from __future__ import annotations
 
 import pytest
 from source_tree import sources, strings_of
 
-from lakeconf.byte_size import byte_size
+from lakeconf.byte_size import byte_size, parsed_size
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,28 @@ from lakeconf.byte_size import byte_size
 )
 def test_byte_size_uses_binary_units(count: float, text: str) -> None:
     assert byte_size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", None),
+        ("MB", None),
+        ("0", 0),
+        ("7", 7),
+        ("7b", 7),
+        ("1.5 kB", 1500),
+        ("512MB", 512 * 10**6),
+        ("2GB", 2 * 10**9),
+        ("1 tb", 10**12),
+        ("1KiB", 1024),
+        ("3 MiB", 3 * 2**20),
+        ("1GiB", 2**30),
+        ("5 parsecs", 5),
+    ],
+)
+def test_size_of_an_option(text: str, expected: int | None) -> None:
+    assert parsed_size(text) == expected
 
 
 def test_only_one_module_formats_sizes() -> None:

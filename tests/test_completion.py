@@ -34,6 +34,7 @@ def test_objects_list_public_names_only(lake: Lake) -> None:
         assert expected <= listed, name
         assert [each for each in listed if each.startswith("_") and not each.endswith("__")] == [], name
         assert {"__class__", "__repr__"} <= listed, name
+        assert "runs" not in listed, name
         assert all(hasattr(one, each) for each in listed if each != "__abstractmethods__"), name
 
 

@@ -16,6 +16,12 @@ from lakeconf.sql import identifier
 # The scanners for Postgres and SQLite push down lists of up to this many ids.
 _FEW = 1000
 _DELETE_FORMATS = {"parquet", "puffin"}
+_NUMBERS = """data_file_id table_id begin_snapshot end_snapshot path_is_relative record_count file_size_bytes
+    row_id_start partition_id mapping_id partial_max"""
+_COLUMNS = {
+    **dict.fromkeys(_NUMBERS.split(), "BIGINT"),
+    **dict.fromkeys(("path", "file_format", "encryption_key"), "VARCHAR"),
+}
 _DATA_FILES = f"""
     SELECT data_file_id, path, path_is_relative, file_format, record_count, file_size_bytes, row_id_start,
         begin_snapshot, partition_id, mapping_id, CASE WHEN partial_max > $1 THEN CAST($1 AS BIGINT) END, encryption_key
@@ -122,7 +128,11 @@ def load_data_files(
         UnsupportedError: A file has an unsupported format.
     """
     wanted, parameters = _among("data_file_id", data_file_ids, 3)
-    rows = transaction.rows(_DATA_FILES + wanted + " ORDER BY data_file_id", [snapshot_id, table.table_id, *parameters])
+    query = _DATA_FILES
+    if data_file_ids and not parameters:
+        few = transaction.selected("ducklake_data_file", _COLUMNS, f"true{wanted}")
+        query = query.replace("FROM ducklake_data_file", f"FROM ({few})")
+    rows = transaction.rows(query + wanted + " ORDER BY data_file_id", [snapshot_id, table.table_id, *parameters])
     if not rows:
         return ()
     delete_files = _delete_files(transaction, table, snapshot_id, data_file_ids)

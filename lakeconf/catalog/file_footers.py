@@ -43,6 +43,11 @@ class ColumnStatistics:
     high: str | None
     contains_nan: bool | None = None
 
+    @property
+    def has_ordered_values(self) -> bool:
+        """False if there are only NULLs, or only NULLs and NaN."""
+        return self.null_count != self.value_count and not (self.low is None and self.contains_nan)
+
 
 @dataclass(frozen=True, slots=True)
 class Footer:

@@ -41,6 +41,8 @@ class ReplacedFile:
         rows: The number of its rows that are not deleted.
         begin_snapshot: The snapshot that added it.
         delete_file_id: The id of its delete file; None if it has none.
+        size: Its size in bytes.
+        deleted: The number of its deleted rows.
     """
 
     data_file_id: int
@@ -48,6 +50,8 @@ class ReplacedFile:
     rows: int
     begin_snapshot: int
     delete_file_id: int | None = None
+    size: int = 0
+    deleted: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,6 @@ class FileGroup:
 
     Attributes:
         files: The files.
-        size: Their size in bytes.
         partition_id: The partitioning that they were written for; None if the table was not partitioned.
         partition: The partition values, as text, by the index of their key.
         sorted_by: The order in which the last rewrite has sorted all of them; empty if it is not known.
@@ -64,7 +67,6 @@ class FileGroup:
     """
 
     files: tuple[ReplacedFile, ...]
-    size: int
     partition_id: int | None = None
     partition: tuple[tuple[int, str | None], ...] = ()
     sorted_by: tuple[str, ...] = ()
@@ -74,6 +76,11 @@ class FileGroup:
     def rows(self) -> int:
         """The number of rows that are not deleted."""
         return sum(file.rows for file in self.files)
+
+    @property
+    def size(self) -> int:
+        """The size of the files in bytes."""
+        return sum(file.size for file in self.files)
 
     @property
     def folder(self) -> str | None:
@@ -103,7 +110,6 @@ def groups_of(transaction: MetadataTransaction, table: TableInfo, snapshot_id: i
     groups = [
         FileGroup(
             tuple(_replaced(table, row, deletes.get(row[0])) for row in rows),
-            sum(row[4] for row in rows),
             rows[0][6],
             tuple(partitions[rows[0][0]]),
             _order(rows, orders, deletes),
@@ -136,10 +142,10 @@ def inlined_deletes(transaction: MetadataTransaction, table: TableInfo, snapshot
 
 
 def _replaced(table: TableInfo, row: tuple[Any, ...], deleted: tuple[int, int] | None) -> ReplacedFile:
-    file_id, path, is_relative, rows, _, begin, *_ = row
+    file_id, path, is_relative, rows, size, begin, *_ = row
     delete_id, count = deleted or (None, 0)
     full = compose_path(table.path, path, is_relative=is_relative)
-    return ReplacedFile(file_id, full, rows - count, begin, delete_id)
+    return ReplacedFile(file_id, full, rows - count, begin, delete_id, size, count)
 
 
 def _orders(transaction: MetadataTransaction, table: TableInfo) -> Mapping[int, tuple[str, ...]]:

@@ -9,7 +9,16 @@ from lakeconf.catalog.changes_made import made_changes
 from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.catalog.snapshot import snapshots
-from lakeconf.catalog.table import load_table
+from lakeconf.catalog.table import key_text, load_table
+
+_PARTITIONS_OF_FILES = """
+    SELECT data_file_id, partition_id FROM ducklake_data_file WHERE table_id = ? AND partition_id IS NOT NULL
+"""
+_KEY_COLUMNS = """
+    SELECT partition_id, column_id, transform FROM ducklake_partition_column WHERE table_id = ?
+    ORDER BY partition_id, partition_key_index
+"""
+_COLUMN_NAMES = "SELECT column_id, column_name FROM ducklake_column WHERE table_id = ? ORDER BY begin_snapshot"
 
 
 @dataclass(frozen=True)
@@ -24,6 +33,7 @@ class TableFile:
         delete_file: The path of its delete file, or None.
         deleted_rows: The number of its deleted rows, in the delete file and in the catalog.
         partition: The values of its partition, as text, in the order of the keys; empty if it is not partitioned.
+        partition_keys: The keys, such as `month(day)`.
     """
 
     path: str
@@ -33,6 +43,7 @@ class TableFile:
     delete_file: str | None = None
     deleted_rows: int = 0
     partition: tuple[str | None, ...] = ()
+    partition_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,6 +118,8 @@ def growth(reader: CatalogReader) -> list[LakeSize]:
 
 def files(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableFile]:
     """Returns the data files of a table at a snapshot; see `Table.files`."""
+    plan = plan_scan(reader, table, snapshot_id)
+    keys = _partition_keys(reader, plan.table.table_id)
     return [
         TableFile(
             path=file.path,
@@ -116,9 +129,22 @@ def files(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableFile
             delete_file=None if file.delete_file is None else file.delete_file.path,
             deleted_rows=(file.delete_file.delete_count if file.delete_file else 0) + len(file.inlined_deletes),
             partition=tuple(value for _, value in file.partition_values),
+            partition_keys=keys.get(file.data_file_id, ()),
         )
-        for file in plan_scan(reader, table, snapshot_id).files
+        for file in plan.files
     ]
+
+
+def _partition_keys(reader: CatalogReader, table_id: int) -> dict[int, tuple[str, ...]]:
+    """The partition keys of each file of a table, with the newest names of the columns."""
+    with reader.transaction() as transaction:
+        of_files = transaction.rows(_PARTITIONS_OF_FILES, [table_id])
+        columns = transaction.rows(_KEY_COLUMNS, [table_id]) if of_files else []
+        names = dict(transaction.rows(_COLUMN_NAMES, [table_id]) if of_files else [])
+    keys: dict[int, tuple[str, ...]] = {}
+    for partition_id, column_id, transform in columns:
+        keys[partition_id] = (*keys.get(partition_id, ()), key_text(transform, names[column_id]))
+    return {file_id: keys.get(partition_id, ()) for file_id, partition_id in of_files}
 
 
 @repeated

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
 from lakeconf.catalog.cached import cached
 from lakeconf.connection.connection import Connection
-from lakeconf.ducklake import SEPARATE_READS, SUPPORTED_VERSION, metadata_database, version_sentence
+from lakeconf.ducklake import OWN_QUERIES, SEPARATE_READS, SUPPORTED_VERSION, metadata_database, version_sentence
 from lakeconf.errors import CatalogChangedError, CatalogError, LakeconfError, QueryError, UnknownNameError
 from lakeconf.sql import identifier, literal
 
@@ -53,7 +53,9 @@ class CatalogReader:
         with self.lake_cursor() as cursor:
             self._begin(cursor, metadata)
             try:
-                yield MetadataTransaction(cursor, self.alias, data_path)
+                query = OWN_QUERIES.get(self._catalog_type)
+                own = None if query is None else f"{query}({literal(self.metadata_database)}, "
+                yield MetadataTransaction(cursor, self.alias, data_path, own)
             finally:
                 with contextlib.suppress(LakeconfError):
                     cursor.execute("ROLLBACK")
@@ -65,9 +67,13 @@ class CatalogReader:
     @cached
     def reads_separately(self) -> bool:
         """True if the queries of a transaction may see different states, unless it writes."""
+        return self._catalog_type in SEPARATE_READS
+
+    @cached
+    def _catalog_type(self) -> str:
         with self.connection.cursor() as cursor:
             ((catalog_type,),) = cursor.rows("SELECT catalog_type FROM ducklake_settings(?)", [self.alias])
-        return catalog_type in SEPARATE_READS
+        return str(catalog_type)
 
     @cached
     def _is_read_only(self) -> bool:
@@ -219,15 +225,32 @@ class MetadataTransaction:
         cursor: The connection of the transaction.
         alias: The name under which the lake is attached.
         data_path: The absolute folder of the lake's files, ending in `/`.
+        own_query: The beginning of the call that runs a query in the catalog itself; None if DuckDB's reads of its
+            tables are as fast.
     """
 
     cursor: Connection = field(repr=False)
     alias: str
     data_path: str
+    own_query: str | None = None
 
     def rows(self, sql: str, parameters: Sequence[object] | None = None) -> list[tuple[Any, ...]]:
         """Runs a query on the metadata tables."""
         return self.cursor.rows(sql, parameters)
+
+    def selected(self, table: str, columns: Mapping[str, str], condition: str) -> str:
+        """The query for some rows of a large metadata table; DuckDB does not read the other rows, if possible.
+
+        Args:
+            table: The table.
+            columns: Its columns, with DuckDB's types of their values.
+            condition: A condition in the SQL of every catalog.
+        """
+        query = f"SELECT {', '.join(columns)} FROM {table} WHERE {condition}"  # noqa: S608
+        if self.own_query is None:
+            return query
+        typed = ", ".join(f"CAST({name} AS {type_}) AS {name}" for name, type_ in columns.items())
+        return f"SELECT {typed} FROM {self.own_query}{literal(query)})"  # noqa: S608
 
     def has_table(self, name: str) -> bool:
         """Returns True if the metadata database has this table now; DuckLake creates some tables on first use."""

@@ -116,7 +116,7 @@ def plan_in(
     ids = None if survivors is None else survivors.data_file_ids
     files = load_data_files(transaction, table, snapshot_id, ids)
     mappings = load_name_mappings(transaction, (f.mapping_id for f in files if f.mapping_id is not None))
-    inlined = _inlined_tables(transaction, table, snapshot_id)
+    inlined = inlined_row_counts(transaction, table, snapshot_id)
     skipped = survivors.files_skipped if survivors else 0
     _log.debug("scan of %s at snapshot %d: %d data files, %d skipped", table_name, snapshot_id, len(files), skipped)
     return ScanPlan(
@@ -242,7 +242,7 @@ def _is_inlined(reader: CatalogReader, plan: ScanPlan, names: set[str]) -> str:
     return f"rowid IN ({', '.join(map(str, ids)) or 'NULL'})"
 
 
-def _inlined_tables(transaction: MetadataTransaction, table: TableInfo, snapshot_id: int) -> dict[str, int]:
+def inlined_row_counts(transaction: MetadataTransaction, table: TableInfo, snapshot_id: int) -> dict[str, int]:
     """Returns the number of inlined rows visible at the snapshot, by inlined data table."""
     counts = {
         name: transaction.rows(_visible_inlined("count(*)", name), [snapshot_id])[0][0]

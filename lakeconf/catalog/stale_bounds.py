@@ -8,16 +8,20 @@ from lakeconf.catalog.reader import CatalogReader, repeated
 # no bounds for other types, or does not use them.
 _NUMBERS, _TIMES = "'(u?int(8|16|32|64)|float(32|64)|decimal.*)'", "'(date|timestamp.*)'"
 _TEXTS = "'(varchar|uuid)'"
-_FILES = f"""
-    SELECT s.schema_name, t.table_name, c.column_name, lower(c.column_type) AS type,
-        f.min_value AS lowest, f.max_value AS highest, g.min_value AS table_lowest, g.max_value AS table_highest,
-        coalesce(f.value_count, 1) > 0 AND NOT coalesce(f.contains_nan, false) AND f.min_value IS NULL AS is_unknown
-    FROM ducklake_file_column_stats AS f
+# The statistics of columns in the files of all tables, and those of the tables.
+FILE_STATISTICS = """
+    ducklake_file_column_stats AS f
     JOIN ducklake_data_file AS d ON d.data_file_id = f.data_file_id AND d.end_snapshot IS NULL
     JOIN ducklake_table AS t ON t.table_id = f.table_id AND t.end_snapshot IS NULL
     JOIN ducklake_schema AS s ON s.schema_id = t.schema_id AND s.end_snapshot IS NULL
     JOIN ducklake_column AS c ON c.table_id = f.table_id AND c.column_id = f.column_id AND c.end_snapshot IS NULL
     JOIN ducklake_table_column_stats AS g ON g.table_id = f.table_id AND g.column_id = f.column_id
+"""
+_FILES = f"""
+    SELECT s.schema_name, t.table_name, c.column_name, lower(c.column_type) AS type,
+        f.min_value AS lowest, f.max_value AS highest, g.min_value AS table_lowest, g.max_value AS table_highest,
+        coalesce(f.value_count, 1) > 0 AND NOT coalesce(f.contains_nan, false) AND f.min_value IS NULL AS is_unknown
+    FROM {FILE_STATISTICS}
     WHERE regexp_full_match(lower(c.column_type), {_NUMBERS}) OR regexp_full_match(lower(c.column_type), {_TIMES})
         OR regexp_full_match(lower(c.column_type), {_TEXTS})
 """  # noqa: S608 - constants
@@ -40,7 +44,6 @@ _STALE = f"""
 """  # noqa: S608 - constants
 
 
-@repeated
 def stale_bounds(reader: CatalogReader) -> dict[tuple[str, str], list[str]]:
     """Finds columns whose rows plain DuckDB may hide.
 
@@ -54,8 +57,22 @@ def stale_bounds(reader: CatalogReader) -> dict[tuple[str, str], list[str]]:
     Returns:
         The columns by schema and table. DuckDB hides rows of some from now on, and of others after the next insert.
     """
+    return columns_by_table(reader, _STALE)
+
+
+@repeated
+def columns_by_table(reader: CatalogReader, query: str) -> dict[tuple[str, str], list[str]]:
+    """Runs a query that finds columns.
+
+    Args:
+        reader: The lake.
+        query: SQL that returns a schema, a table and a column in each row.
+
+    Returns:
+        The columns by schema and table.
+    """
     found: dict[tuple[str, str], list[str]] = {}
     with reader.transaction() as transaction:
-        for schema, table, column in transaction.rows(_STALE):
+        for schema, table, column in transaction.rows(query):
             found.setdefault((schema, table), []).append(column)
     return found

@@ -181,6 +181,19 @@ def find_table(transaction: MetadataTransaction, name: str, snapshot_id: int) ->
     return _table(transaction, row, columns[table_id], keys[table_id], snapshot_id)
 
 
+def key_text(transform: str, column: str) -> str:
+    """Returns a partition key as SQL writes it, such as `day`, `month(day)` or `bucket(8, id)`.
+
+    Args:
+        transform: The transform in the catalog, such as `identity`, `month` or `bucket(8)`.
+        column: The name of the column.
+    """
+    if transform == "identity":
+        return column
+    kind, _, number = transform.partition("(")
+    return f"{kind}({number.removesuffix(')')}, {column})" if number else f"{kind}({column})"
+
+
 def compose_path(parent: str, path: str | None, *, is_relative: bool) -> str:
     """Returns the path of a schema, table or file inside its parent folder."""
     if path is None:

@@ -1,16 +1,53 @@
-"""The tables that a query names, in the tree of sqlglot."""
+"""The tables that a query names, in the tree of sqlglot and in its text."""
 
 from __future__ import annotations
 
-from sqlglot import exp
+from collections.abc import Callable, Mapping, Sequence
 
-from lakeconf.sql import folded
+from sqlglot import Token, TokenType, exp
+
+from lakeconf.sql import folded, identifier
+
+# Where a part of a text begins and ends.
+Span = tuple[int, int]
 
 
 def table_references(query: exp.Query) -> list[exp.Table]:
-    """The places in a query that name a table, and not one of its CTEs."""
-    local = {folded(cte.alias) for cte in query.find_all(exp.CTE)}
-    return [table for table in query.find_all(exp.Table) if table.db or folded(table.name) not in local]
+    """The places in a query that name a table, and not a CTE that is visible there."""
+    return [table for table in query.find_all(exp.Table) if table.db or not _is_cte(table)]
+
+
+def _is_cte(table: exp.Table) -> bool:
+    place: exp.Expr = table
+    while place.parent is not None:
+        inner, place = place, place.parent
+        found = place.args.get("with_")
+        visible = [] if found is None or inner is found else found.expressions
+        if isinstance(place, exp.With):
+            visible = place.expressions[: inner.index] if isinstance(inner.index, int) else []
+        elif isinstance(place, exp.CTE) and _is_step(table, place):
+            visible = [place]
+        if folded(table.name) in {folded(cte.alias) for cte in visible}:
+            return True
+    return False
+
+
+def _is_step(table: exp.Table, cte: exp.CTE) -> bool:
+    """True in the second query of a recursive CTE, which reads the CTE itself."""
+    query = cte.this.unnest()
+    is_recursive = isinstance(cte.parent, exp.With) and cte.parent.args.get("recursive")
+    return bool(is_recursive) and isinstance(query, exp.Union) and _is_below(table, query.expression)
+
+
+def _is_below(node: exp.Expr | None, root: exp.Expr) -> bool:
+    while node is not None and node is not root:
+        node = node.parent
+    return node is root
+
+
+def is_series(table: exp.Table) -> bool:
+    """True for `range(…)` and `generate_series(…)`, which make rows and read nothing."""
+    return isinstance(table.this, exp.GenerateSeries)
 
 
 def point_to(table: exp.Table, view: str) -> None:
@@ -25,3 +62,45 @@ def point_to(table: exp.Table, view: str) -> None:
     table.set("this", exp.to_identifier(view, quoted=True))
     table.set("db", None)
     table.set("catalog", None)
+
+
+def span_of(table: exp.Table) -> Span:
+    """Where the name of a table is in the text of its query."""
+    return int(table.parts[0].meta["start"]), int(table.parts[-1].meta["end"]) + 1
+
+
+def named_as(view: str, table: exp.Table, quoted: Callable[[str], str] = identifier) -> str:
+    """What to write in place of the name of a table to read a view, which columns can name like the table."""
+    return view if table.alias else f"{view} AS {quoted(table.name)}"
+
+
+def semicolons(tokens: Sequence[Token]) -> dict[Span, str]:
+    """The changes that remove the semicolons of a single statement."""
+    return {(token.start, token.end + 1): "" for token in tokens if token.token_type == TokenType.SEMICOLON}
+
+
+def replaced(text: str, changes: Mapping[Span, str], between: Callable[[str], str] = str) -> str:
+    """A text with other parts. sqlglot writes a query in another way, and not always with the same meaning.
+
+    Args:
+        text: The text.
+        changes: The new text of each part.
+        between: Changes the text between the parts.
+    """
+    made, last = [], 0
+    for (start, end), part in sorted(changes.items()):
+        made += [between(text[last:start]), part]
+        last = end
+    return "".join([*made, between(text[last:])])
+
+
+def original_offset(changes: Mapping[Span, str], offset: int) -> int:
+    """The offset in a text of an offset in the text that `replaced` makes of it; the start of a replaced part."""
+    shift = 0
+    for (start, end), part in sorted(changes.items()):
+        if offset < start + shift:
+            break
+        if offset < start + shift + len(part):
+            return start
+        shift += len(part) - (end - start)
+    return offset - shift

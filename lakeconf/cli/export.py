@@ -9,6 +9,7 @@ import click
 from lakeconf.cli.completion import complete_stores
 from lakeconf.cli.options import config_option, format_option
 from lakeconf.cli.output import show, show_json, show_lines
+from lakeconf.cli.output_file import check_new, write_output
 from lakeconf.config.model import init
 from lakeconf.integrations.exports import TOOLS, export
 
@@ -32,12 +33,8 @@ def command(
     path = None
     if output is not None:
         path = output / made.file_name if output.is_dir() else output
-        if path.exists() and not force:
-            raise click.UsageError(f"{path} already exists; use --force to overwrite it")
-        try:
-            path.write_text(made.text)
-        except OSError as error:
-            raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error
+        check_new(path, force=force)
+        write_output(path, made.text)
     if format_name == "json":
         show_json({"tool": tool, "path": path and str(path), "text": made.text, "notes": list(made.notes)})
         return

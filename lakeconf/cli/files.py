@@ -7,6 +7,7 @@ import dataclasses
 import click
 
 from lakeconf.byte_size import byte_size
+from lakeconf.catalog.history import TableFile
 from lakeconf.cli.completion import complete_stores, complete_tables
 from lakeconf.cli.options import config_option, format_option
 from lakeconf.cli.output import plain, show, show_json, show_table
@@ -35,10 +36,15 @@ def command(table: str, store: str | None, source: str | None, format_name: str)
             byte_size(one.bytes),
             str(one.begin_snapshot),
             f"{one.deleted_rows:,}",
-            ", ".join("NULL" if value is None else value for value in one.partition),
+            _partition(one),
         )
         for one in found
     ]
     show_table([_HEADER, *rows], numbers=range(1, 5))
     if inlined:
         show(f"inlined rows in the catalog: {inlined}", to_stderr=True)
+
+
+def _partition(file: TableFile) -> str:
+    values = ("NULL" if value is None else value for value in file.partition)
+    return ", ".join(f"{key}={value}" for key, value in zip(file.partition_keys, values, strict=True))

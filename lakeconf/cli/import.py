@@ -8,6 +8,7 @@ import click
 
 from lakeconf.cli.options import format_option
 from lakeconf.cli.output import show, show_json, show_lines
+from lakeconf.cli.output_file import check_new, write_output
 from lakeconf.integrations.metaxy import from_metaxy
 
 
@@ -22,14 +23,10 @@ def command(path: Path, output: Path | None, format_name: str, *, force: bool) -
     Secrets are not copied; variables replace them. Omitted settings and remaining steps are printed to stderr, or are
     the `notes` of the JSON output.
     """
-    if output is not None and output.exists() and not force:
-        raise click.UsageError(f"{output} already exists; use --force to overwrite it")
+    check_new(output, force=force)
     imported = from_metaxy(path)
     if output is not None:
-        try:
-            output.write_text(imported.text)
-        except OSError as error:
-            raise click.UsageError(f"{output} cannot be written: {error.strerror}") from error
+        write_output(output, imported.text)
     if format_name == "json":
         show_json({"path": output and str(output), "text": imported.text, "notes": list(imported.notes)})
         return

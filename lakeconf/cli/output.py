@@ -161,6 +161,16 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 
+def counts_text(found: Sequence[str], order: Iterable[str]) -> str:
+    """Returns how often each word occurs, as `3 done, 1 failed`; words that do not occur are left out.
+
+    Args:
+        found: The words.
+        order: The words, in the order of the text.
+    """
+    return ", ".join(f"{found.count(word)} {word}" for word in order if word in found)
+
+
 def show_error(error: LakeconfError) -> None:
     """Prints an error to stderr, without a traceback."""
     if isinstance(error, ConfigError):

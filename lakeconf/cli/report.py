@@ -8,6 +8,7 @@ import click
 
 from lakeconf.cli.options import config_option, format_option, store_option
 from lakeconf.cli.output import show, show_json
+from lakeconf.cli.output_file import check_new, write_output
 from lakeconf.config.model import init
 from lakeconf.inspection.report import report
 
@@ -25,15 +26,11 @@ def command(store: str | None, output: Path, source: str | None, format_name: st
 
     It shows what to do (tables to compact, skewed partitions, unknown files), growth, tables, files and snapshots.
     """
-    if output.exists() and not force:
-        raise click.UsageError(f"{output} already exists; use --force to overwrite it")
+    check_new(output, force=force)
     found = init(source).get_store(store)
     with found.for_reading(read_only=False).open() as lake:
         page = report(lake, f"The lake of {found.name}", found.name)
-    try:
-        output.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise click.UsageError(f"{output} cannot be written: {error.strerror}") from error
+    write_output(output, page)
     if format_name == "json":
         show_json({"path": str(output), "store": found.name, "bytes": output.stat().st_size})
     else:

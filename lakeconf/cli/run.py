@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import click
 
 from lakeconf.cli.confirm import confirm, yes_option
 from lakeconf.cli.options import Selection, models_options
-from lakeconf.cli.output import show, show_error, show_json, style
+from lakeconf.cli.output import counts_text, show, show_error, show_json, style
 from lakeconf.cli.plan import show_plan, show_warnings
 from lakeconf.config.model import Config, init
+from lakeconf.counted import counted
 from lakeconf.pipelines import ModelResult, Pipeline, declared_pipeline, opened, plan, run
+from lakeconf.pipelines.lineage_target import URL_VARIABLE, event_target
 from lakeconf.pipelines.openlineage import LineageEvents
 from lakeconf.pipelines.plan import Step
 
@@ -42,8 +44,10 @@ _COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not ru
 @click.option(
     "--openlineage",
     "events",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Append OpenLineage events of the run to this file, one JSON object per line.",
+    metavar="FILE|URL",
+    envvar=URL_VARIABLE,
+    show_envvar=True,
+    help="Append OpenLineage events of the run to a file, one JSON object per line, or send them to a server.",
 )
 @click.option("--allow-drop-columns", is_flag=True, help="Drop columns that the models no longer have.")
 @yes_option
@@ -62,7 +66,7 @@ def command(
     source: str | None,
     *,
     jobs: int,
-    events: Path | None,
+    events: str | None,
     allow_drop_columns: bool,
     dry_run: bool,
     yes: bool,
@@ -93,6 +97,8 @@ def command(
             calls = _calls(progress, lineage)
             results = run(pipeline, lake, names, **asked, **calls)
     _show_all(results, format_name)
+    if lineage is not None and lineage.lost:
+        show_warnings("OpenLineage", [f"events lost: {len(lineage.lost)}; {lineage.lost[0]}"])
     context.exit(1 if any(result.status == "failed" for result in results) else 0)
 
 
@@ -106,11 +112,11 @@ def _preview(steps: Sequence[Step], format_name: str, *, dry_run: bool, yes: boo
 
 
 def _events(
-    config: Config, pipeline: Pipeline, store: str | None, path: Path | None
+    config: Config, pipeline: Pipeline, store: str | None, target: str | None
 ) -> contextlib.AbstractContextManager[LineageEvents | None]:
-    if path is None:
+    if not target:
         return contextlib.nullcontext()
-    return LineageEvents(path, pipeline, config.known(store), config.secrets)
+    return LineageEvents(event_target(target, os.environ), pipeline, config.known(store), config.secrets)
 
 
 def _calls(progress: Callable[[ModelResult], None], lineage: LineageEvents | None) -> dict[str, Any]:
@@ -128,12 +134,11 @@ def _show_all(results: Sequence[ModelResult], format_name: str) -> None:
     if format_name == "json":
         show_json([_data(result) for result in results])
         return
-    counts = {status: sum(result.status == status for result in results) for status in _COLOURS}
-    show(", ".join(f"{count} {status}" for status, count in counts.items() if count))
+    show(counts_text([result.status for result in results], _COLOURS))
 
 
 def _show(result: ModelResult) -> None:
-    rows = f", {result.rows} rows in snapshot {result.snapshot_id}" if result.snapshot_id is not None else ""
+    rows = f", {counted(result.rows, 'row')} in snapshot {result.snapshot_id}" if result.snapshot_id is not None else ""
     status = style(f"{result.status:<8}", fg=_COLOURS[result.status])
     show(f"{status} {result.model}: {result.reason}{rows}")
     if result.error is not None:

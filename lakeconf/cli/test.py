@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from lakeconf.cli.options import config_option, format_option
-from lakeconf.cli.output import show, show_error, show_json, style
+from lakeconf.cli.output import counts_text, show, show_error, show_json, style
 from lakeconf.config.model import init
 from lakeconf.pipelines import declared_pipeline
 from lakeconf.pipelines.declared_tests import declared_unit_tests
@@ -55,8 +55,7 @@ def command(
     if format_name == "json":
         show_json([_data(result) for result in results])
     else:
-        counts = {status: sum(result.status == status for result in results) for status in _COLOURS}
-        show(", ".join(f"{count} {status}" for status, count in counts.items() if count) or "no tests")
+        show(counts_text([result.status for result in results], _COLOURS) or "no tests")
     context.exit(0 if all(result.status == "passed" for result in results) else 1)
 
 

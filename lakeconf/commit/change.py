@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lakeconf.catalog.reader import CatalogReader
@@ -82,3 +82,8 @@ class Target:
     types: Mapping[str, str]
     ended_by: str | None = None
     exists: bool = True
+
+
+def row_count(changes: Iterable[Change]) -> int:
+    """The number of rows that were staged for changes."""
+    return sum(change.staged.row_count or 0 for change in changes if change.staged is not None)

@@ -131,8 +131,9 @@ def _write(
     path = f"{folder}{data_file_id}.parquet"
     file, position, snapshot = DELETED_FILE, DELETED_POSITION, INTERNAL_SNAPSHOT_ID
     columns = [file, position]
-    rows = f"SELECT filename AS {file.name}, file_row_number::BIGINT AS {position.name}"
-    rows += f" FROM {DELETED_ROWS} WHERE filename = {literal(data_file)}"
+    rows = (
+        f"SELECT file_row_number::BIGINT AS {position.name} FROM {DELETED_ROWS} WHERE filename = {literal(data_file)}"
+    )
     if earlier is not None:
         columns.append(snapshot)
         old = f"read_parquet({literal(earlier.path)}, hive_partitioning = false)"
@@ -142,11 +143,10 @@ def _write(
         since = snapshot.name if snapshot.name in names else f"{earlier.begin_snapshot}::BIGINT"
         rows = (
             f"SELECT *, {snapshot_id}::BIGINT AS {snapshot.name} FROM ({rows}) UNION ALL BY NAME "
-            f"SELECT {literal(data_file)} AS {file.name}, {position.name}::BIGINT AS {position.name}, "
-            f"{since} AS {snapshot.name} FROM {old}"
+            f"SELECT {position.name}::BIGINT AS {position.name}, {since} AS {snapshot.name} FROM {old}"
         )
     ids = ", ".join(f"{column.name}: {column.field_id}" for column in columns)
-    writer.execute(
-        f"COPY (FROM ({rows}) ORDER BY {position.name}) TO {literal(path)} (FORMAT parquet, FIELD_IDS {{{ids}}})"
-    )
+    # The name is added after the sort, which would need ten times the memory for it.
+    ordered = f"SELECT {literal(data_file)} AS {file.name}, * FROM (FROM ({rows}) ORDER BY {position.name})"
+    writer.execute(f"COPY ({ordered}) TO {literal(path)} (FORMAT parquet, FIELD_IDS {{{ids}}})")
     return PositionFile(path, data_file, data_file_id, count, snapshot_id, earlier)

@@ -74,7 +74,9 @@ class Scope:
         """
         latest, base = self.session.read_point()
         snapshot_id = latest if self.at is None else self.at
-        return Transaction(self.session, snapshot_id, base, message, author, extra or {}, explicit=explicit)
+        return Transaction(
+            self.session, snapshot_id, base, message, author, {} if extra is None else extra, explicit=explicit
+        )
 
     @contextlib.contextmanager
     def transacting(

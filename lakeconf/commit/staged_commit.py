@@ -6,17 +6,18 @@ Files of updated rows contain the ids of their rows, which no public function of
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from lakeconf.catalog.file_footers import ColumnStatistics, Footer, read_footers
+from lakeconf.catalog.file_footers import Footer, read_footers
+from lakeconf.catalog.lost_bounds import table_bounds
 from lakeconf.catalog.partition_folders import folder_values
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import TableInfo
 from lakeconf.commit.position_files import DELETED_ROWS, PositionFile, write_position_files
 from lakeconf.commit.recovery import AttachedCatalog
 from lakeconf.commit.replaced_files import Replacement, add_replacement, check_replaced
-from lakeconf.commit.staged_tables import Rows, commit, fill
+from lakeconf.commit.staged_tables import Rows, commit, fill, statistics_row
 from lakeconf.connection.connection import Connection
 from lakeconf.connection.errors import failed_before_commit
 from lakeconf.engines.base import ROW_ID
@@ -40,7 +41,8 @@ class FileChange:
         row_ids: SQL that returns the ids of rows to delete, as `ROW_ID`; empty if none is deleted.
         row_count: The number of these rows.
         folder: The folder for the files of deleted positions; it exists.
-        replacement: Files that other files replace, with the same rows; the change has no other attributes then.
+        replacement: Files that other files replace, with the same rows; the change has no other attributes then, and
+            all changes of the commit are replacements in this table.
     """
 
     table: TableInfo
@@ -83,8 +85,11 @@ class StagedCatalog(AttachedCatalog):
         """
         with self.reader.transaction() as transaction:
             ((schema_version, *next_ids),) = transaction.rows(_SNAPSHOT, [begun])
+            replaced = next((change.table.table_id for change in changes if change and change.replacement), None)
+            bounds = {} if replaced is None else table_bounds(transaction, replaced)
         rows: dict[str, list[tuple[object, ...]]] = defaultdict(list)
         rows["commit"].append((*info, begun, self.data_path, "/", *next_ids))
+        replacements: list[Replacement] = []
         for change in changes:
             if change is None:
                 raise AssertionError("a staged commit runs no statements")
@@ -93,8 +98,10 @@ class StagedCatalog(AttachedCatalog):
             if change.row_ids:
                 self._add_deletes(rows, change, begun)
             if change.replacement is not None:
-                check_replaced(self.reader, change.table, change.replacement, begun)
-                add_replacement(rows, change.table, change.replacement, self._hidden)
+                replacements.append(change.replacement)
+                add_replacement(rows, change.table, change.replacement, self._hidden, bounds)
+        if replacements and changes[0] is not None:
+            check_replaced(self.reader, changes[0].table, replacements, begun)
         self._staged[:] = [(rows, int(schema_version))]
 
     def commit(self) -> None:
@@ -144,7 +151,7 @@ class StagedCatalog(AttachedCatalog):
         ids = (first, partition_id)
         rows["data_file"].append((number, table.table_id, number, path, False, "parquet", *sizes, *ids, *[None] * 5))
         rows["data_file_column_stats"] += [
-            (number, table.table_id, column.field_id, *_statistics(column)) for column in footer.statistics
+            (number, table.table_id, column.field_id, *statistics_row(column)) for column in footer.statistics
         ]
         if table.partition_fields:
             values = zip(table.partition_fields, folder_values(table, footer.path), strict=True)
@@ -179,12 +186,3 @@ class StagedCatalog(AttachedCatalog):
         earlier = file.earlier
         replaced = (True, earlier.delete_file_id, self._hidden(earlier.path))
         return (*names, *sizes, None, earlier.begin_snapshot, file.snapshot_id, "REGULAR", *replaced, None)
-
-
-def _statistics(column: ColumnStatistics) -> Iterator[object]:
-    has_null_count = column.null_count is not None
-    any_valid = not has_null_count or column.null_count != column.value_count
-    yield from (column.size, True, column.value_count, has_null_count, column.null_count)
-    for bound in (column.low, column.high):
-        yield from (bound is not None, bound)
-    yield from (False, None, any_valid, None)

@@ -6,8 +6,9 @@ read them wrongly: lakeconf calls it only in versions that its tests have run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from lakeconf.catalog.file_footers import ColumnStatistics
 from lakeconf.connection.connection import Connection
 from lakeconf.sql import identifier, literal
 
@@ -98,6 +99,15 @@ def is_metadata_of(connection: Connection, metadata_database: str, lake_id: str)
     tables = f"{identifier(metadata_database)}.ducklake_schema"
     found = connection.rows(f"SELECT schema_uuid FROM {tables} ORDER BY schema_id, begin_snapshot LIMIT 1")
     return [str(uuid) for (uuid,) in found] == [lake_id]
+
+
+def statistics_row(column: ColumnStatistics) -> Iterator[object]:
+    """Yields the statistics of a column in a file, as the temporary table of statistics has them after the ids."""
+    has_null_count, has_nan = column.null_count is not None, column.contains_nan is not None
+    yield from (column.size, True, column.value_count, has_null_count, column.null_count)
+    for bound in (column.low, column.high):
+        yield from (bound is not None, bound)
+    yield from (has_nan, column.contains_nan, column.has_ordered_values, None)
 
 
 def _sql(value: object) -> str:

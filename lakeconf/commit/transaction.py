@@ -15,7 +15,7 @@ from lakeconf import __version__
 from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.commit import audits, journal
 from lakeconf.commit.audits import Audit
-from lakeconf.commit.change import Change, Target
+from lakeconf.commit.change import Change, Target, row_count
 from lakeconf.commit.committer import Commit, Phase
 from lakeconf.commit.conflicts import (
     Base,
@@ -58,7 +58,6 @@ class Transaction:
         audits: Conditions on the new state.
         targets: Tables that this transaction created or changed, by full name in lower case.
         runs: The runs of models that this transaction records.
-        made: The snapshot that the transaction created; None if it created none.
         held: The lake's lock that protects the transaction; None if the metadata backend has no locks.
         writing: Held by the thread that adds a write, so that threads sharing a transaction take turns.
     """
@@ -76,7 +75,6 @@ class Transaction:
     audits: list[Audit] = field(default_factory=list)
     targets: dict[str, Target] = field(default_factory=dict)
     runs: list[ModelRun] = field(default_factory=list)
-    made: int | None = None
     held: Held | None = None
     writing: threading.RLock = field(default_factory=threading.RLock)
     _started: float = field(default_factory=time.monotonic)
@@ -98,10 +96,7 @@ class Transaction:
             raise LakeconfError("nothing can be written: the transaction has ended", hint="start another transaction")
 
     def end(self) -> None:
-        """Closes the transaction to further writes; the collected changes can still be committed.
-
-        Waits for the write of another thread that has begun: it is part of the transaction.
-        """
+        """Closes the transaction to further writes, once the write of another thread has ended; it can be committed."""
         self._ended = True
         with self.writing:
             pass
@@ -150,7 +145,14 @@ class Transaction:
         """
         with self.session.writer_lock:
             snapshot_id = self._commit() if self.changes or self.runs else self.snapshot_id
-            return self.session.advance(snapshot_id, own=self.made)
+            return self.session.advance(snapshot_id, own=self._attempt.made)
+
+    def outcome(self) -> tuple[int, int] | None:
+        """The snapshot of the commit and the number of its new rows; None unless it is certainly in the catalog."""
+        if self._attempt.phase is not Phase.COMMITTED:
+            return None
+        new = [change for change in self.changes if change.key not in self._repeated]
+        return self._attempt.made or self.session.snapshot_id, row_count(new)
 
     def _commit(self) -> int:
         """Returns the new snapshot; if all changes were already committed, the snapshot of that commit."""
@@ -205,15 +207,12 @@ class Transaction:
             if self.held is not None:
                 self.held.renew()
             try:
-                snapshot_id = self._attempt.run(self._work)
+                return self._attempt.run(self._work)
             except LakeconfError as error:
                 if not self._attempt.lost_race(error, conflicts=True):
                     raise
                 _log.warning("another writer overtook commit %s; trying again", self.token)
                 last = error
-            else:
-                self.made = self._attempt.made
-                return snapshot_id
         raise CommitError(f"the commit lost every race with other writers: {last}", hint="try again later")
 
     def _is_checked(self) -> bool:
@@ -275,14 +274,13 @@ class Transaction:
             self.session.writer.execute("ROLLBACK")
 
     def _commit_info(self, changes: list[Change]) -> str:
-        staged = [change.staged for change in changes if change.staged is not None]
         info: dict[str, object] = {
             "lakeconf": __version__,
             "token": self.token,
             "engine": self.session.engine.name,
             **self.session.engine.details(),
             "committer": "staged" if isinstance(self._attempt.catalog, StagedCatalog) else "public",
-            "rows": sum(rows.row_count or 0 for rows in staged),
+            "rows": row_count(changes),
             "seconds": round(time.monotonic() - self._started, 3),
         }
         decisions = {change.table: change.decision for change in changes if change.decision is not None}

@@ -84,12 +84,14 @@ def json_schema(models: Mapping[str, Any] | None = None) -> dict[str, Any]:
     Source: https://json-schema.org/draft/2020-12
 
     Args:
-        models: The definitions for `pipeline.models`, with that of the table as `models`; None allows any table.
+        models: The definitions for `[pipeline]`: `models` for the table of its models, `unit_test` for each of its
+            tests, and what they refer to; None allows any table.
     """
     definitions: dict[str, Any] = {"attach_options": _attach_options(), "maintenance": _maintenance(), **(models or {})}
     pipeline: dict[str, Any] = {**_PIPELINE, "properties": dict(_PIPELINE["properties"])}
     if models is not None:
-        pipeline["properties"]["models"] = {"$ref": "#/$defs/models"}
+        tests = {**pipeline["properties"]["tests"], "additionalProperties": {"$ref": "#/$defs/unit_test"}}
+        pipeline["properties"] |= {"models": {"$ref": "#/$defs/models"}, "tests": tests}
     metadata = metadata_types()
     storage = storage_types()
     backends = {

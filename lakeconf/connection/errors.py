@@ -52,6 +52,12 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         CatalogError,
         "check permissions and free disk space: the catalog file or its folder cannot be written",
     ),
+    (
+        r"\A[^\n]*(Failed to download extension|automatically install the required extension|IO Error: Extension \")",
+        ConnectionFailed,
+        "run INSTALL for this extension in DuckDB where its extension server can be reached; for extensions that a "
+        "store needs, pip install 'lakeconf[bundled]' is enough",
+    ),
     # Patterns for errors that name a file come before patterns for whole sentences, because a file can have any name.
     (
         r"certificate.* for HTTP",

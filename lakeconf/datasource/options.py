@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -106,6 +107,12 @@ def options_of(given: Mapping[str, str], allowed: tuple[str, ...], kind: str) ->
     return Options(**values)
 
 
+def _whole_number(text: str) -> int:
+    if not re.fullmatch(r"-?[0-9]+", text):
+        raise ValueError  # Python also reads `1_0`
+    return int(text)
+
+
 def _boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError
@@ -113,11 +120,11 @@ def _boolean(text: str) -> bool:
 
 
 _READERS: Mapping[str, Callable[[str], object]] = {
-    "version": int,
+    "version": _whole_number,
     "timestamp": datetime.fromisoformat,
-    "since": int,
+    "since": _whole_number,
     "changes": _boolean,
-    "snapshots_per_batch": int,
+    "snapshots_per_batch": _whole_number,
 }
 _NUMBER = "a whole number"
 _EXPECTED = {

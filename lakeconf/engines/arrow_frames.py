@@ -53,7 +53,9 @@ def with_leaves(found: Any, leaf: Callable[[Any], Any]) -> Any:
     import pyarrow as pa
 
     if pa.types.is_dictionary(found):
-        return pa.dictionary(found.index_type, with_leaves(found.value_type, leaf), found.ordered)
+        values = with_leaves(found.value_type, leaf)
+        # DuckDB fails beyond recovery for a dictionary of nested values.
+        return values if pa.types.is_nested(values) else pa.dictionary(found.index_type, values, found.ordered)
     if pa.types.is_run_end_encoded(found):
         return pa.run_end_encoded(found.run_end_type, with_leaves(found.value_type, leaf))
     if _is_list(found):
@@ -90,6 +92,9 @@ def _exact(found: Any) -> Any:
         return pa.duration("us")
     if pa.types.is_time64(found) and found.unit == "ns":
         return pa.time64("us")
+    if pa.types.is_decimal(found) and (found.scale < 0 or pa.types.is_decimal256(found)):
+        # DuckDB has no such decimals, and fails beyond recovery for a negative scale.
+        return pa.decimal128(min(found.precision - min(found.scale, 0), 38), max(found.scale, 0))
     return pa.date32() if pa.types.is_date64(found) else found
 
 

@@ -24,7 +24,7 @@ from lakeconf.engines.base import ROW_ID, Staged, StagingRequest
 from lakeconf.engines.change_feed import changes_sql
 from lakeconf.engines.exact_casts import exact_casts
 from lakeconf.engines.foreign_frames import arrow_table, native_frame
-from lakeconf.engines.schema_check import not_null_violation, selected
+from lakeconf.engines.schema_check import check_distinct, not_null_violation, selected
 from lakeconf.engines.sorted_files import write_sorted
 from lakeconf.engines.sorting import SortedFiles, SortRequest
 from lakeconf.engines.staging import announce, manifest_path
@@ -82,6 +82,7 @@ class DuckDBEngine:
             return with_null_types(self._connection.from_arrow(table), table)
 
     def schema(self, adopted: duckdb.DuckDBPyRelation) -> dict[str, str]:
+        check_distinct(adopted.columns)
         return dict(zip(adopted.columns, map(frame_type, adopted.types), strict=True))
 
     def conform(self, adopted: duckdb.DuckDBPyRelation, columns: Mapping[Column, str]) -> duckdb.DuckDBPyRelation:

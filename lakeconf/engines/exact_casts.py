@@ -21,6 +21,8 @@ _ROUNDED = {
 _TEXTS = ("varchar", "blob", "variant")
 # DuckDB writes these types to Parquet as DOUBLE, which cannot hold every value above 2^53.
 STORED_AS_DOUBLE = frozenset({"hugeint", "uhugeint"})
+# Files store the milliseconds of an interval in 32 bits: 1193 hours. The pattern is for DuckDB and for Python.
+INEXACT_INTERVAL = r"\.\d{3}\d*[1-9]|\b(119[3-9]|1[2-9]\d\d|[2-9]\d{3}|\d{5,}):\d\d:\d\d"
 _EXACT_IN_DOUBLE = frozenset({"tinyint", "smallint", "integer", "utinyint", "usmallint", "uinteger"})
 _HUGE = re.compile(r'"(?:[^"]|"")*"|\bU?HUGEINT\b')
 
@@ -46,9 +48,10 @@ def rounded_columns(found: Mapping[str, str], types: Mapping[str, str]) -> list[
     return [name for name, wanted in types.items() if _rounds(identifier(name), names[folded(name)], wanted)]
 
 
-def is_stored_as_double(found: DuckDBPyType) -> bool:
-    """True if values of the type contain an integer that Parquet files may round, at any depth."""
-    return found.id in STORED_AS_DOUBLE or any(map(is_stored_as_double, _parts(found).values()))
+def is_stored_inexactly(found: DuckDBPyType) -> bool:
+    """True if values of the type contain an integer or an interval that Parquet files may change, at any depth."""
+    inexact = found.id == "interval" or found.id in STORED_AS_DOUBLE
+    return inexact or any(map(is_stored_inexactly, _parts(found).values()))
 
 
 def has_text(found: DuckDBPyType) -> bool:
@@ -89,8 +92,8 @@ def _rounds(column: str, given: str, wanted: str) -> str | None:
     if any(pair == ("varchar", time) for pair in pairs for time in _TIMES):
         conditions.append(f"regexp_matches(CAST({column} AS VARCHAR), '\\.\\d{{6}}\\d*[1-9]')")
     if any(kind == "interval" for _, kind in pairs):
-        # Files store milliseconds.
-        conditions.append(f"regexp_matches(CAST({column} AS VARCHAR), '\\.\\d{{3}}\\d*[1-9]')")
+        text = f"CAST(CAST({column} AS {wanted}) AS VARCHAR)"
+        conditions.append(f"regexp_matches({text}, {literal(INEXACT_INTERVAL)})")
     if any(kind in STORED_AS_DOUBLE and source not in _EXACT_IN_DOUBLE for source, kind in pairs):
         stored = _HUGE.sub(lambda found: found[0] if found[0][0] == '"' else "DOUBLE", wanted)
         value = f"CAST({column} AS {wanted})"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import narwhals as nw
+from narwhals.exceptions import DuplicateError
 
-from lakeconf.engines.row_dicts import arrow_rows, is_rows
+from lakeconf.engines.row_dicts import arrow_rows, check_one_kind, is_rows
+from lakeconf.engines.schema_check import check_distinct
 from lakeconf.errors import SchemaError, required
 
 
@@ -24,6 +26,8 @@ def native_frame(frame: object) -> Any:
         return arrow_rows(frame)
     try:
         return nw.to_native(nw.from_native(frame))  # type: ignore[call-overload]
+    except DuplicateError as error:
+        raise SchemaError(f"the frame has two columns with one name: {error}", hint="rename one of them") from error
     except TypeError as error:
         raise SchemaError(
             f"{type(frame).__name__} is not a frame",
@@ -32,7 +36,32 @@ def native_frame(frame: object) -> Any:
 
 
 def arrow_table(native: Any) -> Any:
-    """Converts a native frame to an Arrow table."""
-    frame = nw.from_native(native)
+    """Converts a native frame to an Arrow table.
+
+    Raises:
+        SchemaError: A column has values that are not of one type, or of a type that Arrow lacks.
+    """
     with required("pyarrow", extra="arrow", needed_for=f"a frame of the type {type(native).__name__}"):
-        return frame.collect("pyarrow").to_native() if isinstance(frame, nw.LazyFrame) else frame.to_arrow()
+        import pyarrow as pa
+    frame = nw.from_native(native)
+    if isinstance(frame, nw.LazyFrame):
+        frame = frame.collect("polars" if frame.implementation.is_polars() else "pyarrow")
+    try:
+        _check_columns(frame)
+        return frame.to_arrow()
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise SchemaError(
+            f"the frame cannot be converted to Arrow: {str(error).strip()}", hint="use one type for each column"
+        ) from error
+
+
+def _check_columns(frame: nw.DataFrame[Any]) -> None:
+    """Refuses names that DuckDB would change, and columns of Python objects that would change."""
+    check_distinct(list(map(str, frame.columns)))
+    for name, dtype in frame.schema.items():
+        if dtype != nw.Object:
+            continue
+        if frame.implementation.is_polars():
+            # Polars gives the addresses of the objects to Arrow.
+            raise TypeError(f"the column {name!r} has Python objects")
+        check_one_kind(frame[name].to_list())

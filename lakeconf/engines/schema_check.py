@@ -10,6 +10,7 @@ from lakeconf.catalog.column_lookup import columns_named
 from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.catalog.table_name import split_name
 from lakeconf.catalog.types import integers, parsed_type
+from lakeconf.engines.exact_casts import rounded_columns
 from lakeconf.errors import LakeconfError, SchemaError, suggestion
 from lakeconf.sql import folded
 
@@ -84,6 +85,22 @@ def not_null_violation(column: str, table: str) -> SchemaError:
     )
 
 
+def check_distinct(names: Sequence[str], what: str = "the frame") -> None:
+    """Checks that columns have different names: of two columns, only one would be written.
+
+    Args:
+        names: The names.
+        what: What has the columns, for the message.
+
+    Raises:
+        SchemaError: Two columns have the same name.
+    """
+    known = [folded(name) for name in names]
+    for name in known:
+        if known.count(name) > 1:
+            raise SchemaError(f"{what} has two columns {name!r}", hint="rename one of them")
+
+
 def check_fit(table: str, frame: Mapping[str, str], wanted: Mapping[str, str]) -> None:
     """Checks that a frame can be written to a table: it has all columns by name, and their types fit.
 
@@ -107,6 +124,7 @@ def check_fit(table: str, frame: Mapping[str, str], wanted: Mapping[str, str]) -
                 hint="add it, with NULL for missing values",
             )
         _check_type(table, name, given[folded(name)][1], type_name)
+        check_writable(name, parsed_type(type_name))
 
 
 def _check_type(table: str, name: str, given: str, wanted: str) -> None:
@@ -155,9 +173,33 @@ def check_names(names: Iterable[str]) -> None:
             )
 
 
-def has_null(found: DuckDBPyType) -> bool:
-    """True if a type is or contains the null type."""
-    return found.id == "null" or any(isinstance(part, DuckDBPyType) and has_null(part) for _, part in _children(found))
+def contains(found: DuckDBPyType, kind: str) -> bool:
+    """True if a type is or contains the type with this id, such as `null`."""
+    parts = (part for _, part in _children(found) if isinstance(part, DuckDBPyType))
+    return found.id == kind or any(contains(part, kind) for part in parts)
+
+
+def check_writable(column: str, found: DuckDBPyType) -> None:
+    """Refuses types of a table that DuckLake accepts, but cannot write: DuckDB would be unusable after the attempt.
+
+    Raises:
+        SchemaError: The type of the column is or contains TIME_NS.
+    """
+    if contains(found, "time_ns"):
+        raise SchemaError(f"files cannot store the column {column!r} of the type {found}", hint="use TIME")
+
+
+def check_promotion(found: DuckDBPyType, new: DuckDBPyType) -> None:
+    """Refuses a wider type that would change some of the existing values, which DuckLake allows.
+
+    Raises:
+        SchemaError: The new type rounds values, depends on the time zone of the session, or files cannot hold it.
+    """
+    if not fits(found, new) or (found != new and rounded_columns({"x": str(found)}, {"x": str(new)})):
+        raise SchemaError(
+            f"the type {new} cannot hold all values of the type {found} exactly",
+            hint="add a column, and fill it with converted values",
+        )
 
 
 def _children(found: DuckDBPyType) -> Sequence[tuple[str, object]]:

@@ -56,13 +56,13 @@ def write_sorted(writer: Connection, alias: str, request: SortRequest, paths: Se
             raise StorageError(f"the folder {Path(paths[0]).parent} cannot be created: {error.strerror}") from error
     numbers = {column.name for column in table.columns if column.type in _NUMBER_TYPES}
     order = ", ".join(key.sql_of_number if key.column in numbers else key.sql for key in request.keys)
-    rows = _rows(alias, request)
+    rows = _rows(alias, request) + (f" ORDER BY {order}" if order else "")
     with writer.cursor() as cursor:
         if len(paths) == 1:
-            return (_copied(cursor, f"{rows} ORDER BY {order}", paths[0], table, settings),)
+            return (_copied(cursor, rows, paths[0], table, settings),)
         sorted_rows = f"memory.main.{identifier(f'lakeconf_sorted_{request.token}')}"
         try:
-            cursor.execute(f"CREATE TABLE {sorted_rows} AS {rows} ORDER BY {order}")
+            cursor.execute(f"CREATE TABLE {sorted_rows} AS {rows}")
             ends = [request.group.rows * number // len(paths) for number in range(1, len(paths) + 1)]
             parts = zip([0, *ends], ends, paths, strict=False)
             return tuple(

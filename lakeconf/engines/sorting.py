@@ -27,7 +27,7 @@ class SortRequest:
         snapshot_id: The snapshot at which the rows are read; the catalog contains no rows of the table itself.
         group: The files.
         is_whole: True if the table has no other files.
-        keys: The order of the rows.
+        keys: The order of the rows; empty for any order.
         file_count: The number of new files.
         token: The ID of this write.
     """

@@ -86,8 +86,19 @@ class LakeMarker:
             )
         if found.get("lake") != self.reader.lake_id:
             raise self._other()
-        self._check_place(found)
+        if self._is_elsewhere(found):
+            raise CatalogMovedError(
+                f"{self.path} was created for a catalog at another location: this catalog was copied or moved. "
+                "The files may still belong to the original: no file was removed",
+                hint="confirm the move if no other catalog uses this data path: lakeconf doctor STORE --repair",
+            )
         self._check_age(found)
+
+    def before_expiry(self) -> None:
+        """Refuses to expire snapshots of a restored catalog: `before_cleanup` would not recognize it any more."""
+        found = self._read()
+        if found is not None and found.get("lake") == self.reader.lake_id and not self._is_elsewhere(found):
+            self._check_age(found)
 
     def record(self) -> None:
         """Records the location and the newest snapshot of the catalog in the marker of this lake, if there is one.
@@ -103,19 +114,14 @@ class LakeMarker:
         if found != self._content():
             self._write(_replace_file)
 
-    def _check_place(self, found: Mapping[str, object]) -> None:
+    def _is_elsewhere(self, found: Mapping[str, object]) -> bool:
         recorded, here = found.get("catalog"), set(_hashes(self.places()))
         if not here or not isinstance(recorded, list) or not recorded:
-            return
+            return False
         known = {str(mark) for mark in recorded}
         elsewhere = known - here
         # A rename keeps one identifier. A file next to this catalog with the other identifier may be the original.
-        if elsewhere == known or (elsewhere and not elsewhere.isdisjoint(_hashes(self.neighbours()))):
-            raise CatalogMovedError(
-                f"{self.path} was created for a catalog at another location: this catalog was copied or moved. "
-                "The files may still belong to the original: no file was removed",
-                hint="confirm the move if no other catalog uses this data path: lakeconf doctor STORE --repair",
-            )
+        return elsewhere == known or (bool(elsewhere) and not elsewhere.isdisjoint(_hashes(self.neighbours())))
 
     def _check_age(self, found: Mapping[str, object]) -> None:
         recorded, moment = found.get("snapshot"), found.get("snapshot_time")
@@ -125,7 +131,7 @@ class LakeMarker:
         if newest < recorded or (here is not None and here != moment):
             raise CatalogMovedError(
                 f"{self.path} records snapshot {recorded}, which this catalog lacks: the catalog was restored from an "
-                "older backup. Files of later snapshots may still be needed: no file was removed",
+                "older backup. Files of later snapshots may still be needed: nothing was removed",
                 hint="restore a newer backup of the catalog; or, if the later snapshots are not needed, confirm that "
                 "this catalog is the right one: lakeconf doctor STORE --repair",
             )

@@ -8,6 +8,7 @@ from datetime import date, timedelta
 
 from lakeconf.catalog.history import LakeSize
 from lakeconf.catalog.table_name import joined_name
+from lakeconf.counted import counted
 from lakeconf.lake.compaction import SmallFiles, TableCompaction, small_files
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.maintenance_plan import MaintenanceResult, maintain
@@ -33,9 +34,9 @@ class TableAdvice:
         """What would be done, in words."""
         one = self.plan
         steps = (
-            (one.merged_files, f"merge {_files(one.merged_files, 'small file')} into about {self.becomes:,}"),
-            (one.rewritten_files, f"rewrite {_files(one.rewritten_files, 'file')} with deleted rows"),
-            (one.flushed_rows, f"write {_files(one.flushed_rows, 'row')} of the catalog to files"),
+            (one.merged_files, f"merge {counted(one.merged_files, 'small file')} into about {self.becomes:,}"),
+            (one.rewritten_files, f"rewrite {counted(one.rewritten_files, 'file')} with deleted rows"),
+            (one.flushed_rows, f"write {counted(one.flushed_rows, 'row')} of the catalog to files"),
         )
         return [text for count, text in steps if count]
 
@@ -109,7 +110,3 @@ def _becomes(plan: TableCompaction, small: Mapping[str, SmallFiles]) -> int:
         return 0
     # Files of one partition are merged with each other, up to the target size.
     return max(found.groups, -(-sum(found.sizes) // max(found.target, 1)))
-
-
-def _files(count: int, name: str) -> str:
-    return f"{count:,} {name}{'' if count == 1 else 's'}"

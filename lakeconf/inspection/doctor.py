@@ -15,6 +15,7 @@ from pathlib import Path
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection, connect, load_extension
 from lakeconf.connection.duckdb_version import INSTALL_TESTED, untested
+from lakeconf.counted import counted
 from lakeconf.engines.spark.java import ensure_java
 from lakeconf.errors import CatalogError, CatalogMissingError, CatalogMovedError, LakeconfError
 from lakeconf.guard.catalog_place import reader_of
@@ -192,11 +193,10 @@ def _catalog(examination: Examination) -> str:
 
 
 def _version(examination: Examination) -> str:
-    reader = _reader(examination)
-    with reader.transaction() as transaction:
+    with _reader(examination).transaction() as transaction:
         ((version,),) = transaction.rows("SELECT value FROM ducklake_metadata WHERE key = 'version'")
         ((count,),) = transaction.rows("SELECT count(*) FROM ducklake_snapshot")
-    return f"DuckLake {version}, {count:,} snapshot{'' if count == 1 else 's'}"
+    return f"DuckLake {version}, {counted(count, 'snapshot')}"
 
 
 def _readable(examination: Examination) -> str:
@@ -204,7 +204,7 @@ def _readable(examination: Examination) -> str:
     if "://" not in location and not Path(location).exists():
         return f"none yet: the first write creates {location}"
     ((count,),) = examination.connection.rows("SELECT count(*) FROM glob(?)", [f"{location}**/*.parquet"])
-    return f"{location}: {count:,} Parquet file{'' if count == 1 else 's'}"
+    return f"{location}: {counted(count, 'Parquet file')}"
 
 
 def _writable(examination: Examination) -> str:

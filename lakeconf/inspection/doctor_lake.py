@@ -11,6 +11,7 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.stale_bounds import stale_bounds
 from lakeconf.catalog.table_name import joined_name
 from lakeconf.connection.connection import Connection
+from lakeconf.counted import counted
 from lakeconf.errors import CatalogError, LakeconfError
 from lakeconf.guard.catalog_place import reader_of
 from lakeconf.guard.guard import marker_of
@@ -147,7 +148,7 @@ def examine_statistics(store: Store, connection: Connection) -> str:
 
 def _some(paths: Sequence[str]) -> str:
     shown = ", ".join(paths[:_SHOWN]) + (", …" if len(paths) > _SHOWN else "")
-    return f"{len(paths):,} file{'' if len(paths) == 1 else 's'} ({shown})"
+    return f"{counted(len(paths), 'file')} ({shown})"
 
 
 def _reader(store: Store, connection: Connection) -> CatalogReader:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from lakeconf.catalog.table import TableInfo, load_table
+from lakeconf.catalog.table import TableInfo, key_text, load_table
 from lakeconf.ducklake import visible_at
 from lakeconf.lake.lake import Lake
 
@@ -106,11 +106,4 @@ def _partitions(files: list[tuple[Any, ...]], values: list[tuple[Any, ...]]) -> 
 
 def _keys(table: TableInfo) -> tuple[str, ...]:
     names = {column.field_id: column.name for column in table.columns}
-    return tuple(_key(field.transform, names.get(field.field_id, "?")) for field in table.partition_fields)
-
-
-def _key(transform: str, column: str) -> str:
-    if transform == "identity":
-        return column
-    kind, _, number = transform.partition("(")
-    return f"{kind}({number.removesuffix(')')}, {column})" if number else f"{kind}({column})"
+    return tuple(key_text(field.transform, names.get(field.field_id, "?")) for field in table.partition_fields)

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lakeconf.byte_size import parsed_size
 from lakeconf.catalog.lost_bounds import lost_bounds
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.table import TableInfo
 from lakeconf.catalog.table_name import joined_name
+from lakeconf.counted import counted
 from lakeconf.ducklake import inlined_deletes_table
 from lakeconf.sql import identifier
 
 # The defaults of the extension: https://ducklake.select/docs/stable/duckdb/usage/configuration
 _TARGET_BYTES = 512 * 10**6
 _DELETE_THRESHOLD = 0.95
-_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _TABLES = """
     SELECT t.table_id, s.schema_name, t.table_name FROM ducklake_table AS t
     JOIN ducklake_schema AS s ON s.schema_id = t.schema_id AND s.end_snapshot IS NULL
     WHERE t.end_snapshot IS NULL ORDER BY s.schema_name, t.table_name
 """
 _FILES = """
-    SELECT f.table_id, f.data_file_id, f.record_count, f.file_size_bytes, max(v.schema_version), f.partition_id
+    SELECT f.table_id, f.data_file_id, f.record_count, f.file_size_bytes, max(v.schema_version), f.partition_id, f.path
     FROM ducklake_data_file AS f LEFT JOIN ducklake_schema_versions AS v
       ON v.table_id = f.table_id AND v.begin_snapshot <= f.begin_snapshot
     WHERE f.end_snapshot IS NULL
-    GROUP BY f.table_id, f.data_file_id, f.record_count, f.file_size_bytes, f.partition_id
+    GROUP BY f.table_id, f.data_file_id, f.record_count, f.file_size_bytes, f.partition_id, f.path
 """
 _DELETED = """
     SELECT data_file_id, max(delete_count) FROM ducklake_delete_file WHERE end_snapshot IS NULL GROUP BY data_file_id
@@ -36,6 +37,7 @@ _PARTITIONS = """
     SELECT data_file_id, partition_key_index, partition_value FROM ducklake_file_partition_value
     ORDER BY data_file_id, partition_key_index
 """
+_SORTED = "SELECT DISTINCT table_id FROM ducklake_sort_info WHERE end_snapshot IS NULL"
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,11 @@ class TableCompaction:
 
     def __str__(self) -> str:
         steps = (
-            (self.flushed_rows, "write {:,} row{} of the catalog to files"),
-            (self.rewritten_files, "rewrite {:,} file{} with deleted rows"),
-            (self.merged_files, "merge {:,} small file{}"),
+            (self.flushed_rows, f"write {counted(self.flushed_rows, 'row')} of the catalog to files"),
+            (self.rewritten_files, f"rewrite {counted(self.rewritten_files, 'file')} with deleted rows"),
+            (self.merged_files, f"merge {counted(self.merged_files, 'small file')}"),
         )
-        done = (text.format(count, "" if count == 1 else "s") for count, text in steps if count)
+        done = (text for count, text in steps if count)
         return f"{self.table}: {', '.join(done)}"
 
 
@@ -71,6 +73,7 @@ class _File:
     size: int
     group: tuple[object, ...]
     deleted: int
+    folder: str
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class _Table:
     target: int
     threshold: float
     files: list[_File]
+    is_sorted: bool
 
 
 @dataclass(frozen=True)
@@ -91,11 +95,13 @@ class RewrittenFiles:
         schema: The table's schema.
         name: The table's name.
         files: The share of deleted rows and the size in bytes of each file; the largest share first.
+        ids: The ids of these files.
     """
 
     schema: str
     name: str
     files: tuple[tuple[float, int], ...]
+    ids: tuple[int, ...] = ()
 
     @property
     def saved(self) -> float:
@@ -114,6 +120,7 @@ class SmallFiles:
         groups: The number of groups: files of one partition, with the same columns, are merged with each other.
         largest: The number of files in the largest group.
         target: The size in bytes up to which files are merged.
+        ids: The ids of these files.
     """
 
     schema: str
@@ -122,6 +129,12 @@ class SmallFiles:
     groups: int
     largest: int
     target: int
+    ids: tuple[int, ...] = ()
+
+    @property
+    def replaced(self) -> RewrittenFiles:
+        """The files, for a staged commit instead of DuckLake's merge."""
+        return RewrittenFiles(self.schema, self.name, (), self.ids)
 
     @property
     def saved(self) -> int:
@@ -129,27 +142,31 @@ class SmallFiles:
         return len(self.sizes) - self.groups
 
 
-def plan_compaction(reader: CatalogReader) -> list[TableCompaction]:
+def plan_compaction(
+    reader: CatalogReader, replaced: Callable[[RewrittenFiles], int] = lambda _: 0
+) -> list[TableCompaction]:
     """The tables that a compaction would change, selected by DuckLake's rules, sorted by name.
 
     Files that a flush would create, and that could then be merged, are not counted.
 
     Args:
         reader: Reads the catalog.
+        replaced: The number of files that lakeconf replaces itself, because DuckLake would forget bounds or row ids.
     """
-    lost = lost_bounds(reader)
     with reader.transaction() as transaction:
         found = _tables(transaction)
         flushed = {table.table_id: _inlined(transaction, table.table_id) for table in found}
-    planned = [
-        TableCompaction(
-            joined_name(table.schema, table.name),
-            flushed[table.table_id],
-            0 if (table.schema, table.name) in lost else len(_rewritten(table)),
-            sum(map(len, _groups(table))),
-        )
-        for table in found
-    ]
+    lost = lost_bounds(reader) if any(map(_rewritten, found)) else {}
+    planned = []
+    for table in found:
+        name, files = joined_name(table.schema, table.name), _rewritten(table)
+        is_lost = bool(files) and (table.schema, table.name) in lost
+        rewritten = replaced(_rewritten_files(table, files)) if is_lost else len(files)
+        small = _small_files(table)
+        merged = 0 if small is None or _is_divided(table) else len(small.ids)
+        if small is not None and merged and table.is_sorted:
+            merged = replaced(small.replaced)
+        planned.append(TableCompaction(name, flushed[table.table_id], rewritten, merged))
     return [one for one in planned if one.flushed_rows or one.rewritten_files or one.merged_files]
 
 
@@ -157,12 +174,13 @@ def rewritten_files(reader: CatalogReader) -> list[RewrittenFiles]:
     """The files that would be rewritten, of each table that has any."""
     with reader.transaction() as transaction:
         tables = _tables(transaction)
-    found = []
-    for table in tables:
-        files = sorted(((file.deleted / file.rows, file.size) for file in _rewritten(table)), reverse=True)
-        if files:
-            found.append(RewrittenFiles(table.schema, table.name, tuple(files)))
-    return found
+    return [_rewritten_files(table, files) for table in tables if (files := _rewritten(table))]
+
+
+def _rewritten_files(table: _Table, files: Sequence[_File]) -> RewrittenFiles:
+    ordered = sorted(files, key=lambda file: (file.deleted / file.rows, file.size), reverse=True)
+    shares = tuple((file.deleted / file.rows, file.size) for file in ordered)
+    return RewrittenFiles(table.schema, table.name, shares, tuple(file.file_id for file in ordered))
 
 
 def all_tables(reader: CatalogReader) -> list[tuple[str, str]]:
@@ -179,14 +197,23 @@ def small_files(reader: CatalogReader) -> list[SmallFiles]:
     """
     with reader.transaction() as transaction:
         tables = _tables(transaction)
-    found = []
-    for table in tables:
-        groups = _groups(table)
-        if groups:
-            sizes = tuple(sorted(file.size for group in groups for file in group))
-            largest = max(map(len, groups))
-            found.append(SmallFiles(table.schema, table.name, sizes, len(groups), largest, table.target))
-    return found
+    return [small for table in tables if (small := _small_files(table)) is not None]
+
+
+def _small_files(table: _Table) -> SmallFiles | None:
+    groups = _groups(table)
+    if not groups:
+        return None
+    files = sorted((file for group in groups for file in group), key=lambda file: file.size)
+    sizes, ids = tuple(file.size for file in files), tuple(file.file_id for file in files)
+    return SmallFiles(table.schema, table.name, sizes, len(groups), max(map(len, groups)), table.target, ids)
+
+
+def tables_left_unmerged(reader: CatalogReader) -> set[tuple[str, str]]:
+    """The schema and the name of each table whose files DuckLake must not merge."""
+    with reader.transaction() as transaction:
+        tables = _tables(transaction)
+    return {(table.schema, table.name) for table in tables if table.is_sorted or _is_divided(table)}
 
 
 def target_file_size(reader: CatalogReader, table: TableInfo) -> int:
@@ -201,22 +228,29 @@ def target_file_size(reader: CatalogReader, table: TableInfo) -> int:
 
 
 def _target(options: Mapping[tuple[int | None, str], str], table_id: int) -> int:
-    return _bytes(options.get((table_id, "target_file_size")) or options.get((None, "target_file_size")))
+    size = parsed_size(options.get((table_id, "target_file_size")) or options.get((None, "target_file_size")) or "")
+    return _TARGET_BYTES if size is None else size
 
 
 def _tables(transaction: MetadataTransaction) -> list[_Table]:
     options, files = _options(transaction), _files(transaction)
+    is_sorted = {table_id for (table_id,) in transaction.rows(_SORTED)}
     found = []
     for table_id, schema, name in transaction.rows(_TABLES):
         target = _target(options, table_id)
         limit = options.get((table_id, "rewrite_delete_threshold")) or options.get((None, "rewrite_delete_threshold"))
         threshold = _DELETE_THRESHOLD if limit is None else float(limit)
-        found.append(_Table(table_id, schema, name, target, threshold, files[table_id]))
+        found.append(_Table(table_id, schema, name, target, threshold, files[table_id], table_id in is_sorted))
     return found
 
 
 def _rewritten(table: _Table) -> list[_File]:
     return [file for file in table.files if file.deleted > 0 and file.deleted >= table.threshold * file.rows]
+
+
+def _is_divided(table: _Table) -> bool:
+    """True if files that DuckLake merges are in several folders: it then fails, and closes the database."""
+    return len({(file.group, file.folder) for file in table.files}) > len({file.group for file in table.files})
 
 
 def _groups(table: _Table) -> list[list[_File]]:
@@ -234,9 +268,10 @@ def _files(transaction: MetadataTransaction) -> dict[int, list[_File]]:
     for file_id, index, value in transaction.rows(_PARTITIONS):
         partitions[file_id].append((index, value))
     files: dict[int, list[_File]] = defaultdict(list)
-    for table_id, file_id, rows, size, version, partition_id in transaction.rows(_FILES):
+    for table_id, file_id, rows, size, version, partition_id, path in transaction.rows(_FILES):
         group = (version, partition_id, *partitions[file_id])
-        files[table_id].append(_File(file_id, rows, size, group, deleted.get(file_id, 0)))
+        folder = "" if partition_id is None else path.rpartition("/")[0]
+        files[table_id].append(_File(file_id, rows, size, group, deleted.get(file_id, 0), folder))
     return files
 
 
@@ -259,12 +294,3 @@ def _inlined(transaction: MetadataTransaction, table_id: int) -> int:
         ((rows,),) = transaction.rows(f"SELECT count(*) FROM {identifier(deletes)}")
         count += rows
     return count
-
-
-def _bytes(text: str | None) -> int:
-    """Parses a size from the catalog: a number, optionally with a unit, such as `512MB`."""
-    if text is None:
-        return _TARGET_BYTES
-    digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
-    unit = text[len(digits) :].strip().lower()
-    return int(float(digits) * _UNITS.get(unit or "b", 1)) if digits else _TARGET_BYTES

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
 from lakeconf.catalog.snapshot import Snapshot, chosen, latest, snapshots
-from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.catalog.table import tables
 from lakeconf.catalog.table_name import split_name
 from lakeconf.commit.audits import Audit, Check
@@ -18,30 +17,30 @@ from lakeconf.commit.journal import INTERNAL_SCHEMA
 from lakeconf.commit.scope import Scope
 from lakeconf.engines.base import SparkOperations, spark_operations
 from lakeconf.engines.schema_check import named_views
-from lakeconf.errors import LakeconfError, UnsupportedError
+from lakeconf.errors import LakeconfError
 from lakeconf.lake.definitions import Definitions
 from lakeconf.lake.maintenance import Maintenance
 from lakeconf.lake.notebook import Snapshots, html_table, listed
 from lakeconf.lake.opening import open_session
+from lakeconf.lake.queries import Queries
 from lakeconf.lake.restore import Restores
 from lakeconf.lake.run_journal import RunJournal
-from lakeconf.lake.spark_dialect import query_in_spark_sql
-from lakeconf.lake.spark_sql import sql_on_spark
 from lakeconf.lake.stream_source import stream
 from lakeconf.lake.streaming import StreamSink
 from lakeconf.lake.table import Table
 from lakeconf.sql import identifier, literal
-from lakeconf.write.execute import execute
 
 if TYPE_CHECKING:
     from lakeconf.store import Store
 
 
-class Lake(Definitions, Restores):
+class Lake(Definitions, Restores, Queries):
     """An open lake, returned by `Store.open`. All its tables are read at one snapshot.
 
     Its own commits and `refresh()` move the snapshot. Use it as a context manager to close it, with all its frames.
     """
+
+    _not_proposed = ("runs",)
 
     @classmethod
     def open(cls, store: Store, engine: Any = None) -> Lake:
@@ -191,13 +190,16 @@ class Lake(Definitions, Restores):
 
         Raises:
             LakeconfError: A transaction is open: Spark would not repeat a batch that the transaction discards.
+            TableNotFoundError: There is no such table.
         """
         if self._scope.transaction is not None:
             raise LakeconfError(
                 "a transaction is open, and the batches of a stream cannot be a part of it",
                 hint="use the lake itself: lake.stream_sink(…)",
             )
-        return StreamSink(self.table(table), query)
+        found = self.table(table)
+        _ = found.schema  # Spark would show an error in the first batch only
+        return StreamSink(found, query)
 
     def stream(
         self, table: str, *, since: int | None = None, changes: bool = False, snapshots_per_batch: int | None = None
@@ -217,83 +219,6 @@ class Lake(Definitions, Restores):
             SparkError: There is no such table, or Spark cannot hold its rows.
         """
         return stream(self._scope, table, since, snapshots_per_batch, changes=changes)
-
-    def sql(
-        self,
-        query: str,
-        *,
-        engine: Literal["duckdb", "spark"] | None = None,
-        dialect: Literal["duckdb", "spark"] = "duckdb",
-    ) -> nw.LazyFrame[Any]:
-        """Runs a query on the lake.
-
-        DuckDB runs it at the latest snapshot, Spark at the lake's, unless the query contains `AT (VERSION => …)`.
-
-        Args:
-            query: A query; the lake is the default database.
-            engine: The engine that runs it; defaults to the engine of the lake. On Spark, only tables of the lake can
-                be read, and what Spark may compute in another way than DuckDB is refused.
-            dialect: The SQL of the query. Queries in Spark's own SQL run on Spark, and compute what Spark computes.
-
-        Returns:
-            A lazy frame of the engine.
-
-        Raises:
-            QueryError: The engine rejects the query, or it uses a view or macro that may do more than read the lake.
-            UnsupportedError: Spark may not return DuckDB's rows, or the lake was opened without Spark.
-        """
-        if dialect == "spark":
-            if engine not in (None, "spark"):
-                raise UnsupportedError("DuckDB does not run SQL of spark", hint="omit the engine or the dialect")
-            return query_in_spark_sql(self._scope, query)
-        on_spark = isinstance(self._session.engine, SparkOperations) if engine is None else engine == "spark"
-        if on_spark:
-            return sql_on_spark(self._scope, query)
-        self._scope.add_read(None)
-        prepare_query(self._session.reader, query)
-        return nw.from_native(self._session.reader.connection.relation(query))
-
-    def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
-        """Runs a query over frames on the lake's engine; Spark is given its translation.
-
-        Args:
-            sql: A query in DuckDB's SQL.
-            frames: The frame of each table in the query, by name.
-
-        Returns:
-            A lazy frame of the engine.
-
-        Raises:
-            UnsupportedError: Spark may not return DuckDB's rows for a part of the query.
-            QueryError: The engine rejects the query.
-            UnsafeQueryError: It calls an unsafe macro of the lake.
-        """
-        prepare_query(self._session.reader, sql, frames=frames)
-        return self._session.engine.query(sql, frames)
-
-    def execute(self, sql: str, /, *, idempotency_key: str | None = None, **frames: object) -> int:
-        """Runs an INSERT, UPDATE, DELETE or MERGE INTO on one table of the lake, as one snapshot.
-
-        On Spark, executors write the rows of an INSERT whose query computes nothing, and run a DELETE that
-        `Table.delete` accepts and a MERGE INTO without conditions or computed values. DuckDB runs other statements at
-        the commit.
-
-        Args:
-            sql: The statement, in DuckDB's SQL; the lake is the default database.
-            idempotency_key: As for `Table.append`.
-            **frames: Frames that the statement names like tables, such as `staged=frame`.
-
-        Returns:
-            The new snapshot; in a transaction, the snapshot that it reads.
-
-        Raises:
-            QueryError: The SQL is not a single statement that changes rows, or DuckDB rejects it.
-            UnsafeQueryError: It may use a view or macro of the lake that does more than read the lake.
-            UnsupportedError: DuckLake, or Spark for an INSERT, does not support a part of the statement.
-            CommitConflictError: Another writer has changed a table that the statement depends on.
-            CommitError: Nothing was written, for example because several rows of the source match one row.
-        """
-        return execute(self._scope, sql, frames, idempotency_key)
 
     def columns_of(self, frame: object) -> dict[str, str]:
         """The columns of a frame and the DuckDB names of their types; no row is read.

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 from lakeconf.catalog.history import LakeSize, growth
 from lakeconf.catalog.snapshot import latest, snapshots
 from lakeconf.catalog.stored_queries import StoredQueries
-from lakeconf.commit.maintenance_commit import run_step
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
 from lakeconf.completion import PublicNames
@@ -22,12 +21,13 @@ from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
 from lakeconf.guard.locks import pauses
 from lakeconf.lake.cleanup import Cleanup, Removal
 from lakeconf.lake.compaction import TableCompaction, plan_compaction
+from lakeconf.lake.flushing import flush_lake
 from lakeconf.lake.memory_limit import limited_memory
 from lakeconf.lake.merging import Merging
 from lakeconf.lake.rewriting import Rewriting
+from lakeconf.lake.staged_rewriting import StagedRewriting
 from lakeconf.lake.time_limit import TimeLimit
 from lakeconf.logs import EventLogger
-from lakeconf.sql import literal
 
 SHORTEST_AGE = timedelta(days=1)
 
@@ -139,6 +139,7 @@ class Maintenance(PublicNames):
             The expired versions.
 
         Raises:
+            CatalogMovedError: The catalog was restored from a backup before the last cleanup; nothing was expired.
             CommitError: Writers were active all the time, or the backend has no locks; nothing was expired.
         """
         if keep < 1:
@@ -150,6 +151,8 @@ class Maintenance(PublicNames):
         with self._session.guard.removing(force=force):
             expired = self._expired(limit, keep)
             if expired:
+                if self._session.guard.marker is not None:
+                    self._session.guard.marker.before_expiry()
                 self._scope.base.remember(self._session.reader, set(expired))
                 versions = ", ".join(map(str, expired))
                 run(
@@ -192,7 +195,7 @@ class Maintenance(PublicNames):
 
     def plan_compaction(self) -> list[TableCompaction]:
         """The tables that `compact` would change, according to the catalog; no data file is read."""
-        return plan_compaction(self._session.reader)
+        return plan_compaction(self._session.reader, StagedRewriting(self._session, TimeLimit()).planned)
 
     def _cleanup(self) -> Cleanup:
         self._scope.check_maintainable()
@@ -249,7 +252,7 @@ def run(session: Session, sql: str, parameters: Sequence[object]) -> list[tuple[
 
 
 def _flush(session: Session, _limit: TimeLimit) -> None:
-    run_step(session, f"CALL ducklake_flush_inlined_data({literal(session.alias)})")
+    flush_lake(session)
 
 
 def _rewrite(session: Session, limit: TimeLimit) -> None:

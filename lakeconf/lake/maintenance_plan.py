@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from lakeconf.byte_size import byte_size
+from lakeconf.counted import counted
 from lakeconf.lake.compaction import TableCompaction
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.maintenance import CompactionResult
@@ -52,9 +53,9 @@ class MaintenanceResult:
         elif not lines:
             lines.append("compact   nothing to merge, rewrite or flush")
         verb = "would be " if self.dry_run else ""
-        lines.append(f"expire    {_count(self.expired, 'snapshot')} {verb}expired{_range(self.expired)}")
+        lines.append(f"expire    {counted(len(self.expired), 'snapshot')} {verb}expired{_range(self.expired)}")
         more = ", plus files that this run makes obsolete" if self.more_removed else ""
-        lines.append(f"clean up  {_count(self.removed, 'file')} {verb}removed{more}")
+        lines.append(f"clean up  {counted(len(self.removed), 'file')} {verb}removed{more}")
         if self.dry_run:
             lines += [f"          {escaped(path)}" for path in self.removed]
         if self.skipped is not None:
@@ -117,10 +118,6 @@ def maintain(
         removed=tuple(removed),
         skipped=removal.skipped,
     )
-
-
-def _count(items: tuple[object, ...], name: str) -> str:
-    return f"{len(items):,} {name}{'' if len(items) == 1 else 's'}"
 
 
 def _range(versions: tuple[int, ...]) -> str:

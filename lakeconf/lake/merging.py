@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lakeconf.catalog.table_name import joined_name
 from lakeconf.commit.maintenance_commit import run_step
 from lakeconf.commit.session import Session
-from lakeconf.lake.compaction import SmallFiles, small_files
+from lakeconf.lake.compaction import SmallFiles, all_tables, small_files, tables_left_unmerged
+from lakeconf.lake.staged_rewriting import StagedRewriting
 from lakeconf.lake.time_limit import TimeLimit
+from lakeconf.logs import EventLogger
 from lakeconf.sql import literal
 
 # The number of files that one transaction reads, and that it writes, at most.
 FILES_READ, FILES_WRITTEN = 2000, 200
+_log = EventLogger("maintenance")
 _TARGET = "ducklake_target_file_size"
 
 
@@ -34,16 +38,31 @@ class Merging:
 
     def run(self) -> None:
         """Merges small files, first of the tables with most of them, until no merge creates a file."""
-        tables = small_files(self.session.reader)
-        if sum(len(table.sizes) for table in tables) > FILES_READ:
-            for table in sorted(tables, key=lambda found: -found.saved):
+        tables, left = small_files(self.session.reader), tables_left_unmerged(self.session.reader)
+        merged = [table for table in tables if (table.schema, table.name) not in left]
+        if sum(len(table.sizes) for table in merged) > FILES_READ:
+            for table in sorted(merged, key=lambda found: -found.saved):
                 self._merge_table(table)
         # All tables of a small lake in one transaction; and what only DuckLake knows, because it reads more options.
-        self._merge("", FILES_WRITTEN, {})
+        others = [_arguments(*name) for name in all_tables(self.session.reader) if name not in left] if left else [""]
+        for arguments in others:
+            self._merge(arguments, FILES_WRITTEN, {})
+        for table in tables:
+            if (table.schema, table.name) in left:
+                self._replace(table)
+
+    def _replace(self, table: SmallFiles) -> None:
+        """Merges files by staged commits, which keep row ids: DuckLake gives the rows of a sorted table others."""
+        reason = StagedRewriting(self.session, self.limit).run(table.replaced)
+        if reason is not None:
+            _log.warning(
+                "%s keeps %d small files: DuckLake would change row ids or fail, and no staged commit is possible: %s",
+                joined_name(table.schema, table.name), len(table.ids), reason,
+            )  # fmt: skip
 
     def _merge_table(self, table: SmallFiles) -> None:
         """Merges the files of a table in rounds; each transaction reads at most `FILES_READ` files of a group."""
-        arguments = f", {literal(table.name)}, schema => {literal(table.schema)}"
+        arguments = _arguments(table.schema, table.name)
         found: SmallFiles | None = table
         target = 0
         while found is not None and not self.limit.is_over:
@@ -64,3 +83,7 @@ class Merging:
         while not self.limit.is_over:
             if not any(created for *_, created in run_step(self.session, call, settings)):
                 return
+
+
+def _arguments(schema: str, name: str) -> str:
+    return f", {literal(name)}, schema => {literal(schema)}"

@@ -1,55 +1,218 @@
-"""The tables that a query for Spark names, and the snapshots that it reads them at."""
+"""The tables that a query names, in its text, and the snapshots that it reads them at."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import itemgetter
+from typing import NamedTuple
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import by_timestamp, by_version
 from lakeconf.catalog.table_name import joined_name
+from lakeconf.catalog.table_references import (
+    Span,
+    named_as,
+    original_offset,
+    replaced,
+    semicolons,
+    span_of,
+    table_references,
+)
 from lakeconf.commit.scope import Scope
-from lakeconf.errors import QueryError, UnsupportedError
-from lakeconf.sql import folded, parser_reason
+from lakeconf.errors import LakeconfError, QueryError, UnsupportedError
+from lakeconf.sql import folded, identifier, parser_reason
+
+_CONSTANT = (TokenType.NUMBER, TokenType.STRING, TokenType.DCOLON)
+# DuckDB reads other text in the time zone of the connection.
+_TIMES = ("", "TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE")
+# Characters of a line before and after a place.
+_SHOWN = 60
+_VERSIONS = (TokenType.VERSION_SNAPSHOT, TokenType.TIMESTAMP_SNAPSHOT)
+_WRITE = {
+    "duckdb": "write AT (VERSION => 3), or AT (TIMESTAMP => '2024-05-17 10:00:00+00:00')",
+    "spark": "write VERSION AS OF 3, or TIMESTAMP AS OF '2024-05-17 10:00:00+00:00'",
+}
 
 
-def single_query(text: str, dialect: str, hint: str) -> exp.Query:
-    """Parses a query.
+@dataclass(frozen=True)
+class NamedTable:
+    """A place in the text of a query that names a table.
+
+    Attributes:
+        tree: The place in the query's tree.
+        scope: The lake of the table, at the snapshot that the query reads it at.
+        name: The name of the table, as `Lake.table` accepts it.
+        span: Where its name is in the text, in Spark's SQL with its snapshot.
+    """
+
+    tree: exp.Table
+    scope: Scope
+    name: str
+    span: Span
+
+
+class _Snapshot(NamedTuple):
+    """A place in the text that names a snapshot, such as `VERSION` and `3`; the value is empty if it is computed."""
+
+    kind: str
+    value: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class QueryText:
+    """A query and the tables that it names.
+
+    Attributes:
+        source: The query.
+        text: The query, with blanks in place of `AT (VERSION => 3)`.
+        dialect: The dialect of its SQL: `duckdb` or `spark`.
+        tree: The query as sqlglot reads it.
+        hint: What to do if the query cannot run.
+    """
+
+    source: str
+    text: str
+    dialect: str
+    tree: exp.Query
+    hint: str
+    _tokens: Sequence[Token]
+    _snapshots: Sequence[_Snapshot]
+
+    @classmethod
+    def parsed(cls, text: str, dialect: str, hint: str) -> QueryText:
+        """Parses a query.
+
+        Raises:
+            QueryError: The text is not a single query.
+        """
+        source = text
+        try:
+            snapshots = [] if dialect == "spark" else _after_at(sqlglot.tokenize(text, read=dialect))
+            for one in snapshots:
+                text = text[: one.start] + " " * (one.end - one.start) + text[one.end :]
+            tokens = sqlglot.tokenize(text, read=dialect)
+            found = [tree for tree in sqlglot.parse(text, dialect=dialect) if tree is not None]
+        except (SqlglotError, ValueError, RecursionError) as error:
+            raise QueryError(f"the query cannot be parsed: {parser_reason(error)}", hint=hint) from error
+        if len(found) != 1 or not isinstance(found[0], exp.Query):
+            raise QueryError("the text is not a single query", hint="write SELECT … FROM …")
+        return cls(source, text, dialect, found[0], hint, tokens, snapshots)
+
+    def tables(self, lakes: Mapping[str, Scope]) -> list[NamedTable]:
+        """The tables in the order of the text, without table functions.
+
+        Args:
+            lakes: The lakes that the query can name, by `named_lakes`.
+
+        Raises:
+            UnsupportedError: A table belongs to another database, or its snapshot is not a constant.
+            SnapshotNotFoundError: A snapshot does not exist.
+        """
+        places = [table for table in table_references(self.tree) if isinstance(table.this, exp.Identifier)]
+        if any("start" not in part.meta for table in places for part in table.parts):
+            raise UnsupportedError("the query cannot be read: the place of a table is unknown", hint=self.hint)
+        by_place = {span_of(table): table for table in places}
+        found = [self._named(table, lakes) for _, table in sorted(by_place.items(), key=itemgetter(0))]
+        if self._snapshots and len(self._snapshots) != sum(bool(self._written(table)) for table in by_place.values()):
+            raise UnsupportedError("a snapshot is named, but not after a table", hint=_WRITE[self.dialect])
+        return found
+
+    def reading(
+        self,
+        views: Iterable[tuple[NamedTable, str]],
+        *,
+        quoted: Callable[[str], str] = identifier,
+        between: Callable[[str], str] = str,
+    ) -> str:
+        """The query with views in place of tables; the rest of its text stays.
+
+        Args:
+            views: The tables, and the names of the views.
+            quoted: Quotes a name in the dialect.
+            between: Changes the rest of the text.
+        """
+        return replaced(self.text, self._changes(views, quoted), between)
+
+    def place(self, views: Iterable[tuple[NamedTable, str]], offset: int) -> str:
+        """The line and the column of an offset in the text that `reading` returns, and the line itself with a caret."""
+        start = original_offset(self._changes(views, identifier), offset)
+        line, begin = self.source.count("\n", 0, start) + 1, self.source.rfind("\n", 0, start) + 1
+        before, after = self.source[begin:start][-_SHOWN:], self.source[start:].split("\n")[0][:_SHOWN]
+        shown = f"  {before}{after}\n  {' ' * len(before)}^".replace("\t", " ")
+        return f"line {line}, column {start - begin + 1}\n{shown}"
+
+    def _changes(self, views: Iterable[tuple[NamedTable, str]], quoted: Callable[[str], str]) -> dict[Span, str]:
+        names = {table.span: named_as(view, table.tree, quoted) for table, view in views}
+        return {**semicolons(self._tokens), **names}
+
+    def _named(self, table: exp.Table, lakes: Mapping[str, Scope]) -> NamedTable:
+        scope, (start, end) = self._lake(table, lakes), span_of(table)
+        snapshot = self._written(table)
+        if snapshot is not None:
+            at = snapshot_at(scope.session.reader, snapshot.kind, snapshot.value)
+            if at is None:
+                raise UnsupportedError(
+                    f"the snapshot AT which the query reads {table.name!r} is not a constant", hint=_WRITE[self.dialect]
+                )
+            scope = replace(scope, at=at, transaction=None)
+            end = snapshot.end if self.dialect == "spark" else end
+        return NamedTable(table, scope, joined_name(table.db or "main", table.name), (start, end))
+
+    def _lake(self, table: exp.Table, lakes: Mapping[str, Scope]) -> Scope:
+        own, *others = lakes
+        if not table.catalog and folded(table.db) in others:
+            names = f"{own}.{table.db}.{table.name} or {table.db}.main.{table.name}"
+            raise QueryError(f"{table.db}.{table.name} can be a table of two lakes", hint=f"write {names}")
+        scope = lakes.get(folded(table.catalog) if table.catalog else own)
+        if scope is None:
+            raise UnsupportedError(
+                f"the query names another database, {table.catalog!r}; its lakes are {', '.join(lakes)}", hint=self.hint
+            )
+        return scope
+
+    def _written(self, table: exp.Table) -> _Snapshot | None:
+        """The snapshot that is written after the name of a table, in DuckDB's SQL also after its alias."""
+        _, end = span_of(table)
+        if self.dialect == "spark":
+            return _as_of(table, [token for token in self._tokens if token.start >= end])
+        for one in self._snapshots:
+            between = [token.text for token in self._tokens if end <= token.start < one.start]
+            if one.start >= end and _is_alias(between, table.alias):
+                return one
+        return None
+
+
+def named_lakes(scope: Scope, others: Iterable[Scope]) -> dict[str, Scope]:
+    """The lakes that a query can name, each at one snapshot, which later commits do not change.
 
     Args:
-        text: SQL.
-        dialect: The dialect of the SQL: `duckdb` or `spark`.
-        hint: What to do if the text cannot be parsed.
+        scope: The lake that runs the query.
+        others: Other open lakes.
+
+    Returns:
+        The lakes by name, in lower case; the one that runs the query is the first.
 
     Raises:
-        QueryError: The text is not a single query.
+        LakeconfError: Two lakes have the same name.
     """
-    try:
-        found = [tree for tree in sqlglot.parse(text, dialect=dialect) if tree is not None]
-    except (SqlglotError, ValueError, RecursionError) as error:
-        raise QueryError(f"the query cannot be parsed: {parser_reason(error)}", hint=hint) from error
-    if len(found) != 1 or not isinstance(found[0], exp.Query):
-        raise QueryError("the text is not a single query", hint="write SELECT … FROM …")
-    return found[0]
-
-
-def table_name(scope: Scope, table: exp.Table, hint: str) -> str:
-    """The name of a table, as `Lake.table` accepts it.
-
-    Args:
-        scope: The lake.
-        table: A table in the query.
-        hint: What to do if the table belongs to another database.
-
-    Raises:
-        UnsupportedError: The table belongs to another database.
-    """
-    if table.catalog and folded(table.catalog) != folded(scope.session.alias):
-        raise UnsupportedError(f"the query names another database, {table.catalog!r}", hint=hint)
-    return joined_name(table.db or "main", table.name)
+    found: dict[str, Scope] = {}
+    for one in (scope, *others):
+        alias = folded(one.session.alias)
+        if alias in found:
+            raise LakeconfError(
+                f"two lakes of the query have the name {alias!r}",
+                hint="name other snapshots with AT (VERSION => 3), and other stores with an `alias` of their own",
+            )
+        found[alias] = replace(one, at=one.snapshot_id)
+    return found
 
 
 def snapshot_at(reader: CatalogReader, kind: str, value: str) -> int | None:
@@ -75,3 +238,48 @@ def snapshot_at(reader: CatalogReader, kind: str, value: str) -> int | None:
     except ValueError:
         return None
     return by_timestamp(reader, time).snapshot_id if time.tzinfo is not None else None
+
+
+def _is_alias(words: Sequence[str], alias: str) -> bool:
+    """True for the words `AS alias (a, b)` after a table, each part of which is optional."""
+    left = list(words[1:] if words and words[0].upper() == "AS" else words)
+    if not left:
+        return not words
+    return folded(left[0]) == folded(alias) and (
+        len(left) == 1 or (left[1] == "(" and left.index(")") == len(left) - 1)
+    )
+
+
+def _after_at(tokens: Sequence[Token]) -> list[_Snapshot]:
+    """The places of `AT (VERSION => 3)`: it follows the alias of a table, where sqlglot does not accept it."""
+    found = []
+    for number, token in enumerate(tokens):
+        kinds = [one.token_type for one in tokens[number + 1 : number + 4]]
+        if token.text.upper() != "AT" or kinds[::2] != [TokenType.L_PAREN, TokenType.FARROW]:
+            continue
+        end, depth = number + 1, 1
+        while depth and end + 1 < len(tokens):
+            end += 1
+            depth += (tokens[end].token_type == TokenType.L_PAREN) - (tokens[end].token_type == TokenType.R_PAREN)
+        if not depth:
+            value = _constant(tokens[number + 4 : end])
+            found.append(_Snapshot(tokens[number + 2].text, value, token.start, tokens[end].end + 1))
+    return found
+
+
+def _constant(tokens: Sequence[Token]) -> str:
+    """The value of `3`, `'2024-05-17'` and `TIMESTAMPTZ '2024-05-17'`; empty for others."""
+    values = [token.text for token in tokens if token.token_type in (TokenType.NUMBER, TokenType.STRING)]
+    others = [token.text.upper() for token in tokens if token.token_type not in _CONSTANT]
+    return values[0] if len(values) == 1 and " ".join(others) in _TIMES else ""
+
+
+def _as_of(table: exp.Table, following: Sequence[Token]) -> _Snapshot | None:
+    """The snapshot of `VERSION AS OF 3`."""
+    # `VERSION AS OF` is one token, `FOR VERSION AS OF` three.
+    found = [token for token in following[:5] if token.text.upper() not in ("AS", "OF")]
+    if not table.args.get("version") or len(found) < 2 or found[0].token_type not in _VERSIONS:
+        return None
+    kind, value = found[:2]
+    named = "VERSION" if kind.token_type == TokenType.VERSION_SNAPSHOT else "TIMESTAMP"
+    return _Snapshot(named, value.text, kind.start, value.end + 1)

@@ -7,9 +7,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+import narwhals as nw
+
 from lakeconf.catalog.comments import Comments, comments
 from lakeconf.catalog.history import TableChange, TableFile, files, history
 from lakeconf.catalog.predicate.parse import Where
+from lakeconf.catalog.row_count import row_count
 from lakeconf.catalog.table import load_table
 from lakeconf.catalog.table_name import full_name
 from lakeconf.commit.scope import Scope
@@ -22,7 +25,6 @@ from lakeconf.write import writes
 from lakeconf.write.staged_refusal import committer_of_merges
 
 if TYPE_CHECKING:
-    import narwhals as nw
     import pandas as pd
     import polars as pl
     import pyarrow as pa
@@ -111,6 +113,23 @@ class TableReads(PublicNames):
         """
         rows: list[dict[str, Any]] = self._collected(self.scan().head(n), "pyarrow", "arrow").to_pylist()
         return rows
+
+    def count(self) -> int:
+        """The number of rows of the table at the lake's snapshot: from the catalog, if it knows the number.
+
+        The files are read at snapshots before a later delete or compaction, and after deletes of both kinds: those in
+        files, and those in the catalog.
+
+        Raises:
+            TableNotFoundError: There is no such table at the lake's snapshot.
+            MissingDependencyError: The files must be read, and pyarrow is not installed.
+        """
+        self._scope.add_read(full_name(self.name))
+        found = row_count(self._session.reader, self.name, self._scope.snapshot_id)
+        if found is None:
+            counted: pa.Table = self._collected(self.scan().select(nw.len()), "pyarrow", "arrow")
+            found = int(counted.column(0)[0].as_py())
+        return found
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table:
         """The rows as an Arrow table in memory; the arguments are those of `scan`."""

@@ -8,13 +8,19 @@ from enum import StrEnum
 
 from lakeconf.catalog.changes_made import changes_since
 from lakeconf.catalog.comments import comments
-from lakeconf.catalog.snapshot import chosen
+from lakeconf.catalog.snapshot import chosen, latest
 from lakeconf.catalog.table import TableInfo, load_table
 from lakeconf.catalog.table_name import full_name, joined_name, split_name
 from lakeconf.catalog.table_options import table_options
 from lakeconf.commit.journal import INTERNAL_SCHEMA, names_of
 from lakeconf.commit.scope import Scope
-from lakeconf.errors import SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
+from lakeconf.errors import (
+    CommitConflictError,
+    SchemaError,
+    SnapshotNotFoundError,
+    TableNotFoundError,
+    UnsupportedError,
+)
 from lakeconf.lake.table import Table
 from lakeconf.sql import folded, identifier
 from lakeconf.write import schema_changes
@@ -73,8 +79,9 @@ class Restores:
         Raises:
             SnapshotNotFoundError: The snapshot does not exist or has expired.
             TableNotFoundError: There was no such table at that snapshot.
+            CommitConflictError: The snapshot is newer than that of the lake.
         """
-        found = chosen(self._session.reader, version, timestamp).snapshot_id
+        found = self._chosen(version, timestamp)
         return self._planned(name, self._then(name, found), found)
 
     def restore(self, name: str, *, version: int | None = None, timestamp: datetime | None = None) -> int:
@@ -97,10 +104,11 @@ class Restores:
             TableNotFoundError: There was no such table at that snapshot.
             CommitConflictError: Another writer has changed the table since the lake's snapshot.
         """
-        found = chosen(self._session.reader, version, timestamp).snapshot_id
+        found = self._chosen(version, timestamp)
         then = self._then(name, found)
         plan = self._planned(name, then, found)
         if plan.action is RestoreAction.NOTHING:
+            self._check_unchanged(then)
             return self._scope.snapshot_id
         message = f"restore {plan.table} to version {found}"
         with self._scope.transacting(message, None, {"restored_version": found}) as scope:
@@ -112,13 +120,33 @@ class Restores:
                 Table(scope, name).append(rows)
         return self._scope.snapshot_id
 
+    def _chosen(self, version: int | None, timestamp: datetime | None) -> int:
+        found, own = chosen(self._session.reader, version, timestamp).snapshot_id, self._scope.snapshot_id
+        if found > own:
+            raise CommitConflictError(
+                f"version {found} is newer than snapshot {own}, which the lake reads: others have written since",
+                hint="call lake.refresh() first",
+            )
+        return found
+
+    def _check_unchanged(self, table: TableInfo) -> None:
+        """Refuses to do nothing for a table that another writer has changed since the lake's snapshot."""
+        own = self._scope.snapshot_id
+        if self._changed(table, own, latest(self._session.reader).snapshot_id):
+            raise CommitConflictError(
+                f"another writer has changed {table.full_name} since snapshot {own}, which the lake reads",
+                hint="call lake.refresh() and restore it again",
+            )
+
     def _planned(self, name: str, then: TableInfo, version: int) -> RestorePlan:
         now = self._now(name)
         table = full_name(name)
         rows_now = None if now is None else self._count(now, self._scope.snapshot_id)
         rows_then = self._count(then, version)
         if now is not None and now.table_id == then.table_id and _shapes(now) == _shapes(then):
-            action = RestoreAction.REPLACE if self._changed(now, version) else RestoreAction.NOTHING
+            action = (
+                RestoreAction.REPLACE if self._changed(now, version, self._scope.snapshot_id) else RestoreAction.NOTHING
+            )
             return RestorePlan(table, version, action, rows_now, rows_then)
         notes = ["the table starts without idempotency keys"]
         computed = table_options(self._session.reader, then, version).computed
@@ -151,9 +179,9 @@ class Restores:
                     return load_table(reader, joined_name(now.schema_name, table), version)
             raise
 
-    def _changed(self, table: TableInfo, version: int) -> bool:
+    def _changed(self, table: TableInfo, since: int, until: int) -> bool:
         try:
-            return bool(changes_since(self._session.reader, table.table_id, version, self._scope.snapshot_id))
+            return bool(changes_since(self._session.reader, table.table_id, since, until))
         except SnapshotNotFoundError:  # expired in between, so its changes are unknown
             return True
 

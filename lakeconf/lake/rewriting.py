@@ -14,14 +14,12 @@ from lakeconf.catalog.table_name import joined_name
 from lakeconf.commit.maintenance_commit import run_step
 from lakeconf.commit.session import Session
 from lakeconf.lake.compaction import RewrittenFiles, all_tables, rewritten_files
+from lakeconf.lake.staged_rewriting import BYTES_READ, FILES_READ, StagedRewriting
 from lakeconf.lake.time_limit import TimeLimit
 from lakeconf.logs import EventLogger
 from lakeconf.sql import literal
 
 _log = EventLogger("maintenance")
-
-# What one transaction reads, at most; files with the same share of deleted rows cannot be separated.
-FILES_READ, BYTES_READ = 2000, 8 * 1024**3
 
 
 @dataclass(frozen=True)
@@ -39,21 +37,12 @@ class Rewriting:
     def run(self) -> None:
         """Rewrites files, first of the tables with most deleted bytes, then those that only DuckLake knows.
 
-        Tables whose bounds DuckLake would forget are left as they are.
+        Tables whose bounds DuckLake would forget come last; they are left if no staged commit can carry them.
         """
         reader = self.session.reader
         lost = lost_bounds(reader)
-        tables = []
-        for table in rewritten_files(reader):
-            columns = lost.get((table.schema, table.name))
-            if columns is None:
-                tables.append(table)
-                continue
-            _log.warning(
-                "%s keeps %d files with deleted rows: DuckLake would forget the bounds of the column %s. To write them "
-                "again, name sort keys: lakeconf rewrite TABLE --sorted-by COLUMN",
-                joined_name(table.schema, table.name), len(table.files), columns[0],
-            )  # fmt: skip
+        found = rewritten_files(reader)
+        tables = [table for table in found if (table.schema, table.name) not in lost]
         sizes = [size for table in tables for _, size in table.files]
         if len(sizes) > FILES_READ or sum(sizes) > BYTES_READ:
             for table in sorted(tables, key=lambda found: -found.saved):
@@ -64,6 +53,18 @@ class Rewriting:
         for schema, name in all_tables(reader):
             if (schema, name) not in lost:
                 self._rewrite(f", {literal(name)}, schema => {literal(schema)}")
+        for table in sorted(found, key=lambda one: -one.saved):
+            columns = lost.get((table.schema, table.name))
+            if columns is not None:
+                self._replace_files(table, columns[0])
+
+    def _replace_files(self, table: RewrittenFiles, column: str) -> None:
+        reason = StagedRewriting(self.session, self.limit).run(table)
+        if reason is not None:
+            _log.warning(
+                "%s keeps files with deleted rows: DuckLake would forget the bounds of the column %s, and a staged "
+                "commit is not possible: %s", joined_name(table.schema, table.name), column, reason,
+            )  # fmt: skip
 
     def _rewrite_table(self, table: RewrittenFiles) -> None:
         arguments = f", {literal(table.name)}, schema => {literal(table.schema)}"
@@ -77,7 +78,7 @@ class Rewriting:
 
 
 def _parts(files: Iterable[tuple[float, int]]) -> Iterator[float]:
-    """The smallest share of deleted rows in each part of a transaction's size."""
+    """The smallest share of deleted rows in each part of a transaction's size; equal shares cannot be separated."""
     count, size, last = 0, 0, None
     for share, file_size in files:
         is_full = count + 1 > FILES_READ or size + file_size > BYTES_READ

@@ -49,6 +49,13 @@ class RunJournal:
         self._scope.transaction.check_open()
         self._scope.transaction.runs.append(run)
 
+    def outcome(self) -> tuple[int, int] | None:
+        """The snapshot and the number of new rows of this lake's transaction, if it is certainly committed.
+
+        An exception may say otherwise: Ctrl-C can arrive after the commit.
+        """
+        return None if self._scope.transaction is None else self._scope.transaction.outcome()
+
     def changes_since(self, table: str, snapshot_id: int) -> list[int]:
         """The snapshots after a given one that changed a table's rows or columns, up to the lake's snapshot.
 

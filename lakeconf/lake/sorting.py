@@ -11,28 +11,23 @@ from dataclasses import dataclass
 
 from lakeconf.byte_size import byte_size
 from lakeconf.catalog.file_groups import SORTED_BY, FileGroup, file_groups, is_inlined
+from lakeconf.catalog.lost_bounds import forgotten_bounds
 from lakeconf.catalog.row_size import with_bytes_per_row
-from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.sort_keys import SortKey, sort_keys
+from lakeconf.catalog.sort_keys import sort_keys
 from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.catalog.table import TableInfo, load_table
 from lakeconf.catalog.table_options import table_options
-from lakeconf.commit.change import Change
-from lakeconf.commit.conflicts import ReadDependency
-from lakeconf.commit.maintenance_commit import run_step
-from lakeconf.commit.replaced_files import Replacement
 from lakeconf.commit.scope import Scope
-from lakeconf.commit.staged_commit import FileChange
 from lakeconf.commit.transaction import Transaction
-from lakeconf.ducklake import INTERNAL_ROW_ID
-from lakeconf.engines.sorting import SortedFiles, SortEngine, SortRequest
-from lakeconf.errors import CommitConflictError, CommitError, SchemaError, UnsupportedError
+from lakeconf.counted import counted
+from lakeconf.engines.sorting import SortRequest
+from lakeconf.errors import CommitConflictError, SchemaError, UnsupportedError
 from lakeconf.lake.compaction import target_file_size
+from lakeconf.lake.flushing import flush_table
+from lakeconf.lake.replacing import add_replacement, newest, replacement_refusal
 from lakeconf.lake.time_limit import TimeLimit
 from lakeconf.logs import escaped
-from lakeconf.sql import literal
-from lakeconf.write.staged_refusal import hides_places, lake_refusal
-from lakeconf.write.writes import Writing, quoted
+from lakeconf.write.writes import Writing
 
 # Other tools may write rows to the catalog between a flush and the next look.
 _FLUSHES = 3
@@ -70,10 +65,10 @@ class SortPlan:
         table, order = escaped(self.table), escaped(", ".join(self.sorted_by))
         if not self.changes:
             return f"{table}: no file to sort by {order}"
-        size = f"{self.files:,} file{'' if self.files == 1 else 's'} ({byte_size(self.bytes)})"
+        size = f"{counted(self.files, 'file')} ({byte_size(self.bytes)})"
         lines = [
             f"{table}: write {size} with {self.rows:,} rows again, sorted by {order}",
-            f"in {self.commits:,} commit{'' if self.commits == 1 else 's'}; rows keep their ids, and no row changes",
+            f"in {counted(self.commits, 'commit')}; rows keep their ids, and no row changes",
         ]
         if self.sorted_files:
             lines.append(f"already sorted: {self.sorted_files:,} files")
@@ -159,12 +154,10 @@ class Sorting:
         """The table at the latest snapshot, after its rows and deletes in the catalog were written to files."""
         session = self._session
         for _ in range(_FLUSHES):
-            session.advance(latest(session.reader).snapshot_id)
-            info = load_table(session.reader, self._name, session.snapshot_id)
+            info = newest(session, self._name)
             if not is_inlined(session.reader, info, session.snapshot_id):
                 return info
-            named = f"schema_name => {literal(info.schema_name)}, table_name => {literal(info.name)}"
-            run_step(session, f"CALL ducklake_flush_inlined_data({literal(session.alias)}, {named})")
+            flush_table(session, info)
         raise CommitConflictError(
             f"other writers add rows of {self._info.full_name} to the catalog all the time", hint="try again later"
         )
@@ -177,61 +170,33 @@ class Sorting:
             group = next((one for one in groups if (one.partition_id, one.partition) == key), None)
             if group is None or not self._is_waiting(group):
                 return 0  # another process has sorted or removed the files
-            _check_supported(transaction, info, group)
+            together = self._together(info, groups, group)
+            _check_supported(transaction, info, together)
             transaction.extra = {SORTED_BY: list(self._order)}
             keys = sort_keys(self._order, info.columns)
-            self._stage(transaction, info, group, keys, is_whole=len(groups) == 1)
+            sized, size = with_bytes_per_row(self._session.reader, info), target_file_size(self._session.reader, info)
+            for one in together:
+                count, token, is_whole = -(-one.size // size), transaction.next_token(), len(groups) == 1
+                request = SortRequest(sized, transaction.snapshot_id, one, is_whole, keys, count, token)
+                add_replacement(transaction, self._session.engine, request)
         return 1
 
-    def _stage(
-        self, transaction: Transaction, info: TableInfo, group: FileGroup, keys: tuple[SortKey, ...], *, is_whole: bool
-    ) -> None:
-        session = self._session
-        target = target_file_size(session.reader, info)
-        sized = with_bytes_per_row(session.reader, info)
-        request = SortRequest(
-            sized, transaction.snapshot_id, group, is_whole, keys, -(-group.size // target), transaction.next_token()
-        )
-        engine = session.engine
-        if not isinstance(engine, SortEngine):
-            raise UnsupportedError(f"the engine {engine.name} cannot sort files")
-        files = engine.stage_sorted(request)
-        since = ReadDependency(info.table_id, info.full_name, transaction.snapshot_id, on_rows=False)
-        change = FileChange(info, replacement=Replacement(group, files.footers))
-        transaction.add(
-            Change((), info.full_name, files.staged, since, deletes=True, written_for=info, by_files=change)
-        )
-        self._check_row_ids(info, request, files)
-
-    def _check_row_ids(self, info: TableInfo, request: SortRequest, files: SortedFiles) -> None:
-        """Refuses files that do not contain exactly the ids of the rows that they replace."""
-        paths = ", ".join(map(literal, files.staged.files))
-        where = "" if request.is_whole else f" WHERE filename IN ({_listed(request.group)})"
-        written = f"SELECT {INTERNAL_ROW_ID.name} AS id FROM read_parquet([{paths}], hive_partitioning = false)"
-        replaced = f"SELECT rowid AS id FROM {quoted(self._session, info)} AT (VERSION => {request.snapshot_id}){where}"
-        summed = "SELECT count(id), sum(hash(id)::HUGEINT), min(id), max(id) FROM"
-        with self._session.writer.cursor() as cursor:
-            if cursor.rows(f"{summed} ({written})") != cursor.rows(f"{summed} ({replaced})"):
-                raise CommitError(f"the new files of {info.full_name} have other rows: nothing was written")
+    def _together(self, info: TableInfo, groups: Sequence[FileGroup], group: FileGroup) -> list[FileGroup]:
+        """The group, and those that the same commit must replace so that DuckLake does not forget bounds."""
+        with self._session.reader.transaction() as metadata:
+            ids = {file.data_file_id for file in group.files}
+            forgotten = forgotten_bounds(metadata, info.table_id, ids).keys()
+        return [one for one in groups if one == group or any(file.data_file_id in forgotten for file in one.files)]
 
 
-def _listed(group: FileGroup) -> str:
-    return ", ".join(literal(file.path) for file in group.files)
-
-
-def _check_supported(transaction: Transaction, info: TableInfo, group: FileGroup) -> None:
+def _check_supported(transaction: Transaction, info: TableInfo, groups: Sequence[FileGroup]) -> None:
     """Refuses a table whose files cannot be replaced with their row ids.
 
     Raises:
         UnsupportedError: The table, the lake or the version of DuckLake's extension does not allow it.
     """
-    reason = lake_refusal(transaction.session, info, transaction.snapshot_id)
-    if transaction.session.committer == "public":
-        reason = "the store's committer is public, which cannot register row ids"
-    elif hides_places(info):
-        reason = "a column hides the row ids"
-    elif group.encrypted:
-        reason = "the files are encrypted"
+    session, encrypted = transaction.session, any(group.encrypted for group in groups)
+    reason = replacement_refusal(session, info, transaction.snapshot_id, encrypted=encrypted)
     if reason is not None:
         raise UnsupportedError(
             f"the files of {info.full_name} cannot be sorted: {reason}",

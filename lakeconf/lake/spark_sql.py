@@ -1,7 +1,8 @@
-"""Runs a query over the tables of a lake on Spark."""
+"""Runs a query over the tables of lakes on Spark."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,22 +10,23 @@ import narwhals as nw
 from sqlglot import exp
 
 from lakeconf.catalog.table import Column, load_table
-from lakeconf.catalog.table_references import point_to, table_references
 from lakeconf.commit.scope import Scope
-from lakeconf.engines.base import spark_operations
+from lakeconf.engines.base import SparkOperations, spark_operations
+from lakeconf.engines.untranslated import UntranslatedError
 from lakeconf.errors import UnsupportedError
-from lakeconf.lake.query_names import single_query, snapshot_at, table_name
+from lakeconf.lake.query_names import NamedTable, QueryText
 from lakeconf.lake.table import Table
 
 _HINT = "run it on DuckDB: lake.sql(query, engine='duckdb')"
 
 
-def sql_on_spark(scope: Scope, query: str) -> nw.LazyFrame[Any]:
-    """Runs a query on Spark, at the snapshot of a lake.
+def sql_on_spark(scope: Scope, query: str, lakes: Mapping[str, Scope]) -> nw.LazyFrame[Any]:
+    """Runs a query on Spark, at the snapshots of the lakes.
 
     Args:
         scope: The lake.
         query: A query in DuckDB's SQL.
+        lakes: The lakes that it can name, by `named_lakes`.
 
     Returns:
         A lazy frame on Spark.
@@ -33,42 +35,38 @@ def sql_on_spark(scope: Scope, query: str) -> nw.LazyFrame[Any]:
         QueryError: The text is not a single query, or DuckDB or Spark rejects it.
         TableNotFoundError: A table does not exist.
         SnapshotNotFoundError: A snapshot of `AT` does not exist.
-        UnsupportedError: The lake was opened without Spark, or Spark may not return DuckDB's rows.
+        UnsupportedError: A lake was opened without Spark, or Spark may not return DuckDB's rows.
     """
     engine = spark_operations(scope.session.engine, "lake.sql(…, engine='spark')")
-    tree = single_query(query, "duckdb", _HINT)
-    frames: dict[str, Any] = {}
-    columns: dict[str, Mapping[str, Column]] = {}
-    for table in table_references(tree):
-        name, version = _name(scope, table), _version(scope, table)
-        table.set("when", None)
-        view = f"lakeconf_table_{len(frames)}"
-        frames[view] = Table(Scope(scope.session, at=version) if version is not None else scope, name).scan()
-        info = load_table(scope.session.reader, name, scope.snapshot_id if version is None else version)
-        columns[view] = {column.name: column for column in info.columns}
-        point_to(table, view)
-    return engine.query_tables(tree.sql(dialect="duckdb"), frames, columns)
+    text = QueryText.parsed(query, "duckdb", _HINT)
+    for table in text.tree.find_all(exp.Table):
+        if not isinstance(table.this, exp.Identifier):
+            raise UnsupportedError(f"Spark cannot run {table.sql(dialect='duckdb')}", hint=_HINT)
+    views = [(table, f"lakeconf_table_{uuid.uuid4().hex}") for table in text.tables(lakes)]
+    frames = {view: spark_scan(table) for table, view in views}
+    columns = {view: _columns(table) for table, view in views}
+    try:
+        return engine.query_tables(text.reading(views), frames, columns)
+    except UntranslatedError as error:
+        place = "" if error.offset is None else f", in {text.place(views, error.offset)}"
+        raise UntranslatedError(f"{error.message}{place}", hint=f"write it with narwhals, or {_HINT}") from error
 
 
-def _name(scope: Scope, table: exp.Table) -> str:
-    if not isinstance(table.this, exp.Identifier):
-        raise UnsupportedError(f"Spark cannot run {table.sql(dialect='duckdb')}", hint=_HINT)
-    return table_name(scope, table, _HINT)
+def _columns(table: NamedTable) -> dict[str, Column]:
+    info = load_table(table.scope.session.reader, table.name, table.scope.snapshot_id)
+    return {column.name: column for column in info.columns}
 
 
-def _version(scope: Scope, table: exp.Table) -> int | None:
-    """The snapshot of `AT (VERSION => n)` or `AT (TIMESTAMP => …)`."""
-    when = table.args.get("when")
-    if when is None:
-        return None
-    value = when.expression
-    while isinstance(value, exp.Cast | exp.Paren):
-        value = value.this
-    if isinstance(value, exp.Literal):
-        found = snapshot_at(scope.session.reader, str(when.args.get("kind")), value.name)
-        if found is not None:
-            return found
-    raise UnsupportedError(
-        f"Spark cannot read {table.sql(dialect='duckdb')}",
-        hint="write AT (VERSION => 3), or AT (TIMESTAMP => '2024-05-17 10:00:00+00:00')",
-    )
+def spark_scan(table: NamedTable) -> nw.LazyFrame[Any]:
+    """A table that a query names, as a frame of Spark.
+
+    Raises:
+        UnsupportedError: Its lake was opened without Spark.
+    """
+    session = table.scope.session
+    if not isinstance(session.engine, SparkOperations):
+        raise UnsupportedError(
+            f"the lake {session.alias!r} was opened without Spark, on which the query runs",
+            hint=f"open it with the same Spark session, or {_HINT}",
+        )
+    return Table(table.scope, table.name).scan()

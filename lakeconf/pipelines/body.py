@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import traceback
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -13,18 +14,20 @@ from typing import Any, Protocol
 
 import narwhals as nw
 import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
 
-from lakeconf.catalog.table_references import point_to, table_references
+from lakeconf.catalog.table_references import is_series, named_as, replaced, semicolons, span_of, table_references
 from lakeconf.commit.audits import is_query
 from lakeconf.engines.duckdb import DuckDBEngine
-from lakeconf.errors import LakeconfError, PipelineError, QueryError, SchemaError, UnsafeQueryError
+from lakeconf.engines.schema_check import check_distinct
+from lakeconf.errors import LakeconfError, PipelineError, QueryError, SchemaError, UnsafeQueryError, UnsupportedError
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.definition_hash import codes_on_disk, function_code, loaded_source, sql_code
 from lakeconf.pipelines.places import shown_place
-from lakeconf.pipelines.sql_errors import ModelSqlError, ModelText, query_error, syntax_error
+from lakeconf.pipelines.sql_errors import ModelSqlError, ModelText, function_problem, query_error, syntax_error
 from lakeconf.pipelines.sql_place import error_offset
 from lakeconf.secret import Secret
+from lakeconf.sql import folded
 
 # Arguments of a model that are not inputs, and placeholders of the same names in SQL.
 BOUNDS = ("start", "end")
@@ -114,7 +117,7 @@ class Query:
     secrets: Sequence[Secret] = field(default=(), repr=False, compare=False, kw_only=True)
 
     def arguments(self) -> Sequence[str]:
-        return list(dict.fromkeys(_name(table) for table in table_references(self.parsed())))
+        return list(dict.fromkeys(_name(table) for table in _inputs(self.parsed())))
 
     def code(self) -> str:
         return sql_code(self.text)
@@ -146,40 +149,88 @@ class Query:
             raise ModelSqlError(source.problem("the SQL is not a single DuckDB query: there are several")) from None
         if not isinstance(found, exp.Query):
             raise ModelSqlError(source.problem("the SQL is not a query", hint="write SELECT … FROM …"))
+        for table in _inputs(found):
+            if not isinstance(table.this, exp.Identifier):
+                raise ModelSqlError(function_problem(source, table.this))
         return found
 
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:
         parsed = self.parsed()
         views = {f"lakeconf_input_{uuid.uuid4().hex}": name for name in frames}
         names = {name: view for view, name in views.items()}
-        for table in table_references(parsed):
-            point_to(table, names[_name(table)])
-        for placeholder in list(parsed.find_all(exp.Parameter, exp.Placeholder)):
-            placeholder.replace(_bound(placeholder.name, bounds))
-        sql = parsed.sql(dialect="duckdb")
+        # Unknown placeholders raise an error here.
+        values = {one.name: _bound(one.name, bounds) for one in parsed.find_all(exp.Parameter, exp.Placeholder)}
+        tokens = sqlglot.tokenize(self.text, read="duckdb")
+        changes = semicolons(tokens)
+        for sign, name in itertools.pairwise(tokens):
+            if sign.token_type == TokenType.PARAMETER and name.text in values:
+                changes[sign.start, name.end + 1] = values[name.text].sql(dialect="duckdb")
+        for table in _inputs(parsed):
+            changes[span_of(table)] = named_as(names[_name(table)], table)
+        sql = replaced(self.text, changes)
         if not is_query(sql):
             raise PipelineError("the SQL is not a single DuckDB query", hint="write SELECT … FROM …")
         try:
-            return lake.query(sql, {view: frames[name] for view, name in views.items()})
+            found = lake.query(sql, {view: frames[name] for view, name in views.items()})
         except (QueryError, SchemaError) as error:
-            raise self._placed(error, lake, names, bounds) from error
+            on_duckdb = isinstance(lake._session.engine, DuckDBEngine)  # noqa: SLF001 - see `error_offset`
+            raise (self._placed(error, lake, names, bounds) if on_duckdb else error) from error
+        try:
+            check_distinct(found.to_native().columns, "the result of the SQL")
+        except SchemaError as error:
+            raise ModelSqlError(self._source.problem(error.message, hint=error.hint)) from None
+        return found
+
+    def check(self, lake: Lake) -> None:
+        """Checks that a lake can run the query as it is, such as for a view.
+
+        Raises:
+            QueryError: DuckDB rejects the query.
+        """
+        try:
+            lake.sql(self.text, engine="duckdb")
+        except QueryError as error:
+            raise self._placed(error, lake, None, {}) from error
+
+    def check_types(self, table: str, types: Mapping[str, str]) -> None:
+        """Refuses a query that Spark would compute with another type of a column: a UUID is a text there.
+
+        Args:
+            table: The name of a table that the query reads.
+            types: Its columns with their types.
+
+        Raises:
+            UnsupportedError: The query may use a UUID.
+        """
+        parsed = self.parsed()
+        named = {folded(column.name) for column in parsed.find_all(exp.Column)}
+        every = any(not isinstance(star.parent, exp.Count) for star in parsed.find_all(exp.Star))
+        for column, found in types.items():
+            if "UUID" in found.upper() and (every or folded(column) in named):
+                raise UnsupportedError(
+                    f"the column {column} of {table} has the type {found}, which is a text on Spark",
+                    hint="run the model on DuckDB, or store the column as VARCHAR",
+                )
 
     @property
     def _source(self) -> ModelText:
         return ModelText(self.text, self.path, self.secrets)
 
     def _placed(
-        self, error: LakeconfError, lake: Lake, views: Mapping[str, str], bounds: Mapping[str, date | datetime]
+        self, error: LakeconfError, lake: Lake, views: Mapping[str, str] | None, bounds: Mapping[str, date | datetime]
     ) -> LakeconfError:
         """Returns the error with the place in the SQL at which DuckDB finds it."""
-        engine = lake._session.engine  # noqa: SLF001 - see `error_offset`
-        if isinstance(error, UnsafeQueryError) or not isinstance(engine, DuckDBEngine):
+        if isinstance(error, UnsafeQueryError):
             return error
         values = {name: _bound(name, bounds).sql(dialect="duckdb") for name in bounds}
         offset = error_offset(lake, self.text, self.parsed(), views, values)
         if offset is None:
             return error
-        return query_error(self._source, error, offset, {view: name for name, view in views.items()})
+        return query_error(self._source, error, offset, {view: name for name, view in (views or {}).items()})
+
+
+def _inputs(query: exp.Query) -> list[exp.Table]:
+    return [table for table in table_references(query) if not is_series(table)]
 
 
 def _name(table: exp.Table) -> str:

@@ -12,7 +12,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.lineage import Node, lineage
 
-from lakeconf.catalog.table_references import point_to, table_references
+from lakeconf.catalog.table_references import is_series, point_to, table_references
 from lakeconf.errors import PipelineError
 from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.kinds import Append, Seed
@@ -85,6 +85,8 @@ def _of_query(pipeline: Pipeline, model: Model, columns: Mapping[str, Sequence[s
     places: dict[str, str] = {}
     schema: dict[str, dict[str, str]] = {}
     for table in table_references(query):
+        if is_series(table):
+            continue
         name = tables.get(".".join(part.name for part in table.parts), table.name)
         place = f"lakeconf_{len(places)}"
         places[place] = name

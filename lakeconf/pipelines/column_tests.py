@@ -21,10 +21,12 @@ class ColumnTest:
     Attributes:
         name: The name that errors show.
         query: Given the quoted name of the table, the SQL for the rows that violate it.
+        refers_to: The other table that it reads, as `schema.table`; None if it reads none.
     """
 
     name: str
     query: Callable[[str], str]
+    refers_to: str | None = None
 
 
 def not_null(column: str) -> ColumnTest:
@@ -78,7 +80,8 @@ def relationships(column: str, table: str, to: str) -> ColumnTest:
     Raises:
         TableNotFoundError: The name of the other table is invalid.
     """
-    other = ".".join(map(identifier, split_name(table)))
+    parts = split_name(table)
+    other = ".".join(map(identifier, parts))
     own, there = identifier(column), f"lakeconf_other.{identifier(to)}"
     # Every column has its table: a column that only one of the tables has must not be taken from the other.
     return ColumnTest(
@@ -87,6 +90,7 @@ def relationships(column: str, table: str, to: str) -> ColumnTest:
             f"SELECT lakeconf_own.{own} FROM {source} AS lakeconf_own WHERE lakeconf_own.{own} IS NOT NULL "
             f"AND NOT EXISTS (SELECT 1 FROM {other} AS lakeconf_other WHERE {there} = lakeconf_own.{own})"
         ),
+        ".".join(parts),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lakeconf.errors import DataLossError, PipelineError
 from lakeconf.lake.table import Table
 from lakeconf.pipelines.model import Model
-from lakeconf.sql import identifier
+from lakeconf.sql import folded, identifier
 from lakeconf.write.ddl import evolution_for
 
 
@@ -50,20 +50,20 @@ def column_changes(model: Model, existing: Mapping[str, str], wanted: Mapping[st
         PipelineError: `renamed` contradicts the rows.
     """
     _check_renamed(model, wanted)
-    known, new = {name.lower(): name for name in existing}, {name.lower() for name in wanted}
+    known, new = {folded(name): name for name in existing}, {folded(name) for name in wanted}
     renamed = {
-        known[old.lower()]: name
+        known[folded(old)]: name
         for old, name in model.renamed.items()
-        if old.lower() in known and name.lower() not in known
+        if folded(old) in known and folded(name) not in known
     }
     kept = {renamed.get(name, name): kind for name, kind in existing.items()}
     evolution = evolution_for(wanted, kept)
-    types = {name.lower(): kind for name, kind in wanted.items()}
-    added = {name: kind for name, kind in wanted.items() if name.lower() not in {one.lower() for one in kept}}
+    types = {folded(name): kind for name, kind in wanted.items()}
+    added = {name: kind for name, kind in wanted.items() if folded(name) not in {folded(one) for one in kept}}
     retyped = {
-        name: (kind, types[name.lower()]) for name, kind in kept.items() if identifier(name) in evolution.promote
+        name: (kind, types[folded(name)]) for name, kind in kept.items() if identifier(name) in evolution.promote
     }
-    dropped = [name for name in existing if name not in renamed and name.lower() not in new]
+    dropped = [name for name in existing if name not in renamed and folded(name) not in new]
     return ColumnChanges(added, renamed, retyped, dropped)
 
 
@@ -95,8 +95,8 @@ def check_dropped(table: str, dropped: Sequence[str], allowed: Sequence[str], hi
     Raises:
         DataLossError: A column may not be dropped.
     """
-    known = {name.lower() for name in allowed}
-    refused = [name for name in dropped if name.lower() not in known]
+    known = {folded(name) for name in allowed}
+    refused = [name for name in dropped if folded(name) not in known]
     if refused:
         plural = "s" if len(refused) > 1 else ""
         raise DataLossError(f"this would drop the column{plural} {', '.join(refused)} of {table}", hint=hint)
@@ -112,14 +112,14 @@ def drop_hint(dropped: Sequence[str]) -> str:
 
 
 def _check_renamed(model: Model, wanted: Mapping[str, str]) -> None:
-    names = {name.lower() for name in wanted}
+    names = {folded(name) for name in wanted}
     for old, new in model.renamed.items():
-        if new.lower() not in names:
+        if folded(new) not in names:
             raise PipelineError(
                 f"`renamed` of the model {model.table} renames {old!r} to {new!r}, but the model has no column {new!r}",
                 hint=f'write the old name first: renamed = {{old = "new"}}; the columns are {", ".join(wanted)}',
             )
-        if old.lower() in names:
+        if folded(old) in names:
             raise PipelineError(
                 f"`renamed` of the model {model.table} renames {old!r} to {new!r}, but the model still has {old!r}",
                 hint=f"remove {old!r} from the model, or from `renamed`",

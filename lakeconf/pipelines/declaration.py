@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, NamedTuple
 
@@ -13,9 +13,10 @@ from pydantic_core import ErrorDetails
 from lakeconf.config.codes import Code
 from lakeconf.config.model import Config
 from lakeconf.config.toml_text import toml_value
-from lakeconf.errors import ConfigError, Problem, suggestion
+from lakeconf.errors import ConfigError, suggestion
 from lakeconf.pipelines.column_tests import DeclaredTests
 from lakeconf.pipelines.kinds import KINDS, Append, Kind, Seed
+from lakeconf.pipelines.places import key_problems
 
 
 class Key(NamedTuple):
@@ -99,7 +100,7 @@ def parsed(config: Config, name: str, table: Any) -> tuple[Declaration, Kind]:
     try:
         declared = Declaration.model_validate(table)
     except ValidationError as error:
-        raise ConfigError(_problems(config, place, error)) from error
+        raise ConfigError(key_problems(config, place, error, _key, _fix)) from error
     if declared.kind not in KINDS:
         hint = suggestion(declared.kind, KINDS, f"use one of: {', '.join(KINDS)}")
         message = f"unknown kind {declared.kind!r}"
@@ -115,7 +116,7 @@ def parsed(config: Config, name: str, table: Any) -> tuple[Declaration, Kind]:
     try:
         kind: Kind = TypeAdapter(KINDS[declared.kind]).validate_python(declared.model_extra or {})
     except ValidationError as error:
-        raise ConfigError(_problems(config, place, error)) from error
+        raise ConfigError(key_problems(config, place, error, _key, _fix)) from error
     _check_source(config, place, declared, kind)
     return declared, kind
 
@@ -136,20 +137,10 @@ def _check_source(config: Config, place: tuple[str, ...], declared: Declaration,
         raise ConfigError([config.problem(Code.MISSING_KEY, "is missing", (*place, "sql"), hint=hint)])
 
 
-def _problems(config: Config, place: tuple[str, ...], error: ValidationError) -> list[Problem]:
-    """Converts pydantic's errors into problems with a position in the file."""
-    known = {"missing": (Code.MISSING_KEY, "is missing"), "extra_forbidden": (Code.UNKNOWN_KEY, "unknown key")}
-    problems: dict[tuple[str, ...], Problem] = {}
-    for found in error.errors(include_url=False, include_input=False):
-        code, message = known.get(found["type"], (Code.WRONG_VALUE, found["msg"]))
-        # Below a key with several types, pydantic reports one error for each of them.
-        key = tuple(str(part) for part in found["loc"][:2] if isinstance(part, str))[: 2 if _is_test(found) else 1]
-        problems.setdefault(key, config.problem(code, message, (*place, *key), hint=_fix(key, found)))
-    return list(problems.values())
-
-
-def _is_test(found: ErrorDetails) -> bool:
-    return found["loc"][:1] == ("tests",)
+def _key(location: Sequence[int | str]) -> tuple[str, ...]:
+    """The key of a model that pydantic's location names, and the test below `tests`."""
+    names = tuple(str(part) for part in location[:2] if isinstance(part, str))
+    return names if names[:1] == ("tests",) else names[:1]
 
 
 def _fix(key: tuple[str, ...], found: ErrorDetails) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
-from lakeconf.config.codes import Code
 from lakeconf.config.model import Config
 from lakeconf.errors import ConfigError, Problem, suggestion
-from lakeconf.pipelines.places import key_place
-from lakeconf.pipelines.unit_tests import DeclaredUnitTest, UnitTest
+from lakeconf.pipelines.places import key_place, key_problems
+from lakeconf.pipelines.unit_tests import TABLE, DeclaredUnitTest, Given, UnitTest
 
 _FIXES = {
     "model": 'write model = "schema.table"',
@@ -50,33 +50,27 @@ def unit_test_problems(config: Config) -> list[Problem]:
     """
     problems: list[Problem] = []
     for name, table in _tables(config).items():
-        key = ("pipeline", "tests", name)
-        unknown = {}
-        for one in table if isinstance(table, Mapping) else ():
-            if one not in _FIXES:
-                hint = suggestion(one, _FIXES, f"use one of: {', '.join(_FIXES)}")
-                found = config.problem(Code.UNKNOWN_KEY, "unknown key", (*key, one), hint=hint)
-                unknown[found.key] = found
-        problems += unknown.values()
         try:
             DeclaredUnitTest.model_validate(table)
         except ValidationError as error:
-            problems += [one for one in _problems(config, key, error) if one.key not in unknown]
+            problems += key_problems(config, ("pipeline", "tests", name), error, _key, _fix)
     return problems
 
 
-def _problems(config: Config, key: tuple[str, ...], error: ValidationError) -> list[Problem]:
-    """Converts pydantic's errors into problems with a position in the file."""
-    problems: dict[tuple[str, ...], Problem] = {}
-    for found in error.errors(include_url=False, include_input=False):
-        code, message = (
-            (Code.MISSING_KEY, "is missing") if found["type"] == "missing" else (Code.WRONG_VALUE, found["msg"])
-        )
-        # Below a key with several types, pydantic reports one error for each of them.
-        part = tuple(str(one) for one in found["loc"][:1])
-        hint = _FIXES.get("".join(part), "write [pipeline.tests.NAME] and its keys below it")
-        problems.setdefault(part, config.problem(code, message, (*key, *part), hint=hint))
-    return list(problems.values())
+def _key(location: Sequence[int | str]) -> tuple[str, ...]:
+    """The key of a test; below `given`, also the table and the key of its rows."""
+    key, table, *rest = (*location, "", "", "")
+    if key != "given" or not table:
+        return (str(key),) if key else ()
+    form, part, *_ = rest
+    return (str(key), str(table), str(part)) if form == TABLE and part else (str(key), str(table))
+
+
+def _fix(key: tuple[str, ...], found: ErrorDetails) -> str:
+    if found["type"] == "extra_forbidden":
+        known = _FIXES if len(key) == 1 else Given.model_fields
+        return suggestion(key[-1], known, f"use one of: {', '.join(known)}")
+    return _FIXES["".join(key[:1])] if key else "write [pipeline.tests.NAME] and its keys below it"
 
 
 def _tables(config: Config) -> Mapping[str, Any]:

@@ -75,7 +75,7 @@ def check_engine(lake: Lake) -> None:
 
 
 def needed(pipeline: Pipeline, models: Sequence[Model]) -> dict[str, frozenset[str]]:
-    """Returns the models among these that each must wait for: those that it reads, directly or through views.
+    """Returns the models among these that each must wait for: those that it needs, directly or through views.
 
     Args:
         pipeline: The pipeline.
@@ -84,7 +84,7 @@ def needed(pipeline: Pipeline, models: Sequence[Model]) -> dict[str, frozenset[s
     chosen = {model.table for model in models}
     every: dict[str, frozenset[str]] = {}
     for model in pipeline.ordered:
-        read = {*pipeline.inputs(model).values()} & pipeline.by_table.keys()
+        read = pipeline.needed(model)
         passed = [table for table in read if table in chosen or isinstance(pipeline.by_table[table].kind, View)]
         every[model.table] = frozenset(read & chosen).union(*(every[table] for table in passed))
     return {table: every[table] for table in chosen}

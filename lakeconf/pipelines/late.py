@@ -16,6 +16,7 @@ from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Bounds, Known, Late, Step, located
 from lakeconf.pipelines.rows import rows_of
+from lakeconf.sql import folded
 
 
 def late_intervals(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds) -> Late:
@@ -100,8 +101,8 @@ def _late(
 def _times(frame: nw.LazyFrame[Any], kind: Incremental, table: str) -> list[Any]:
     """Returns the values of the time column, truncated to the minute; empty if the frame has no such column."""
     try:
-        columns = {name.lower(): (name, dtype) for name, dtype in frame.collect_schema().items()}
-        name, dtype = columns.get(kind.time_column.lower(), (None, None))
+        columns = {folded(name): (name, dtype) for name, dtype in frame.collect_schema().items()}
+        name, dtype = columns.get(folded(kind.time_column), (None, None))
         if name is None or dtype is None or not dtype.is_temporal():
             return []
         value = nw.col(name) if dtype == nw.Date else nw.col(name).dt.truncate("1m")

@@ -1,4 +1,4 @@
-"""Writes the runs of models as OpenLineage events, one JSON object per line.
+"""Sends the runs of models as OpenLineage events, each as JSON in one line.
 
 Source: https://openlineage.io/docs/spec/object-model. Names of datasets contain the names of stores and tables, and no
 paths or hosts, which may contain credentials.
@@ -11,12 +11,12 @@ import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from lakeconf import __version__
 from lakeconf.errors import LakeconfError
 from lakeconf.logs import EventLogger
+from lakeconf.pipelines.lineage_target import EventTarget
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.run import ModelResult
@@ -28,40 +28,38 @@ _PRODUCER = f"https://github.com/lakeconf/lakeconf/tree/{__version__}"
 
 
 class LineageEvents:
-    """A file of events; a context manager. Models may run in several threads.
+    """The events of a run; a context manager. Models may run in several threads.
 
     Args:
-        path: The file; events are appended.
+        target: Receives the events.
         pipeline: The models.
         store: The store that contains their tables.
         secrets: Values that are masked in errors.
 
-    Raises:
-        LakeconfError: The file cannot be written.
+    Attributes:
+        lost: For each event that could not be sent, the reason.
     """
 
-    def __init__(self, path: Path, pipeline: Pipeline, store: str, secrets: Iterable[Secret] = ()) -> None:
+    def __init__(self, target: EventTarget, pipeline: Pipeline, store: str, secrets: Iterable[Secret] = ()) -> None:
         self._pipeline, self._store, self._secrets = pipeline, store, tuple(secrets)
         self._runs: dict[str, str] = {}
         self._parent = str(uuid.uuid4())
         self._lock = threading.Lock()
-        try:
-            self._file = path.open("ab", buffering=0)
-        except OSError as error:
-            raise LakeconfError(f"{path} cannot be written: {error.strerror}", hint="choose another file") from error
+        self._target = target
+        self.lost: list[str] = []
 
     def __enter__(self) -> LineageEvents:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for table in [*self._runs]:
-            self._write("ABORT", table)
-        self._file.close()
+        for table, run_id in self._runs.items():
+            self._write("ABORT", table, run_id)
+        self._target.close()
 
     def began(self, model: Model) -> None:
         """Writes that a model has begun to run."""
         self._runs[model.table] = str(uuid.uuid4())
-        self._write("START", model.table)
+        self._write("START", model.table, self._runs[model.table])
 
     def ended(self, result: ModelResult) -> None:
         """Writes that a model has run or has failed; nothing if there was nothing to do."""
@@ -69,20 +67,21 @@ class LineageEvents:
             return
         if result.model not in self._runs:  # its run could not be planned
             self.began(self._pipeline.by_table[result.model])
-        self._write("COMPLETE" if result.status == "done" else "FAIL", result.model, result)
-        del self._runs[result.model]
+        run_id = self._runs.pop(result.model)  # Ctrl-C while the event is sent does not abort the run
+        self._write("COMPLETE" if result.status == "done" else "FAIL", result.model, run_id, result)
 
-    def _write(self, kind: str, table: str, result: ModelResult | None = None) -> None:
-        line = json.dumps(self._event(kind, table, result)) + "\n"
+    def _write(self, kind: str, table: str, run_id: str, result: ModelResult | None = None) -> None:
+        event = json.dumps(self._event(kind, table, run_id, result)).encode()
         with self._lock:
             try:
-                self._file.write(line.encode())
-            except OSError as error:  # the run itself goes on
-                _log.warning("an OpenLineage event of %s is lost: %s", table, error.strerror)
+                self._target.send(event)
+            except LakeconfError as error:  # the run itself goes on
+                _log.warning("an OpenLineage event of %s is lost: %s", table, error.message)
+                self.lost.append(error.message)
 
-    def _event(self, kind: str, table: str, result: ModelResult | None) -> Mapping[str, Any]:
+    def _event(self, kind: str, table: str, run_id: str, result: ModelResult | None) -> Mapping[str, Any]:
         parent = {"run": {"runId": self._parent}, "job": {"namespace": self._namespace(), "name": "lakeconf run"}}
-        facets = {"parent": _facet("1-1-0/ParentRunFacet", parent)}
+        facets = {"parent": _facet("1-2-0/ParentRunFacet", parent)}
         if result is not None and result.error is not None:
             text = scrub(result.error.message, self._secrets)
             failed = {"message": text, "programmingLanguage": "Python"}
@@ -92,7 +91,7 @@ class LineageEvents:
             "eventTime": datetime.now(UTC).isoformat(),
             "producer": _PRODUCER,
             "schemaURL": f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent",
-            "run": {"runId": self._runs[table], "facets": facets},
+            "run": {"runId": run_id, "facets": facets},
             "job": {"namespace": self._namespace(), "name": table},
             "inputs": self._inputs(self._pipeline.by_table[table]),
             "outputs": [self._output(table, result)],
@@ -119,4 +118,5 @@ class LineageEvents:
 
 
 def _facet(schema: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"_producer": _PRODUCER, "_schemaURL": f"{_SPEC}/facets/{schema}.json", **values}
+    url = f"{_SPEC}/facets/{schema}.json#/$defs/{schema.partition('/')[2]}"
+    return {"_producer": _PRODUCER, "_schemaURL": url, **values}

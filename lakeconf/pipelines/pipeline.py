@@ -8,6 +8,7 @@ import graphlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from lakeconf.commit.audits import is_query
 from lakeconf.errors import LakeconfError, PipelineError, suggestion
@@ -57,16 +58,25 @@ class Pipeline:
 
     @cached_property
     def ordered(self) -> Sequence[Model]:
-        """The models, each after the models that it reads."""
-        tables = sorted(self.by_table)
-        order = {one: sorted({*self.inputs(self.by_table[one]).values()} & self.by_table.keys()) for one in tables}
+        """The models, each after the models that it needs."""
+        order = {table: sorted(self.needed(self.by_table[table])) for table in sorted(self.by_table)}
         try:
             return [self.by_table[table] for table in graphlib.TopologicalSorter(order).static_order()]
         except graphlib.CycleError as error:
+            found = error.args[1][::-1]
+            tested = [f"{a} only tests relationships with {b}" for a, b in pairwise(found) if b not in self._read[a]]
+            reason = f" ({'; '.join(tested)})" if tested else ""
             raise PipelineError(
-                f"the models form a cycle: {' → '.join(reversed(error.args[1]))}",
-                hint="remove one of these inputs",
+                f"the models form a cycle: {' → '.join(found)}{reason}",
+                hint="move the test to the model that runs last, as an audit"
+                if tested
+                else "remove one of these inputs",
             ) from error
+
+    def needed(self, model: Model) -> set[str]:
+        """Returns the tables of the models that must run before a model: those that it or one of its tests reads."""
+        named = {self._spelled.get(folded(test.refers_to)) for test in model.tests if test.refers_to is not None}
+        return {*self._read[model.table], *(table for table in named - {model.table} if table is not None)}
 
     def inputs(self, model: Model) -> Mapping[str, str]:
         """Returns the tables that a model reads, by argument.

@@ -1,11 +1,18 @@
-"""Places in the files of a pipeline, as text."""
+"""Places in the files of a pipeline, as text and as problems."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from lakeconf.config.codes import Code
 from lakeconf.config.model import Config
+from lakeconf.errors import Problem
+
+_MESSAGES = {"missing": (Code.MISSING_KEY, "is missing"), "extra_forbidden": (Code.UNKNOWN_KEY, "unknown key")}
 
 
 def shown_place(path: Path | None, line: int | None = None, column: int | None = None) -> str:
@@ -26,3 +33,28 @@ def key_place(config: Config, key: tuple[str, ...]) -> str:
 def dotted_key(config: Config, key: tuple[str, ...]) -> str:
     """Returns a key as problems of the configuration write it."""
     return config.problem(Code.WRONG_VALUE, "", key).key or ""
+
+
+def key_problems(
+    config: Config,
+    table: tuple[str, ...],
+    error: ValidationError,
+    key_of: Callable[[Sequence[int | str]], tuple[str, ...]],
+    fix: Callable[[tuple[str, ...], ErrorDetails], str],
+) -> list[Problem]:
+    """Converts pydantic's errors into problems with a position in the file, one for each key.
+
+    Args:
+        config: The configuration.
+        table: The key of the table.
+        error: The errors.
+        key_of: Returns the key in the table, given pydantic's location.
+        fix: Returns the hint for a key and an error.
+    """
+    problems: dict[tuple[str, ...], Problem] = {}
+    for found in error.errors(include_url=False, include_input=False):
+        code, message = _MESSAGES.get(found["type"], (Code.WRONG_VALUE, found["msg"]))
+        key = key_of(found["loc"])
+        # Below a key with several types, pydantic reports one error for each of them.
+        problems.setdefault(key, config.problem(code, message, (*table, *key), hint=fix(key, found)))
+    return list(problems.values())

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from lakeconf.commit.journal import ModelRun
 from lakeconf.connection.connection import fetched
+from lakeconf.counted import counted
 from lakeconf.errors import DataLossError, LakeconfError, PipelineError
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.columns import ColumnChanges, check_dropped, column_changes
@@ -15,7 +16,7 @@ from lakeconf.pipelines.kinds import Merge, View
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import current_runs
-from lakeconf.sql import identifier
+from lakeconf.sql import folded, identifier
 
 Action = Literal["create", "replace", "remember", "skip"]
 
@@ -92,7 +93,7 @@ class PromotionPlan:
         """
         losing = [step for step in self.steps if step.rows.removed]
         if losing and not allow_row_loss:
-            tables = ", ".join(f"{_counted(step.rows.removed, 'row')} of {step.model.table}" for step in losing)
+            tables = ", ".join(f"{counted(step.rows.removed, 'row')} of {step.model.table}" for step in losing)
             raise DataLossError(
                 f"this would delete rows that only the target has: {tables}",
                 hint="compare the tables with `lakeconf diff`; --allow-row-loss (allow_row_loss=True) deletes the rows",
@@ -122,7 +123,7 @@ def plan_promotion(pipeline: Pipeline, source: Lake, target: Lake, tables: Itera
     names = set(tables)
     source.refresh()
     target.refresh()
-    existing = {name.lower(): name for name in target.tables()}
+    existing = {folded(name): name for name in target.tables()}
     steps = []
     for model in pipeline.chosen(names):
         reason = _absent(model, source)
@@ -131,7 +132,7 @@ def plan_promotion(pipeline: Pipeline, source: Lake, target: Lake, tables: Itera
         if reason is not None:
             steps.append(Promotion(model, "skip", reason))
         else:
-            steps.append(_step(model, source, target, existing.get(model.table.lower())))
+            steps.append(_step(model, source, target, existing.get(folded(model.table))))
     return PromotionPlan(source.snapshot_id, target.snapshot_id, steps)
 
 
@@ -164,7 +165,7 @@ def _step(model: Model, source: Lake, target: Lake, name: str | None) -> Promoti
     if name is None:
         ((count,),) = _counts(target, {"s": frame}, "SELECT count(*) FROM s")
         added = RowChanges(added=count)
-        reason = f"new table, {_counted(count, 'row')}"
+        reason = f"new table, {counted(count, 'row')}"
         return Promotion(model, "create", reason, added, runs=runs, earlier=len(remembered))
     types = target.columns_of(frame)
     columns = column_changes(model, target.table(name).schema, types)
@@ -180,7 +181,7 @@ def _step(model: Model, source: Lake, target: Lake, name: str | None) -> Promoti
 def describe(step: Promotion) -> str:
     """Describes the changes to rows and columns of a table."""
     counts = ((step.rows.added, "added"), (step.rows.changed, "changed"), (step.rows.removed, "removed"))
-    rows = ", ".join(f"{_counted(count, 'row')} {done}" for count, done in counts if count)
+    rows = ", ".join(f"{counted(count, 'row')} {done}" for count, done in counts if count)
     return "; ".join(part for part in (rows, str(step.columns)) if part)
 
 
@@ -199,9 +200,9 @@ def _compared(
     model: Model, target: Lake, ours: Any, theirs: Any, columns: ColumnChanges, types: Mapping[str, str]
 ) -> RowChanges:
     """Compares the rows of both tables by their common columns."""
-    names = {name.lower(): name for name in target.columns_of(theirs)}
-    before = {new.lower(): old for old, new in columns.renamed.items()}
-    pairs = {name: names.get(before.get(name.lower(), name).lower()) for name in types}
+    names = {folded(name): name for name in target.columns_of(theirs)}
+    before = {folded(new): old for old, new in columns.renamed.items()}
+    pairs = {name: names.get(folded(before.get(folded(name), name))) for name in types}
     common = {name: there for name, there in pairs.items() if there is not None}
     frames = {"s": ours, "t": theirs}
     if not common:
@@ -236,8 +237,8 @@ def _key(
     if not isinstance(model.kind, Merge):
         return ()
     given = [model.kind.on] if isinstance(model.kind.on, str) else model.kind.on
-    known = {name.lower(): name for name in common}
-    keys = [known[name.lower()] for name in given if name.lower() in known]
+    known = {folded(name): name for name in common}
+    keys = [known[folded(name)] for name in given if folded(name) in known]
     if len(keys) != len(given):
         return ()
     listed = ", ".join(map(identifier, keys))
@@ -255,7 +256,3 @@ def _counts(lake: Lake, frames: Mapping[str, Any], sql: str) -> list[tuple[Any, 
         raise
     except Exception as error:
         raise PipelineError(f"the rows of both lakes cannot be compared: {type(error).__name__}: {error}") from error
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

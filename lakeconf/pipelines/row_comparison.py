@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from lakeconf.pipelines.exact_values import MapValue
 from lakeconf.sql import folded
 
 # Sums of DOUBLE depend on the order of the rows.
@@ -21,7 +21,7 @@ class Cell:
     """A value that a model has computed.
 
     Attributes:
-        value: The value in Python.
+        value: The value in Python; see `exact_value`.
         text: DuckDB's text of it; None for NULL.
     """
 
@@ -91,16 +91,8 @@ def _same_cell(expected: Any, cell: Cell) -> bool:
     if isinstance(expected, str) and not isinstance(cell.value, str) and cell.text is not None:
         number = _number(expected)
         both = number is not None and _number(cell.value) is not None
-        return _same(number, _exact(cell)) if both else expected == cell.text
-    return _same(expected, _exact(cell))
-
-
-def _exact(cell: Cell) -> Any:
-    """The value, or its text if Python has no such time. A FLOAT is the number that DuckDB shows: 0.1."""
-    if isinstance(cell.value, float) and cell.text is not None:
-        return float(cell.text)
-    is_other = isinstance(cell.value, date) and re.search(r"infinity|\.\d{6}\d*[1-9]", cell.text or "")
-    return cell.text if is_other else cell.value
+        return _same(number, cell.value) if both else expected == cell.text
+    return _same(expected, cell.value)
 
 
 def _same(expected: Any, found: Any) -> bool:
@@ -109,6 +101,8 @@ def _same(expected: Any, found: Any) -> bool:
     if isinstance(expected, Mapping) and isinstance(found, Mapping):
         wanted = {str(key): value for key, value in expected.items()}
         known = {str(key): value for key, value in found.items()}
+        if isinstance(found, MapValue) and wanted.keys() != known.keys():
+            return False
         return wanted.keys() <= known.keys() and all(_same(wanted.get(key), value) for key, value in known.items())
     if _is_list(expected) and _is_list(found):
         return len(expected) == len(found) and all(map(_same, expected, found))

@@ -9,8 +9,10 @@ from typing import Any
 
 import narwhals as nw
 
+from lakeconf.engines.base import SparkOperations
 from lakeconf.errors import LakeconfError, PipelineError
 from lakeconf.lake.lake import Lake
+from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.model import Model
@@ -58,6 +60,9 @@ def _input(pipeline: Pipeline, step: Step, name: str, lakes: Mapping[str, Lake])
         }
         return computed(below, lakes[""], inputs, {})
     lake, local = located(table, lakes)
+    on_spark = isinstance(lake._session.engine, SparkOperations)  # noqa: SLF001 - not for users
+    if on_spark and isinstance(step.model.body, Query):
+        step.model.body.check_types(table, lake.table(local).schema)
     if table in step.delta:
         rows = lake.table(local).changes(step.delta[table] + 1).drop(*_FEED)
     else:

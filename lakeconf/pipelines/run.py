@@ -9,21 +9,20 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Literal
 
-from lakeconf.commit.journal import ModelRun
 from lakeconf.errors import LakeconfError, PipelineError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
-from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.columns import column_changes
-from lakeconf.pipelines.intervals import Batch, moment
+from lakeconf.pipelines.intervals import moment
 from lakeconf.pipelines.jobs import check_engine, forked, in_parallel, interrupt_queries, needed
 from lakeconf.pipelines.kinds import Full, Merge, Seed, View
 from lakeconf.pipelines.late import late_intervals
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import Bounds, Known, Step, current_runs, decide, located
+from lakeconf.pipelines.plan import Bounds, Known, Step, current_runs, decide
 from lakeconf.pipelines.rows import rows_of
-from lakeconf.pipelines.write import split_deleted, write
+from lakeconf.pipelines.step_run import StepRun
+from lakeconf.pipelines.write import split_deleted
 
 _log = EventLogger("pipeline")
 Status = Literal["done", "skipped", "failed", "not run"]
@@ -132,27 +131,23 @@ def run(
         The result of each model, in order.
 
     Raises:
+        PipelineError: `jobs` is less than 1.
         UnsupportedError: Several jobs on another engine.
     """
+    if jobs < 1:
+        raise PipelineError(f"jobs is {jobs}, but at least one model must run at a time", hint="set jobs to 1 or more")
     lakes = {"": lake, **(others or {})}
     bounds = replace(_asked(since, until, rebuild=rebuild), allow_drop_columns=allow_drop_columns, redo_late=redo_late)
     running = _Running(pipeline, list(pipeline.chosen(tables)), bounds, began, progress)
-    if jobs == 1:
-        for model in running.models:
-            running.end(model.table, running.work(model.table, lakes))
-    else:
-        check_engine(lake)
-        in_parallel(
-            [model.table for model in running.models],
-            running.needs,
-            jobs,
-            lambda table: running.work(table, forked(lakes)),
-            running.end,
-            lambda: interrupt_queries(lakes),
-            lambda result: result.snapshot_id is not None,
-        )
-        for one in lakes.values():
-            one.refresh()
+    try:
+        if jobs == 1:
+            for model in running.models:
+                running.end(model.table, running.work(model.table, lakes))
+        else:
+            _run_parallel(running, lakes, jobs)
+    except BaseException:
+        running.end_committed()
+        raise
     return [running.results[model.table] for model in running.models]
 
 
@@ -170,6 +165,7 @@ class _Running:
         self.models = models
         self.needs = needed(pipeline, models)
         self.results: dict[str, ModelResult] = {}
+        self._step_runs: dict[str, StepRun] = {}
         self._pipeline, self._bounds, self._began, self._progress = pipeline, bounds, began, progress
         self._id = uuid.uuid4().hex
         self._order = [model.table for model in models]
@@ -180,7 +176,7 @@ class _Running:
         failed = [one for one in self._order if one in self.needs[table] and _is_broken(self.results[one])]
         if failed:
             return ModelResult(table, "not run", f"{failed[0]} failed")
-        return _run_model(self._pipeline, self._pipeline.by_table[table], lakes, self._bounds, self._id, self._began)
+        return self._result(self._pipeline.by_table[table], lakes)
 
     def end(self, table: str, result: ModelResult) -> None:
         """Records the result of a model."""
@@ -188,35 +184,52 @@ class _Running:
         self.results[table] = result
         self._progress(result)
 
+    def end_committed(self) -> None:
+        """Records the results of models that had committed everything when the run was interrupted."""
+        for table, one in self._step_runs.items():
+            if one.is_complete and table not in self.results:
+                self.end(table, self._done(one))
 
-def _run_model(
-    pipeline: Pipeline,
-    model: Model,
-    lakes: Mapping[str, Lake],
-    bounds: Bounds,
-    run_id: str,
-    began_to_run: Callable[[Model], None],
-) -> ModelResult:
-    began, snapshot_id, rows = time.monotonic(), None, 0
-    reason = "cannot be planned"
-    try:
-        known = _known(lakes, model)
-        step = decide(pipeline, model, known, bounds, late_intervals(pipeline, model, known, bounds))
-        reason = step.reason
-        if step.runs:
-            began_to_run(model)
-        for index, batch in enumerate(step.batches or ([None] if step.runs else [])):
-            if batch is not None:
-                _log.info("model %s: %s", model.table, batch)
-            one = replace(step, earlier=step.earlier + index)
-            snapshot_id = _commit(pipeline, one, lakes, batch, run_id, allow_drop_columns=bounds.allow_drop_columns)
-            rows += int(lakes[""].runs.commit_info(snapshot_id).get("rows", 0))
-    except LakeconfError as error:
-        _log.debug("model %s failed", model.table, exc_info=True)
-        return ModelResult(model.table, "failed", reason, snapshot_id, rows, time.monotonic() - began, error)
-    status: Status = "done" if step.runs else "skipped"
-    seconds = time.monotonic() - began
-    return ModelResult(model.table, status, reason, snapshot_id, rows, seconds, warnings=step.warnings)
+    def _result(self, model: Model, lakes: Mapping[str, Lake]) -> ModelResult:
+        began, table, one = time.monotonic(), model.table, None
+        reason = "cannot be planned"
+        try:
+            known = _known(lakes, model)
+            step = decide(
+                self._pipeline, model, known, self._bounds, late_intervals(self._pipeline, model, known, self._bounds)
+            )
+            reason = step.reason
+            if not step.runs:
+                return ModelResult(table, "skipped", reason, seconds=time.monotonic() - began, warnings=step.warnings)
+            self._began(model)
+            one = StepRun(self._pipeline, step, lakes, self._id, self._bounds.allow_drop_columns)
+            self._step_runs[table] = one
+            one.carry_out()
+        except LakeconfError as error:
+            _log.debug("model %s failed", table, exc_info=True)
+            snapshot_id, rows = (None, 0) if one is None else (one.snapshot_id, one.rows)
+            return ModelResult(table, "failed", reason, snapshot_id, rows, time.monotonic() - began, error)
+        return replace(self._done(one), seconds=time.monotonic() - began)
+
+    @staticmethod
+    def _done(one: StepRun) -> ModelResult:
+        table, reason = one.step.model.table, one.step.reason
+        return ModelResult(table, "done", reason, one.snapshot_id, one.rows, warnings=one.warnings)
+
+
+def _run_parallel(running: _Running, lakes: Mapping[str, Lake], jobs: int) -> None:
+    check_engine(lakes[""])
+    in_parallel(
+        [model.table for model in running.models],
+        running.needs,
+        jobs,
+        lambda table: running.work(table, forked(lakes)),
+        running.end,
+        lambda: interrupt_queries(lakes),
+        lambda result: result.snapshot_id is not None,
+    )
+    for one in lakes.values():
+        one.refresh()
 
 
 def _with_columns(pipeline: Pipeline, step: Step, known: Known) -> Step:
@@ -234,49 +247,6 @@ def _with_columns(pipeline: Pipeline, step: Step, known: Known) -> Step:
         warning = f"its column changes are unknown: {error.message.splitlines()[0]}"
         return replace(step, replaces=replaces, warnings=[*step.warnings, warning])
     return replace(step, replaces=replaces, columns=columns)
-
-
-def _commit(
-    pipeline: Pipeline,
-    step: Step,
-    lakes: Mapping[str, Lake],
-    batch: Batch | None,
-    run_id: str,
-    *,
-    allow_drop_columns: bool,
-) -> int:
-    """Runs one transaction of a model and returns its snapshot."""
-    model, lake = step.model, lakes[""]
-    definition = pipeline.definition(model)
-    inputs = {table: located(table, lakes)[0].snapshot_id for table in pipeline.stored_inputs(model)}
-    interval = None if batch is None else (batch.start, batch.done_until)
-    remembered = ModelRun(model.table, definition, run_id, interval, inputs, step.files, step.earlier, step.late_since)
-    extra: dict[str, object] = {
-        "model": model.table,
-        "kind": model.kind.name,
-        "definition": definition,
-        "run": run_id,
-        "inputs": inputs,
-    }
-    if batch is not None:
-        extra["interval"] = [batch.start.isoformat(), batch.end.isoformat()]
-    message = f"{model.table}: {step.reason if batch is None else batch}"
-    with lake.transaction(message, extra=extra) as transaction:
-        if isinstance(model.kind, View) and isinstance(model.body, Query):
-            transaction.create_view(model.table, model.body.text.rstrip().rstrip(";"))
-        else:
-            frame = rows_of(pipeline, step, {**lakes, "": transaction}, batch)
-            extra["columns"] = [*frame.collect_schema().names()]
-            write(transaction, step, frame, batch, allow_drop_columns=allow_drop_columns)
-        for name, check in model.checks:
-            transaction.audit(name, check, table=None if isinstance(check, str) else model.table)
-        transaction.runs.record(remembered)
-        if pipeline.definition(model, on_disk=True) != definition:
-            raise PipelineError(
-                f"the definition of the model {model.table} changed during the run; nothing was written",
-                hint="run it again",
-            )
-    return lake.snapshot_id
 
 
 def _known(lakes: Mapping[str, Lake], model: Model, pending: frozenset[str] = frozenset()) -> Known:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import duckdb
 import sqlglot
+from sqlglot import exp
 
 from lakeconf.config.codes import Code
 from lakeconf.config.excerpt import drawn
@@ -91,6 +93,25 @@ def syntax_error(source: ModelText, error: Exception) -> ModelSqlError:
     reason, offset = found if found is not None else ("it cannot be parsed", None)
     shown = reason if source.is_shown else "it cannot be parsed"
     return ModelSqlError(source.problem(f"the SQL is not a single DuckDB query: {shown}", offset))
+
+
+def function_problem(source: ModelText, function: exp.Expression) -> Problem:
+    """Returns the problem of a query that reads a function such as `read_csv`, which is no input of a model.
+
+    Args:
+        source: The SQL.
+        function: The function.
+    """
+    name = function.name if isinstance(function, exp.Anonymous) else function.key
+    wanted = {name.lower(), function.sql_name().lower()} if isinstance(function, exp.Func) else {name.lower()}
+    tokens = itertools.pairwise(sqlglot.tokenize(source.text, dialect="duckdb"))
+    found = [one for one, after in tokens if after.text == "(" and one.text.strip('"').lower() in wanted]
+    shown = found[0].text if found else name
+    return source.problem(
+        f"the function {shown} is not an input of a model",
+        found[0].start if found else None,
+        hint='read a table: a model of kind = "append" loads files; only range and generate_series are allowed',
+    )
 
 
 def query_error(source: ModelText, error: LakeconfError, offset: int, views: Mapping[str, str]) -> LakeconfError:

@@ -1,8 +1,7 @@
 """Finds the place in the text of a model where DuckDB finds an error.
 
-A run changes the query before DuckDB sees it: sqlglot writes it again, with views for tables and values for
-placeholders. To find a place, only those parts of the text are replaced, so that each place in the query has one
-in the text.
+A run puts views in place of tables, and values in place of placeholders. To find a place, the same parts of the text
+are replaced here, so that each place in the query has one in the text.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import sqlglot
 from sqlglot import exp
 
 from lakeconf.catalog.stored_queries import prepare_query
-from lakeconf.catalog.table_references import table_references
+from lakeconf.catalog.table_references import is_series, table_references
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.lake import Lake
@@ -36,7 +35,7 @@ class Replacement:
 
 
 def error_offset(
-    lake: Lake, text: str, parsed: exp.Query, views: Mapping[str, str], values: Mapping[str, str]
+    lake: Lake, text: str, parsed: exp.Query, views: Mapping[str, str] | None, values: Mapping[str, str]
 ) -> int | None:
     """Returns the offset in the text at which DuckDB finds an error; None if it is unknown.
 
@@ -44,7 +43,7 @@ def error_offset(
         lake: A lake on DuckDB, with the views.
         text: The query.
         parsed: The parsed query.
-        views: The view of each table in the query.
+        views: The view of each table in the query; None if it reads the tables themselves.
         values: The SQL of each placeholder.
     """
     replacements = _replacements(text, parsed, views, values)
@@ -53,7 +52,7 @@ def error_offset(
     sql = "".join(_replaced(text, replacements))
     reader = lake._session.reader  # noqa: SLF001 - the place of an error is not part of a lake's interface
     try:
-        prepare_query(reader, sql, frames=views.values())
+        prepare_query(reader, sql, frames=(views or {}).values())
     except LakeconfError:
         return None
     with _errors_as_json(reader.connection):
@@ -80,10 +79,12 @@ def _errors_as_json(connection: Connection) -> Iterator[None]:
 
 
 def _replacements(
-    text: str, parsed: exp.Query, views: Mapping[str, str], values: Mapping[str, str]
+    text: str, parsed: exp.Query, views: Mapping[str, str] | None, values: Mapping[str, str]
 ) -> list[Replacement] | None:
     found = []
     for table in table_references(parsed):
+        if views is None or is_series(table):
+            continue
         found_places = [part.meta.get(side) for part in table.parts for side in ("start", "end")]
         places = [place for place in found_places if isinstance(place, int)]
         view = views.get(".".join(part.name for part in table.parts))

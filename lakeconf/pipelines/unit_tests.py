@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+import duckdb
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from lakeconf.connection.connection import fetched
 from lakeconf.errors import LakeconfError, PipelineError, suggestion
 from lakeconf.lake.lake import Lake
+from lakeconf.pipelines.exact_values import exact_sql, exact_value
 from lakeconf.pipelines.given_rows import rows_sql
 from lakeconf.pipelines.intervals import Batch, moment
 from lakeconf.pipelines.kinds import Append, Flag, Incremental, Merge, Seed, Time
@@ -21,6 +23,8 @@ from lakeconf.pipelines.rows import computed, placeholder_values
 from lakeconf.sql import folded, identifier
 
 FILES = "files"
+# The form `{ rows = […], columns = {…} }` of given rows, in errors of pydantic.
+TABLE = "table"
 # A test compares each row with each; more are a mistake, such as a join without a condition.
 MAX_ROWS = 10_000
 _FEED = {"snapshot_id": "BIGINT", "rowid": "BIGINT", "change_type": "VARCHAR"}
@@ -43,6 +47,14 @@ class Given(BaseModel):
     columns: dict[str, str] = Field(default_factory=dict)
 
 
+def _form(value: object) -> str:
+    return TABLE if isinstance(value, Mapping | Given) else "rows"
+
+
+# One form is chosen, so that a wrong key is not an error of both.
+GivenRows: TypeAlias = Annotated[Annotated[list[Row], Tag("rows")] | Annotated[Given, Tag(TABLE)], Discriminator(_form)]
+
+
 class DeclaredUnitTest(BaseModel):
     """The table of a unit test in the configuration.
 
@@ -59,7 +71,7 @@ class DeclaredUnitTest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     model: str
-    given: dict[str, list[Row] | Given] = Field(default_factory=dict)
+    given: dict[str, GivenRows] = Field(default_factory=dict)
     expect: list[Row]
     columns: list[str] = Field(default_factory=list)
     ordered: Flag = False
@@ -195,15 +207,25 @@ def _difference(pipeline: Pipeline, model: Model, test: DeclaredUnitTest, lake: 
         if folded(name) not in by_name:
             hint = suggestion(name, returned, f"use one of: {', '.join(returned)}")
             raise PipelineError(f"the model {model.table} returns no column {name!r}", hint=hint)
-    wanted = [identifier(by_name[folded(name)]) for name in columns]
-    values = ", ".join(part for name in wanted for part in (name, f"CAST({name} AS VARCHAR)"))
-    view = "lakeconf_returned"
-    query = lake.query(f"SELECT {values} FROM {view}", {view: frame})
-    rows = fetched(query.head(MAX_ROWS + 1), lake._session.writer.secrets)  # noqa: SLF001 - for scrubbing only
+    rows = _cells(lake, frame, [by_name[folded(name)] for name in columns])
     if len(rows) > MAX_ROWS:
         raise PipelineError(f"the model {model.table} returns more than {MAX_ROWS:,} rows", hint="give it fewer rows")
-    cells = [[Cell(*row[place : place + 2]) for place in range(0, 2 * len(columns), 2)] for row in rows]
-    return compared(columns, test.expect, cells, ordered=test.ordered)
+    return compared(columns, test.expect, rows, ordered=test.ordered)
+
+
+def _cells(lake: Lake, frame: Any, columns: Sequence[str]) -> list[list[Cell]]:
+    view = "lakeconf_returned"
+    names = ", ".join(map(identifier, columns))
+    relation: duckdb.DuckDBPyRelation = lake.query(f"SELECT {names} FROM {view}", {view: frame}).to_native()
+    kinds = relation.types
+    values = ", ".join(
+        f"{exact_sql(name, kind)}, CAST({identifier(name)} AS VARCHAR)"
+        for name, kind in zip(columns, kinds, strict=True)
+    )
+    query = lake.query(f"SELECT {values} FROM {view}", {view: frame})
+    rows = fetched(query.head(MAX_ROWS + 1), lake._session.writer.secrets)  # noqa: SLF001 - for scrubbing only
+    pairs = ([*zip(row[::2], row[1::2], kinds, strict=True)] for row in rows)
+    return [[Cell(exact_value(value, kind), text) for value, text, kind in row] for row in pairs]
 
 
 def _inputs(pipeline: Pipeline, model: Model) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import Append, Incremental, Merge
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.plan import Step
-from lakeconf.sql import identifier, literal
+from lakeconf.sql import folded, identifier, literal
 from lakeconf.write.merge import Delete, Update
 
 
@@ -74,7 +74,7 @@ def _prepare(transaction: Lake, model: Model, rows: nw.LazyFrame[Any], *, allow_
 def _range(transaction: Lake, model: Model, kind: Incremental, batch: Batch) -> str:
     """Returns the SQL condition for the time range of a batch."""
     column, types = kind.time_column, transaction.table(model.table).schema
-    found = {name.lower(): text for name, text in types.items()}.get(column.lower())
+    found = {folded(name): text for name, text in types.items()}.get(folded(column))
     if found is None:
         raise SchemaError(
             f"the time column {column!r} of the model {model.table} is not in the table",

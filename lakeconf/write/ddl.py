@@ -12,9 +12,10 @@ from duckdb.sqltypes import DuckDBPyType
 from lakeconf.catalog.sort_keys import SORT_KEY
 from lakeconf.catalog.table import NO_ID, Column, PartitionField, TableInfo
 from lakeconf.catalog.types import columns_of, parsed_type
-from lakeconf.engines.schema_check import check_names, fits, has_null
+from lakeconf.engines.schema_check import check_names, check_promotion, check_writable, contains, fits
 from lakeconf.errors import SchemaError, suggestion
-from lakeconf.sql import identifier, literal
+from lakeconf.sql import folded, identifier, literal
+from lakeconf.write.constants import text_of
 
 _TRANSFORM = re.compile(r"(?P<name>year|month|day|hour)\((?P<column>.+)\)|bucket\((?P<count>\d+),\s*(?P<bucketed>.+)\)")
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
@@ -95,24 +96,21 @@ class Evolution:
                 raise SchemaError(f"there is a default for {name!r}, but the column is not added", hint="add it too")
         check_names([_parts(name)[-1] for name in self.add] + [*self.rename.values()])
         alter = f"ALTER TABLE {quoted}"
+        names = {folded(_parts(old)[0]): new for old, new in self.rename.items() if len(_parts(old)) == 1}
+        renamed = {names.get(folded(name), name): text for name, text in types.items()}
         added = []
         for name, text in self.add.items():
             value = self.defaults.get(name)
-            default = "" if value is None else f" DEFAULT {_default(value)}"
-            added.append(f"{alter} ADD COLUMN {_path(name)} {type_sql(name, text)}{default}")
+            wanted = type_sql(name, text)
+            # DuckLake only accepts a literal, and casts it to the column's type.
+            default = "" if value is None else f" DEFAULT {literal(text_of(value, parsed_type(wanted)))}"
+            added.append(f"{alter} ADD COLUMN {_path(name)} {wanted}{default}")
         return (
             *(f"{alter} DROP COLUMN {_path(name)}" for name in self.drop),
             *(f"{alter} RENAME COLUMN {_path(old)} TO {identifier(new)}" for old, new in self.rename.items()),
-            *(f"{alter} ALTER COLUMN {self._promotion(name, text, types)}" for name, text in self.promote.items()),
+            *(f"{alter} ALTER COLUMN {_promotion(name, text, renamed)}" for name, text in self.promote.items()),
             *added,
         )
-
-    def _promotion(self, name: str, text: str, types: Mapping[str, str]) -> str:
-        first, *rest = _parts(name)
-        # DuckDB only changes the type of a whole column, not of a nested field.
-        column = _known(first, types, "cannot promote an unknown column:") if rest else first
-        new = _promoted(parsed_type(types[column]), rest, type_sql(name, text)) if rest else type_sql(name, text)
-        return f"{identifier(column)} SET DATA TYPE {new}"
 
 
 def new_table(
@@ -128,11 +126,11 @@ def new_table(
         partitioned_by: The partition keys.
     """
     columns = described_columns(described, ())
-    ids = {column.name.lower(): column.field_id for column in columns}
+    ids = {folded(column.name): column.field_id for column in columns}
     fields = []
     for index, key in enumerate(partitioned_by):
         transform, column = _transform(key)
-        fields.append(PartitionField(index, ids[column.lower()], transform))
+        fields.append(PartitionField(index, ids[folded(column)], transform))
     return TableInfo(NO_ID, schema, name, columns, path, 0 if fields else None, tuple(fields))
 
 
@@ -158,10 +156,10 @@ def evolution_for(frame: Mapping[str, str], types: Mapping[str, str]) -> Evoluti
         frame: The frame's columns and the DuckDB names of their types.
         types: The table's columns and the DuckDB names of their types.
     """
-    known = {name.lower(): name for name in types}
+    known = {folded(name): name for name in types}
     add, promote = {}, {}
     for name, given in frame.items():
-        own = known.get(name.lower())
+        own = known.get(folded(name))
         if own is None:
             add[name] = given
         elif not fits(parsed_type(given), parsed_type(types[own])) and fits(
@@ -193,11 +191,6 @@ def comment_statements(
     return tuple(made)
 
 
-def _default(value: object) -> str:
-    """A default value; DuckLake only accepts a literal, and casts it to the column's type."""
-    return literal(str(value).lower() if isinstance(value, bool) else str(value))
-
-
 def _checked_type(name: str, text: str) -> str:
     found = re.fullmatch(r"(?P<type>.*?)(?P<not_null>\s+NOT\s+NULL)?", text.strip(), re.IGNORECASE | re.DOTALL)
     type_name = found["type"] if found else text
@@ -221,7 +214,8 @@ def type_sql(name: str, text: str) -> str:
     except duckdb.Error as error:
         problem = f"the column {name!r} has an invalid type {text!r}: {error}"
         raise SchemaError(problem, hint="write a type of DuckDB, such as BIGINT or DECIMAL(18, 2)") from error
-    if has_null(found):
+    check_writable(name, found)
+    if contains(found, "null"):
         raise SchemaError(f"the column {name!r} contains only NULLs, so its type is unknown", hint="cast the column")
     return str(found)
 
@@ -262,9 +256,9 @@ def _sort_key(key: str, columns: Mapping[str, str]) -> str:
 
 def _known(name: str, columns: Mapping[str, str], why: str) -> str:
     """The column with this name, ignoring case."""
-    names = {column.lower(): column for column in columns}
-    if name.lower() in names:
-        return names[name.lower()]
+    names = {folded(column): column for column in columns}
+    if folded(name) in names:
+        return names[folded(name)]
     hint = suggestion(name, columns, f"use one of the columns: {', '.join(columns)}")
     raise SchemaError(f"{why} {name!r}", hint=hint)
 
@@ -281,9 +275,17 @@ def _path(name: str) -> str:
     return ".".join(map(identifier, _parts(name)))
 
 
+def _promotion(name: str, text: str, types: Mapping[str, str]) -> str:
+    first, *rest = _parts(name)
+    # DuckDB only changes the type of a whole column, not of a nested field.
+    column = _known(first, types, "cannot promote an unknown column:")
+    return f"{identifier(column)} SET DATA TYPE {_promoted(parsed_type(types[column]), rest, type_sql(name, text))}"
+
+
 def _promoted(found: DuckDBPyType, path: Sequence[str], new: str) -> str:
     """The type, with the type of the nested field at `path` replaced."""
     if not path:
+        check_promotion(found, parsed_type(new))
         return new
     first, *rest = path
     parts = {name: part for name, part in found.children if isinstance(part, DuckDBPyType)}

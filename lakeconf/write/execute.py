@@ -22,8 +22,8 @@ from lakeconf.commit.transaction import Transaction
 from lakeconf.connection.connection import schemas_of, search_path_sql
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.base import StagingRequest
-from lakeconf.engines.exact_casts import is_stored_as_double
-from lakeconf.engines.schema_check import RESERVED
+from lakeconf.engines.exact_casts import is_stored_inexactly
+from lakeconf.engines.schema_check import RESERVED, check_writable
 from lakeconf.errors import QueryError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import folded, identifier
 from lakeconf.write import writes
@@ -107,7 +107,7 @@ def _run_by_duckdb(execution: Execution) -> None:
     """Adds the changes that run the statement at the commit; frames become temporary views."""
     transaction, statement, info = execution.transaction, execution.statement, execution.target.info
     name, is_insert = info.full_name, isinstance(statement.tree, exp.Insert)
-    _check_huge_integers(execution)
+    _check_stored_types(execution)
     views = (_search_path(execution), *_views(execution))
     statements: tuple[str, ...] = (statement.text,)
     dropped = tuple(f"DROP VIEW temp.main.{identifier(one)}" for one in execution.frames)
@@ -131,16 +131,19 @@ def _run_by_duckdb(execution: Execution) -> None:
     transaction.add(Change(dropped, name))
 
 
-def _check_huge_integers(execution: Execution) -> None:
+def _check_stored_types(execution: Execution) -> None:
     """Refuses values that the files would round: nothing else checks those that DuckDB computes."""
-    tree = execution.statement.tree
+    statement, tree = execution.statement, execution.statement.tree
     if isinstance(tree, exp.Delete):
         return
-    changed = {folded(setting.this.name) for setting in tree.expressions} if isinstance(tree, exp.Update) else None
+    listed = [setting.this.name for setting in tree.expressions] if isinstance(tree, exp.Update) else statement.columns
+    changed = set(map(folded, listed))
     for name, text in execution.target.types.items():
-        if is_stored_as_double(parsed_type(text)) and (changed is None or folded(name) in changed or "" in changed):
+        found = parsed_type(text)
+        check_writable(name, found)
+        if is_stored_inexactly(found) and (not changed or folded(name) in changed or "" in changed):
             raise UnsupportedError(
-                f"files store the column {name!r} as DOUBLE and could round values of the type {text}",
+                f"files could round values of the column {name!r} of the type {text}",
                 hint="use append, merge or update, which check each value; or a DECIMAL(38, 0) column",
             )
 

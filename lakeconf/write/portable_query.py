@@ -94,8 +94,15 @@ def _cast(node: exp.Expr) -> bool:
     return is_date and node.args["to"].this == exp.DType.DATE
 
 
+def _operands(node: exp.Expr) -> bool:
+    """DuckDB and sqlglot read `a = b IS NOT NULL` in different ways, unless there are parentheses."""
+    return not any(isinstance(part, (*_COMPARISONS, exp.Not)) for part in node.iter_expressions())
+
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.Between, exp.In)
 _CHECKS: Mapping[type[exp.Expr], Callable[[exp.Expr], bool]] = {
     exp.Literal: _literal,
     exp.Join: _join,
     exp.Cast: _cast,
+    **dict.fromkeys(_COMPARISONS, _operands),
 }

@@ -11,12 +11,11 @@ from lakeconf.commit.change import Change, Target
 from lakeconf.commit.staged_commit import FileChange
 from lakeconf.commit.transaction import Transaction
 from lakeconf.connection.connection import Connection
-from lakeconf.ducklake import INTERNAL_ROW_ID
 from lakeconf.engines.base import ROW_ID, Engine, Staged, StagingRequest
 from lakeconf.engines.staging import announce, staging_folder
 from lakeconf.errors import CommitError
-from lakeconf.sql import literal
 from lakeconf.write.merge_clauses import ACTION, DELETE, INSERT, UPDATE
+from lakeconf.write.row_id_sums import have_row_ids
 from lakeconf.write.staged_key import add_key
 
 
@@ -79,8 +78,5 @@ def _check_rows(writer: Connection, info: TableInfo, part: Staged, count: int) -
 
 def _check_row_ids(writer: Connection, info: TableInfo, part: Staged, updated: str) -> None:
     """Refuses files of updated rows that do not contain exactly the ids of these rows."""
-    listed = ", ".join(map(literal, part.files))
-    written = f"SELECT {INTERNAL_ROW_ID.name} AS {ROW_ID} FROM read_parquet([{listed}], hive_partitioning = false)"
-    summed = f"SELECT count({ROW_ID}), sum(hash({ROW_ID})::HUGEINT), min({ROW_ID}), max({ROW_ID})"
-    if writer.rows(f"{summed} FROM ({written})") != writer.rows(f"{summed} FROM ({updated})"):
+    if not have_row_ids(writer, part.files, updated):
         raise CommitError(f"Spark wrote other rows of {info.full_name} than those that change: nothing was written")

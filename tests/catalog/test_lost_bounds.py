@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from local_stores import store_of
 
-from lakeconf.catalog.lost_bounds import lost_bounds
+from lakeconf.catalog.lost_bounds import forgotten_bounds, lost_bounds, table_bounds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,3 +72,25 @@ def test_columns_whose_bounds_are_lost(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", KEPT)
 def test_other_tables_keep_their_bounds(case: str, tmp_path: Path) -> None:
     assert found_and_lost(tmp_path, *KEPT[case]) == ({}, False)
+
+
+def test_files_that_stay_without_bounds_make_ducklake_forget_them(tmp_path: Path) -> None:
+    """Unless a file that stays has deleted rows; a file that DuckLake has removed does not count."""
+    store = store_of(tmp_path)
+    with store.connect() as connection:
+        connection.execute("CALL dev.set_option('data_inlining_row_limit', 0)")
+        connection.execute("CREATE TABLE t (id BIGINT, v INTEGER)")
+        for statement in (NULLS, ONES, VALUES.format("3", 20), "DELETE FROM t WHERE id IN (11, 25)"):
+            connection.execute(statement)
+    with store.open() as lake, lake._session.reader.transaction() as metadata:
+        ((table_id,),) = metadata.rows("SELECT table_id FROM ducklake_table")
+        assert forgotten_bounds(metadata, table_id, {1}) == {}
+        assert forgotten_bounds(metadata, table_id, {1, 2}) == {0: "v"}
+        assert forgotten_bounds(metadata, table_id, {0, 1, 2}) == {}
+        assert forgotten_bounds(metadata, table_id + 1, {1, 2}) == {}
+        assert table_bounds(metadata, table_id) == {1: ("0", "29"), 2: ("1", "3")}
+        assert table_bounds(metadata, table_id + 1) == {}
+    with store.connect() as connection:
+        connection.execute("DELETE FROM t WHERE v = 3")
+    with store.open() as lake, lake._session.reader.transaction() as metadata:
+        assert forgotten_bounds(metadata, table_id, {1}) == {0: "v"}

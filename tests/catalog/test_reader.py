@@ -57,6 +57,44 @@ def test_reader_transaction_sees_one_state_during_concurrent_writes(
             assert all(now > then for now, then in zip(map(transaction.rows, COUNTS), before, strict=True))
 
 
+def statistics(source: Lake) -> list[tuple[Any, ...]]:
+    with source.reader.transaction() as transaction:
+        return transaction.rows(transaction.selected("ducklake_file_column_stats", STATISTICS, "table_id = 1"))
+
+
+STATISTICS = {
+    **dict.fromkeys(("data_file_id", "null_count"), "BIGINT"),
+    **dict.fromkeys(("min_value", "contains_nan"), "VARCHAR"),
+}
+
+
+def test_selected_rows_are_those_of_the_table(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER, b VARCHAR)", "CREATE TABLE lake.u (a INTEGER)")
+    source.run(
+        "INSERT INTO lake.t SELECT i, 'ü ''\"' FROM range(20) r(i)", "INSERT INTO lake.u SELECT * FROM range(20)"
+    )
+    source.run("INSERT INTO lake.t SELECT NULL, NULL FROM range(20)")
+    columns = ", ".join(STATISTICS)
+    with source.reader.transaction() as transaction:
+        expected = transaction.rows(f"SELECT {columns} FROM ducklake_file_column_stats WHERE table_id = 1")
+    assert [row[:3] for row in statistics(source)] == [row[:3] for row in expected]
+    assert len(expected) == 4
+
+
+@pytest.mark.parametrize("read", [True, False], ids=["read_before", "not_read_before"])
+def test_selected_rows_are_of_the_state_of_the_transaction(tmp_path: Path, *, read: bool) -> None:
+    with lake("sqlite", tmp_path, options=WAL["sqlite"]) as source:
+        source.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(20) r(i)")
+        before = statistics(source)
+        with source.reader.transaction() as transaction:
+            query = transaction.selected("ducklake_file_column_stats", STATISTICS, "table_id = 1")
+            if read:
+                transaction.rows(query)
+            source.run("INSERT INTO lake.t SELECT * FROM range(20)")
+            assert transaction.rows(query) == before
+        assert len(statistics(source)) == 2
+
+
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[tuple[Lake, Lake]]:
     """A lake on SQLite that is attached read-only, and the same lake attached by a writer."""
@@ -74,6 +112,12 @@ def test_read_only_reader_of_sqlite_reports_a_concurrent_commit(read_only: tuple
         reading.reader.transaction(),
     ):
         writer.run("INSERT INTO lake.t VALUES (3)")
+
+
+def test_selected_rows_of_a_read_only_catalog(read_only: tuple[Lake, Lake]) -> None:
+    reading, writer = read_only
+    writer.run("INSERT INTO lake.t SELECT * FROM range(20)")
+    assert statistics(reading) == statistics(writer) != []
 
 
 @pytest.mark.parametrize("in_between", ["CALL ducklake_flush_inlined_data('lake')", "INSERT INTO lake.t VALUES (3)"])

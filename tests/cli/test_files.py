@@ -40,11 +40,21 @@ def size_of(line: str) -> int:
 def test_partitions_and_null_are_listed(project: Path, shown: Any) -> None:
     with lakeconf.init().get_store().open() as lake:
         rows = lake.sql("SELECT * FROM (VALUES ('a', 1), (NULL, 2)) AS t(kind, n)")
-        lake.create_table("raw.t", rows, partitioned_by=["kind", "n"]).append(rows)
+        lake.create_table("raw.t", rows, partitioned_by=["kind", "bucket(2, n)"]).append(rows)
+    with lakeconf.init().get_store().connect() as connection:
+        connection.execute("ALTER TABLE raw.t SET PARTITIONED BY (n)")
+        connection.execute("INSERT INTO raw.t VALUES ('b', 3)")
+        connection.execute("ALTER TABLE raw.t RENAME COLUMN kind TO sort")
     lines = shown("files", "raw.t", "--store", "dev").splitlines()[1:]
-    assert sorted(line.split("  ")[-1].strip() for line in lines) == ["NULL, 2", "a, 1"]
+    partitions = sorted(line.split("  ")[-1].strip() for line in lines)
+    assert [re.sub("=[01]$", "=?", line) for line in partitions] == [
+        "n=3",
+        "sort=NULL, bucket(2, n)=?",
+        "sort=a, bucket(2, n)=?",
+    ]
     found = json.loads(shown("files", "raw.t", "--format", "json"))
-    assert sorted(file["partition"] for file in found if None not in file["partition"]) == [["a", "1"]]
+    assert [file["partition_keys"] for file in found if file["partition"] == ["3"]] == [["n"]]
+    assert [file["partition"][0] for file in found if len(file["partition"]) == 2] == ["a", None]
 
 
 def test_json_has_every_field_of_a_file(events_folder: Path, shown: Any) -> None:

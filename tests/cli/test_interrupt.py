@@ -67,7 +67,7 @@ def test_ctrl_c_stops_models_that_run_at_the_same_time(project: Path) -> None:
         (project / f"{name}.sql").write_text(f"SELECT count(*) AS n FROM marts.first, {numbers} AS a, {numbers} AS b")
     done = interrupted("lakeconf.pipelines.run:_Running:end:0.5", "run", "--jobs", "2")
     assert (done.returncode, done.stderr.strip()) == (130, "")
-    assert done.stdout == "done     marts.first: first run, 1 rows in snapshot 1\n"
+    assert done.stdout == "done     marts.first: first run, 1 row in snapshot 1\n"
     with lakeconf.init().get_store().open() as lake:
         assert lake.tables() == ["marts.first"]
         assert [len(lake.runs.committed(f"marts.{name}")) for name in ("first", "long", "longer")] == [1, 0, 0]

@@ -17,6 +17,7 @@ import pytest
 
 from lakeconf.cli import verbosity
 from lakeconf.cli.output import (
+    counts_text,
     fitted,
     plain,
     problem_data,
@@ -235,6 +236,11 @@ def test_colours_are_used_only_on_a_terminal(project: Path, monkeypatch: pytest.
     assert b"\x1b[" in on_a_terminal(project, "validate")
     monkeypatch.setenv("NO_COLOR", "1")
     assert b"\x1b[" not in on_a_terminal(project, "validate")
+
+
+def test_counts_are_in_the_given_order() -> None:
+    assert counts_text(["b", "a", "b"], ["a", "b", "c"]) == "1 a, 2 b"
+    assert counts_text([], ["a"]) == ""
 
 
 def on_a_terminal(folder: Path, *arguments: str) -> bytes:

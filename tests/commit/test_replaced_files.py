@@ -50,30 +50,30 @@ def test_changed_files_are_a_conflict(two_tables: Lake, statement: str, changed:
     lake = two_tables
     run_plain(lake, "INSERT INTO t FROM range(10)", "INSERT INTO t FROM range(10, 20)")
     info, replacement = planned(lake, 20)
-    check_replaced(lake._session.reader, info, replacement, lake.snapshot_id)
+    check_replaced(lake._session.reader, info, [replacement], lake.snapshot_id)
     run_plain(lake, f"CALL dev.set_option('data_inlining_row_limit', {inlined})", statement)
     begun = lake.refresh()
     if not changed:
-        check_replaced(lake._session.reader, info, replacement, begun)
+        check_replaced(lake._session.reader, info, [replacement], begun)
         return
     with pytest.raises(CommitConflictError, match=f"another writer changed rows in {changed} of 2 files of main.t"):
-        check_replaced(lake._session.reader, info, replacement, begun)
+        check_replaced(lake._session.reader, info, [replacement], begun)
 
 
 def test_other_numbers_of_rows_are_refused(two_tables: Lake) -> None:
     run_plain(two_tables, "INSERT INTO t FROM range(10)", "DELETE FROM t WHERE id < 3")
     info, replacement = planned(two_tables, 8)
     with pytest.raises(CommitError, match=r"the rewrite of main.t has 8 rows instead of 7: nothing was written"):
-        check_replaced(two_tables._session.reader, info, replacement, two_tables.snapshot_id)
+        check_replaced(two_tables._session.reader, info, [replacement], two_tables.snapshot_id)
 
 
 def test_rows_for_the_extension_have_its_columns() -> None:
     files = (ReplacedFile(7, "/elsewhere/x.parquet", 3, 2), ReplacedFile(8, "/data/main/t/y.parquet", 4, 3, 9))
-    group = FileGroup(files, 100, 2, ((0, "a"), (1, None)))
+    group = FileGroup(files, 2, ((0, "a"), (1, None)))
     rows: dict[str, Any] = defaultdict(list)
     rows["data_file"].append((0,) * 16)
     footers = (footer("1.parquet", 5, BOUNDS, ALL_NULL), footer("2.parquet", 2))
-    add_replacement(rows, TABLE, Replacement(group, footers), lambda path: path.replace("/data/", "/hidden/"))
+    add_replacement(rows, TABLE, Replacement(group, footers), lambda path: path.replace("/data/", "/hidden/"), {})
     for table, values in rows.items():
         assert {len(row) for row in values} == {COLUMNS[table].count(",") + 1}, table
     assert [(row[0], row[3], row[6], row[10], row[15]) for row in rows["data_file"][1:]] == [
@@ -92,7 +92,23 @@ def test_rows_for_the_extension_have_its_columns() -> None:
     ]
 
 
+def test_columns_without_values_get_the_bounds_of_the_table() -> None:
+    """But a column with values of a type without bounds gets none."""
+    only_nan = ColumnStatistics(3, 8, 5, 0, None, None, contains_nan=True)
+    no_bounds = ColumnStatistics(4, 8, 5, 1, None, None)
+    rows: dict[str, Any] = defaultdict(list)
+    replacement = Replacement(FileGroup(()), (footer("1.parquet", 5, BOUNDS, ALL_NULL, only_nan, no_bounds),))
+    add_replacement(rows, TABLE, replacement, str, dict.fromkeys(range(6), ("7", "9")))
+    # The bounds, and whether the file has values: if not, DuckLake does not merge its bounds with those of others.
+    assert [(row[2], row[9], row[11], row[14]) for row in rows["data_file_column_stats"]] == [
+        (1, "1.5", "2.5", True),
+        (2, "7", "9", False),
+        (3, "7", "9", True),
+        (4, None, None, True),
+    ]
+
+
 def test_bounds_that_ducklake_would_change_are_refused() -> None:
     bad = footer("1.parquet", 5, replace(BOUNDS, high="{DATA_PATH}"))
     with pytest.raises(SchemaError, match=r"a value of main.t contains \{DATA_PATH\}"):
-        add_replacement(defaultdict(list), TABLE, Replacement(FileGroup((), 0), (bad,)), str)
+        add_replacement(defaultdict(list), TABLE, Replacement(FileGroup(()), (bad,)), str, {})

@@ -45,6 +45,11 @@ def test_transaction_begins_at_the_snapshot_of_its_scope(scope: Scope) -> None:
     assert (past.snapshot_id, past.message, past.author, past.extra, past.explicit) == (1, None, None, {}, False)
 
 
+def test_extra_is_the_callers_mapping(scope: Scope) -> None:
+    extra: dict[str, object] = {}
+    assert scope.begin(extra=extra).extra is extra
+
+
 def test_reads_are_recorded_in_the_base_of_the_scope(scope: Scope) -> None:
     inside = Scope(scope.session, transaction=scope.begin())
     assert scope.base is scope.session.base

@@ -318,3 +318,16 @@ def test_rows_in_batches() -> None:
         assert [batch.num_rows for batch in batches] == [2048, 2048, 904]
         with pytest.raises(QueryError):
             connection.batches("SELECT nothing", 1)
+
+
+@pytest.mark.parametrize("statement", ["FROM read_csv('https://127.0.0.1:1/x.csv')", "INSTALL httpfs", "LOAD httpfs"])
+def test_extension_that_cannot_be_downloaded_is_named_with_a_fix(statement: str, tmp_path: Path) -> None:
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "extension_directory": str(tmp_path),
+        "custom_extension_repository": "http://127.0.0.1:1",
+    }
+    connection = duckdb.connect(config=config)
+    with connection, pytest.raises(ConnectionFailed, match="httpfs") as caught, translated_errors():
+        connection.execute(statement)
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("run INSTALL for this extension in DuckDB")

@@ -25,6 +25,7 @@ def test_options_are_converted_and_names_ignore_case() -> None:
     [
         ({}, "the option table is missing"),
         ({"table": "t", "version": "x7"}, "the option version is not a whole number"),
+        ({"table": "t", "version": "1_0"}, "the option version is not a whole number"),
         ({"table": "t", "timestamp": "x7"}, "the option timestamp is not a time such as 2026-01-31T12:00:00+00:00"),
         ({"table": "t", "version": "1", "timestamp": "2026-01-31"}, "pass either the option version or"),
         ({"table": "t", "since": "1"}, "a read has no option 'since'"),

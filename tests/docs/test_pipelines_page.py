@@ -18,13 +18,18 @@ if TYPE_CHECKING:
 PAGE = "pipelines.md"
 
 
+def write_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes the files of the page to a folder, which becomes the working folder."""
+    monkeypatch.chdir(folder)
+    for language in ("toml", "sql", "python"):
+        for name, text in named(PAGE, language).items():
+            (folder / name).write_text(text)
+
+
 def test_commands_of_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    for language in ("toml", "sql", "python"):
-        for name, text in named(PAGE, language).items():
-            (tmp_path / name).write_text(text)
+    write_files(tmp_path, monkeypatch)
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "1.csv").write_text(
         "id,day,revenue\n1,2024-01-01,9.99\n2,2024-01-01,29.99\n3,2024-01-02,5\n"
@@ -41,10 +46,7 @@ def test_commands_of_the_page(
 def test_unit_test_of_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    for language in ("toml", "sql", "python"):
-        for name, text in named(PAGE, language).items():
-            (tmp_path / name).write_text(text)
+    write_files(tmp_path, monkeypatch)
     (tested,) = (text for text in blocks(PAGE, "toml") if text.startswith("[pipeline.tests."))
     with (tmp_path / "lakeconf.toml").open("a") as file:
         file.write(f"\n{tested}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -177,3 +178,16 @@ def test_leaves_of_a_type_are_converted_and_its_nesting_is_kept() -> None:
     assert with_leaves(nested(pa.int8()), wider) == nested(pa.int64())
     assert with_leaves(pa.large_list_view(pa.int8()), wider) == pa.large_list_view(pa.int64())
     assert with_leaves(pa.date32(), wider) == pa.date32()
+
+
+def test_decimals_that_duckdb_lacks_become_those_that_it_has() -> None:
+    wide = pa.table({"a": pa.array([Decimal("1.5")], pa.decimal256(50, 2)), "b": pa.array([7], pa.decimal256(20, 0))})
+    assert exact_units(wide).schema.types == [pa.decimal128(38, 2), pa.decimal128(20, 0)]
+    with pytest.raises(SchemaError, match="the frame has a value that DuckDB would round"):
+        exact_units(pa.table({"a": pa.array([Decimal(10**40)], pa.decimal256(50, 2))}))
+
+
+def test_dictionary_of_nested_values_does_not_reach_duckdb() -> None:
+    nested = pa.DictionaryArray.from_arrays(pa.array([0, None]), pa.array([{"a": 1}]))
+    with pytest.raises(SchemaError):
+        exact_units(pa.table({"a": nested}))

@@ -28,6 +28,11 @@ TYPES = {"a": "INTEGER", 'b "q"': "VARCHAR"}
 ROWS = [(1, "x"), (2, None), (3, "z")]
 
 
+def test_relation_with_two_columns_of_the_same_name_is_refused(engine: DuckDBEngine) -> None:
+    with pytest.raises(SchemaError, match="the frame has two columns 'id'"):
+        engine.schema(engine.adopt(engine.query("SELECT 1 AS id, 2 AS id", {})))
+
+
 @pytest.fixture
 def lake(usual: Lake) -> Lake:
     """The table `s.t` with a file, an inlined row and a deleted row."""

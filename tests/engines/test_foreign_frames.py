@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import importlib.util
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import lakeconf
+from lakeconf.engines.foreign_frames import arrow_table, native_frame
+from lakeconf.errors import SchemaError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,3 +49,32 @@ def test_frame_of_another_lake_can_be_read_twice(
         table.merge(frame, on="i")
         table.merge(frame, on="i")
         assert one.sql("SELECT count(*) FROM raw.t").to_native().fetchall() == [(ROWS,)]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame({"v": [dt.date(2026, 1, 1), dt.datetime(2026, 1, 1, 5)]}),
+        pd.DataFrame({"v": pd.Series([dt.datetime(2026, 1, 1), pd.Timestamp(0, tz="UTC")], dtype=object)}),
+        pd.DataFrame({"v": [1, "a"]}),
+        pd.DataFrame({"v": [2**70]}),
+        pd.DataFrame({"v": [Decimal(1), 1.5]}),
+        pd.DataFrame([[1, 2]], columns=["v", "v"]),
+        pd.DataFrame([[1, 2]], columns=["v", "V"]),
+        pl.DataFrame({"v": pl.Series([object()], dtype=pl.Object)}),
+        pl.LazyFrame({"v": pl.Series([object()], dtype=pl.Object)}),
+        pl.DataFrame({"v": pl.Series([2**100], dtype=pl.Int128)}),
+        pa.table([pa.array([1]), pa.array([2])], names=["v", "V"]),
+    ],
+)
+def test_frame_that_arrow_or_duckdb_would_change_is_refused(frame: object) -> None:
+    with pytest.raises(SchemaError):
+        arrow_table(native_frame(frame))
+
+
+def test_objects_of_one_type_are_kept() -> None:
+    frame = pd.DataFrame({"d": [dt.date(2026, 1, 1), None], "b": [b"\xff", None], "l": [[1], None]})
+    assert arrow_table(native_frame(frame)).to_pylist() == [
+        {"d": dt.date(2026, 1, 1), "b": b"\xff", "l": [1]},
+        {"d": None, "b": None, "l": None},
+    ]

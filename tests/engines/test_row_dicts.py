@@ -101,3 +101,33 @@ def test_types_of_a_table_are_found_by_name(two_tables: Lake) -> None:
 
 def test_no_rows_have_the_columns_of_the_table() -> None:
     assert arrow_rows([], {"a": pa.int8()}).schema == pa.schema([("a", pa.int8())])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [dt.date(2026, 1, 1), dt.datetime(2026, 1, 1, 5)],
+        [dt.datetime(2026, 1, 1), None, dt.datetime(2026, 1, 1, tzinfo=dt.UTC)],
+        [dt.time(5, tzinfo=dt.UTC)],
+        ["a", b"\xff"],
+        [[dt.date(2026, 1, 1)], [], [None, dt.datetime(2026, 1, 1, 5)]],
+        [{"x": {"a": "b"}}, {"x": None}, {"x": {"a": b"b"}}],
+    ],
+)
+def test_values_that_arrow_would_convert_to_one_type_with_a_loss_are_refused(values: list[object]) -> None:
+    with pytest.raises(SchemaError, match="the values of the column 'v' do not have one type that fits"):
+        arrow_rows([{"v": value} for value in values])
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (1e300, pa.float32()),
+        ([0.5, -1e300], pa.list_(pa.float32())),
+        ({"a": [1e300]}, pa.struct([("a", pa.list_(pa.float32()))])),
+    ],
+)
+def test_number_beyond_the_largest_float_is_refused(value: object, wanted: pa.DataType) -> None:
+    with pytest.raises(SchemaError, match="too large"):
+        arrow_rows([{"v": value}], {"v": wanted})
+    assert arrow_rows([{"v": float("inf")}], {"v": pa.float32()}).to_pylist() == [{"v": float("inf")}]

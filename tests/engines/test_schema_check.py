@@ -5,7 +5,8 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from lakeconf.engines.schema_check import fits
+from lakeconf.engines.schema_check import check_distinct, check_fit, check_promotion, fits
+from lakeconf.errors import SchemaError
 
 FITS = [
     *(("TINYINT", "BIGINT"), ("UINTEGER", "BIGINT"), ("BIGINT", "HUGEINT"), ("UTINYINT", "USMALLINT")),
@@ -61,3 +62,38 @@ def test_fits_accepts_types_without_silent_loss(given: str, wanted: str) -> None
 @pytest.mark.parametrize(("given", "wanted"), LOSE)
 def test_fits_rejects_types_that_lose_values(given: str, wanted: str) -> None:
     assert not fits(duckdb.sqltype(given), duckdb.sqltype(wanted))
+
+
+@pytest.mark.parametrize("names", [["id", "n", "id"], ["id", "ID"]])
+def test_columns_with_the_same_name_are_refused(names: list[str]) -> None:
+    with pytest.raises(SchemaError, match="the frame has two columns") as caught:
+        check_distinct(names)
+    assert caught.value.hint == "rename one of them"
+    check_distinct(names[:1])
+
+
+def test_no_rows_are_written_to_a_column_that_files_cannot_store() -> None:
+    with pytest.raises(SchemaError, match="files cannot store the column 'at' of the type TIME_NS"):
+        check_fit("raw.t", {"at": "TIME_NS"}, {"at": "TIME_NS"})
+
+
+@pytest.mark.parametrize(
+    ("found", "new"),
+    [
+        ("BIGINT", "DOUBLE"),
+        ("INTEGER", "FLOAT"),
+        ("TIMESTAMP", "TIMESTAMPTZ"),
+        ("BIGINT", "HUGEINT"),
+        ("UBIGINT", "HUGEINT"),
+    ],
+)
+def test_promotion_that_changes_values_is_refused(found: str, new: str) -> None:
+    with pytest.raises(SchemaError, match="cannot hold all values"):
+        check_promotion(duckdb.sqltype(found), duckdb.sqltype(new))
+
+
+@pytest.mark.parametrize(
+    ("found", "new"), [("INTEGER", "HUGEINT"), ("INTEGER", "DOUBLE"), ("DATE", "TIMESTAMP"), ("INTERVAL", "INTERVAL")]
+)
+def test_promotion_that_keeps_all_values_is_accepted(found: str, new: str) -> None:
+    check_promotion(duckdb.sqltype(found), duckdb.sqltype(new))

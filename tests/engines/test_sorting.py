@@ -15,7 +15,7 @@ TABLE = TableInfo(1, "main", "t", (), "/d/main/t/")
 
 def request_for(*paths: str, partition_id: int | None = 3) -> SortRequest:
     files = tuple(ReplacedFile(number, path, 1, 1) for number, path in enumerate(paths))
-    return SortRequest(TABLE, 1, FileGroup(files, 1, partition_id), is_whole=True, keys=(), file_count=2, token="0a1b")
+    return SortRequest(TABLE, 1, FileGroup(files, partition_id), is_whole=True, keys=(), file_count=2, token="0a1b")
 
 
 def test_files_without_partition_are_in_the_staging_folder() -> None:

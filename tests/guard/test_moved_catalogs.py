@@ -113,6 +113,11 @@ def test_cleanup_of_a_restored_catalog_needs_a_confirmation(project: Path, capsy
             with pytest.raises(CatalogMovedError, match="restored from an older backup") as raised:
                 lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
             assert "lakeconf doctor STORE --repair" in str(raised.value.hint)
+            versions = [snapshot.snapshot_id for snapshot in lake.snapshots()]
+            # Once the recorded snapshot has expired, a cleanup could not tell the catalog from the one before.
+            with pytest.raises(CatalogMovedError, match="restored from an older backup"):
+                lake.maintenance.expire_snapshots(older_than=dt.timedelta(0), force=True)
+            assert [snapshot.snapshot_id for snapshot in lake.snapshots()] == versions
             lake.create_table(f"later_{lake.snapshot_id}", ROWS)
     assert sorted((project / "data").rglob("*.parquet")) == files
     # The earlier cleanup removed a file that the backup needs.

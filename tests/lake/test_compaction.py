@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 from catalog_lake import Lake, lake
 
-from lakeconf.lake import compaction
 from lakeconf.lake.compaction import TableCompaction, plan_compaction, rewritten_files
 
 if TYPE_CHECKING:
@@ -142,29 +141,6 @@ def test_tables_are_sorted_by_name_and_dropped_ones_are_left_out(source: Lake) -
 )
 def test_text_of_a_plan_names_only_what_changes(effect: tuple[int, int, int], text: str) -> None:
     assert str(TableCompaction("t", *effect)) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (None, 512 * 10**6),
-        ("", 512 * 10**6),
-        ("MB", 512 * 10**6),
-        ("0", 0),
-        ("7", 7),
-        ("7b", 7),
-        ("1.5 kB", 1500),
-        ("512MB", 512 * 10**6),
-        ("2GB", 2 * 10**9),
-        ("1 tb", 10**12),
-        ("1KiB", 1024),
-        ("3 MiB", 3 * 2**20),
-        ("1GiB", 2**30),
-        ("5 parsecs", 5),
-    ],
-)
-def test_size_of_an_option(text: str | None, expected: int) -> None:
-    assert compaction._bytes(text) == expected
 
 
 def test_rewritten_files_are_those_of_the_plan(source: Lake) -> None:

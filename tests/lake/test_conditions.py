@@ -32,9 +32,11 @@ CONDITIONS = [
     "coalesce(extra, 0) // 10 = 2",
     "price > 1.5 AND price * 2 < 20.5",
     "price = 0.1 AND id % 2 = 1",
+    "name ~ 'name[12]'",
+    "regexp_matches(name, '3$')",
 ]
 # Conditions that only DuckDB computes.
-ONLY_DUCKDB = ["name ~ 'name[12]'", "regexp_matches(name, '3$')", "s.a = 3", "list_contains(l, 4)", "hash(id) % 3 = 1"]
+ONLY_DUCKDB = ["regexp_matches(name, '(?i)E3')", "s.a = 3", "list_contains(l, 4)", "hash(id) % 3 = 1"]
 
 
 def frame() -> pa.Table:

@@ -167,7 +167,9 @@ def test_time_travel_by_timestamp(lake: Lake) -> None:
 def test_transaction_on_two_tables_creates_one_snapshot(lake: Lake) -> None:
     lake.create_table("raw.copies", like=EVENTS)
     before = len(lake.snapshots())
-    with lake.transaction("both", author="me", extra={"run": 7}) as tx:
+    extra: dict[str, object] = {}
+    with lake.transaction("both", author="me", extra=extra) as tx:
+        extra["run"] = 7
         tx.table("raw.events").append(EVENTS)
         tx.table("raw.copies").append(EVENTS)
         assert rows(tx.table("raw.events").scan()) == []

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from local_stores import store_of
+from local_stores import config_of, store_of
+from plain_sql import run_plain
 
+import lakeconf
 from lakeconf.commit.maintenance_commit import run_step
 from lakeconf.lake import merging
 
@@ -112,3 +114,62 @@ def test_ducklake_gives_updated_rows_new_ids(store: Store) -> None:
             f"SELECT DISTINCT change_type FROM dev.table_changes('t', {last - 1}, {last}) ORDER BY ALL", engine="duckdb"
         )
         assert kinds.to_native().fetchall() == [("delete",), ("insert",)]
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Lake]:
+    """A lake with the table `large`, of two small files."""
+    with store_of(tmp_path).open() as opened:
+        run_plain(
+            opened, "CREATE TABLE large (id INTEGER)", "INSERT INTO large VALUES (1)", "INSERT INTO large VALUES (2)"
+        )
+        yield opened
+
+
+def test_a_sorted_table_keeps_its_row_ids(kept: Lake) -> None:
+    """DuckLake gives the rows of merged files new ids, in the order of the table."""
+    run_plain(kept, "CREATE TABLE parts (id INTEGER)", "ALTER TABLE parts SET SORTED BY (id DESC)")
+    for rows in ("(1), (2)", "(3), (4)", "(5), (6)"):
+        run_plain(kept, f"INSERT INTO parts VALUES {rows}")
+    run_plain(kept, "DELETE FROM parts WHERE id = 6")
+    version = kept.refresh()
+    queries = [f"SELECT rowid, id FROM dev.parts AT (VERSION => {one}) ORDER BY ALL" for one in (version - 2, version)]
+    before = [kept._session.writer.rows(query) for query in queries]
+    feed = sorted(map(str, kept.table("parts").changes(0, version).collect("pyarrow").rows()))
+    planned = ["main.large: merge 2 small files", "main.parts: merge 2 small files"]
+    assert [str(one) for one in kept.maintenance.plan_compaction()] == planned
+    for _ in range(2):
+        kept.maintenance.compact()
+        queries.append(queries[-1].replace(f"{version}", f"{kept.snapshot_id}"))
+        assert [kept._session.writer.rows(query) for query in queries] == [*before, *before[1:] * (len(queries) - 2)]
+        assert sorted(map(str, kept.table("parts").changes(0, version).collect("pyarrow").rows())) == feed
+    assert [len(kept.table(name).files()) for name in ("large", "parts")] == [1, 2]
+
+
+def test_a_sorted_table_is_left_if_no_staged_commit_is_possible(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = config_of(tmp_path)
+    config["stores"]["dev"]["committer"] = "public"
+    with lakeconf.init(config).get_store("dev").open() as lake:
+        table = lake.create_table("t", {"id": "INTEGER"}, sorted_by=["id DESC"])
+        for start in (1, 3):
+            table.append(lake.sql(f"SELECT range::INTEGER AS id FROM range({start}, {start + 2})", engine="duckdb"))
+        before = lake._session.writer.rows("SELECT rowid, id FROM dev.t ORDER BY ALL")
+        assert lake.maintenance.plan_compaction() == []
+        lake.maintenance.compact()
+        assert lake._session.writer.rows("SELECT rowid, id FROM dev.t ORDER BY ALL") == before
+    assert "main.t keeps 2 small files" in caplog.text
+
+
+def test_files_of_a_partition_in_several_folders_are_left(kept: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    """DuckLake closes the database instead: a rewritten file stays in its folder, and has the new columns."""
+    kept.create_table("parts", {"id": "INTEGER", "a": "INTEGER"}, partitioned_by=["a"])
+    run_plain(kept, "CALL dev.set_option('rewrite_delete_threshold', 0.1)")
+    run_plain(kept, "INSERT INTO parts SELECT i, 7 FROM range(20) AS r(i)", "DELETE FROM parts WHERE id < 15")
+    run_plain(kept, "ALTER TABLE parts RENAME a TO b", "INSERT INTO parts VALUES (20, 7)")
+    kept.refresh()
+    kept.maintenance.compact()
+    assert kept._session.writer.rows("SELECT id FROM dev.parts ORDER BY id") == [(i,) for i in range(15, 21)]
+    assert len(kept.table("large").files()) == 1
+    assert "main.parts keeps 2 small files" in caplog.text

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
 import pytest
+from IPython.core.formatters import DisplayFormatter
 
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.notebook import MOST_ROWS, html_table, listed
@@ -72,6 +73,15 @@ def test_snapshots_are_shown_newest_first(two_tables: Lake) -> None:
     rows = cells(found._repr_html_())  # type: ignore[attr-defined]
     assert [row[0] for row in rows[2:]] == ["2", "1", "0"]
     assert rows[2][4] == "create table main.u"
+
+
+def test_ipython_shows_html(two_tables: Lake) -> None:
+    formatter = DisplayFormatter()
+    for one in (two_tables, two_tables.table("t"), two_tables.snapshots(), two_tables.table("t").explain()):
+        shown, _ = formatter.format(one)
+        assert shown["text/html"].startswith(("<table>", "<pre>")), type(one)
+    shown, _ = formatter.format(two_tables.table("t").scan())
+    assert "Narwhals LazyFrame" in shown["text/plain"]
 
 
 def test_long_tables_are_cut() -> None:

@@ -393,6 +393,20 @@ def test_rows_in_memory_are_those_of_a_scan(store: Store, engine: Any) -> None:
         assert table.to_arrow(["price"], where="id = 3").to_pylist() == [{"price": Decimal(2)}]
 
 
+def test_count_is_that_of_a_scan(store: Store, engine: Any) -> None:
+    with store.open(engine) as lake:
+        table = lake.create_table("raw.odd", like=ODD)
+        assert table.count() == 0
+        table.append(pa.table({**dict.fromkeys(ODD.column_names, pa.nulls(90)), "id": range(90)}).cast(ODD.schema))
+        for number in range(3):
+            table.delete(f"id % 7 = {number}")
+            table.append(ODD)
+        versions = range(table.history()[0].snapshot_id, lake.snapshot_id + 1)
+        counted = [lake.at(version=version).table("raw.odd").count() for version in versions]
+        assert counted == [lake.at(version=version).table("raw.odd").to_arrow().num_rows for version in versions]
+        assert counted[-1] == table.count() == 54
+
+
 def test_rows_in_memory_need_their_library(duckdb_lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(MissingDependencyError, match="needs the package 'polars'") as refused:

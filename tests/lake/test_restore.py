@@ -236,3 +236,26 @@ def test_restore_on_other_catalogs_and_engines(kind: str, tmp_path: Path, reques
         lake.table("t").evolve(add={"n": "INTEGER"})
         lake.restore("t", version=2)
         assert (len(ids(lake)), definition(lake)) == (20, before)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_restore_with_an_old_lake_does_not_miss_what_others_have_changed(store: Store, version: int) -> None:
+    with store.open() as lake, store.open() as other:
+        filled(lake)
+        other.refresh()
+        other.table("t").append(ROWS)
+        other.table("t").delete("id >= 0")
+        with pytest.raises(CommitConflictError, match="since") as refused:
+            lake.restore("t", version=version)
+        assert "lake.refresh()" in str(refused.value.hint)
+        lake.refresh()
+        assert lake.plan_restore("t", version=version).action is RestoreAction.REPLACE
+        lake.restore("t", version=version)
+        assert ids(lake) == sorted(list(range(20)) * (version - 1))
+
+
+def test_plan_of_a_restore_to_a_newer_snapshot_is_refused(lake: Lake, store: Store) -> None:
+    with store.open() as other:
+        other.table("t").append(ROWS)
+    with pytest.raises(CommitConflictError, match="version 3 is newer than snapshot 2"):
+        lake.plan_restore("t", version=3)

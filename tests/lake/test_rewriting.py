@@ -130,23 +130,30 @@ def test_shares_are_not_rounded(
         assert rewritten_files(lake._session.reader) == []
 
 
-def test_tables_whose_bounds_ducklake_would_forget_are_left(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
-    """After the rewrite and another insert, DuckDB would find no row with n = 1."""
+def test_tables_whose_bounds_ducklake_would_forget_are_replaced_or_left(
+    lake: Lake, steps: list[list[tuple[str, int]]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """After DuckLake's rewrite and another insert, DuckDB would find no row with n = 1."""
     writer = lake._session.writer
     lake.create_table("s.sparse", {"id": "INTEGER", "n": "INTEGER"})
     for number, value in enumerate(("NULL", "1")):
         writer.execute(f"INSERT INTO dev.s.sparse SELECT i, {value} FROM range({number * 20}, {number * 20 + 20}) r(i)")
     writer.execute("DELETE FROM dev.s.sparse WHERE id BETWEEN 20 AND 35")
     lake.refresh()
+    lake._session.committer = "public"
     planned = {one.table: one.rewritten_files for one in lake.maintenance.plan_compaction()}
+    assert (planned.get("s.sparse", 0), planned["s.large"]) == (0, 7)
     lake.maintenance.rewrite()
-    (left,) = rewritten_files(lake._session.reader)
-    assert (left.name, len(left.files)) == ("sparse", 1)
-    assert planned.get("s.sparse", 0) == 0
-    assert planned["s.large"] > 0
+    assert sorted(table for step in steps for table, _ in step) == ["large", "small"]
+    (sparse,) = rewritten_files(lake._session.reader)
     (record,) = [record for record in caplog.records if "forget the bounds" in record.getMessage()]
     assert record.levelname == "WARNING"
-    assert "s.sparse keeps 1 files" in record.getMessage()
+    assert "s.sparse keeps files with deleted rows" in record.getMessage()
+    assert "the column n, and" in record.getMessage()
+    lake._session.committer = "auto"
+    assert [one.rewritten_files for one in lake.maintenance.plan_compaction()] == [len(sparse.files)]
+    lake.maintenance.rewrite()
+    assert rewritten_files(lake._session.reader) == []
     writer.execute("INSERT INTO dev.s.sparse VALUES (99, 7)")
     with lake._session.reader.lake_cursor() as cursor:
         assert cursor.rows("SELECT count(*) FROM dev.s.sparse WHERE n = 1") == [(4,)]

@@ -219,6 +219,58 @@ def test_order_of_the_table_is_the_default(tmp_path: Path) -> None:
             lake.table("u").rewrite()
 
 
+def with_nulls(small: Lake) -> int:
+    """The table `p`, with partitions that have only NULLs or only NaN in `v`; the number of commits of a rewrite."""
+    kinds = {"a": "1.5", "b": "NULL", "c": "'nan'", "d": "2.5"}
+    table = small.create_table("p", {"id": "BIGINT", "kind": "VARCHAR", "v": "DOUBLE"}, partitioned_by=["kind"])
+    for first in (0, 20):
+        for number, (kind, value) in enumerate(kinds.items()):
+            ids = f"range({first + number * 3}, {first + number * 3 + 3}) r(i)"
+            run_plain(small, f"INSERT INTO p SELECT i, '{kind}', {value} FROM {ids}")
+    small.refresh()
+    return table.plan_rewrite("id").commits
+
+
+def low_values(lake: Lake) -> tuple[int, int]:
+    """The number of rows with v < 2 that DuckDB finds with statistics, and without."""
+    counted = "SELECT count(*) FROM {} WHERE v < 2"
+    ((found,),), ((all_,),) = (
+        lake._session.writer.rows(counted.format(one)) for one in ("dev.p", "(FROM dev.p LIMIT 100000)")
+    )
+    return found, all_
+
+
+@pytest.mark.parametrize("deleted", ["", "id = 0"])
+def test_bounds_stay_if_a_partition_has_no_values(small: Lake, deleted: str) -> None:
+    """DuckLake forgets the bounds of the table in a rewrite of one partition, if a file of another one has none."""
+    assert with_nulls(small) == 4
+    if deleted:
+        small.table("p").delete(deleted)
+    done, before = small.table("p").rewrite("id"), contents(small, "p")
+    assert done.complete
+    run_plain(small, "INSERT INTO p VALUES (99, 'e', 7)")
+    assert low_values(small) == (6 - bool(deleted),) * 2
+    run_plain(small, "INSERT INTO p VALUES (100, 'e', NULL)")
+    small.table("p").rewrite("id")
+    run_plain(small, "INSERT INTO p VALUES (101, 'f', 9)")
+    assert low_values(small) == (6 - bool(deleted),) * 2
+    assert contents(small, "p")[: len(before)] == before
+
+
+def test_files_without_values_that_others_add_meanwhile_are_a_conflict(
+    small: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_nulls(small)
+    before = contents(small, "p")
+    with monkeypatch.context() as patch, pytest.raises(CommitConflictError, match="without values in the column 'v'"):  # noqa: PT012
+        at_staged_commit(patch, before=lambda: run_plain(small, "INSERT INTO p VALUES (99, 'a', NULL)"))
+        small.table("p").rewrite("id")
+    assert contents(small, "p")[:-1] == before
+    small.table("p").rewrite("id")
+    run_plain(small, "INSERT INTO p VALUES (100, 'e', 7)")
+    assert low_values(small) == (6, 6)
+
+
 @pytest.mark.parametrize("statement", ["INSERT INTO t VALUES (1000, 3)", "CREATE TABLE u (id BIGINT)"])
 def test_rows_that_others_add_meanwhile_stay(small: Lake, statement: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = contents(small, "t")

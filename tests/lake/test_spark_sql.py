@@ -111,3 +111,17 @@ def test_the_engine_of_the_lake_is_the_default(lake: Lake, store: Store) -> None
     assert type(lake.sql("SELECT id FROM plain").to_native()).__module__.startswith("pyspark")
     with store.open() as other:
         assert rows(other.sql("SELECT * FROM range(2)")) == [(0,), (1,)]
+
+
+def test_the_error_names_the_place_of_a_refused_part(lake: Lake) -> None:
+    query = """SELECT kind
+FROM raw.events AS e AT (VERSION => 4)
+JOIN plain USING (id)
+WHERE price > 3 AND hash(kind) = 1"""
+    with pytest.raises(UnsupportedError) as raised:
+        lake.sql(query)
+    first, *drawn = raised.value.message.split("\n")
+    assert first == 'Spark may not compute HASH("e"."kind") as DuckDB does, in line 4, column 21'
+    line, caret = drawn
+    assert line.index("hash") == caret.index("^")
+    assert raised.value.hint == "write it with narwhals, or run it on DuckDB: lake.sql(query, engine='duckdb')"

@@ -15,7 +15,7 @@ from strength import PROVE
 from writing_process import start
 
 import lakeconf
-from lakeconf.errors import LakeconfError
+from lakeconf.errors import LakeconfError, TableNotFoundError
 from lakeconf.lake.streaming import StreamSink
 from lakeconf.lake.table import Table
 
@@ -175,3 +175,8 @@ def test_batch_outside_a_query_needs_a_query_name(lake: Lake, spark: SparkSessio
     for _ in range(2):
         StreamSink(Table(lake._scope, "events"), query="mine")(batch, 0)
     assert ids(lake) == [1]
+
+
+def test_sink_of_a_missing_table_is_refused_at_once(two_tables: Lake) -> None:
+    with pytest.raises(TableNotFoundError, match="none"):
+        two_tables.stream_sink("main.none")

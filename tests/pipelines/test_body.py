@@ -127,6 +127,21 @@ def test_arguments_of_a_query_are_its_tables_in_order_and_once() -> None:
     assert list(Query(sql).arguments()) == ["raw.b", "a", "Other.raw.c"]
 
 
+def test_series_is_no_argument(lake: Lake) -> None:
+    query = Query("SELECT r.range + g AS n FROM range(2) AS r, generate_series(10, 11) AS s(g), raw.t ORDER BY ALL")
+    assert query.arguments() == ["raw.t"]
+    found = query.rows(lake, {"raw.t": lake.sql("SELECT 1 AS id")}, {})
+    assert native(found) == [(10,), (11,), (11,), (12,)]
+    assert native(Query("FROM range(2)").rows(lake, {}, {})) == [(0,), (1,)]
+
+
+@pytest.mark.parametrize("columns", ["1 AS id, 2 AS id", "1 AS id, 2 AS ID", "t.*, t.id"])
+def test_query_with_two_columns_of_the_same_name_is_refused(columns: str, lake: Lake, tmp_path: Path) -> None:
+    query = Query(f"SELECT {columns} FROM raw.t", tmp_path / "twice.sql")
+    with pytest.raises(PipelineError, match=r"twice\.sql: the result of the SQL has two columns 'id'"):
+        query.rows(lake, {"raw.t": lake.sql("SELECT 1 AS id")}, {})
+
+
 def test_common_table_expression_is_no_argument_and_a_table_of_the_same_name_is() -> None:
     assert list(Query("WITH events AS (FROM raw.users) FROM events").arguments()) == ["raw.users"]
     assert list(Query("WITH events AS (FROM raw.events) SELECT * FROM events, raw.events").arguments()) == [
@@ -205,3 +220,21 @@ def test_unknown_placeholder_is_an_error(lake: Lake) -> None:
     with pytest.raises(PipelineError) as caught:
         Query("SELECT $start").rows(lake, {}, {})
     assert caught.value.hint == 'set kind = "incremental", or remove it'
+
+
+def test_the_text_of_a_query_keeps_the_meaning_that_duckdb_gives_it(lake: Lake) -> None:
+    frame = pa.table({"day": [date(2024, 5, 17)] * 3, "flag": [True, False, True], "other": [None, None, True]})
+    text = (
+        "SELECT count(*), '$start' FROM raw.t -- $end\nWHERE flag = other IS NOT NULL AND day >= $start AND day < $end;"
+    )
+    bounds = {"start": date(2024, 5, 17), "end": date(2024, 5, 18)}
+    assert native(Query(text).rows(lake, {"raw.t": frame}, bounds)) == [(1, "$start")]
+
+
+def test_an_error_of_a_view_has_its_place(lake: Lake, tmp_path: Path) -> None:
+    lake.create_table("raw.t", {"id": "BIGINT"})
+    Query("SELECT id FROM raw.t;\n").check(lake)
+    with pytest.raises(QueryError) as caught:
+        Query("SELECT id,\n  idd AS x\nFROM raw.t", tmp_path / "v.sql").check(lake)
+    assert "v.sql:2:3: Binder Error" in caught.value.message
+    assert caught.value.message.splitlines()[1:3] == ["  2 |   idd AS x", "    |   ^"]

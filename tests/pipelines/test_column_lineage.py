@@ -33,6 +33,8 @@ def sources(*sql: str) -> dict[str, list[str] | None] | None:
 @pytest.mark.parametrize(
     ("sql", "expected"),
     [
+        # The rows of a series come from no table; sqlglot does not know its columns.
+        ("SELECT s.d AS x, o.id FROM generate_series(1, 2) AS s(d), a.seed o", {"x": None, "id": ["a.seed.id"]}),
         ("SELECT id, n FROM a.seed", {"id": ["a.seed.id"], "N": ["a.seed.N"]}),
         (
             "SELECT o.id, sum(o.n) + max(u.x) AS Total, 5 AS f FROM a.seed o JOIN raw.users u USING (uid) GROUP BY 1",

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from local_stores import on_postgres, store_of
 
-from lakeconf.errors import LakeconfError
-from lakeconf.pipelines import Full, Model, ModelResult, Pipeline, Query, Seed, View, plan, run
+from lakeconf.errors import LakeconfError, PipelineError
+from lakeconf.pipelines import Full, Model, ModelResult, Pipeline, Query, Seed, View, plan, relationships, run
 from lakeconf.pipelines.body import Function
 from lakeconf.pipelines.jobs import forked, in_parallel, needed
 
@@ -127,6 +127,37 @@ def test_models_need_what_they_read_directly_or_through_views() -> None:
     assert needed(pipeline, pipeline.chosen(["m.a", "m.b"])) == {"m.a": frozenset(), "m.b": {"m.a"}}
     # A table that does not run again is not changed by what it reads.
     assert needed(pipeline, pipeline.chosen(["m.a", "m.c"])) == {"m.a": frozenset(), "m.c": frozenset()}
+
+
+def test_models_need_the_tables_of_their_relationships() -> None:
+    shops = Model("m.shops", Full(), Query("FROM raw.events"))
+    known = Model("m.known", View(), Query("FROM m.shops"))
+    sales = Model("m.a_sales", Full(), Query("FROM raw.events"), tests=[relationships("id", "M.Known", "id")])
+    pipeline = Pipeline([sales, shops, known])
+    assert [model.table for model in pipeline.ordered] == ["m.shops", "m.known", "m.a_sales"]
+    assert needed(pipeline, pipeline.models)["m.a_sales"] == {"m.shops", "m.known"}
+    assert [model.table for model in pipeline.chosen(["+m.a_sales"])] == ["m.a_sales"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_relationship_is_tested_with_the_rows_of_the_same_run(lake: Lake, jobs: int) -> None:
+    lake.create_table("raw.more", {"id": "BIGINT"}).append([{"id": 1}])
+    sales = Model("m.a_sales", Full(), Query("FROM raw.more"), tests=[relationships("id", "m.shops", "id")])
+    pipeline = Pipeline([sales, Model("m.shops", Full(), Query("FROM raw.more"))])
+    for number in (7, 8):
+        lake.table("raw.more").append([{"id": number}])
+        results = run(pipeline, lake, jobs=jobs)
+        assert [(one.model, one.status) for one in results] == [("m.shops", "done"), ("m.a_sales", "done")]
+    broken = Pipeline([sales, Model("m.shops", Full(), Query("SELECT none FROM raw.more"))])
+    lake.table("raw.more").append([{"id": 9}])
+    results = run(broken, lake, jobs=jobs)
+    assert [(one.status, one.reason) for one in results][1] == ("not run", "m.shops failed")
+
+
+def test_no_model_runs_at_a_time_is_refused(lake: Lake) -> None:
+    with pytest.raises(PipelineError, match="jobs is 0") as caught:
+        run(Pipeline([full("m.a", lambda events: events)]), lake, jobs=0)
+    assert caught.value.hint == "set jobs to 1 or more"
 
 
 def test_independent_models_run_at_the_same_time_and_are_recorded_once(lake: Lake, tmp_path: Path) -> None:

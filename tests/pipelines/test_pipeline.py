@@ -9,6 +9,7 @@ import pytest
 
 from lakeconf.errors import LakeconfError, PipelineError
 from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.column_tests import relationships
 from lakeconf.pipelines.definition_hash import digest
 from lakeconf.pipelines.kinds import Append, Full, Incremental, Kind, Merge, View
 from lakeconf.pipelines.model import Model, model
@@ -177,6 +178,11 @@ def test_unknown_model() -> None:
             "remove one of these inputs",
         ),
         ([sql("a.t", "FROM a.t")], "the models form a cycle: a.t → a.t", "remove one of these inputs"),
+        (
+            [sql("a.t", tests=[relationships("id", "A.U", "id")]), sql("a.u", "FROM a.t")],
+            "the models form a cycle: a.t → a.u → a.t (a.t only tests relationships with a.u)",
+            "move the test to the model that runs last, as an audit",
+        ),
         ([sql("a.t", "SELEC 1")], "is not a single DuckDB query", None),
         ([sql("a.t", "DELETE FROM a.u")], "is not a query", "write SELECT … FROM …"),
         (

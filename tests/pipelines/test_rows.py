@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from local_stores import store_of
 
-from lakeconf.errors import LakeconfError, PipelineError, QueryError, SchemaError, TableNotFoundError
+from lakeconf.errors import LakeconfError, PipelineError, QueryError, SchemaError, TableNotFoundError, UnsupportedError
 from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import Append, Full, Incremental, Interval, Kind, Merge, Seed, View
@@ -25,6 +25,8 @@ from lakeconf.pipelines.rows import rows_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
     from lakeconf import Lake
 
@@ -86,7 +88,7 @@ def test_merge_reads_the_change_feed(lakes: dict[str, Lake]) -> None:
 
 
 def test_only_the_driving_input_has_a_feed(lakes: dict[str, Lake]) -> None:
-    made = table(Append(new_rows_of="new"), "SELECT new.*, a.* FROM new, raw.a", inputs={"new": "prod.raw.a"})
+    made = table(Append(new_rows_of="new"), "SELECT new.*, a.id AS other FROM new, raw.a", inputs={"new": "prod.raw.a"})
     assert rows(lakes, made, since={"new": 1}) == [(1, 3), (1, 5), (2, 3), (2, 5)]
     assert rows(lakes, made, since={"new": 0}) == rows(lakes, made, since={"new": 1})
 
@@ -98,7 +100,7 @@ def test_delta_reads_changed_rows_without_the_columns_of_the_feed(lakes: dict[st
 
 
 def test_input_of_another_lake_is_joined(lakes: dict[str, Lake]) -> None:
-    made = table(Full(), "SELECT a.id, b.id FROM raw.a AS a, prod.raw.a AS b WHERE a.id = 3")
+    made = table(Full(), "SELECT a.id, b.id AS other FROM raw.a AS a, prod.raw.a AS b WHERE a.id = 3")
     assert rows(lakes, made) == [(3, 1), (3, 2)]
     with pytest.raises(TableNotFoundError, match="which is not open"):
         rows({"": lakes[""]}, made)
@@ -242,3 +244,22 @@ def test_eager_frame_of_a_model_becomes_lazy(lakes: dict[str, Lake]) -> None:
 
     found = rows_of(Pipeline([eager]), Step(eager, ""), lakes, None)
     assert isinstance(found, nw.LazyFrame)
+
+
+def test_uuids_in_a_query_on_spark_are_refused(tmp_path: Path, spark: SparkSession) -> None:
+    """They are texts there: a condition on them would find other rows."""
+    unused = table(Full(), "SELECT n, count(*) AS c FROM raw.u GROUP BY n")
+    used = [
+        table(Full(), sql)
+        for sql in ("SELECT * FROM raw.u", "SELECT n FROM raw.u WHERE ID = 'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'")
+    ]
+    store = store_of(tmp_path)
+    with store.open() as lake:
+        lake.create_table("raw.u", {"n": "BIGINT", "id": "UUID"})
+        for made in (unused, *used):
+            assert rows({"": lake}, made) == []
+    with store.open(spark) as lake:
+        rows_of(Pipeline([unused]), Step(unused, ""), {"": lake}, None)
+        for made in used:
+            with pytest.raises(UnsupportedError, match=r"the column id of raw\.u has the type UUID"):
+                rows_of(Pipeline([made]), Step(made, ""), {"": lake}, None)

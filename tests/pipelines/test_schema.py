@@ -12,8 +12,10 @@ from lakeconf.config.model import init
 from lakeconf.config.schema import json_schema
 from lakeconf.errors import ConfigError
 from lakeconf.pipelines.declaration import KEYS, keys_of, parsed
+from lakeconf.pipelines.declared_tests import unit_test_problems
 from lakeconf.pipelines.kinds import KINDS
 from lakeconf.pipelines.schema import models_schema
+from lakeconf.pipelines.unit_tests import DeclaredUnitTest
 
 STORES = {
     "dev": {"metadata_backend": {"type": "sqlite", "uri": "x"}, "storage_backend": {"type": "local", "path": "d"}}
@@ -81,7 +83,14 @@ def test_wrong_type_of_each_key_is_one_error_at_it(kind: str, key: str, validato
         # Seconds since 1970: the first of January 1970, at 00:33:44.
         ("incremental", "start", 2024, False),
         ("incremental", "start", 1.5, False),
-        ("incremental", "start", "2024-01-01T03:00:00", True),
+        ("incremental", "start", "x", False),
+        ("incremental", "start", "2024-1-1", False),
+        ("incremental", "start", "01.01.2024", False),
+        ("incremental", "start", "2024-01-01 03", False),
+        *(
+            ("incremental", "start", f"2024-01-01{time}", True)
+            for time in ("", "T03:00", "T03:00:00", " 03:00:00.5", "T03:00:00Z", "T03:00:00+02:00", "T03:00-0200")
+        ),
         ("incremental", "lookback", True, False),
         ("incremental", "batch", True, False),
         ("incremental", "partial", 1, False),
@@ -162,3 +171,92 @@ def test_every_key_has_a_description_and_a_valid_example(validator: Any) -> None
 def test_schema_without_models_allows_any_table() -> None:
     loose = jsonschema.Draft202012Validator(json_schema())
     assert errors(loose, {"anything": 1}, "t") == []
+
+
+def errors_of_test(validator: Any, table: Any) -> list[tuple[list[Any], str]]:
+    """The errors of a unit test, each with the path below it."""
+    found = validator.iter_errors({"stores": STORES, "pipeline": {"tests": {"one": table}}})
+    return [(list(one.absolute_path)[3:], one.message) for one in found]
+
+
+UNIT_TEST = {"model": "a.t", "expect": [{"id": 1}]}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"given": {}, "columns": ["id"], "ordered": True, "start": "2024-01-01", "end": "2024-01-02T03:00:00"},
+        {"given": {"a.u": [], "files": [{"id": 1, "n": {"x": [1]}}], "a.v": {}, "a.w": {"rows": [{}], "columns": {}}}},
+    ],
+)
+def test_schema_and_parser_accept_unit_tests(more: dict[str, Any], validator: Any) -> None:
+    table = {**UNIT_TEST, **more}
+    assert errors_of_test(validator, table) == []
+    assert unit_test_problems(configuration(table)) == []
+
+
+def configuration(table: Any) -> Any:
+    return init({"stores": STORES, "pipeline": {"tests": {"one": table}}})
+
+
+@pytest.mark.parametrize(
+    ("more", "key", "message", "problem"),
+    [
+        ({"expects": []}, [], "Additional properties are not allowed ('expects' was", "one.expects: unknown key"),
+        ({"expect": {}}, ["expect"], "{} is not of type 'array'", "one.expect: Input should be a valid list"),
+        ({"expect": [1]}, ["expect", 0], "1 is not of type 'object'", "one.expect: Input should be a valid dictionary"),
+        ({"model": 1}, ["model"], "1 is not of type 'string'", "one.model: Input should be a valid string"),
+        ({"given": []}, ["given"], "[] is not of type 'object'", "one.given: Input should be a valid dictionary"),
+        ({"given": {"a.u": 1}}, ["given", "a.u"], "1 is not of type 'array', 'object'", 'given."a.u": Input should be'),
+        ({"given": {"a.u": [1]}}, ["given", "a.u", 0], "1 is not of type 'object'", 'given."a.u": Input should be'),
+        (
+            {"given": {"a.u": {"row": []}}},
+            ["given", "a.u"],
+            "Additional properties are not allowed ('row' was",
+            'one.given."a.u".row: unknown key',
+        ),
+        (
+            {"given": {"a.u": {"rows": [1]}}},
+            ["given", "a.u", "rows", 0],
+            "1 is not of type 'object'",
+            'one.given."a.u".rows: Input should be a valid dictionary',
+        ),
+        (
+            {"given": {"a.u": {"columns": {"id": 1}}}},
+            ["given", "a.u", "columns", "id"],
+            "1 is not of type 'string'",
+            'one.given."a.u".columns: Input should be a valid string',
+        ),
+        ({"columns": "id"}, ["columns"], "'id' is not of type 'array'", "one.columns: Input should be a valid list"),
+        ({"ordered": 1}, ["ordered"], "1 is not of type 'boolean'", "one.ordered: Input should be a valid boolean"),
+        ({"start": "soon"}, ["start"], "'soon' does not match", "one.start: Input should be a valid da"),
+        ({"end": 2024}, ["end"], "2024 is not of type 'string'", "one.end: Input should be a date or a time"),
+    ],
+)
+def test_wrong_key_of_a_unit_test_is_one_precise_problem(
+    more: dict[str, Any], key: list[Any], message: str, problem: str, validator: Any
+) -> None:
+    table = {**UNIT_TEST, **more}
+    ((found, text),) = errors_of_test(validator, table)
+    assert found == key
+    assert text.startswith(message)
+    (parsed_problem,) = unit_test_problems(configuration(table))
+    assert problem in str(parsed_problem)
+
+
+@pytest.mark.parametrize("key", UNIT_TEST)
+def test_missing_key_of_a_unit_test_is_one_problem(key: str, validator: Any) -> None:
+    table = {name: value for name, value in UNIT_TEST.items() if name != key}
+    assert errors_of_test(validator, table) == [([], f"{key!r} is a required property")]
+    (problem,) = unit_test_problems(configuration(table))
+    assert (problem.key, problem.message) == (f"pipeline.tests.one.{key}", "is missing")
+
+
+def test_every_key_of_a_unit_test_has_a_description_and_a_valid_example(validator: Any) -> None:
+    properties = validator.schema["$defs"]["unit_test"]["properties"]
+    assert properties.keys() == DeclaredUnitTest.model_fields.keys()
+    for key, one in properties.items():
+        assert one["description"]
+        for example in one["examples"]:
+            assert errors_of_test(validator, {**UNIT_TEST, key: example}) == []

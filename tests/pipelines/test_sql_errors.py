@@ -88,6 +88,25 @@ def test_statements_that_are_not_one_query_have_a_reason() -> None:
     assert refused("").hint == "write SELECT … FROM …"
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "column"),
+    [
+        ("SELECT read_csv FROM read_csv('x.csv')", "read_csv", 22),
+        ("FROM glob ('*')", "glob", 6),
+        ("FROM \"Read_CSV\"('x')", "read_csv", 6),
+        ("SELECT * FROM repeat('a', 3)", "repeat", 15),
+        ("SELECT * FROM raw.t, query_table('raw.t')", "query_table", 22),
+    ],
+)
+def test_function_is_no_input(text: str, name: str, column: int) -> None:
+    problem = refused(text).problem
+    assert (problem.message.lower(), problem.line, problem.column) == (
+        f"the function {name} is not an input of a model",
+        1,
+        column,
+    )
+
+
 def test_error_can_be_pickled() -> None:
     error = refused("SELECT (")
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from datetime import date
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -123,6 +123,24 @@ def test_rows_that_differ_are_reported(lake: Lake) -> None:
     assert (found.status, found.difference.wrong_order) == ("failed", True)
     found = result(lake, declared("marts.doubled", [{"n": 2}], {"raw.prices": [{"id": 1, "n": 1}]}, columns=["id"]))
     assert found.status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("expression", "equal", "other"),
+    [
+        ("[0.1::FLOAT]", [0.1], [0.10000001]),
+        ("{'a': [TIMESTAMP_NS '2024-01-01 00:00:00.000000001']}", {"a": ["2024-01-01 00:00:00.000000001"]},
+         {"a": [datetime(2024, 1, 1)]}),
+        ("{'a': DATE 'infinity'}", {"a": "infinity"}, {"a": date.max}),
+        ("MAP{'a': 1, 'b': NULL}", None, {"a": 1}),
+    ],
+)  # fmt: skip
+def test_nested_values_are_exact(expression: str, equal: Any, other: Any, lake: Lake) -> None:
+    pipeline = Pipeline([Model("m.one", Full(), Query(f"SELECT {expression} AS v"))])
+    for expected, status in ((equal, "passed"), (other, "failed")):
+        if expected is not None:
+            (found,) = run_unit_tests(pipeline, [declared("m.one", [{"v": expected}], {})], lake)
+            assert (found.status, found.error) == (status, None)
 
 
 @pytest.mark.parametrize(

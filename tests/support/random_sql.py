@@ -25,6 +25,8 @@ _CONSTANTS = (
     "0.1",
 )
 _PATTERNS = ("a%", "%c", "a_c", "%", "_", "a\\b", "%\\%", "a%\\_", "", "😀_", "%\\")
+REGULAR = ("^a", "[^a-z]+$", "\\d+", "a|b", "(a|A).", "^\\w*$", ".{2}")
+SEPARATORS = ("'a'", "'_'", "'😀'", "'ab'")
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 
 
@@ -69,6 +71,10 @@ class Expressions:
             f"length({self.text(depth - 1)})",
             f"extract({self._one('year', 'month', 'day', 'quarter')} FROM {self.time(depth - 1)})",
             f"nullif({n()}, {n()})",
+            f"strpos({self.text(depth - 1)}, {self.text(0)})",
+            f"mod({n()}, {n()})",
+            f"date_diff('{self._one('day', 'month', 'year')}', {self.time(depth - 1)}, {self.time(depth - 1)})",
+            f"extract({self._one('dow', 'isodow', 'doy', 'week')} FROM {self.time(depth - 1)})",
             f"({self.time(depth - 1)} - {self.time(depth - 1)})",
             f"CAST({self.condition(depth - 1)} AS INTEGER)",
         )
@@ -91,6 +97,12 @@ class Expressions:
             f"CAST({self._one('i', 'b', 't', 'd', 'e', 'o', '(i // 2)', 'v')} AS VARCHAR)",
             f"coalesce({t()}, {t()})",
             f"replace({t()}, 'a', {t()})",
+            f"{self._one('left', 'right')}({t()}, {self._one(0, 1, 2, 9)})",
+            f"{self._one('lpad', 'rpad')}({t()}, {self._one(0, 1, 4, 9)}, 'é-')",
+            f"split_part({t()}, {self._one(*SEPARATORS)}, {self._one(1, 2)})",
+            f"concat_ws('-', {t()}, {self._one('i', 'NULL', 'v')})",
+            f"regexp_extract({t()}, '{self._one(*REGULAR)}')",
+            f"regexp_replace({t()}, '[a-cA-C]+', {self._one(*SEPARATORS)}, 'g')",
             f"CASE WHEN {self.condition(depth - 1)} THEN {t()} END",
         )
 
@@ -122,5 +134,7 @@ class Expressions:
             f"(({self._one(self.number(below), self.text(below), 'y', 'z')}) IS {maybe}NULL)",
             f"(v {maybe}LIKE '{self._one(*_PATTERNS)}')",
             f"{self._one('starts_with', 'contains')}({self.text(below)}, {self.text(0)})",
+            f"regexp_matches({self.text(below)}, '{self._one(*REGULAR)}')",
+            f"ends_with({self.text(below)}, {self.text(0)})",
             f"({self._one('z = z', 'y = y', 'o IS TRUE', 'o IS NOT FALSE')})",
         )

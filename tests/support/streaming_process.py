@@ -11,6 +11,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+from spark_classes import java_options
+
 import lakeconf
 
 if TYPE_CHECKING:
@@ -31,7 +33,12 @@ class StreamingProcess:
 
     def __init__(self, folder: Path) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__], cwd=folder, stdout=subprocess.PIPE, text=True, start_new_session=True
+            [sys.executable, __file__],
+            cwd=folder,
+            env={**os.environ, "SPARK_SUBMIT_OPTS": java_options()},
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
 
     def events(self) -> Iterator[str]:

@@ -180,7 +180,11 @@ NESTED = {
         ("l.element.k", "BIGINT", '"l" SET DATA TYPE STRUCT("k" BIGINT)[]'),
         ("m.value.K", "BIGINT", '"m" SET DATA TYPE MAP(VARCHAR, STRUCT("k" BIGINT, "z" DATE))'),
         ("ids.key", "BIGINT", '"Ids" SET DATA TYPE MAP(BIGINT, DATE)'),
-        ("s", "JSON", '"s" SET DATA TYPE JSON'),
+        (
+            "s",
+            "STRUCT(a BIGINT, B STRUCT(c DOUBLE, d DATE))",
+            '"s" SET DATA TYPE STRUCT(a BIGINT, B STRUCT(c DOUBLE, d DATE))',
+        ),
     ],
 )
 def test_promotion_of_a_nested_field_changes_the_whole_column(name: str, new: str, sql: str) -> None:
@@ -254,3 +258,49 @@ def test_type_of_nulls_only_is_refused(text: str) -> None:
     with pytest.raises(SchemaError, match="the column 'c' contains only NULLs, so its type is unknown") as refused:
         type_sql("c", text)
     assert refused.value.hint == "cast the column"
+
+
+@pytest.mark.parametrize("type_name", ["TIME_NS", "STRUCT(a TIME_NS[])", "MAP(INTEGER, TIME_NS)"])
+def test_type_that_ducklake_accepts_but_cannot_write_is_refused(type_name: str) -> None:
+    with pytest.raises(SchemaError, match="files cannot store the column 't'"):
+        Definition({"t": type_name}).statements("lake.s", "lake.s.t")
+    with pytest.raises(SchemaError, match="files cannot store the column 't'"):
+        Evolution(add={"t": type_name}).statements("lake.s.t", {})
+
+
+@pytest.mark.parametrize(
+    ("type_name", "value"), [("TINYINT", 1.6), ("HUGEINT", 2**53 + 1), ("INTERVAL", "50 days 1200 hours")]
+)
+def test_default_that_the_column_would_change_is_refused(type_name: str, value: object) -> None:
+    with pytest.raises(SchemaError, match=r"cannot hold .* exactly"):
+        Evolution(add={"a": type_name}, defaults={"a": value}).statements("lake.s.t", {})
+
+
+def test_default_of_bytes_is_these_bytes(tmp_path: Path) -> None:
+    with lake("duckdb", tmp_path) as source:
+        source.run("CREATE TABLE lake.t (id INTEGER)", "INSERT INTO lake.t VALUES (1)")
+        source.run(*Evolution(add={"b": "BLOB"}, defaults={"b": b"\x00'a"}).statements("lake.t", {"id": "INTEGER"}))
+        assert source.rows("SELECT b FROM lake.t") == [(b"\x00'a",)]
+
+
+def test_names_that_differ_only_in_letters_beyond_ascii_are_different_columns(tmp_path: Path) -> None:
+    kelvin = "\N{KELVIN SIGN}"
+    columns = {"k": "VARCHAR", kelvin: "VARCHAR"}
+    definition = Definition(columns, ["k"], ["k"], None, {"k": "of k"})
+    with lake("duckdb", tmp_path) as source:
+        source.run(*definition.statements("lake.s", "lake.s.t"))
+        made = load_table(source.reader, "s.t", source.newest)
+    assert [field.field_id for field in made.partition_fields] == [made.columns[0].field_id]
+    assert (
+        new_table("s", "t", "/", [("k", "DATE", True), (kelvin, "DATE", True)], ["k"]).partition_fields[0].field_id == 1
+    )
+    assert evolution_for({"k": "BIGINT", kelvin: "DATE"}, {"k": "INTEGER", kelvin: "DATE"}).promote == {'"k"': "BIGINT"}
+
+
+@pytest.mark.parametrize(
+    ("column", "new"), [("b", "DOUBLE"), ("b", "HUGEINT"), ("t", "TIMESTAMPTZ"), ("s.b", "DOUBLE")]
+)
+def test_promotion_that_would_change_existing_values_is_refused(column: str, new: str) -> None:
+    types = {"b": "BIGINT", "t": "TIMESTAMP", "s": "STRUCT(b BIGINT, h HUGEINT)"}
+    with pytest.raises(SchemaError, match="cannot hold all values"):
+        Evolution(promote={column: new}).statements("lake.t", types)

@@ -12,6 +12,7 @@ PORTABLE = [
     "SELECT t.*, 1 AS x, -2.5, 'a', NULL FROM t JOIN u ON t.a = u.a LEFT JOIN v ON true WHERE a > 1 AND NOT b IS NULL",
     "SELECT a, count(*), max(b) FROM t WHERE a IN (SELECT a FROM u) GROUP BY a HAVING count(*) > 1 ORDER BY a",
     "WITH c AS (SELECT DISTINCT a FROM t) SELECT a FROM c UNION ALL FROM c",
+    "SELECT (a = b) IS NOT NULL, a = b AND NOT c = d OR a BETWEEN b AND c FROM t",
     "SELECT CASE WHEN a THEN 1 ELSE 2 END, coalesce(a, b), DATE '2024-03-01' FROM t AS x(a, b)",
 ]
 OTHERS = [
@@ -35,6 +36,8 @@ OTHERS = [
     "SELECT a FROM t UNION BY NAME SELECT a FROM u",
     "SELECT a FROM t QUALIFY row_number() OVER () = 1",
     "SELECT #1 FROM t",
+    "SELECT a = b IS NOT NULL FROM t",
+    "SELECT a FROM t WHERE a BETWEEN b AND c = d",
 ]
 
 

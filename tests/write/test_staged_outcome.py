@@ -19,8 +19,11 @@ from plain_sql import run_plain
 from strength import PROVE
 from twin_checks import check_partitions, filtered
 
+from lakeconf.commit.maintenance_commit import RowsChangedError
 from lakeconf.engines import small_merges
 from lakeconf.errors import CommitConflictError
+from lakeconf.lake.flushing import flush_table
+from lakeconf.lake.replacing import newest
 from lakeconf.write import staged_refusal
 from lakeconf.write.merge import Delete, Update
 
@@ -39,13 +42,10 @@ LATER = (
     "INSERT INTO {0} SELECT * FROM {0} WHERE n IS NULL",
     "DELETE FROM {0} WHERE s = 'a' OR k IS NULL",
     "UPDATE {0} SET s = 'later' WHERE n = 3",
-    "CALL ducklake_flush_inlined_data('dev', table_name => '{0}')",
     "CALL ducklake_merge_adjacent_files('dev', '{0}')",
 )
 # Later still: it loses the bounds of a column if a file contains only NULLs, so that filters after it prove nothing.
-# DuckLake cannot rewrite a table with floats in a catalog on SQLite or PostgreSQL if it has rows in the catalog.
 REWRITE = (
-    "CALL ducklake_flush_inlined_data('dev', table_name => '{0}')",
     "CALL ducklake_rewrite_data_files('dev', '{0}', delete_threshold => 0.0)",
     "SELECT COLUMNS(*)::VARCHAR FROM {0}",
 )
@@ -82,6 +82,15 @@ def without_ids(outcome: Outcome) -> Outcome:
     return Outcome({}, sorted([*outcome.kept.values(), *outcome.new]), feed, outcome.error)
 
 
+def flushed(lake: Lake, name: str) -> bool:
+    """Flushes a table; false if DuckLake would restore deleted rows."""
+    try:
+        flush_table(lake._session, newest(lake._session, name))
+    except RowsChangedError:
+        return False
+    return True
+
+
 def changed(lake: Lake, twin: str, key: str, case: Case, seen: Counter[str]) -> tuple[list[object], list[int]]:
     """Merges into a twin between changes of other writers; returns the outcomes with row ids, and the snapshots."""
     lake._session.committer = twin
@@ -99,6 +108,8 @@ def changed(lake: Lake, twin: str, key: str, case: Case, seen: Counter[str]) -> 
             assert not again or merged(lake, name, keyed)[0].feed == []
         versions.append(lake.refresh())
         for statement in [statement for statement in LATER if not again or "CALL" not in statement]:
+            if "CALL" in statement:
+                flushed(lake, name)
             run_plain(lake, statement.format(name))
             versions.append(lake.refresh())
             if not again and "CALL" not in statement:
@@ -122,11 +133,15 @@ def check(store: Store, spark: SparkSession, cases: dict[str, Case], seen: Count
             for at, pair in enumerate(zip(*states, strict=True)):
                 assert pair[0] == pair[1], (at, set(pair[0]) ^ set(pair[1]), case)
             seen["partitioned"] += check_partitions(lake, f"staged_{key}")
+        # DuckLake cannot rewrite a table with floats and rows in a catalog on SQLite or PostgreSQL.
+        rewritable = {key for key in cases if all(flushed(lake, f"{twin}_{key}") for twin in ("public", "staged"))}
     with store.connect() as connection:
         for key, case in cases.items():
             names = (f"public_{key}", f"staged_{key}")
             public, staged = (filtered(connection, name, case.columns) for name in names)
             assert public == staged, case
+            if key not in rewritable:
+                continue
             for statement in REWRITE:
                 rows = [connection.execute(statement.format(name)).fetchall() for name in names]
             assert sorted(map(shown, map(list, rows[0]))) == sorted(map(shown, map(list, rows[1]))), case

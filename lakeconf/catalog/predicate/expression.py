@@ -221,18 +221,25 @@ def _columns(where: Any, known: Mapping[str, Column]) -> tuple[Column, ...]:
 
 def _check_types(connection: duckdb.DuckDBPyConnection, conditions: Sequence[str], used: Iterable[Column]) -> None:
     listed = ", ".join(f"{identifier(column.name)} {sql_type(column)}" for column in used)
-    connection.execute(f"CREATE TABLE rows ({listed or 'nothing INTEGER'})")
+    try:
+        connection.execute(f"CREATE TABLE rows ({listed or 'nothing INTEGER'})")
+    except duckdb.Error as error:
+        raise _refused(" AND ".join(conditions), error) from error
     for condition in conditions:
         try:
             (found,) = connection.table("rows").project(condition).types
             query = f"FROM rows WHERE {condition}"
             ((plan,),) = connection.execute("SELECT json_serialize_plan(?)", [query]).fetchall()
         except duckdb.Error as error:
-            reason = " ".join(str(error).split("\n\n")[0].split())
-            raise PredicateError(f"DuckDB refuses the condition {condition}: {reason}") from error
+            raise _refused(condition, error) from error
         if str(found) != "BOOLEAN":
             raise PredicateError(f"{condition} is a {found} and not a BOOLEAN", hint="write a comparison")
         check_bound(json.loads(plan))
+
+
+def _refused(condition: str, error: duckdb.Error) -> PredicateError:
+    reason = " ".join(str(error).split("\n\n")[0].split())
+    return PredicateError(f"DuckDB refuses the condition {condition}: {reason}")
 
 
 def _text(connection: duckdb.DuckDBPyConnection, parsed: Any, where: Any) -> str | None:

@@ -42,7 +42,8 @@ def coverage(transaction: MetadataTransaction, table: TableInfo, snapshot_id: in
         predicate: A predicate on columns of that table.
     """
     statistics = {
-        f"stats_{column.field_id}": statistics_sql(table.table_id, column) for column in columns_of(predicate)
+        f"stats_{column.field_id}": statistics_sql(transaction, table.table_id, column)
+        for column in columns_of(predicate)
     }
     definitions = ", ".join(f"{name} AS ({sql})" for name, sql in statistics.items())
     joins = " ".join(f"LEFT JOIN {name} ON {name}.data_file_id = f.data_file_id" for name in statistics)

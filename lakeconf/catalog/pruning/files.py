@@ -36,6 +36,10 @@ from lakeconf.ducklake import visible_at
 _OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 # For longer lists, only the minimum and maximum are compared with the bounds.
 _FEW_VALUES = 50
+_STATISTICS = {
+    **dict.fromkeys(("data_file_id", "null_count", "value_count", "column_size_bytes"), "BIGINT"),
+    **dict.fromkeys(("min_value", "max_value", "contains_nan"), "VARCHAR"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ def surviving_files(
     columns = columns_of(predicate)
     keys = partition.usable_keys(transaction, table.table_id, columns)
     condition = _Pruning(keys).condition(predicate, negated=False)
-    tables = {f"stats_{column.field_id}": statistics_sql(table.table_id, column) for column in columns}
+    tables = {f"stats_{column.field_id}": statistics_sql(transaction, table.table_id, column) for column in columns}
     joins = [f"LEFT JOIN {name} ON {name}.data_file_id = f.data_file_id" for name in tables]
     for key in (key for found in keys.values() for key in found):
         tables[key.name] = key.table_sql(table.table_id)
@@ -89,13 +93,14 @@ def surviving_files(
     return Survivors(tuple(sorted(survivors or ())), files_skipped, int(bytes_skipped))
 
 
-def statistics_sql(table_id: int, column: Column) -> str:
+def statistics_sql(transaction: MetadataTransaction, table_id: int, column: Column) -> str:
     """The query for the statistics of a column by file: bounds, which are NULL if unknown, and numbers of values."""
     bounds = bounds_of(column, "min_value", "max_value") or Bounds("NULL", "NULL")
+    condition = f"table_id = {table_id} AND column_id = {column.field_id}"
     return f"""
         SELECT data_file_id, {bounds.low} AS low, {bounds.high} AS high, null_count, value_count,
             CAST(contains_nan AS BOOLEAN) AS contains_nan, column_size_bytes
-        FROM ducklake_file_column_stats WHERE table_id = {table_id} AND column_id = {column.field_id}"""  # noqa: S608
+        FROM ({transaction.selected("ducklake_file_column_stats", _STATISTICS, condition)})"""  # noqa: S608
 
 
 class _Pruning:

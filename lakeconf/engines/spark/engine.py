@@ -134,7 +134,9 @@ class SparkEngine:
         )
 
     def run_sql(self, text: str, frames: Mapping[str, nw.LazyFrame[Any]]) -> nw.LazyFrame[Any]:
-        return nw.from_native(run_sql(self._spark, text, {name: frame.to_native() for name, frame in frames.items()}))
+        # pyspark registers each frame in the frame's own session.
+        found = {name: rebind(frame.to_native(), self._spark) for name, frame in frames.items()}
+        return nw.from_native(run_sql(self._spark, text, found))
 
     def read_files(self, paths: Sequence[str], types: Mapping[str, str]) -> nw.LazyFrame[Any] | None:
         frame = read_files(self._spark, paths, types)

@@ -31,8 +31,9 @@ from pyspark.sql.types import (
 
 from lakeconf.catalog.table import Column
 from lakeconf.catalog.types import DUCKDB_NAMES, all_types, decimal_digits, duckdb_name, nested_sql
+from lakeconf.engines.schema_check import check_distinct
 from lakeconf.errors import SchemaError, UnsupportedError
-from lakeconf.sql import folded, identifier, literal
+from lakeconf.sql import identifier, literal
 
 # Types that both Spark and DuckLake have: DuckLake accepts Spark's values of them without a conversion.
 SHARED_TYPES: dict[str, DataType] = {
@@ -170,10 +171,7 @@ def duckdb_schema(frame: DataFrame) -> dict[str, str]:
 
 def duckdb_types(schema: StructType) -> dict[str, str]:
     """Like `duckdb_schema`, for the schema of a frame."""
-    names = [folded(name) for name in schema.fieldNames()]
-    for name in names:
-        if names.count(name) > 1:
-            raise SchemaError(f"the frame has two columns {name!r}", hint="rename one of them")
+    check_distinct(schema.fieldNames())
     return {field.name: _of_spark(field.name, field.dataType) for field in schema.fields}
 
 

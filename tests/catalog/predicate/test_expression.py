@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakeconf.catalog.predicate.expression import condition_of, conjuncts, is_condition_of, typed
+from lakeconf.catalog.table import Column
 from lakeconf.catalog.types import columns_of
 from lakeconf.errors import PredicateError
 
@@ -128,3 +129,10 @@ def test_a_condition_is_compared_with_that_of_a_select(text: str, same: bool) ->
 def test_the_condition_of_a_select_is_written_as_duckdb_understands_it() -> None:
     assert condition_of("SELECT id FROM t WHERE (((id)))::INT ** 2 > 4") == "((CAST(id AS INTEGER) ** 2) > 4)"
     assert condition_of("SELECT id FROM t WHERE id IS TRUE") is None
+
+
+def test_a_catalog_with_a_column_that_duckdb_cannot_create() -> None:
+    """A hostile or damaged catalog can have a STRUCT without fields."""
+    column = Column(7, "s", "struct", nullable=True, initial_default=None)
+    with pytest.raises(PredicateError, match="DuckDB refuses the condition"):
+        typed(["(s IS NULL)"], [column])

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
 from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
-from lakeconf.catalog.predicate.nodes import Predicate, columns_of, split
+from lakeconf.catalog.predicate.nodes import Predicate, columns_of
 from lakeconf.catalog.predicate.parse import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import plan_with_inlined_rows
@@ -25,12 +25,12 @@ from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.foreign_frames import native_frame
 from lakeconf.engines.schema_check import selected
 from lakeconf.engines.sorting import SortedFiles, SortRequest
+from lakeconf.engines.spark.connect.conditions import filtered
 from lakeconf.engines.spark.connect.scan import read, read_changes
 from lakeconf.engines.spark.connect.settings import first_line, settings_of
 from lakeconf.engines.spark.connect.write import is_writable, remove_staged, stage_frame
 from lakeconf.engines.spark.read.accelerators import refuse_settings
 from lakeconf.engines.spark.read.column_reader import quoted
-from lakeconf.engines.spark.read.predicate import to_spark
 from lakeconf.engines.spark.types import duckdb_schema
 from lakeconf.engines.staging import announce, manifest_path, staging_folder
 from lakeconf.errors import SparkError, UnsupportedError
@@ -82,15 +82,7 @@ class ConnectEngine:
         frame = read(self._spark, self._reader, *planned)
         if predicate is None:
             return nw.from_native(frame)
-        understood, expression = split(predicate)
-        if expression is not None:
-            # Its translation needs settings that the user's session may not have.
-            raise UnsupportedError(
-                f"Spark Connect cannot compute the condition {expression.sql} as DuckDB does",
-                hint="filter the frame: scan().filter(…); or read the table with DuckDB: store.open()",
-            )
-        if understood is not None:
-            frame = frame.where(to_spark(understood))
+        frame = filtered(self._spark, frame, predicate, planned[0].columns)
         return nw.from_native(frame.select(*(quoted(column.name) for column in wanted)))
 
     def scan_rows(self, table: str, snapshot_id: int, where: Where | Predicate | None = None) -> nw.LazyFrame[Any]:

@@ -35,7 +35,8 @@ def read(
         StorageError: A file is missing, or differs from the one in the catalog.
         UnsupportedError: A column or a file cannot be read exactly, or a setting could change the rows.
     """
-    return scanned(_source(spark, reader, [plan]), plan, inlined, row_ids=row_ids)
+    source = _source(spark, reader, [plan])
+    return source.guarded(scanned(source, plan, inlined, row_ids=row_ids))
 
 
 def read_changes(spark: SparkSession, reader: CatalogReader, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
@@ -47,7 +48,8 @@ def read_changes(spark: SparkSession, reader: CatalogReader, plan: ChangesPlan, 
         plan: What to read.
         inlined: The rows in the catalog, as `catalog.inlined_changes.changed_inlined_rows` returns them.
     """
-    return changed(_source(spark, reader, [plan.inserted, plan.deleted]), plan, inlined)
+    source = _source(spark, reader, [plan.inserted, plan.deleted])
+    return source.guarded(changed(source, plan, inlined))
 
 
 def _source(spark: SparkSession, reader: CatalogReader, plans: Sequence[ScanPlan]) -> ConnectSource:

@@ -24,10 +24,12 @@ from lakeconf.engines.spark.read.guards import FAILURE
 from lakeconf.engines.spark.read.relation import OPTIONS, WITHOUT_CHECKSUMS, File, check_size
 from lakeconf.errors import StorageError, UnsupportedError
 
-_LISTED = (
-    "_metadata.file_path AS path",
-    "_metadata.file_size AS size",
-)
+# Reading the columns `length` and `modificationTime` asks the storage for the state of the file.
+_STATE = "xxhash64(path, length, modificationTime) AS state"
+_LISTED = ("_metadata.file_path AS path", "length AS size", _STATE)
+_CHANGED = "lakeconf: a file of this scan is missing or was replaced; call scan() again for a new frame"
+# The maximum number of files whose state one task asks for.
+_BY_ONE_TASK = 100
 _DUCKDB = "read the table with DuckDB: store.open()"
 
 
@@ -48,6 +50,8 @@ class ConnectSource:
         self.session = spark
         self._reader = reader
         self._names: dict[str, str] = {}
+        self._files: dict[str, File] = {}
+        self._state = 0
 
     def prepare(self, files: Sequence[File]) -> None:
         """Lists files and compares their sizes with the catalog, in one job for all of them.
@@ -68,6 +72,24 @@ class ConnectSource:
                     raise UnsupportedError(f"Spark does not read files of this name: {path}", hint=_DUCKDB)
                 check_size(file, listed.size)
                 self._names[path] = listed.path
+                self._files[path] = file
+                self._state ^= listed.state
+
+    def guarded(self, frame: DataFrame) -> DataFrame:
+        """The same rows; its jobs fail if a file has changed or is missing since `prepare`.
+
+        Spark computes an uncorrelated subquery before the other tasks of a job, also if no row needs it.
+
+        Args:
+            frame: Rows of the files.
+        """
+        if not self._files:
+            return frame
+        tasks = -(-len(self._files) // _BY_ONE_TASK)
+        unchanged = f"count(*) = {len(self._files)} AND bit_xor(state) = {self._state}L"
+        check = self._states(list(self._files.values())).selectExpr(_STATE).coalesce(tasks)
+        check = check.selectExpr(f"IF({unchanged}, true, CAST(raise_error('{_CHANGED}') AS BOOLEAN))")
+        return frame.where(check.scalar())
 
     def relation(
         self,
@@ -142,10 +164,8 @@ class ConnectSource:
                 )
 
     def _listing(self, files: Sequence[File]) -> dict[str, Row]:
-        # The format that reads any file; no content is read.
-        reader = self.session.read.format("binaryFile").options(**OPTIONS, **WITHOUT_CHECKSUMS)
         try:
-            rows = reader.load(spark_paths(file.path for file in files)).selectExpr(*_LISTED).collect()
+            rows = self._states(files).selectExpr(*_LISTED).collect()
         except PySparkException as error:
             text = first_line(error)
             missing = next((file for file in files if spark_uri(file.path).rpartition("//")[2] in text), None)
@@ -155,6 +175,11 @@ class ConnectSource:
         if len(rows) > len(files):
             raise StorageError(f"Spark would read {len(rows)} files in place of {len(files)}")
         return {_key(unquote(row.path)): row for row in rows}
+
+    def _states(self, files: Sequence[File]) -> DataFrame:
+        """A frame with a row for each file, in the format that reads any file; its content is not read."""
+        reader = self.session.read.format("binaryFile").options(**OPTIONS, **WITHOUT_CHECKSUMS)
+        return reader.load(spark_paths(file.path for file in files))
 
 
 def _key(uri: str) -> str:

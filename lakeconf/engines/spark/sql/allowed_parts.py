@@ -10,12 +10,15 @@ from sqlglot import exp
 from lakeconf.engines.spark.sql import aggregates
 from lakeconf.engines.spark.sql.coercion import refused
 from lakeconf.engines.spark.sql.functions import FUNCTIONS
+from lakeconf.engines.spark.sql.qualify import check_qualify
 from lakeconf.engines.spark.sql.typed_tree import columns_of, outermost, type_of
 from lakeconf.engines.spark.sql.value_types import BOOLEAN, value_type
 
 # The parts of each kind of expression that are translated.
 _WRITTEN: dict[type[exp.Expr], str] = {
-    exp.Select: "expressions from_ joins where group having distinct with_ order limit offset",
+    exp.Select: "expressions from_ joins where group having distinct with_ order limit offset qualify",
+    exp.Qualify: "this",
+    exp.Values: "expressions alias",
     exp.Union: "this expression distinct with_ order limit offset",
     exp.Except: "this expression distinct with_ order limit offset",
     exp.Intersect: "this expression distinct with_ order limit offset",
@@ -61,6 +64,7 @@ _WRITTEN: dict[type[exp.Expr], str] = {
     exp.Interval: "this unit",
     exp.Round: "this decimals",
     exp.Cast: "this to",
+    exp.TryCast: "this to safe",
     exp.DataType: "this expressions nested",
     exp.DataTypeParam: "this",
     exp.Case: "this ifs default",
@@ -73,7 +77,20 @@ _WRITTEN: dict[type[exp.Expr], str] = {
     exp.Lead: "this offset default",
     exp.Grouping: "expressions",
     exp.Substring: "this start length",
-    exp.Trim: "this position",
+    exp.Trim: "this position expression",
+    exp.Left: "this expression",
+    exp.Right: "this expression",
+    exp.Pad: "this expression fill_pattern is_left",
+    exp.Repeat: "this times",
+    exp.SplitPart: "this delimiter part_index",
+    exp.StrPosition: "this substr",
+    exp.ConcatWs: "expressions safe coalesce",
+    exp.EndsWith: "this expression",
+    exp.ILike: "this expression negate",
+    exp.RegexpLike: "this expression",
+    exp.RegexpFullMatch: "this expression",
+    exp.RegexpExtract: "this expression group null_if_pos_overflow",
+    exp.RegexpReplace: "this expression replacement modifiers single_replace",
     exp.Concat: "expressions safe coalesce",
     exp.DPipe: "this expression safe",
     exp.Like: "this expression negate",
@@ -83,6 +100,8 @@ _WRITTEN: dict[type[exp.Expr], str] = {
     exp.Extract: "this expression",
     exp.DateTrunc: "this unit",
     exp.TimestampTrunc: "this unit",
+    exp.DateDiff: "this expression unit",
+    exp.TimeToStr: "this format",
     exp.Coalesce: "this expressions",
     exp.Greatest: "this expressions ignore_nulls",
     exp.Least: "this expressions ignore_nulls",
@@ -204,9 +223,15 @@ def _frame(node: exp.Expr) -> None:
             raise refused(node)
 
 
+def _qualify(node: exp.Expr) -> None:
+    _boolean("this")(node)
+    check_qualify(node)
+
+
 _CHECKS: Mapping[type[exp.Expr], Callable[[exp.Expr], None]] = {
     exp.Where: _boolean("this"),
     exp.Having: _boolean("this"),
+    exp.Qualify: _qualify,
     exp.Join: _join,
     exp.In: _one_of,
     exp.Group: _group,

@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from lakeconf.engines.spark.sql.coercion import cast, coerced, refused
 from lakeconf.engines.spark.sql.intervals import time_difference, with_interval
+from lakeconf.engines.spark.sql.time_functions import day_number, days_between, if_finite
 from lakeconf.engines.spark.sql.typed_tree import type_of
 from lakeconf.engines.spark.sql.value_types import (
     BIGINT,
@@ -63,14 +64,17 @@ def _decimal(value: exp.Expr) -> exp.Expr:
 def _with_date(node: exp.Expr, left: ValueType, right: ValueType) -> exp.Expr:
     one, other = node.this.copy(), node.expression.copy()
     if left.name == right.name == DATE and isinstance(node, exp.Sub):
-        return cast(call("datediff", one, other), value_type(BIGINT))
-    days = value_type("INTEGER")
-    if left.name == DATE and right.is_integer:
-        name = "date_sub" if isinstance(node, exp.Sub) else "date_add"
-        return cast(call(name, one, coerced(other, days)), value_type(DATE))
+        return days_between(other, one)
     if right.name == DATE and left.is_integer and isinstance(node, exp.Add):
-        return cast(call("date_add", other, coerced(one, days)), value_type(DATE))
-    raise refused(node)
+        one, other, right = other, one, left
+    elif left.name != DATE or not right.is_integer:
+        raise refused(node)
+    # Spark's `date_add` ignores an overflow.
+    number = type(node)(
+        this=day_number(one), expression=cast(coerced(other, value_type("INTEGER")), value_type(BIGINT))
+    )
+    moved = call("date_from_unix_date", cast(exp.paren(number), value_type("INTEGER")))
+    return if_finite(one, moved, one.copy())
 
 
 def translated_division(node: exp.Expr) -> exp.Expr:

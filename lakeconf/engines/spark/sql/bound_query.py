@@ -58,7 +58,12 @@ def bind(sql: str, tables: Mapping[str, Mapping[str, str]]) -> BoundQuery:
         except duckdb.Error as error:
             raise QueryError(f"DuckDB rejects the query: {error}".splitlines()[0], hint=reason_of(error)) from error
         tree = next(
-            (found for found in _candidates(_qualified(sql, tables)) if _has_plan(connection, found, plan)), None
+            (
+                found
+                for found in _candidates(_qualified(sql, tables, len(getattr(result, "columns", ()))))
+                if _has_plan(connection, found, plan)
+            ),
+            None,
         )
         if tree is None:
             raise UnsupportedError("the query cannot be translated for Spark: a part of it is unknown", hint=HINT)
@@ -92,11 +97,13 @@ def _candidates(tree: exp.Query) -> Iterator[exp.Query]:
         yield changed
 
 
-def _qualified(sql: str, tables: Mapping[str, Mapping[str, str]]) -> exp.Query:
+def _qualified(sql: str, tables: Mapping[str, Mapping[str, str]], width: int) -> exp.Query:
     try:
         (tree,) = sqlglot.parse(sql, dialect="duckdb")
         for select in tree.find_all(exp.Select) if tree else ():
             _move_joins(select)
+        if tree is not None:
+            _order_by_all(tree, width)
         quoted: dict[str, object] = {
             identifier(name): {identifier(column): type_ for column, type_ in columns.items()}
             for name, columns in tables.items()
@@ -117,3 +124,16 @@ def _move_joins(select: exp.Select) -> None:
     source = select.args.get("from_")
     if source is not None and source.this.args.get("joins") and not select.args.get("joins"):
         select.set("joins", source.this.args.pop("joins"))
+
+
+def _order_by_all(tree: exp.Expr, width: int) -> None:
+    """Writes `ORDER BY ALL` of the outermost query as `ORDER BY 1, 2, …`."""
+    order = tree.args.get("order")
+    if not isinstance(tree, exp.Select) or order is None:
+        return
+    key = order.expressions[0]
+    if len(order.expressions) == 1 and isinstance(key.this, exp.Var) and key.this.name.upper() == "ALL":
+        keys = [key.copy() for _ in range(width)]
+        for number, one in enumerate(keys, start=1):
+            one.set("this", exp.Literal.number(number))
+        order.set("expressions", keys)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from lakeconf.engines.spark.sql.coercion import cast, is_iso, refused
+from lakeconf.engines.spark.sql.text_casts import text_cast
+from lakeconf.engines.spark.sql.time_functions import day_of, with_four_digits
 from lakeconf.engines.spark.sql.typed_tree import type_of
 from lakeconf.engines.spark.sql.value_types import BOOLEAN, DATE, DOUBLE, FLOATS, NULL, TIMESTAMP, VARCHAR, ValueType
 
@@ -13,7 +15,7 @@ _MOST_WRITTEN_SCALE = 6
 
 
 def translated_cast(node: exp.Expr) -> exp.Expr:
-    """Translates `CAST(value AS type)`.
+    """Translates `CAST(value AS type)` and `TRY_CAST(text AS type)`.
 
     Raises:
         UnsupportedError: The result may differ.
@@ -23,6 +25,10 @@ def translated_cast(node: exp.Expr) -> exp.Expr:
         raise refused(node, f"Spark has no type {wanted.name}")
     if found.name == NULL or found == wanted or is_iso(value, wanted):
         return cast(value, wanted)
+    if found.name == VARCHAR:
+        return text_cast(node, value, wanted)
+    if isinstance(node, exp.TryCast):
+        raise refused(node, f"it reads a {found.name}, and not text")
     if not found.is_known:
         raise refused(node, f"Spark has no type {found.name}")
     for made in (_to_number(value, found, wanted), _to_other(value, found, wanted)):
@@ -49,8 +55,11 @@ def _to_number(value: exp.Expr, found: ValueType, wanted: ValueType) -> exp.Expr
 def _to_other(value: exp.Expr, found: ValueType, wanted: ValueType) -> exp.Expr | None:
     if wanted.name == VARCHAR:
         written = found.is_exact and found.scale <= _MOST_WRITTEN_SCALE
+        if found.name in (DATE, TIMESTAMP):
+            return with_four_digits(value, cast(value.copy(), wanted))
         return cast(value, wanted) if written or found.name == BOOLEAN else None
-    dates = {(DATE, TIMESTAMP), (TIMESTAMP, DATE)}
-    if (found.name, wanted.name) in dates or (found.is_integer and wanted.name == BOOLEAN):
+    if (found.name, wanted.name) == (TIMESTAMP, DATE):
+        return day_of(value)
+    if (found.name, wanted.name) == (DATE, TIMESTAMP) or (found.is_integer and wanted.name == BOOLEAN):
         return cast(value, wanted)
     return None

@@ -21,17 +21,20 @@ from lakeconf.engines.spark.sql.value_types import (
     spark_cast,
     value_type,
 )
-from lakeconf.errors import UnsupportedError
+from lakeconf.engines.untranslated import UntranslatedError
 
 _WITH_ZONE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d(:\d\d)?")
 
 
-def refused(node: exp.Expr, reason: str = "") -> UnsupportedError:
+def refused(node: exp.Expr, reason: str = "") -> UntranslatedError:
     """The error for a part of a query that Spark may compute in another way."""
     text = node.sql(dialect="duckdb")
     text = text if len(text) <= 80 else f"{text[:77]}…"
     why = f": {reason}" if reason else ""
-    return UnsupportedError(f"Spark may not compute {text} as DuckDB does{why}", hint=HINT)
+    # Only names, constants and functions know where they are. The names of tables can come from FROM.
+    parts = [node] if "start" in node.meta else [part for part in node.walk() if part.arg_key != "table"]
+    offset = min((int(part.meta["start"]) for part in parts if "start" in part.meta), default=None)
+    return UntranslatedError(f"Spark may not compute {text} as DuckDB does{why}", hint=HINT, offset=offset)
 
 
 def cast(value: exp.Expr, wanted: ValueType) -> exp.Expr:
@@ -133,7 +136,8 @@ def _is_iso(text: str, wanted: str) -> bool:
         if wanted == TIMESTAMPTZ:
             return _WITH_ZONE.fullmatch(text) is not None and datetime.fromisoformat(text).tzinfo is not None
         # Without a time zone, and in the form that both write.
-        return wanted == TIMESTAMP and str(datetime.fromisoformat(text)) == text and "+" not in text
+        time = datetime.fromisoformat(text)
+        return wanted == TIMESTAMP and text in (str(time), time.date().isoformat()) and "+" not in text
     except ValueError:
         return False
 

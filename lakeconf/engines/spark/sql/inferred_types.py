@@ -64,6 +64,8 @@ class InferredTypes:
                     source.meta[BASE] = True
             if isinstance(scope.expression, exp.SetOperation):
                 self._add_union(scope.expression)
+            elif isinstance(scope.expression, exp.Values):
+                self._add_constants(scope.expression, scope)
             else:
                 self._add_select(scope)
 
@@ -72,6 +74,21 @@ class InferredTypes:
         selects = [", ".join(f"CAST(NULL AS {type_})" for _, type_ in side) for side in sides]
         types = self._described(f"SELECT {selects[0]} UNION ALL SELECT {selects[1]}")
         query.meta[COLUMNS] = [(name, found) for (name, _), found in zip(sides[0], types, strict=True)]
+
+    def _add_constants(self, values: exp.Values, scope: Scope) -> None:
+        items = [item for row in values.expressions for item in row.expressions]
+        if any(item.find(exp.Query, exp.Column) for item in items):
+            raise UnsupportedError(
+                "the query cannot be translated for Spark: VALUES with other values than constants", hint=HINT
+            )
+        self._add_types([node for item in items for node in item.walk() if _is_value(node)], scope)
+        types = self._described(f"FROM ({exp.Values(expressions=values.copy().expressions).sql(dialect='duckdb')})")
+        names = [column.name for column in values.args["alias"].columns] if values.args.get("alias") else []
+        if len(names) != len(types):
+            raise UnsupportedError(
+                "the query cannot be translated for Spark: VALUES without names of columns", hint=HINT
+            )
+        values.meta[COLUMNS] = list(zip(names, types, strict=True))
 
     def _add_select(self, scope: Scope) -> None:
         query = scope.expression

@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from lakeconf.engines.spark.sql.coercion import cast, refused
+from lakeconf.engines.spark.sql.time_functions import if_finite
 from lakeconf.engines.spark.sql.typed_tree import INTERVAL_LENGTH, outermost, set_type, type_of
 from lakeconf.engines.spark.sql.value_types import DATE, TIMESTAMP, TIMESTAMPTZ, call, value_type
 
@@ -45,7 +46,8 @@ def with_interval(node: exp.Expr) -> exp.Expr:
     count, unit = _constant(interval.unnest())
     constant = exp.Interval(this=exp.Literal.string(str(count)), unit=exp.var(unit))
     wanted = value_type(TIMESTAMP)
-    return cast(exp.paren(type(node)(this=cast(value.copy(), wanted), expression=constant)), wanted)
+    time = cast(value.copy(), wanted)
+    return if_finite(time, cast(exp.paren(type(node)(this=time.copy(), expression=constant)), wanted), time)
 
 
 def _constant(node: exp.Expr) -> tuple[int, str]:

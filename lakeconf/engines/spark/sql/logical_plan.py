@@ -9,9 +9,26 @@ import duckdb
 
 _PLAN = "SELECT json_serialize_plan($1::VARCHAR, skip_null := true, skip_empty := true, optimize := false)"
 # Keys of a plan that only contain names or places in the text.
-_NAMES = ("alias", "query_location", "names", "bound_columns", "column_name_map", "ctename")
+_NAMES = ("alias", "is_operator", "query_location", "names", "bound_columns", "column_name_map", "ctename")
 _UNITS = tuple(f"to_{unit}s" for unit in ("second", "minute", "hour", "day", "week", "month", "year"))
-_SYNONYMS = {"variance": "var_samp", "stddev": "stddev_samp", "mean": "avg"}
+# Other names of the same function; a test compares them with DuckDB's list.
+SYNONYMS = {
+    "stddev": "stddev_samp",
+    "mean": "avg",
+    "substr": "substring",
+    "len": "length",
+    "char_length": "length",
+    "character_length": "length",
+    "mod": "%",
+    "strpos": "instr",
+    "position": "instr",
+    "ucase": "upper",
+    "lcase": "lower",
+    "ends_with": "suffix",
+    "ceiling": "ceil",
+}
+_PARTS_OF_TIME = {"dayofweek": "dow", "dayofyear": "doy"}
+_SYNONYMS = {**SYNONYMS, "variance": "var_samp", "datediff": "date_diff"}
 
 
 def logical_plan(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
@@ -33,10 +50,10 @@ def _without_names(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
     found = {key: _without_names(value) for key, value in node.items() if key not in _NAMES}
-    if found.get("name") == "date_trunc":
+    if found.get("name") in ("date_trunc", "date_diff", "datediff", "date_part"):
         # sqlglot writes the unit in capitals.
         unit = found["children"][0].get("value", {})
-        unit["value"] = str(unit.get("value")).lower()
+        unit["value"] = _PARTS_OF_TIME.get(str(unit.get("value")).lower(), str(unit.get("value")).lower())
     if found.get("name") in _SYNONYMS:
         found["name"] = _SYNONYMS[found["name"]]
     interval = _interval(found)

@@ -25,6 +25,7 @@ from lakeconf.engines.spark.sql.functions import FUNCTIONS
 from lakeconf.engines.spark.sql.grand_totals import keep_grand_total
 from lakeconf.engines.spark.sql.intervals import translated_interval
 from lakeconf.engines.spark.sql.parentheses import with_parentheses
+from lakeconf.engines.spark.sql.qualify import without_qualify
 from lakeconf.engines.spark.sql.typed_tree import WRAPPERS, column_types, is_branch, set_type, type_of
 from lakeconf.engines.spark.sql.value_types import BOOLEAN, DOUBLE, FLOATS, VARCHAR, call, value_type
 
@@ -37,6 +38,23 @@ def translated(query: BoundQuery) -> str:
     Raises:
         UnsupportedError: A part of the query may have another result in Spark.
     """
+    return _text(_translated(query))
+
+
+def translated_condition(query: BoundQuery) -> str:
+    """Returns the WHERE of a query in Spark's SQL.
+
+    Raises:
+        UnsupportedError: A part of the query may have another result in Spark.
+    """
+    return _text(_translated(query).args["where"].this)
+
+
+def _text(tree: exp.Expr) -> str:
+    return tree.sql(dialect="spark", identify=True, comments=False)
+
+
+def _translated(query: BoundQuery) -> exp.Expr:
     tree = query.tree.copy()
     nodes = list(tree.dfs())
     for node in nodes:
@@ -54,7 +72,7 @@ def translated(query: BoundQuery) -> str:
             made = rule(node)
             if made is not node:
                 node.replace(set_type(made, type_of(node).name))
-    return with_parentheses(tree).sql(dialect="spark", identify=True, comments=False)
+    return without_qualify(with_parentheses(tree))
 
 
 def _order_by_columns(select: exp.Select) -> None:
@@ -170,6 +188,14 @@ def _combined(node: exp.Expr) -> exp.Expr:
     return node
 
 
+def _constants(node: exp.Expr) -> exp.Expr:
+    """Casts the constants of VALUES to the types of their columns."""
+    for row in node.expressions:
+        for value, wanted in zip(list(row.expressions), column_types(node), strict=True):
+            value.replace(coerced(value.copy(), value_type(wanted)))
+    return node
+
+
 _RULES: Mapping[type[exp.Expr], _Rule] = {
     exp.Literal: _literal,
     exp.And: _connective,
@@ -188,6 +214,8 @@ _RULES: Mapping[type[exp.Expr], _Rule] = {
     exp.Neg: translated_negation,
     exp.Round: translated_round,
     exp.Cast: translated_cast,
+    exp.TryCast: translated_cast,
+    exp.Values: _constants,
     exp.Grouping: _grouping,
     **dict.fromkeys((exp.Union, exp.Except, exp.Intersect), _combined),
 }

@@ -84,11 +84,6 @@ def test_changes_that_spark_cannot_read_name_the_query(lake: lakeconf.Lake, conn
     assert "lake.sql(" in str(raised.value)
 
 
-def test_condition_that_spark_may_compute_differently_is_refused(lake: lakeconf.Lake) -> None:
-    with pytest.raises(UnsupportedError, match=r"cannot compute the condition .*length"):
-        lake.table("t").scan(where="id = 3 AND length(name) > id")
-
-
 def test_operations_that_need_a_classic_session_are_refused(lake: lakeconf.Lake) -> None:
     with pytest.raises(UnsupportedError, match="registering views needs a classic Spark session"):
         lake.register_views()

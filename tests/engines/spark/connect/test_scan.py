@@ -12,7 +12,9 @@ from spark_changes import assert_changes_alike
 from spark_rows import assert_alike, scan
 
 from lakeconf.catalog.data_file import DataFile, DeleteFile
+from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
 from lakeconf.connection.connection import load_extension
+from lakeconf.engines.spark.connect.scan import read_changes
 from lakeconf.engines.spark.connect.source import ConnectSource
 from lakeconf.errors import StorageError, UnsupportedError
 
@@ -126,6 +128,62 @@ def test_missing_file_raises(connect: SparkSession, files: Lake) -> None:
         frame.count()
     with pytest.raises(StorageError, match=f"{path} is missing, but the catalog lists it"):
         scan(connect, files, "t")
+
+
+@pytest.mark.parametrize("pattern", ["*.parquet", "*-delete.parquet"])
+def test_file_that_is_replaced_after_the_scan_fails_its_jobs(connect: SparkSession, files: Lake, pattern: str) -> None:
+    """A Parquet file without rows would be no rows without an error, or no deletes."""
+    files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)", "DELETE FROM lake.t WHERE a = 4")
+    frame = scan(connect, files, "t")
+    path = max((files.folder / "data").rglob(pattern), key=lambda found: "delete" not in found.name)
+    assert frame.count() == 8
+    kind = "a" if pattern == "*.parquet" else "file_path, 1::BIGINT AS pos"
+    files.run(f"COPY (SELECT {kind} FROM read_parquet('{path}') LIMIT 0) TO '{path}.new' (FORMAT parquet)")
+    path.with_name(f"{path.name}.new").replace(path)
+    connect.catalog.refreshByPath(str(files.folder / "data"))
+    for job in (
+        frame.collect,
+        frame.count,
+        lambda: frame.where("a = -1").collect(),
+        lambda: frame.write.format("noop").mode("append").save(),
+    ):
+        with pytest.raises(Exception, match="a file of this scan is missing or was replaced"):
+            job()
+    with pytest.raises(StorageError, match="it was truncated or replaced"):
+        scan(connect, files, "t")
+
+
+def test_file_of_the_same_size_that_replaces_another_fails_jobs(connect: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)")
+    frame = scan(connect, files, "t")
+    (path,) = (files.folder / "data").rglob("*.parquet")
+    os.utime(path, (1, 1))
+    with pytest.raises(Exception, match="a file of this scan is missing or was replaced"):
+        frame.collect()
+    assert scan(connect, files, "t").count() == 9
+
+
+def test_file_that_is_missing_when_a_cached_frame_is_read_again_fails_jobs(connect: SparkSession, files: Lake) -> None:
+    """Spark lists the files of a cached frame again, and ignores those that are missing."""
+    files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)", "INSERT INTO lake.t VALUES (9)")
+    frame = scan(connect, files, "t").cache()
+    assert frame.count() == 10
+    sorted((files.folder / "data").rglob("*.parquet"))[0].unlink()
+    connect.catalog.refreshByPath(str(files.folder / "data"))
+    with pytest.raises(Exception, match=r"FILE_NOT_EXIST|is missing or was replaced"):
+        frame.count()
+    frame.unpersist()
+
+
+def test_changes_of_a_replaced_file_fail_jobs(connect: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)")
+    plan, inlined = plan_changes_with_inlined_rows(files.reader, "t", 1, files.newest)
+    frame = read_changes(connect, files.reader, plan, inlined)
+    assert frame.count() == 9
+    (path,) = (files.folder / "data").rglob("*.parquet")
+    os.utime(path, (1, 1))
+    with pytest.raises(Exception, match="a file of this scan is missing or was replaced"):
+        frame.count()
 
 
 def test_missing_delete_file_raises(connect: SparkSession, files: Lake) -> None:

@@ -12,11 +12,21 @@ READ = "tests/engines/spark/read"
 LAKE = "tests/lake"
 TESTS = (
     *(f"{READ}/test_{name}.py" for name in ("alone", "codecs", "defaults", "deletes", "nested_fields")),
-    *(f"{LAKE}/test_{name}.py" for name in ("bad_input", "definitions", "lake", "merging", "reads", "table")),
+    *(
+        f"{LAKE}/test_{name}.py"
+        for name in ("bad_input", "conditions", "definitions", "lake", "merging", "reads", "table")
+    ),
 )
 # The page about Spark Connect lists what is refused.
 REFUSED = (
-    *("registers_views", "register_views", "in_a_condition", "negative_zero", "on_a_decimal_promoted"),
+    *(
+        "registers_views",
+        "register_views",
+        "in_a_condition",
+        "scan_returns and price",
+        "negative_zero",
+        "on_a_decimal_promoted",
+    ),
     *("case_of_non_ascii_letters", "none_of_the_selected_fields and drop", "none_of_the_selected_fields and add"),
 )
 # These look into the JVM, or at what only a classic session needs: field ids.

@@ -50,13 +50,13 @@ def test_values_are_those_of_duckdb(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("found", "wanted"),
     [
-        ("VARCHAR", "INTEGER"),
-        ("VARCHAR", "DATE"),
+        ("VARCHAR", "FLOAT"),
+        ("VARCHAR", "TIMESTAMP WITH TIME ZONE"),
         ("DOUBLE", "VARCHAR"),
         ("DOUBLE", "FLOAT"),
         ("DOUBLE", "DECIMAL(9,2)"),
         ("DECIMAL(9,7)", "VARCHAR"),
-        ("DATE", "VARCHAR"),
+        ("TIMESTAMP WITH TIME ZONE", "VARCHAR"),
         ("INTEGER", "DATE"),
         ("INTEGER", "UUID"),
         ("UUID", "VARCHAR"),

@@ -90,6 +90,13 @@ def pair(spark: SparkSession) -> Twins:
         "SELECT 1, o, sum(t) FROM x WHERE false GROUP BY ALL",
         "SELECT 1 FROM x GROUP BY ALL",
         "SELECT /* a */ id -- /* not closed\nFROM x",
+        "FROM (VALUES (1, 'a', 3.50, DATE '2024-05-17'), (-2, NULL, 19.125, NULL)) AS t(id, item, price, day)",
+        "SELECT k.n, x.v FROM (VALUES (1, true), (2, NULL)) AS k(n, o) LEFT JOIN x ON x.id = k.n",
+        "WITH k AS (SELECT n + 1 AS n FROM (VALUES (1), (2.5), (1e0)) AS k(n)) SELECT sum(n) FROM k",
+        "SELECT o, t, id FROM x ORDER BY ALL LIMIT 9",
+        "SELECT o, count(*) FROM x GROUP BY ALL ORDER BY ALL DESC NULLS FIRST LIMIT 2",
+        "SELECT id FROM x WHERE m >= '2024-01-01' AND a BETWEEN '0200-01-01' AND '2024-02-29'",
+        "SELECT mod(t, 3), id FROM x",
         "SELECT count(*) FROM x WHERE v LIKE 'a\\b' OR v = 'a\\b' OR v IN ('a''b\"c', '${x}')",
     ],
 )

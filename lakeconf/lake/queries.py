@@ -1,0 +1,122 @@
+"""The methods of a lake that run SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import narwhals as nw
+
+from lakeconf.catalog.stored_queries import prepare_query
+from lakeconf.commit.audits import check_only_reads
+from lakeconf.commit.scope import Scope
+from lakeconf.completion import PublicNames
+from lakeconf.engines.base import SparkOperations
+from lakeconf.errors import LakeconfError, UnsupportedError
+from lakeconf.lake.query_names import named_lakes
+from lakeconf.lake.several_lakes import sql_on_duckdb
+from lakeconf.lake.spark_dialect import query_in_spark_sql
+from lakeconf.lake.spark_sql import sql_on_spark
+from lakeconf.write.execute import execute
+
+
+class Queries(PublicNames):
+    """SQL on a lake; `Lake` inherits these methods.
+
+    Args:
+        scope: The lake.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._session = scope.session
+
+    def sql(
+        self,
+        query: str,
+        *,
+        engine: Literal["duckdb", "spark"] | None = None,
+        dialect: Literal["duckdb", "spark"] = "duckdb",
+        lakes: Sequence[Queries] = (),
+    ) -> nw.LazyFrame[Any]:
+        """Runs a query on the lake.
+
+        DuckDB runs it at the latest snapshot, Spark at the lake's, unless the query contains `AT (VERSION => …)`. With
+        other lakes, both engines read each lake at its own snapshot.
+
+        Args:
+            query: A query; the lake is the default database.
+            engine: The engine that runs it; defaults to the engine of the lake. On Spark, only tables of the lake can
+                be read, and what Spark may compute in another way than DuckDB is refused.
+            dialect: The SQL of the query. Queries in Spark's own SQL run on Spark, and compute what Spark computes.
+            lakes: Other open lakes. The query names their tables as `store.schema.table`, by the alias of each store.
+                For Spark, they must be open on the same session. DuckDB copies their tables to memory.
+
+        Returns:
+            A lazy frame of the engine.
+
+        Raises:
+            QueryError: It is not a single query, the engine rejects it, or it uses a view or macro that may do more
+                than read the lake.
+            UnsupportedError: Spark may not return DuckDB's rows, or a lake was opened without Spark.
+            LakeconfError: Two lakes have the same name, or one is closed.
+        """
+        if not all(isinstance(lake, Queries) for lake in lakes):
+            raise LakeconfError("not all `lakes` are open lakes", hint="pass lakes: lakes=[store.open()]")
+        named = named_lakes(self._scope, [lake._scope for lake in lakes])  # noqa: SLF001 - of the same class
+        if dialect == "spark":
+            if engine not in (None, "spark"):
+                raise UnsupportedError("DuckDB does not run SQL of spark", hint="omit the engine or the dialect")
+            return query_in_spark_sql(self._scope, query, named)
+        on_spark = isinstance(self._session.engine, SparkOperations) if engine is None else engine == "spark"
+        if on_spark:
+            return sql_on_spark(self._scope, query, named)
+        if lakes:
+            return sql_on_duckdb(self._scope, query, named)
+        self._scope.add_read(None)
+        prepare_query(self._session.reader, query)
+        check_only_reads(query)
+        return nw.from_native(self._session.reader.connection.relation(query))
+
+    def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
+        """Runs a query over frames on the lake's engine; Spark is given its translation.
+
+        Args:
+            sql: A query in DuckDB's SQL.
+            frames: The frame of each table in the query, by name.
+
+        Returns:
+            A lazy frame of the engine.
+
+        Raises:
+            UnsupportedError: Spark may not return DuckDB's rows for a part of the query.
+            QueryError: It is not a single query, or the engine rejects it.
+            UnsafeQueryError: It calls an unsafe macro of the lake.
+        """
+        prepare_query(self._session.reader, sql, frames=frames)
+        check_only_reads(sql)
+        return self._session.engine.query(sql, frames)
+
+    def execute(self, sql: str, /, *, idempotency_key: str | None = None, **frames: object) -> int:
+        """Runs an INSERT, UPDATE, DELETE or MERGE INTO on one table of the lake, as one snapshot.
+
+        On Spark, executors write the rows of an INSERT whose query computes nothing, and run a DELETE that
+        `Table.delete` accepts and a MERGE INTO without conditions or computed values. DuckDB runs other statements at
+        the commit.
+
+        Args:
+            sql: The statement, in DuckDB's SQL; the lake is the default database.
+            idempotency_key: As for `Table.append`.
+            **frames: Frames that the statement names like tables, such as `staged=frame`.
+
+        Returns:
+            The new snapshot; in a transaction, the snapshot that it reads.
+
+        Raises:
+            QueryError: The SQL is not a single statement that changes rows, or DuckDB rejects it.
+            UnsafeQueryError: It may use a view or macro of the lake that does more than read the lake.
+            UnsupportedError: DuckLake, or Spark for an INSERT, does not support a part of the statement.
+            CommitConflictError: Another writer has changed a table that the statement depends on.
+            CommitError: Nothing was written, for example because several rows of the source match one row.
+        """
+        return execute(self._scope, sql, frames, idempotency_key)

@@ -1,0 +1,115 @@
+"""Carries out the step of one model: one transaction for each batch, whose commit records the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from lakeconf.commit.journal import ModelRun
+from lakeconf.errors import CommitError, LakeconfError, PipelineError
+from lakeconf.lake.lake import Lake
+from lakeconf.logs import EventLogger
+from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.intervals import Batch
+from lakeconf.pipelines.kinds import View
+from lakeconf.pipelines.pipeline import Pipeline
+from lakeconf.pipelines.plan import Step, located
+from lakeconf.pipelines.rows import rows_of
+from lakeconf.pipelines.write import write
+
+_log = EventLogger("pipeline")
+
+
+@dataclass
+class StepRun:
+    """The transactions of a step, and which of them are in the catalog, also after an exception such as Ctrl-C.
+
+    Attributes:
+        pipeline: The models.
+        step: The planned run of a model.
+        lakes: The lakes, by store name; the pipeline's own lake under the empty name.
+        run_id: The id of the run.
+        allow_drop_columns: True to drop all columns that the model no longer has.
+        snapshot_id: The last snapshot; None if there is none.
+        rows: The number of rows in its snapshots.
+        is_complete: True if every transaction is in the catalog.
+        warnings: Those of the step, and what went wrong after a commit.
+    """
+
+    pipeline: Pipeline
+    step: Step
+    lakes: Mapping[str, Lake]
+    run_id: str
+    allow_drop_columns: bool = False
+    snapshot_id: int | None = None
+    rows: int = 0
+    is_complete: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.warnings.extend(self.step.warnings)
+
+    def carry_out(self) -> None:
+        """Commits every batch.
+
+        Raises:
+            LakeconfError: A transaction failed, or its files are missing; later batches did not run.
+        """
+        batches: Sequence[Batch | None] = self.step.batches or [None]
+        for index, batch in enumerate(batches):
+            if batch is not None:
+                _log.info("model %s: %s", self.step.model.table, batch)
+            self._commit(replace(self.step, earlier=self.step.earlier + index), batch, is_last=batch is batches[-1])
+
+    def _commit(self, step: Step, batch: Batch | None, *, is_last: bool) -> None:
+        extra: dict[str, object] = {}
+        message = f"{step.model.table}: {step.reason if batch is None else batch}"
+        runs = None
+        try:
+            with self.lakes[""].transaction(message, extra=extra) as transaction:
+                runs = transaction.runs
+                self._write(transaction, step, batch, extra)
+        except LakeconfError as error:
+            if isinstance(error, CommitError) or runs is None or runs.outcome() is None:
+                raise
+            self.warnings.append(f"its commit succeeded, but then: {error.message}")
+        finally:
+            outcome = None if runs is None else runs.outcome()
+            if outcome is not None:
+                self.snapshot_id, rows = outcome
+                self.rows += rows
+                self.is_complete = is_last
+
+    def _write(self, transaction: Lake, step: Step, batch: Batch | None, extra: dict[str, object]) -> None:
+        """Adds everything to a transaction."""
+        model, pipeline = step.model, self.pipeline
+        definition = pipeline.definition(model)
+        inputs = {table: located(table, self.lakes)[0].snapshot_id for table in pipeline.stored_inputs(model)}
+        interval = None if batch is None else (batch.start, batch.done_until)
+        recorded = ModelRun(
+            model.table, definition, self.run_id, interval, inputs, step.files, step.earlier, step.late_since
+        )
+        extra |= {
+            "model": model.table,
+            "kind": model.kind.name,
+            "definition": definition,
+            "run": self.run_id,
+            "inputs": inputs,
+        }
+        if batch is not None:
+            extra["interval"] = [batch.start.isoformat(), batch.end.isoformat()]
+        if isinstance(model.kind, View) and isinstance(model.body, Query):
+            model.body.check(self.lakes[""])
+            transaction.create_view(model.table, model.body.text.rstrip().rstrip(";"))
+        else:
+            frame = rows_of(pipeline, step, {**self.lakes, "": transaction}, batch)
+            extra["columns"] = [*frame.collect_schema().names()]
+            write(transaction, step, frame, batch, allow_drop_columns=self.allow_drop_columns)
+        for name, check in model.checks:
+            transaction.audit(name, check, table=None if isinstance(check, str) else model.table)
+        transaction.runs.record(recorded)
+        if pipeline.definition(model, on_disk=True) != definition:
+            raise PipelineError(
+                f"the definition of the model {model.table} changed during the run; nothing was written",
+                hint="run it again",
+            )

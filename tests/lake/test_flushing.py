@@ -1,0 +1,132 @@
+"""A flush writes the rows of the catalog to files, and restores no deleted row."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+from local_stores import on_postgres, store_of
+from merge_cases import fetched
+from plain_sql import run_plain
+
+from lakeconf.commit.maintenance_commit import RowsChangedError
+from lakeconf.lake.flushing import flush_table
+from lakeconf.lake.replacing import newest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lakeconf import Lake
+
+# Texts that DuckLake on PostgreSQL compares with another text: \' is in the text form of bytes, and é has two bytes.
+HIDDEN = ("O'Brien", 'a"b', "a\\b", "é")
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "postgres"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """The type of the metadata backend."""
+    found: str = request.param
+    return found
+
+
+@pytest.fixture
+def lake(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> Iterator[Lake]:
+    """A lake that keeps small writes in the catalog, with the tables `t`, which has partitions, and `plain`."""
+    if kind == "postgres":
+        catalog = on_postgres(request.getfixturevalue("postgres_server"))
+    else:
+        catalog = {"type": kind, "uri": str(tmp_path / "catalog")}
+    with store_of(tmp_path, catalog, data_inlining_row_limit=20).open() as lake:
+        for name in ("t", "plain"):
+            run_plain(lake, f"CREATE TABLE {name} (id BIGINT, s VARCHAR)")
+        run_plain(lake, "ALTER TABLE t SET PARTITIONED BY (s)")
+        yield lake
+
+
+def fill(lake: Lake, texts: tuple[str, ...]) -> None:
+    for name in ("t", "plain"):
+        for number, text in enumerate(texts):
+            quoted = text.replace("'", "''")
+            run_plain(lake, f"INSERT INTO {name} VALUES ({2 * number}, '{quoted}'), ({2 * number + 1}, '{quoted}')")
+        run_plain(lake, f"DELETE FROM {name} WHERE id % 2 = 0", f"UPDATE {name} SET id = -id WHERE id = 1")
+    lake.refresh()
+
+
+def rows(lake: Lake, name: str) -> list[tuple[int, str]]:
+    lake.refresh()
+    return sorted(fetched(lake, f"SELECT id, s FROM {name}"))
+
+
+def inlined(lake: Lake, name: str) -> bool:
+    tables = (
+        f"SELECT i.table_name FROM {METADATA}.ducklake_inlined_data_tables AS i JOIN {METADATA}.ducklake_table AS t"
+    )
+    found = fetched(lake, f"{tables} USING (table_id) WHERE t.table_name = '{name}'")
+    return any(fetched(lake, f"SELECT 1 FROM {METADATA}.{table} LIMIT 1") for (table,) in found)
+
+
+METADATA = "__ducklake_metadata_dev"
+
+
+def test_a_flush_keeps_the_rows(lake: Lake) -> None:
+    fill(lake, ("a", "b c", "%"))
+    before = {name: rows(lake, name) for name in ("t", "plain")}
+    lake.maintenance.compact()
+    for name, found in before.items():
+        assert rows(lake, name) == found
+        assert not inlined(lake, name)
+
+
+@pytest.mark.parametrize("text", HIDDEN)
+def test_no_flush_restores_a_deleted_row(lake: Lake, text: str, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    fill(lake, ("a", text))
+    before = {name: rows(lake, name) for name in ("t", "plain")}
+    with caplog.at_level(logging.WARNING, "lakeconf"):
+        lake.maintenance.compact()
+    for name, found in before.items():
+        assert rows(lake, name) == found
+    assert not inlined(lake, "plain")
+    on_server = kind == "postgres"
+    assert inlined(lake, "t") == on_server
+    assert ("the rows of main.t would change" in caplog.text) == on_server
+    if not on_server:
+        return
+    run_plain(lake, "ALTER TABLE t RESET PARTITIONED BY")
+    lake.maintenance.flush()
+    assert rows(lake, "t") == before["t"]
+    # What the warning says to do.
+    lake.create_table("new", {"id": "BIGINT", "s": "VARCHAR"}).append(lake.table("t").scan())
+    assert rows(lake, "new") == before["t"]
+
+
+def test_a_flush_of_one_table_is_refused(lake: Lake, kind: str) -> None:
+    fill(lake, HIDDEN)
+    before = rows(lake, "t")
+    info = newest(lake._session, "t")
+    if kind == "postgres":
+        with pytest.raises(RowsChangedError, match="stay in the catalog"):
+            flush_table(lake._session, info)
+    else:
+        flush_table(lake._session, info)
+    assert rows(lake, "t") == before
+
+
+def test_no_flush_restores_a_row_of_a_table_with_a_column_rowid(lake: Lake) -> None:
+    text = HIDDEN[3]
+    run_plain(lake, f"INSERT INTO t VALUES (NULL, '{text}'), (1, '{text}')", "DELETE FROM t WHERE id IS NULL")
+    run_plain(lake, "ALTER TABLE t RENAME id TO rowid")
+    lake.maintenance.flush()
+    assert fetched(lake, "SELECT rowid, s FROM t") == [(1, text)]
+
+
+def test_a_table_that_cannot_be_flushed_does_not_stop_the_others(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    """DuckLake cannot flush bytes that are no text as a partition."""
+    run_plain(lake, "CREATE TABLE bytes (b BLOB)", "ALTER TABLE bytes SET PARTITIONED BY (b)")
+    run_plain(lake, "INSERT INTO bytes VALUES ('\\xFF'::BLOB)", "INSERT INTO plain VALUES (1, 'a')")
+    lake.refresh()
+    lake.maintenance.compact()
+    assert lake.table("bytes").count() == 1
+    assert not inlined(lake, "plain")
+    assert "the rows of main.bytes in the catalog cannot be flushed" in caplog.text

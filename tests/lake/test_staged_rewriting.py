@@ -1,0 +1,293 @@
+"""Files with deleted rows are replaced where DuckLake would forget the bounds of the table."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+from commit_hooks import at_staged_commit
+from local_stores import config_of, in_bucket, on_postgres, store_of
+from plain_sql import run_plain
+
+import lakeconf
+from lakeconf.catalog.file_groups import FileGroup, ReplacedFile
+from lakeconf.errors import QueryError
+from lakeconf.lake import replacing, staged_rewriting
+from lakeconf.lake.compaction import rewritten_files
+from lakeconf.lake.staged_rewriting import StagedRewriting
+from lakeconf.lake.time_limit import TimeLimit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from servers import S3Server
+
+    from lakeconf import Lake, Store
+
+NULLS, ONES = "SELECT i, NULL FROM range({0}, {0} + 20) r(i)", "SELECT i, 1 FROM range({0}, {0} + 20) r(i)"
+BOUNDS = "SELECT column_id, min_value, max_value FROM __ducklake_metadata_dev.ducklake_table_column_stats ORDER BY ALL"
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "postgres"])
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    if request.param == "postgres":
+        return on_postgres(request.getfixturevalue("postgres_server"))
+    return {"type": request.param, "uri": str(tmp_path / "catalog")}
+
+
+def fill(lake: Lake, kind: str = "INTEGER", partitioned_by: str = "") -> None:
+    """The table `t`: two files with only NULLs in `v`, three with values and 15, 5 and 3 of 20 rows deleted."""
+    lake.create_table("t", {"id": "BIGINT", "v": kind}, partitioned_by=[partitioned_by] if partitioned_by else [])
+    run_plain(lake, "CALL dev.set_option('rewrite_delete_threshold', 0.1)")
+    for start, rows in enumerate((NULLS, ONES, ONES, NULLS, ONES)):
+        run_plain(lake, f"INSERT INTO t {rows.format(start * 20)}")
+    run_plain(lake, "DELETE FROM t WHERE id BETWEEN 20 AND 34", "DELETE FROM t WHERE id BETWEEN 40 AND 44")
+    run_plain(lake, "DELETE FROM t WHERE id BETWEEN 90 AND 92")
+    lake.refresh()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with store_of(tmp_path).open() as opened:
+        fill(opened)
+        yield opened
+
+
+def contents(lake: Lake, version: int | None = None) -> list[str]:
+    at = "" if version is None else f" AT (VERSION => {version})"
+    return list(map(str, lake._session.writer.rows(f"SELECT rowid, id, v FROM dev.t{at} ORDER BY ALL")))
+
+
+def feed(lake: Lake) -> list[str]:
+    return sorted(map(str, lake.table("t").changes(1).collect("pyarrow").rows()))
+
+
+def left(lake: Lake) -> list[int]:
+    """The sizes of the files with deleted rows, in rows."""
+    found = rewritten_files(lake._session.reader)
+    return [round(20 * share) for table in found for share, _ in table.files]
+
+
+def check_plain(store: Store) -> None:
+    """Plain DuckDB finds the rows, also after an insert, whose bounds do not become those of the table."""
+    with duckdb.connect() as plain:
+        store.attach(plain)
+        for statement in ("", "INSERT INTO dev.t VALUES (1000, 7)"):
+            plain.execute(statement or "SELECT 1")
+            for condition in ("v = '1'", "v < '7'", "v IS NULL", "v IS NOT NULL"):
+                found = [
+                    plain.sql(f"SELECT count(*) FROM {source} WHERE {condition}").fetchall()
+                    for source in ("dev.t", "(FROM dev.t LIMIT 100000)")
+                ]
+                assert found[0] == found[1], (statement, condition)
+
+
+@pytest.mark.parametrize(
+    ("kind", "partitioned_by"),
+    [("VARCHAR", "v"), ("DOUBLE", "bucket(2, id)")],
+)
+def test_rows_ids_history_feed_and_bounds_stay(
+    catalog: dict[str, Any], tmp_path: Path, kind: str, partitioned_by: str
+) -> None:
+    store = store_of(tmp_path, catalog)
+    with store.open() as lake:
+        fill(lake, kind, partitioned_by)
+        past = {version: contents(lake, version) for version in range(4, lake.snapshot_id + 1)}
+        changes, bounds = feed(lake), lake._session.writer.rows(BOUNDS)
+        (planned,) = [one.rewritten_files for one in lake.maintenance.plan_compaction()]
+        assert planned == len(left(lake)) > 0
+        lake.maintenance.rewrite()
+        assert left(lake) == []
+        assert {version: contents(lake, version) for version in past} == past
+        assert contents(lake) == past[max(past)]
+        assert feed(lake) == changes
+        assert lake._session.writer.rows(BOUNDS) == bounds
+        assert not any(one.rewritten_files for one in lake.maintenance.plan_compaction())
+    check_plain(store)
+    with store.open() as lake:
+        before = contents(lake)
+        lake.maintenance.compact()
+        lake.maintenance.expire_snapshots(older_than=dt.timedelta(0), force=True)
+        lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
+        assert contents(lake) == before
+    check_plain(store)
+
+
+def test_one_file_stays_if_files_without_bounds_are_large(lake: Lake) -> None:
+    """The one with fewest deleted rows: as long as it has some, DuckLake does not compute bounds again."""
+    run_plain(lake, "CALL dev.set_option('target_file_size', '600B')")
+    bounds = lake._session.writer.rows(BOUNDS)
+    assert [one.rewritten_files for one in lake.maintenance.plan_compaction()] == [2]
+    lake.maintenance.rewrite()
+    assert left(lake) == [3]
+    assert lake._session.writer.rows(BOUNDS) == bounds
+    version = lake.snapshot_id
+    assert lake.maintenance.rewrite().complete
+    assert (left(lake), lake.snapshot_id) == ([3], version)
+    run_plain(lake, "DELETE FROM t WHERE id = 65")
+    lake.maintenance.rewrite()
+    assert left(lake) == [], "another file has a deleted row, but too few to be rewritten"
+    assert lake._session.writer.rows(BOUNDS) == bounds
+
+
+def test_rewrite_continues_after_its_deadline(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files without bounds come first, then those with most deleted rows."""
+    monkeypatch.setattr(staged_rewriting, "FILES_READ", 1)
+    before, (table,) = contents(lake), rewritten_files(lake._session.reader)
+    times = iter([0, 0, 0, 1])
+    assert StagedRewriting(lake._session, TimeLimit(1, lambda: next(times))).run(table) is None
+    assert left(lake) == [5, 3]
+    begins = [file.begin_snapshot for file in lake.table("t").files()]
+    assert lake.maintenance.rewrite().complete
+    assert (left(lake), contents(lake)) == ([], before)
+    assert len({*begins}) == 5
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["DELETE FROM t WHERE id = 45", "UPDATE t SET v = 3 WHERE id > 40", f"INSERT INTO t {NULLS.format(500)}"],
+)
+def test_a_rewrite_that_others_overtake_is_repeated(
+    lake: Lake, tmp_path: Path, statement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        at_staged_commit(patch, before=lambda: run_plain(lake, statement))
+        lake.maintenance.rewrite()
+    after = contents(lake)
+    lake.maintenance.rewrite()
+    assert left(lake) == []
+    assert contents(lake) == after
+    lake.maintenance.expire_snapshots(older_than=dt.timedelta(0), force=True)
+    lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
+    known = {file.path for file in lake.table("t").files()}
+    assert {str(path) for path in (tmp_path / "data").rglob("*.parquet") if "delete" not in path.name} == known
+    check_plain(store_of(tmp_path))
+
+
+def test_writers_that_are_always_faster_leave_the_files(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids = iter(range(45, 60))
+    stage = replacing.add_replacement
+
+    def overtaken(*given: Any) -> None:
+        stage(*given)
+        run_plain(lake, f"DELETE FROM t WHERE id = {next(ids)}")
+
+    monkeypatch.setattr(staged_rewriting, "add_replacement", overtaken)
+    lake.maintenance.rewrite()
+    assert sorted(left(lake))[0] > 0
+    assert "another writer changed rows in" in caplog.text
+
+
+def test_a_rewrite_whose_reply_was_lost_succeeds(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost() -> None:
+        raise QueryError("the reply was lost")
+
+    before = contents(lake)
+    with monkeypatch.context() as patch:
+        at_staged_commit(patch, after=lost)
+        lake.maintenance.rewrite()
+    assert (left(lake), contents(lake)) == ([], before)
+    assert lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True) == []
+
+
+def test_tables_that_no_staged_commit_can_carry_are_left(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    lake._session.committer = "public"
+    assert lake.maintenance.plan_compaction()[0].rewritten_files == 0
+    lake.maintenance.rewrite()
+    assert left(lake) == [15, 5, 3]
+    (record,) = [record for record in caplog.records if "forget the bounds" in record.getMessage()]
+    assert record.levelname == "WARNING"
+    assert record.getMessage().endswith("the store's committer is public, which cannot register row ids")
+
+
+def test_a_table_that_is_gone_is_skipped(lake: Lake) -> None:
+    (table,) = rewritten_files(lake._session.reader)
+    run_plain(lake, "DROP TABLE t")
+    lake.refresh()
+    rewriting = StagedRewriting(lake._session, TimeLimit())
+    assert (rewriting.planned(table), rewriting.run(table)) == (0, None)
+
+
+def test_deletes_in_the_catalog_wait_for_a_flush(lake: Lake) -> None:
+    run_plain(lake, "CALL dev.set_option('data_inlining_row_limit', 10)", "DELETE FROM t WHERE id = 45")
+    before = contents(lake)
+    lake.maintenance.rewrite()
+    assert (left(lake), contents(lake)) == ([5], before)
+    lake.maintenance.compact()
+    assert (left(lake), contents(lake)) == ([], before)
+
+
+def test_files_without_rows_are_replaced_together_with_others(lake: Lake) -> None:
+    """DuckLake flushes deletes of all rows of a file to a file of deletes."""
+    run_plain(lake, "CALL dev.set_option('data_inlining_row_limit', 100)", "DELETE FROM t WHERE id BETWEEN 20 AND 39")
+    before = contents(lake)
+    lake.maintenance.compact()
+    assert (left(lake), contents(lake)) == ([], before)
+
+
+def test_files_in_a_bucket_are_replaced(s3_server: S3Server, tmp_path: Path) -> None:
+    store = lakeconf.init(config_of(tmp_path, storage=in_bucket(s3_server))).get_store("dev")
+    with store.open() as lake:
+        fill(lake, partitioned_by="v")
+        before = contents(lake)
+        lake.maintenance.rewrite()
+        assert (left(lake), contents(lake)) == ([], before)
+        assert lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True) == []
+
+
+def test_files_of_a_lake_on_spark_are_replaced_by_duckdb(spark: SparkSession, tmp_path: Path) -> None:
+    with store_of(tmp_path).open(spark) as lake:
+        fill(lake, partitioned_by="v")
+        before = contents(lake)
+        lake.maintenance.rewrite()
+        assert (left(lake), contents(lake)) == ([], before)
+        assert lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True) == []
+
+
+def test_damaged_tables_are_left(lake: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maintenance of the other tables continues."""
+    deletes, writer = "__ducklake_metadata_dev.ducklake_delete_file", lake._session.writer
+    ((file_id,),) = writer.rows(f"SELECT min(data_file_id) FROM {deletes}")
+    copied = f"SELECT * REPLACE (delete_file_id + 1000 AS delete_file_id) FROM {deletes} WHERE data_file_id = {file_id}"
+    writer.execute(f"INSERT INTO {deletes} {copied}")
+    lake.maintenance.rewrite()
+    assert "main.t keeps files with deleted rows" in caplog.text
+    assert f"the data file {file_id} has two delete files" in caplog.text
+
+
+def test_order_of_the_table_is_that_of_the_new_files(lake: Lake) -> None:
+    run_plain(lake, "ALTER TABLE t SET SORTED BY (id DESC)")
+    lake.refresh()
+    lake.maintenance.rewrite()
+    for file in lake.table("t").files():
+        found = [id_ for (id_,) in lake._session.writer.rows(f"SELECT id FROM dev.t WHERE filename = '{file.path}'")]
+        assert found == sorted(found, reverse=True)
+
+
+def sized(number: int, rows: int, deleted: int) -> ReplacedFile:
+    return ReplacedFile(number, f"/{number}", rows, 1, None, 100, deleted)
+
+
+def test_parts_have_one_file_of_the_target_size_and_a_row() -> None:
+    files = [sized(1, 10, 0), sized(2, 5, 5), sized(3, 0, 10), sized(4, 3, 7), sized(5, 0, 10), sized(6, 1, 9)]
+    divided = [[file.data_file_id for file in part] for part in staged_rewriting._divided(files, 60)]
+    assert divided == [[3, 5, 6, 4], [2], [1]]
+    large = [file.data_file_id for part in staged_rewriting._divided([files[0], files[2]], 60) for file in part]
+    assert large == [3, 1], "a file without rows is never alone"
+    assert len(list(staged_rewriting._divided([files[0], files[2]], 60))) == 1
+    assert list(staged_rewriting._divided([sized(3, 0, 10)], 60)) == []
+
+
+def test_transactions_have_a_limited_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [FileGroup((sized(number, 1, 1),)) for number in range(6)]
+    for name, limit in (("FILES_READ", 4), ("BYTES_READ", 300), ("FILES_WRITTEN", 2)):
+        monkeypatch.setattr(staged_rewriting, name, limit)
+        assert len(list(staged_rewriting._limited(parts))) == min(limit, 600) // (100 if limit > 99 else 1)
+    monkeypatch.setattr(staged_rewriting, "BYTES_READ", 1)
+    assert list(staged_rewriting._limited(parts)) == parts[:1]

@@ -1,0 +1,35 @@
+"""The ids in files are compared with those of rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeconf.connection.connection import connect
+from lakeconf.ducklake import INTERNAL_ROW_ID
+from lakeconf.engines.base import ROW_ID
+from lakeconf.write.row_id_sums import have_row_ids
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("ids", "is_same"),
+    [
+        ([4, 1, 2, 3], True),
+        ([1, 2, 3], False),
+        ([1, 2, 3, 4, 4], False),
+        ([1, 2, 3, 5], False),
+        ([1, 1, 4, 4], False),  # the same count, sum of ids and bounds
+    ],
+)
+def test_only_the_same_ids_are_equal(ids: list[int], is_same: bool, tmp_path: Path) -> None:
+    files = [str(tmp_path / name) for name in ("one.parquet", "day=2/two's.parquet")]
+    (tmp_path / "day=2").mkdir()
+    with connect() as connection:
+        for path, part in zip(files, ([1, 2], [3, 4]), strict=True):
+            listed = path.replace("'", "''")
+            connection.execute(f"COPY (SELECT unnest({part}) AS {INTERNAL_ROW_ID.name}) TO '{listed}'")
+        assert have_row_ids(connection, files, f"SELECT unnest({ids}) AS {ROW_ID}") is is_same
