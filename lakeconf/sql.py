@@ -30,6 +30,11 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def qualified(*names: str) -> str:
+    """Returns a qualified name, such as a schema and a table, as quoted SQL identifiers."""
+    return ".".join(map(identifier, names))
+
+
 def literal(value: str | float) -> str:
     """Returns the value as an SQL literal."""
     if isinstance(value, bool):

@@ -117,7 +117,7 @@ def check_only_reads(sql: str) -> None:
     if maintenance is not None:
         raise QueryError(
             f"{maintenance[1]}() changes the lake without its locks, and is no query",
-            hint="use methods such as lake.expire_snapshots(…), lake.cleanup(…) and lake.compact()",
+            hint="use methods such as lake.maintenance.compact(), .expire_snapshots(…) and .cleanup(…)",
         )
 
 

@@ -8,7 +8,7 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table_name import split_name
 from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.errors import CatalogError
-from lakeconf.sql import identifier
+from lakeconf.sql import qualified
 
 # DuckDB reads such a data file once for each delete file. A row that was not deleted is returned each time, so a
 # delete file contains each row with fewer copies.
@@ -81,10 +81,9 @@ def rebuild_sql(reader: CatalogReader, table_id: int, table: str) -> str:
         table: The full name of the table.
     """
     schema, name = split_name(table)
-    quoted = f"{identifier(reader.alias)}.{identifier(schema)}"
     return _REBUILD.format(
-        rebuilt=f"{quoted}.{identifier(f'{name}_rebuilt')}",
-        table=f"{quoted}.{identifier(name)}",
+        rebuilt=qualified(reader.alias, schema, f"{name}_rebuilt"),
+        table=qualified(reader.alias, schema, name),
         metadata=reader.metadata,
         table_id=table_id,
     )

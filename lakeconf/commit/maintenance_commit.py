@@ -18,7 +18,7 @@ from lakeconf.ducklake import inlined_deletes_table
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard.locks import Held, pauses
 from lakeconf.logs import EventLogger
-from lakeconf.sql import identifier, literal
+from lakeconf.sql import literal, qualified
 
 _log = EventLogger("maintenance")
 # The number of attempts while writers are active; after them, the step holds the lake's lock exclusively.
@@ -27,6 +27,11 @@ _ATTEMPTS_BESIDE_WRITERS = 5
 
 class RowsChangedError(CommitError):
     """A step of a compaction would have changed the rows of a table; it was not committed."""
+
+
+def of_table(schema: str, name: str) -> str:
+    """The arguments of DuckLake's maintenance functions that limit them to a table; they follow other arguments."""
+    return f", {literal(name)}, schema => {literal(schema)}"
 
 
 def run_step(
@@ -113,7 +118,7 @@ class _Step:
     def _ids(self, info: TableInfo) -> tuple[object, ...]:
         """The number of rows, and a sum for their ids; or for a column `rowid`, whose values may be NULL."""
         # Not `count(*)`, which DuckLake answers from numbers in the catalog.
-        named = ".".join(map(identifier, (self._session.alias, info.schema_name, info.name)))
+        named = qualified(self._session.alias, info.schema_name, info.name)
         (found,) = self._session.writer.rows(f"SELECT count(hash(rowid)), sum(hash(rowid)::HUGEINT) FROM {named}")
         return found
 

@@ -22,7 +22,7 @@ from lakeconf.connection.connection import Connection
 from lakeconf.connection.errors import failed_before_commit
 from lakeconf.engines.base import ROW_ID
 from lakeconf.errors import CommitConflictError, CommitError, LakeconfError
-from lakeconf.sql import identifier
+from lakeconf.sql import qualified
 
 # The first row id that the catalog records for a file with its own row ids; readers ignore it. DuckLake loses the ids
 # when it merges files whose recorded ids are consecutive, so this is far from those of other files.
@@ -85,8 +85,8 @@ class StagedCatalog(AttachedCatalog):
         """
         with self.reader.transaction() as transaction:
             ((schema_version, *next_ids),) = transaction.rows(_SNAPSHOT, [begun])
-            replaced = next((change.table.table_id for change in changes if change and change.replacement), None)
-            bounds = {} if replaced is None else table_bounds(transaction, replaced)
+            replaced = next((change.table for change in changes if change and change.replacement), None)
+            bounds = {} if replaced is None else table_bounds(transaction, replaced.table_id)
         rows: dict[str, list[tuple[object, ...]]] = defaultdict(list)
         rows["commit"].append((*info, begun, self.data_path, "/", *next_ids))
         replacements: list[Replacement] = []
@@ -100,8 +100,8 @@ class StagedCatalog(AttachedCatalog):
             if change.replacement is not None:
                 replacements.append(change.replacement)
                 add_replacement(rows, change.table, change.replacement, self._hidden, bounds)
-        if replacements and changes[0] is not None:
-            check_replaced(self.reader, changes[0].table, replacements, begun)
+        if replaced is not None:
+            check_replaced(self.reader, replaced, replacements, begun)
         self._staged[:] = [(rows, int(schema_version))]
 
     def commit(self) -> None:
@@ -159,7 +159,7 @@ class StagedCatalog(AttachedCatalog):
 
     def _add_deletes(self, rows: dict[str, list[tuple[object, ...]]], change: FileChange, begun: int) -> None:
         table = change.table
-        located = ".".join(map(identifier, (self.alias, table.schema_name, table.name)))
+        located = qualified(self.alias, table.schema_name, table.name)
         self.writer.execute(
             f"CREATE OR REPLACE TEMP TABLE {DELETED_ROWS} AS SELECT filename, file_row_number, rowid AS row_id "
             f"FROM {located} WHERE rowid IN (SELECT {ROW_ID} FROM ({change.row_ids}))"

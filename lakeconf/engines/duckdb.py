@@ -29,7 +29,7 @@ from lakeconf.engines.sorted_files import write_sorted
 from lakeconf.engines.sorting import SortedFiles, SortRequest
 from lakeconf.engines.staging import announce, manifest_path
 from lakeconf.errors import LakeconfError
-from lakeconf.sql import identifier
+from lakeconf.sql import identifier, qualified
 
 
 class DuckDBEngine:
@@ -145,7 +145,7 @@ class DuckDBEngine:
         self, info: TableInfo, snapshot_id: int, values: Sequence[str], where: Where | Predicate | None
     ) -> nw.LazyFrame[Any]:
         condition = "" if where is None else f" WHERE {to_duckdb_sql(predicate_of(where, info.columns))}"
-        name = f"{identifier(self._reader.alias)}.{identifier(info.schema_name)}.{identifier(info.name)}"
+        name = qualified(self._reader.alias, info.schema_name, info.name)
         query = f"SELECT {', '.join(values)} FROM {name} AT (VERSION => {snapshot_id}){condition}"
         return nw.from_native(self._connection.relation(query))
 

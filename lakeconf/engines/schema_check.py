@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from duckdb.sqltypes import DuckDBPyType
@@ -95,9 +96,8 @@ def check_distinct(names: Sequence[str], what: str = "the frame") -> None:
     Raises:
         SchemaError: Two columns have the same name.
     """
-    known = [folded(name) for name in names]
-    for name in known:
-        if known.count(name) > 1:
+    for name, count in Counter(map(folded, names)).items():
+        if count > 1:
             raise SchemaError(f"{what} has two columns {name!r}", hint="rename one of them")
 
 

@@ -13,7 +13,7 @@ from lakeconf.ducklake import INTERNAL_ROW_ID
 from lakeconf.engines.sorting import SortRequest
 from lakeconf.engines.spark.write.parquet_options import lake_options
 from lakeconf.errors import LakeconfError, StorageError, UnsupportedError
-from lakeconf.sql import folded, identifier, literal
+from lakeconf.sql import folded, identifier, literal, qualified
 
 # DuckDB's COPY writes values of these types in another way than DuckLake does.
 _UNWRITABLE = frozenset(("variant", "geometry", "time_ns", "unknown"))
@@ -85,7 +85,7 @@ def _check(column: Column, name: str) -> None:
 
 def _rows(alias: str, request: SortRequest) -> str:
     table = request.table
-    name = ".".join(map(identifier, (alias, table.schema_name, table.name)))
+    name = qualified(alias, table.schema_name, table.name)
     columns = ", ".join(identifier(column.name) for column in table.columns)
     where = ""
     if not request.is_whole:

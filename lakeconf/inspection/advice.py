@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from lakeconf.catalog.history import LakeSize
 from lakeconf.catalog.table_name import joined_name
 from lakeconf.counted import counted
-from lakeconf.lake.compaction import SmallFiles, TableCompaction, small_files
+from lakeconf.lake.compaction import SmallFiles, TableCompaction, merges
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.maintenance_plan import MaintenanceResult, maintain
 
@@ -79,7 +79,7 @@ def advice(lake: Lake, plan: Sequence[TableCompaction]) -> list[TableAdvice]:
         lake: The lake.
         plan: What the compaction would do.
     """
-    small = {joined_name(one.schema, one.name): one for one in small_files(lake._session.reader)}  # noqa: SLF001 - no public method estimates it
+    small = {joined_name(one.schema, one.name): one for one in merges(lake._session.reader).small}  # noqa: SLF001 - no public method estimates it
     found = [TableAdvice(one, _becomes(one, small)) for one in plan]
     return sorted(found, key=lambda one: (one.becomes - one.plan.merged_files, one.plan.table))
 

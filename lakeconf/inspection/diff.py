@@ -9,7 +9,7 @@ from typing import Any
 from lakeconf.catalog.table_name import split_name
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import SchemaError, TableNotFoundError
-from lakeconf.sql import folded, identifier
+from lakeconf.sql import folded, identifier, qualified
 from lakeconf.store import Store
 
 _OTHER = "lakeconf_other"
@@ -151,7 +151,7 @@ def _same(on: Sequence[str]) -> str:
 
 
 def _quoted(alias: str, table: str) -> str:
-    return ".".join(map(identifier, (alias, *split_name(table))))
+    return qualified(alias, *split_name(table))
 
 
 def _types(connection: Connection, alias: str, table: str, store: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lakeconf.byte_size import parsed_size
 from lakeconf.catalog.lost_bounds import lost_bounds
@@ -12,7 +13,7 @@ from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.table import TableInfo
 from lakeconf.catalog.table_name import joined_name
 from lakeconf.counted import counted
-from lakeconf.ducklake import inlined_deletes_table
+from lakeconf.ducklake import INLINED_TABLES, inlined_deletes_table
 from lakeconf.sql import identifier
 
 # The defaults of the extension: https://ducklake.select/docs/stable/duckdb/usage/configuration
@@ -142,6 +143,18 @@ class SmallFiles:
         return len(self.sizes) - self.groups
 
 
+class Merges(NamedTuple):
+    """The merges of small files in a lake.
+
+    Attributes:
+        small: The small files of each table that has any to merge.
+        left: The schema and the name of each table whose files DuckLake must not merge.
+    """
+
+    small: tuple[SmallFiles, ...]
+    left: set[tuple[str, str]]
+
+
 def plan_compaction(
     reader: CatalogReader, replaced: Callable[[RewrittenFiles], int] = lambda _: 0
 ) -> list[TableCompaction]:
@@ -189,15 +202,12 @@ def all_tables(reader: CatalogReader) -> list[tuple[str, str]]:
         return [(schema, name) for _, schema, name in transaction.rows(_TABLES)]
 
 
-def small_files(reader: CatalogReader) -> list[SmallFiles]:
-    """The small files of each table that has any to merge.
-
-    Args:
-        reader: Reads the catalog.
-    """
+def merges(reader: CatalogReader) -> Merges:
+    """The small files of the lake."""
     with reader.transaction() as transaction:
         tables = _tables(transaction)
-    return [small for table in tables if (small := _small_files(table)) is not None]
+    small = tuple(found for table in tables if (found := _small_files(table)) is not None)
+    return Merges(small, {(table.schema, table.name) for table in tables if table.is_sorted or _is_divided(table)})
 
 
 def _small_files(table: _Table) -> SmallFiles | None:
@@ -207,13 +217,6 @@ def _small_files(table: _Table) -> SmallFiles | None:
     files = sorted((file for group in groups for file in group), key=lambda file: file.size)
     sizes, ids = tuple(file.size for file in files), tuple(file.file_id for file in files)
     return SmallFiles(table.schema, table.name, sizes, len(groups), max(map(len, groups)), table.target, ids)
-
-
-def tables_left_unmerged(reader: CatalogReader) -> set[tuple[str, str]]:
-    """The schema and the name of each table whose files DuckLake must not merge."""
-    with reader.transaction() as transaction:
-        tables = _tables(transaction)
-    return {(table.schema, table.name) for table in tables if table.is_sorted or _is_divided(table)}
 
 
 def target_file_size(reader: CatalogReader, table: TableInfo) -> int:
@@ -284,9 +287,8 @@ def _options(transaction: MetadataTransaction) -> dict[tuple[int | None, str], s
 
 
 def _inlined(transaction: MetadataTransaction, table_id: int) -> int:
-    query = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ?"
     count = 0
-    for (name,) in transaction.rows(query, [table_id]):
+    for (name,) in transaction.rows(INLINED_TABLES, [table_id]):
         ((rows,),) = transaction.rows(f"SELECT count(*) FROM {identifier(name)} WHERE end_snapshot IS NULL")
         count += rows
     deletes = inlined_deletes_table(table_id)

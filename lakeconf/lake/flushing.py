@@ -12,7 +12,6 @@ from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import TableInfo, tables
 from lakeconf.commit.maintenance_commit import RowsChangedError, run_step
 from lakeconf.commit.session import Session
-from lakeconf.ducklake import INLINED_TABLES
 from lakeconf.errors import CommitUnknownError, LakeconfError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import identifier, literal
@@ -70,7 +69,8 @@ def _flush(session: Session, info: TableInfo | None) -> None:
 
     def unchanged(snapshot_id: int) -> list[TableInfo]:
         found = tables(session.reader, snapshot_id) if info is None else [info]
-        return [one for one in found if _has_dead_rows(session.reader, one)]
+        dead = _tables_with_dead_rows(session.reader)
+        return [one for one in found if one.table_id in dead]
 
     named = "" if info is None else f", schema_name => {literal(info.schema_name)}, table_name => {literal(info.name)}"
     try:
@@ -81,9 +81,9 @@ def _flush(session: Session, info: TableInfo | None) -> None:
         ) from error
 
 
-def _has_dead_rows(reader: CatalogReader, info: TableInfo) -> bool:
-    """True if the catalog contains deleted rows of a table."""
+def _tables_with_dead_rows(reader: CatalogReader) -> set[int]:
+    """The ids of the tables of which the catalog contains deleted rows."""
     query = "SELECT 1 FROM {} WHERE end_snapshot IS NOT NULL LIMIT 1"
     with reader.transaction() as transaction:
-        names = transaction.rows(INLINED_TABLES, [info.table_id])
-        return any(transaction.rows(query.format(identifier(name))) for (name,) in names)
+        inlined = transaction.rows("SELECT table_id, table_name FROM ducklake_inlined_data_tables")
+        return {table_id for table_id, name in inlined if transaction.rows(query.format(identifier(name)))}

@@ -28,7 +28,7 @@ from lakeconf.lake.run_journal import RunJournal
 from lakeconf.lake.stream_source import stream
 from lakeconf.lake.streaming import StreamSink
 from lakeconf.lake.table import Table
-from lakeconf.sql import identifier, literal
+from lakeconf.sql import literal, qualified
 
 if TYPE_CHECKING:
     from lakeconf.store import Store
@@ -174,7 +174,7 @@ class Lake(Definitions, Restores, Queries):
         self._scope.transaction.check_open()
         if callable(check) and table is None:
             raise LakeconfError(f"the audit {name!r} is a function and needs a table", hint="write audit(…, table=…)")
-        source = None if table is None else ".".join(map(identifier, (self._session.alias, *split_name(table))))
+        source = None if table is None else qualified(self._session.alias, *split_name(table))
         self._scope.transaction.audits.append(Audit(name, check, source))
 
     def stream_sink(self, table: str, *, query: str | None = None) -> StreamSink:

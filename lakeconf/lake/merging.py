@@ -10,16 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakeconf.catalog.table_name import joined_name
-from lakeconf.commit.maintenance_commit import run_step
+from lakeconf.commit.maintenance_commit import of_table, run_step
 from lakeconf.commit.session import Session
-from lakeconf.lake.compaction import SmallFiles, all_tables, small_files, tables_left_unmerged
-from lakeconf.lake.staged_rewriting import StagedRewriting
+from lakeconf.lake.compaction import SmallFiles, all_tables, merges
+from lakeconf.lake.staged_rewriting import FILES_READ, FILES_WRITTEN, StagedRewriting
 from lakeconf.lake.time_limit import TimeLimit
 from lakeconf.logs import EventLogger
 from lakeconf.sql import literal
 
-# The number of files that one transaction reads, and that it writes, at most.
-FILES_READ, FILES_WRITTEN = 2000, 200
 _log = EventLogger("maintenance")
 _TARGET = "ducklake_target_file_size"
 
@@ -38,13 +36,13 @@ class Merging:
 
     def run(self) -> None:
         """Merges small files, first of the tables with most of them, until no merge creates a file."""
-        tables, left = small_files(self.session.reader), tables_left_unmerged(self.session.reader)
+        tables, left = merges(self.session.reader)
         merged = [table for table in tables if (table.schema, table.name) not in left]
         if sum(len(table.sizes) for table in merged) > FILES_READ:
             for table in sorted(merged, key=lambda found: -found.saved):
                 self._merge_table(table)
         # All tables of a small lake in one transaction; and what only DuckLake knows, because it reads more options.
-        others = [_arguments(*name) for name in all_tables(self.session.reader) if name not in left] if left else [""]
+        others = [of_table(*name) for name in all_tables(self.session.reader) if name not in left] if left else [""]
         for arguments in others:
             self._merge(arguments, FILES_WRITTEN, {})
         for table in tables:
@@ -62,7 +60,7 @@ class Merging:
 
     def _merge_table(self, table: SmallFiles) -> None:
         """Merges the files of a table in rounds; each transaction reads at most `FILES_READ` files of a group."""
-        arguments = _arguments(table.schema, table.name)
+        arguments = of_table(table.schema, table.name)
         found: SmallFiles | None = table
         target = 0
         while found is not None and not self.limit.is_over:
@@ -74,7 +72,7 @@ class Merging:
             if is_last:
                 return
             names = table.schema, table.name
-            found = next((one for one in small_files(self.session.reader) if (one.schema, one.name) == names), None)
+            found = next((one for one in merges(self.session.reader).small if (one.schema, one.name) == names), None)
 
     def _merge(self, arguments: str, written: int, settings: Mapping[str, str]) -> None:
         """Repeats one transaction until it creates no file."""
@@ -83,7 +81,3 @@ class Merging:
         while not self.limit.is_over:
             if not any(created for *_, created in run_step(self.session, call, settings)):
                 return
-
-
-def _arguments(schema: str, name: str) -> str:
-    return f", {literal(name)}, schema => {literal(schema)}"

@@ -22,7 +22,7 @@ from lakeconf.errors import (
     UnsupportedError,
 )
 from lakeconf.lake.table import Table
-from lakeconf.sql import folded, identifier
+from lakeconf.sql import folded, qualified
 from lakeconf.write import schema_changes
 from lakeconf.write.ddl import Definition
 from lakeconf.write.writes import table_key
@@ -190,7 +190,7 @@ class Restores:
         return int(count)
 
     def _at(self, table: TableInfo, version: int) -> str:
-        name = ".".join(map(identifier, (self._session.alias, table.schema_name, table.name)))
+        name = qualified(self._session.alias, table.schema_name, table.name)
         return f"{name} AT (VERSION => {version})"
 
     def _column_changes(self, now: TableInfo, then: TableInfo, version: int) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lakeconf.catalog.lost_bounds import lost_bounds
 from lakeconf.catalog.table_name import joined_name
-from lakeconf.commit.maintenance_commit import run_step
+from lakeconf.commit.maintenance_commit import of_table, run_step
 from lakeconf.commit.session import Session
 from lakeconf.lake.compaction import RewrittenFiles, all_tables, rewritten_files
 from lakeconf.lake.staged_rewriting import BYTES_READ, FILES_READ, StagedRewriting
@@ -52,7 +52,7 @@ class Rewriting:
             return
         for schema, name in all_tables(reader):
             if (schema, name) not in lost:
-                self._rewrite(f", {literal(name)}, schema => {literal(schema)}")
+                self._rewrite(of_table(schema, name))
         for table in sorted(found, key=lambda one: -one.saved):
             columns = lost.get((table.schema, table.name))
             if columns is not None:
@@ -67,7 +67,7 @@ class Rewriting:
             )  # fmt: skip
 
     def _rewrite_table(self, table: RewrittenFiles) -> None:
-        arguments = f", {literal(table.name)}, schema => {literal(table.schema)}"
+        arguments = of_table(table.schema, table.name)
         for share in _parts(table.files):
             # A decimal number would be rounded.
             self._rewrite(f"{arguments}, delete_threshold => CAST({literal(repr(share))} AS DOUBLE)")

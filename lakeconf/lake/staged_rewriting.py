@@ -22,7 +22,7 @@ from lakeconf.errors import CatalogError, CommitConflictError, SchemaError, Tabl
 from lakeconf.lake.compaction import RewrittenFiles, target_file_size
 from lakeconf.lake.replacing import add_replacement, newest, replacement_refusal
 from lakeconf.lake.time_limit import TimeLimit
-from lakeconf.sql import identifier
+from lakeconf.sql import qualified
 from lakeconf.write.writes import Writing
 
 # What one transaction reads, and writes, at most.
@@ -139,7 +139,7 @@ class StagedRewriting:
 
 
 def _name(table: RewrittenFiles) -> str:
-    return f"{identifier(table.schema)}.{identifier(table.name)}"
+    return qualified(table.schema, table.name)
 
 
 def _ids(part: FileGroup) -> set[int]:

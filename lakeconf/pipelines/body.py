@@ -16,7 +16,15 @@ import narwhals as nw
 import sqlglot
 from sqlglot import TokenType, exp
 
-from lakeconf.catalog.table_references import is_series, named_as, replaced, semicolons, span_of, table_references
+from lakeconf.catalog.table_references import (
+    Span,
+    is_series,
+    named_as,
+    replaced,
+    semicolons,
+    span_of,
+    table_references,
+)
 from lakeconf.commit.audits import is_query
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.schema_check import check_distinct
@@ -158,15 +166,7 @@ class Query:
         parsed = self.parsed()
         views = {f"lakeconf_input_{uuid.uuid4().hex}": name for name in frames}
         names = {name: view for view, name in views.items()}
-        # Unknown placeholders raise an error here.
-        values = {one.name: _bound(one.name, bounds) for one in parsed.find_all(exp.Parameter, exp.Placeholder)}
-        tokens = sqlglot.tokenize(self.text, read="duckdb")
-        changes = semicolons(tokens)
-        for sign, name in itertools.pairwise(tokens):
-            if sign.token_type == TokenType.PARAMETER and name.text in values:
-                changes[sign.start, name.end + 1] = values[name.text].sql(dialect="duckdb")
-        for table in _inputs(parsed):
-            changes[span_of(table)] = named_as(names[_name(table)], table)
+        changes = self._changes(parsed, names, bounds)
         sql = replaced(self.text, changes)
         if not is_query(sql):
             raise PipelineError("the SQL is not a single DuckDB query", hint="write SELECT … FROM …")
@@ -174,7 +174,7 @@ class Query:
             found = lake.query(sql, {view: frames[name] for view, name in views.items()})
         except (QueryError, SchemaError) as error:
             on_duckdb = isinstance(lake._session.engine, DuckDBEngine)  # noqa: SLF001 - see `error_offset`
-            raise (self._placed(error, lake, names, bounds) if on_duckdb else error) from error
+            raise (self._placed(error, lake, changes, views) if on_duckdb else error) from error
         try:
             check_distinct(found.to_native().columns, "the result of the SQL")
         except SchemaError as error:
@@ -190,7 +190,7 @@ class Query:
         try:
             lake.sql(self.text, engine="duckdb")
         except QueryError as error:
-            raise self._placed(error, lake, None, {}) from error
+            raise self._placed(error, lake, {}, {}) from error
 
     def check_types(self, table: str, types: Mapping[str, str]) -> None:
         """Refuses a query that Spark would compute with another type of a column: a UUID is a text there.
@@ -216,17 +216,32 @@ class Query:
     def _source(self) -> ModelText:
         return ModelText(self.text, self.path, self.secrets)
 
+    def _changes(
+        self, parsed: exp.Query, views: Mapping[str, str], bounds: Mapping[str, date | datetime]
+    ) -> dict[Span, str]:
+        """Returns what a run puts in place of parts of the text: views for tables, and values for placeholders.
+
+        Raises:
+            PipelineError: A placeholder is unknown.
+        """
+        values = {one.name: _bound(one.name, bounds) for one in parsed.find_all(exp.Parameter, exp.Placeholder)}
+        tokens = sqlglot.tokenize(self.text, read="duckdb")
+        changes = semicolons(tokens)
+        for sign, name in itertools.pairwise(tokens):
+            if sign.token_type == TokenType.PARAMETER and name.text in values:
+                changes[sign.start, name.end + 1] = values[name.text].sql(dialect="duckdb")
+        for table in _inputs(parsed):
+            changes[span_of(table)] = named_as(views[_name(table)], table)
+        return changes
+
     def _placed(
-        self, error: LakeconfError, lake: Lake, views: Mapping[str, str] | None, bounds: Mapping[str, date | datetime]
+        self, error: LakeconfError, lake: Lake, changes: Mapping[Span, str], views: Mapping[str, str]
     ) -> LakeconfError:
         """Returns the error with the place in the SQL at which DuckDB finds it."""
         if isinstance(error, UnsafeQueryError):
             return error
-        values = {name: _bound(name, bounds).sql(dialect="duckdb") for name in bounds}
-        offset = error_offset(lake, self.text, self.parsed(), views, values)
-        if offset is None:
-            return error
-        return query_error(self._source, error, offset, {view: name for name, view in (views or {}).items()})
+        offset = error_offset(lake, self.text, changes, views)
+        return error if offset is None else query_error(self._source, error, offset, views)
 
 
 def _inputs(query: exp.Query) -> list[exp.Table]:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lakeconf.catalog.table_name import split_name
 from lakeconf.errors import PipelineError
-from lakeconf.sql import identifier, literal
+from lakeconf.sql import identifier, literal, qualified
 
 Value = str | bool | int | float
 
@@ -81,7 +81,7 @@ def relationships(column: str, table: str, to: str) -> ColumnTest:
         TableNotFoundError: The name of the other table is invalid.
     """
     parts = split_name(table)
-    other = ".".join(map(identifier, parts))
+    other = qualified(*parts)
     own, there = identifier(column), f"lakeconf_other.{identifier(to)}"
     # Every column has its table: a column that only one of the tables has must not be taken from the other.
     return ColumnTest(

@@ -14,7 +14,7 @@ from lakeconf.pipelines.body import Body, Function
 from lakeconf.pipelines.column_tests import ColumnTest
 from lakeconf.pipelines.definition_hash import digest, file_digest, function_code, loaded_source, sql_code
 from lakeconf.pipelines.kinds import Append, Kind, Merge, Seed
-from lakeconf.sql import identifier
+from lakeconf.sql import qualified
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Model:
     @property
     def checks(self) -> Sequence[tuple[str, Check]]:
         """The audits and the tests, by the names that errors show."""
-        quoted = ".".join(map(identifier, self.table.split(".")))
+        quoted = qualified(*self.table.split("."))
         return [*self.audits.items(), *((test.name, test.query(quoted)) for test in self.tests)]
 
     def place(self, key: str) -> str | None:

@@ -14,7 +14,7 @@ from lakeconf.catalog.table import NO_ID, Column, PartitionField, TableInfo
 from lakeconf.catalog.types import columns_of, parsed_type
 from lakeconf.engines.schema_check import check_names, check_promotion, check_writable, contains, fits
 from lakeconf.errors import SchemaError, suggestion
-from lakeconf.sql import folded, identifier, literal
+from lakeconf.sql import folded, identifier, literal, qualified
 from lakeconf.write.constants import text_of
 
 _TRANSFORM = re.compile(r"(?P<name>year|month|day|hour)\((?P<column>.+)\)|bucket\((?P<count>\d+),\s*(?P<bucketed>.+)\)")
@@ -272,7 +272,7 @@ def _parts(name: str) -> list[str]:
 
 
 def _path(name: str) -> str:
-    return ".".join(map(identifier, _parts(name)))
+    return qualified(*_parts(name))
 
 
 def _promotion(name: str, text: str, types: Mapping[str, str]) -> str:

@@ -24,7 +24,7 @@ from lakeconf.errors import (
     UnsupportedError,
     suggestion,
 )
-from lakeconf.sql import folded, identifier, literal
+from lakeconf.sql import folded, identifier, literal, qualified
 from lakeconf.write.ddl import (
     Definition,
     Evolution,
@@ -56,7 +56,7 @@ def create(scope: Scope, name: str, definition: Definition) -> None:
     session = scope.session
     if exists(scope, name):
         raise SchemaError(f"the table {created} already exists", hint="use lake.table(…)")
-    quoted_schema = f"{identifier(session.alias)}.{identifier(schema)}"
+    quoted_schema = qualified(session.alias, schema)
     full = f"{quoted_schema}.{identifier(table)}"
     statements = definition.statements(quoted_schema, full)
     for statement in statements:
@@ -243,7 +243,7 @@ def create_view(scope: Scope, name: str, sql: str) -> None:
     """
     schema, view = split_name(name)
     created = joined_name(schema, view)
-    quoted_schema = f"{identifier(scope.session.alias)}.{identifier(schema)}"
+    quoted_schema = qualified(scope.session.alias, schema)
     statements = (
         f"CREATE SCHEMA IF NOT EXISTS {quoted_schema}",
         f"CREATE OR REPLACE VIEW {quoted_schema}.{identifier(view)} AS {sql}",

@@ -23,7 +23,7 @@ from lakeconf.engines.row_dicts import arrow_rows, arrow_types, is_rows
 from lakeconf.engines.schema_check import check_fit
 from lakeconf.errors import CommitError, TableNotFoundError
 from lakeconf.logs import EventLogger
-from lakeconf.sql import folded, identifier, literal
+from lakeconf.sql import folded, identifier, literal, qualified
 
 _log = EventLogger("stage")
 
@@ -84,12 +84,12 @@ class Writing:
 
 def quoted(session: Session, info: TableInfo) -> str:
     """The quoted full name of a table, including the lake."""
-    return ".".join(map(identifier, (session.alias, info.schema_name, info.name)))
+    return qualified(session.alias, info.schema_name, info.name)
 
 
 def quoted_name(info: TableInfo) -> str:
     """The quoted name of a table without the lake, as `load_table` accepts it."""
-    return f"{identifier(info.schema_name)}.{identifier(info.name)}"
+    return qualified(info.schema_name, info.name)
 
 
 def target(transaction: Transaction, name: str) -> Target:

@@ -10,7 +10,6 @@ from local_stores import store_of
 
 from lakeconf.errors import QueryError
 from lakeconf.pipelines.body import Query
-from lakeconf.pipelines.sql_place import Replacement, _original, _replaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,13 +51,3 @@ def test_error_is_at_its_place_in_the_text(sql: str, lake: Lake) -> None:
     # Later errors are written as before.
     with pytest.raises(QueryError, match=r"^Binder Error: Ref"):
         lake.sql("SELECT nope FROM (SELECT 1 AS day)")
-
-
-def test_offset_inside_a_replacement_is_its_start() -> None:
-    text = "ab raw.t cd $end ef"
-    replacements = [Replacement(3, 8, "a_much_longer_name"), Replacement(12, 16, "x")]
-    replaced = "".join(_replaced(text, replacements))
-    assert replaced == "ab a_much_longer_name cd x ef"
-    found = [_original(place, replacements, len(text)) for place in range(len(replaced))]
-    assert found == [0, 1, 2, *[3] * 18, 8, 9, 10, 11, 12, 16, 17, 18]
-    assert _original(99, replacements, len(text)) is None

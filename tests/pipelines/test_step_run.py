@@ -58,7 +58,7 @@ def test_committed_model_is_done_if_the_catalog_fails_afterwards(lake: Lake, mon
 
     def failing(self: Connection, sql: str, *rest: Any) -> Any:
         if broken and "last_committed" not in sql:
-            raise CatalogError("the catalog is gone")
+            raise CatalogError("the catalog cannot be read")
         return rows(self, sql, *rest)
 
     monkeypatch.setattr(Connection, "rows", failing)

@@ -19,7 +19,7 @@ from lakeconf.engines.spark.read.codecs import missing_codec
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.session import private_session
 from lakeconf.engines.spark.types import exact_cast
-from lakeconf.sql import identifier
+from lakeconf.sql import identifier, qualified
 
 
 def check(frame: DataFrame, reader: CatalogReader, table: TableInfo, snapshot_id: int) -> TableCheck:
@@ -46,7 +46,7 @@ def check(frame: DataFrame, reader: CatalogReader, table: TableInfo, snapshot_id
 
 def _by_duckdb(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> tuple[int, list[Fingerprint]]:
     values = ", ".join(f"{_duckdb_value(column)} AS c{index}" for index, column in enumerate(table.columns))
-    name = ".".join(map(identifier, (reader.alias, table.schema_name, table.name)))
+    name = qualified(reader.alias, table.schema_name, table.name)
     source = f"(SELECT {values} FROM {name} AT (VERSION => {snapshot_id}))"
     with reader.lake_cursor() as cursor:
         return fingerprints(cursor.rows(fingerprint_sql(len(table.columns), source))[0])
