@@ -67,7 +67,9 @@ def test_commit_info_of_a_lakeconf_commit(two_tables: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    "info", [None, "", "text", "[1]", "7", "{not JSON", '{"a": 1', "null", "[" * 100_000], ids=repr
+    "info",
+    [None, "", "text", "[1]", "7", "{not JSON", '{"a": 1', "null", "[" * 100_000],
+    ids=lambda info: repr(info)[:20],
 )
 def test_commit_info_of_another_writer_is_empty(info: str | None, two_tables: Lake) -> None:
     text = "NULL" if info is None else f"'{info}'"

@@ -22,7 +22,7 @@ from server_process import HOST, START_TIMEOUT_SECONDS, free_port, numbers, run_
 from tls_front import tls_front
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _UNPRIVILEGED = "nobody"
 
@@ -33,6 +33,7 @@ class PostgresServer:
 
     Attributes:
         ca: The authority that signed the server's certificate; None if the server does not support TLS.
+        databases: The names of the databases that tests have created.
     """
 
     port: int
@@ -41,12 +42,17 @@ class PostgresServer:
     binaries: Path
     ca: Path | None = None
     host: str = HOST
+    databases: list[str] = dataclasses.field(default_factory=list)
 
-    def sql(self, statement: str, database: str = "postgres") -> str:
-        """Runs a statement as the superuser, and returns the output of `psql` without headers."""
+    def sql(self, statement: str | Sequence[str], database: str = "postgres") -> str:
+        """Runs statements, each in its own transaction, as the superuser; returns `psql`'s output without headers."""
+        statements = [statement] if isinstance(statement, str) else statement
         arguments = ["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", self.host, "-p", str(self.port)]
         done = subprocess.run(
-            [str(self.binaries / "psql"), *arguments, "-U", self.user, "-d", database, "-c", statement],
+            [
+                *(str(self.binaries / "psql"), *arguments, "-U", self.user, "-d", database),
+                *(part for statement in statements for part in ("-c", statement)),
+            ],
             env={**os.environ, "PGPASSWORD": self.password},
             capture_output=True,
             text=True,
@@ -62,7 +68,14 @@ class PostgresServer:
         """Creates an empty database and returns its name."""
         name = f"lake_{next(numbers)}"
         self.sql(f'CREATE DATABASE "{name}"')
+        self.databases.append(name)
         return name
+
+    def drop_databases(self) -> None:
+        """Drops the databases that tests have created: each takes 8 MB."""
+        if self.databases:
+            self.sql([f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)' for name in self.databases])
+            self.databases.clear()
 
     def create_role(self, database: str, *, read_only: bool = False) -> tuple[str, str]:
         """Creates a role that may use one database's `public` schema; returns its name and password."""
@@ -70,8 +83,8 @@ class PostgresServer:
         self.sql(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'")
         rights = "SELECT" if read_only else "ALL"
         schema_rights = "USAGE" if read_only else "ALL"
-        self.sql(f"GRANT {schema_rights} ON SCHEMA public TO {name}", database)
-        self.sql(f"GRANT {rights} ON ALL TABLES IN SCHEMA public TO {name}", database)
+        grants = (f"{schema_rights} ON SCHEMA public", f"{rights} ON ALL TABLES IN SCHEMA public")
+        self.sql([f"GRANT {grant} TO {name}" for grant in grants], database)
         return name, password
 
 
@@ -140,5 +153,6 @@ def _settings(port: int) -> list[str]:
         "fsync": "off",
         "synchronous_commit": "off",
         "full_page_writes": "off",
+        "max_wal_size": "128MB",
     }
     return [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]

@@ -14,17 +14,33 @@ if TYPE_CHECKING:
     from servers import FaultProxy, PostgresServer, S3Server
 
 
+# The servers of the session, once a test has requested them.
+_servers: list[PostgresServer] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def databases_are_dropped() -> Iterator[None]:
+    """The databases of a run would fill gigabytes."""
+    yield
+    for server in _servers:
+        server.drop_databases()
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     with postgres() as server:
+        _servers.append(server)
         yield server
+        _servers.remove(server)
 
 
 @pytest.fixture(scope="session")
 def postgres_tls_server() -> Iterator[PostgresServer]:
     """A server that accepts encrypted connections only."""
     with postgres(tls=True) as server:
+        _servers.append(server)
         yield server
+        _servers.remove(server)
 
 
 @pytest.fixture(scope="session")
