@@ -211,6 +211,9 @@ def shown(row: list[object]) -> str:
 
 
 def fetched(lake: Lake, query: str) -> list[tuple[Any, ...]]:
-    native: Any = lake.sql(query, engine="duckdb").to_native()
-    found: list[tuple[Any, ...]] = native.fetchall()
-    return found
+    """The rows of a query, as DuckDB without lakeconf returns them."""
+    connection = lake._session.writer.cursor()
+    try:
+        return connection.rows(query)
+    finally:
+        connection.close()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructField, StructType
 
 from lakeconf.catalog.partition_folders import FolderKey, folder_keys
 from lakeconf.catalog.table import Column, TableInfo
@@ -164,18 +164,19 @@ def written_value(frame: DataFrame, name: str, column: Column, table: TableInfo)
         column: The column of the table.
         table: The table.
     """
-    found = F.col(quoted(name))
+    value, found = F.col(quoted(name)), frame.schema[name].dataType
+    # The type of each value is known here: Spark would analyse the frame again for each column.
     if is_shared(column):
         wanted = _stored(column)
-        found = in_order(found, frame.schema[name].dataType, wanted).cast(wanted)
-    elif isinstance(frame.schema[name].dataType, NullType):
+        value, found = in_order(value, found, wanted).cast(wanted), wanted
+    elif isinstance(found, NullType):
         # Parquet has no null type; DuckDB casts text to every type.
-        found = found.cast("string")
-    found = without_placeholders(found, frame.select(found).schema[0].dataType, column.name)
+        value, found = value.cast("string"), StringType()
+    value = without_placeholders(value, found, column.name)
     if not column.nullable:
         message = f"{NULL_FOUND} {not_null_violation(column.name, table.full_name).message}"
-        found = F.coalesce(found, F.raise_error(F.lit(message)).cast(frame.select(found).schema[0].dataType))
-    return found.alias(column.name, metadata={FIELD_ID: column.field_id})
+        value = F.coalesce(value, F.raise_error(F.lit(message)).cast(found))
+    return value.alias(column.name, metadata={FIELD_ID: column.field_id})
 
 
 def _stored(column: Column) -> DataType:
