@@ -206,6 +206,15 @@ def test_every_dependency_is_imported() -> None:
     assert needed - NOT_IMPORTED <= imported
 
 
+def test_only_the_tested_sqlglot_is_installed() -> None:
+    """Minor versions of sqlglot change its tokens and trees, which the modules for SQL depend on."""
+    (sqlglot,) = [one for one in map(Requirement, PROJECT["dependencies"]) if one.name == "sqlglot"]
+    (tested,) = re.findall(r"^sqlglot==([\d.]+)", (REPOSITORY / "requirements.lock").read_text(), re.MULTILINE)
+    major, minor, _ = map(int, tested.split("."))
+    assert sqlglot.specifier.contains(tested)
+    assert not any(sqlglot.specifier.contains(f"{major}.{other}.0") for other in (minor - 1, minor + 1))
+
+
 def test_packages_contain_the_modules_and_nothing_else(dist: Path) -> None:
     (wheel,), (archive,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
     git = shutil.which("git") or "git"
