@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from lakeconf.cli.completion import complete_stores
-from lakeconf.cli.options import config_option, format_option
+from lakeconf.cli.options import config_option, format_option, overwrite_option
 from lakeconf.cli.output import show, show_json, show_lines
 from lakeconf.cli.output_file import check_new, write_output
 from lakeconf.config.model import init
@@ -18,7 +18,7 @@ from lakeconf.integrations.exports import TOOLS, export
 @click.argument("tool", type=click.Choice(list(TOOLS)))
 @click.argument("stores", nargs=-1, metavar="[STORE]...", shell_complete=complete_stores)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Output file or folder.")
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@overwrite_option
 @format_option
 @config_option
 def command(

@@ -8,8 +8,8 @@ import click
 
 from lakeconf.byte_size import byte_size
 from lakeconf.catalog.history import TableFile
-from lakeconf.cli.completion import complete_stores, complete_tables
-from lakeconf.cli.options import config_option, format_option
+from lakeconf.cli.completion import complete_tables
+from lakeconf.cli.options import config_option, default_store_option, format_option
 from lakeconf.cli.output import plain, show, show_json, show_table
 from lakeconf.config.model import init
 
@@ -18,7 +18,7 @@ _HEADER = ("file", "rows", "size", "snapshot", "deleted rows", "partition")
 
 @click.command("files", short_help="List the files of a table.")
 @click.argument("table", shell_complete=complete_tables)
-@click.option("--store", shell_complete=complete_stores, help="Store; by default `default_store`.")
+@default_store_option
 @format_option
 @config_option
 def command(table: str, store: str | None, source: str | None, format_name: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lakeconf.cli.options import format_option
+from lakeconf.cli.options import format_option, overwrite_option
 from lakeconf.cli.output import show, show_json, show_lines
 from lakeconf.cli.output_file import check_new, write_output
 from lakeconf.integrations.metaxy import from_metaxy
@@ -15,7 +15,7 @@ from lakeconf.integrations.metaxy import from_metaxy
 @click.command("import", short_help="Convert a metaxy.toml to lakeconf.toml.")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Output file; by default the result is printed.")
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@overwrite_option
 @format_option
 def command(path: Path, output: Path | None, format_name: str, *, force: bool) -> None:
     """Convert the DuckLake stores of a metaxy.toml at PATH to lakeconf.toml.

@@ -13,7 +13,7 @@ import click
 
 from lakeconf.backends.base import Backend
 from lakeconf.backends.registry import metadata_backend, metadata_types, storage_backend, storage_types
-from lakeconf.cli.options import format_option
+from lakeconf.cli.options import format_option, overwrite_option
 from lakeconf.cli.output import show, show_json
 from lakeconf.config.file import FILE_NAME, PYPROJECT, file_text
 from lakeconf.config.model import read
@@ -64,7 +64,7 @@ class _TypeOfBackend(click.ParamType):  # type: ignore[type-arg]  # click 8.1 ha
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not prompt; use defaults.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=FILE_NAME, show_default=True)
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@overwrite_option
 @format_option
 def command(
     store: str | None,

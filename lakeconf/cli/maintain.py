@@ -9,7 +9,7 @@ from functools import partial
 import click
 
 from lakeconf.cli.confirm import confirm, yes_option
-from lakeconf.cli.options import config_option, format_option, store_option
+from lakeconf.cli.options import config_option, dry_run_option, format_option, limit_options, store_option
 from lakeconf.cli.output import show_json, show_lines
 from lakeconf.config.model import init
 from lakeconf.lake.maintenance_plan import maintain
@@ -30,14 +30,9 @@ from lakeconf.lake.maintenance_plan import maintain
 @click.option(
     "--keep", type=click.IntRange(min=1), default=1, show_default=True, help="Number of newest snapshots to keep."
 )
-@click.option(
-    "--deadline-minutes",
-    type=click.FloatRange(min=0),
-    help="Begin no further step of the compaction after this time; default: the store's deadline.",
-)
-@click.option("--memory-limit", help="DuckDB's memory during the compaction, such as 4GB; default: the store's limit.")
+@limit_options
 @click.option("--force", is_flag=True, help="Allow ages below one day; use only if no other process uses the lake.")
-@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+@dry_run_option
 @yes_option
 @format_option
 @config_option
@@ -46,7 +41,7 @@ def command(
     expire_days: float,
     cleanup_days: float,
     keep: int,
-    deadline_minutes: float | None,
+    deadline: timedelta | None,
     memory_limit: str | None,
     source: str | None,
     format_name: str,
@@ -68,7 +63,7 @@ def command(
             expire_older_than=timedelta(days=expire_days),
             cleanup_older_than=timedelta(days=cleanup_days),
             keep=keep,
-            deadline=None if deadline_minutes is None else timedelta(minutes=deadline_minutes),
+            deadline=deadline,
             memory_limit=memory_limit,
             force=force,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +25,11 @@ format_option = click.option(
     show_default=True,
     help="Output format.",
 )
+default_store_option: Callable[..., Any] = click.option(
+    "--store", shell_complete=complete_stores, help="Store; by default `default_store`."
+)
+dry_run_option: Callable[..., Any] = click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+overwrite_option: Callable[..., Any] = click.option("--force", is_flag=True, help="Overwrite an existing file.")
 
 
 def store_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,7 +47,34 @@ def store_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("store", required=False, shell_complete=complete_stores)(with_store)
 
 
-__all__ = ["Selection", "config_option", "format_option", "models_options", "selection_options", "store_option"]
+def limit_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the limits of commands that write files again; the command receives `deadline` and `memory_limit`."""
+
+    @functools.wraps(command)
+    def limited(*arguments: Any, deadline_minutes: float | None, **others: Any) -> Any:
+        deadline = None if deadline_minutes is None else timedelta(minutes=deadline_minutes)
+        return command(*arguments, deadline=deadline, **others)
+
+    limited = click.option("--memory-limit", help="DuckDB's memory, such as 4GB; default: the store's limit.")(limited)
+    return click.option(
+        "--deadline-minutes",
+        type=click.FloatRange(min=0),
+        help="Begin no further step after this time; default: the store's deadline.",
+    )(limited)
+
+
+__all__ = [
+    "Selection",
+    "config_option",
+    "default_store_option",
+    "dry_run_option",
+    "format_option",
+    "limit_options",
+    "models_options",
+    "overwrite_option",
+    "selection_options",
+    "store_option",
+]
 _MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
 
 

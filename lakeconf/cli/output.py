@@ -7,7 +7,7 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from itertools import zip_longest
 from pathlib import Path
@@ -72,25 +72,33 @@ def show_json(data: Any) -> None:
     _echo("\n".join(lines).replace("##", "#\\u0023"), to_stderr=False)
 
 
-def show_table(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> None:
+def show_table(
+    rows: Sequence[Sequence[str]],
+    numbers: Collection[int] = (),
+    *,
+    margin: int = 0,
+    drawn: Callable[[int, str], str] = lambda _, line: line,
+) -> None:
     """Prints rows as an aligned table. In one that is too wide for the terminal, long cells take several lines.
 
     Args:
         rows: The header and the rows.
         numbers: The columns with numbers, which are aligned on the right.
+        margin: The number of characters that `drawn` adds to a line.
+        drawn: Returns a line with its margin and colour; receives the number of its row, and the line.
     """
     cells = [[escaped(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     if sys.stdout.isatty():
-        widths = fitted(widths, [number in numbers for number in range(len(widths))], _terminal_width())
-    for row in cells:
+        widths = fitted(widths, [number in numbers for number in range(len(widths))], _terminal_width() - margin)
+    for place, row in enumerate(cells):
         lines = [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
         for parts in zip_longest(*lines, fillvalue=""):
             shown = (
                 part.rjust(width) if number in numbers else part.ljust(width)
                 for number, (part, width) in enumerate(zip(parts, widths, strict=True))
             )
-            show("  ".join(shown).rstrip())
+            show(drawn(place, "  ".join(shown).rstrip()))
 
 
 def fitted(widths: Sequence[int], fixed: Sequence[bool], available: int) -> list[int]:

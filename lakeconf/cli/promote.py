@@ -12,7 +12,7 @@ import click
 
 from lakeconf.cli.completion import complete_stores
 from lakeconf.cli.confirm import confirm, yes_option
-from lakeconf.cli.options import config_option, format_option
+from lakeconf.cli.options import config_option, dry_run_option, format_option
 from lakeconf.cli.output import plain, show, show_json, show_table
 from lakeconf.config.model import init
 from lakeconf.errors import PipelineError
@@ -27,7 +27,7 @@ from lakeconf.store import Store
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
 @click.option("--allow-row-loss", is_flag=True, help="Delete rows that only TO has.")
 @click.option("--allow-drop-columns", is_flag=True, help="Drop columns that only TO has.")
-@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+@dry_run_option
 @yes_option
 @format_option
 @config_option

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lakeconf.cli.options import config_option, format_option, store_option
+from lakeconf.cli.options import config_option, format_option, overwrite_option, store_option
 from lakeconf.cli.output import show, show_json
 from lakeconf.cli.output_file import check_new, write_output
 from lakeconf.config.model import init
@@ -18,7 +18,7 @@ from lakeconf.inspection.report import report
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), default="lake.html", show_default=True, help="Output file."
 )
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@overwrite_option
 @format_option
 @config_option
 def command(store: str | None, output: Path, source: str | None, format_name: str, *, force: bool) -> None:

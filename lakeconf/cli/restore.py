@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import click
 
-from lakeconf.cli.completion import complete_stores, complete_tables
+from lakeconf.cli.completion import complete_tables
 from lakeconf.cli.confirm import confirm, yes_option
-from lakeconf.cli.options import config_option, format_option
+from lakeconf.cli.options import config_option, default_store_option, dry_run_option, format_option
 from lakeconf.cli.output import show, show_json, show_table
 from lakeconf.config.model import init
 from lakeconf.lake.restore import RestoreAction, RestorePlan
@@ -23,8 +23,8 @@ _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H
 @click.option(
     "--timestamp", type=click.DateTime(_FORMATS), help="A time instead of a version; UTC unless it has an offset."
 )
-@click.option("--store", shell_complete=complete_stores, help="Store; by default `default_store`.")
-@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+@default_store_option
+@dry_run_option
 @yes_option
 @format_option
 @config_option

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import click
 
-from lakeconf.cli.completion import complete_stores, complete_tables
+from lakeconf.cli.completion import complete_tables
 from lakeconf.cli.confirm import confirm, yes_option
-from lakeconf.cli.options import config_option, format_option
+from lakeconf.cli.options import config_option, default_store_option, dry_run_option, format_option, limit_options
 from lakeconf.cli.output import show, show_json, show_lines
 from lakeconf.config.model import init
 from lakeconf.lake.sorting import SortResult
@@ -23,14 +23,9 @@ from lakeconf.lake.sorting import SortResult
     help="Columns, separated by commas; each may be followed by ASC or DESC, and by NULLS FIRST or NULLS LAST; "
     "default: the table's order.",
 )
-@click.option("--store", shell_complete=complete_stores, help="Store; by default `default_store`.")
-@click.option(
-    "--deadline-minutes",
-    type=click.FloatRange(min=0),
-    help="Begin no further partition after this time; default: the store's deadline.",
-)
-@click.option("--memory-limit", help="DuckDB's memory, such as 4GB; default: the store's limit.")
-@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+@default_store_option
+@limit_options
+@dry_run_option
 @yes_option
 @format_option
 @config_option
@@ -38,7 +33,7 @@ def command(
     table: str,
     sorted_by: str | None,
     store: str | None,
-    deadline_minutes: float | None,
+    deadline: timedelta | None,
     memory_limit: str | None,
     source: str | None,
     format_name: str,
@@ -65,7 +60,6 @@ def command(
         try:
             if plan.changes and not dry_run:
                 confirm(f"Carry this out on {found.name}?", yes=yes)
-                deadline = None if deadline_minutes is None else timedelta(minutes=deadline_minutes)
                 done = handle.rewrite(keys, deadline=deadline, memory_limit=memory_limit)
         finally:
             if format_name == "json":

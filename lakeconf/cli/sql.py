@@ -12,8 +12,7 @@ from pathlib import Path
 
 import click
 
-from lakeconf.cli.completion import complete_stores
-from lakeconf.cli.options import config_option
+from lakeconf.cli.options import config_option, default_store_option
 from lakeconf.cli.output import plain, show, show_exactly, show_json, show_lines, show_table
 from lakeconf.cli.sql_prompt import run_prompt
 from lakeconf.config.file import MAX_BYTES
@@ -29,7 +28,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 @click.option(
     "-f", "--file", "path", type=click.Path(path_type=Path), help="Read the query from a file; - is the standard input."
 )
-@click.option("--store", shell_complete=complete_stores, help="Store; by default `default_store`.")
+@default_store_option
 @click.option(
     "--format",
     "format_name",

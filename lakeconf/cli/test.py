@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from lakeconf.cli.options import config_option, format_option
-from lakeconf.cli.output import counts_text, show, show_error, show_json, style
+from lakeconf.cli.output import counts_text, show, show_error, show_json, show_table, style
 from lakeconf.config.model import init
 from lakeconf.pipelines import declared_pipeline
 from lakeconf.pipelines.declared_tests import declared_unit_tests
@@ -83,11 +83,12 @@ def _show_rows(difference: RowDifference) -> None:
     rows = [("-", row) for row in difference.missing] + [("+", row) for row in difference.unexpected]
     if not difference.wrong_order:
         rows.sort(key=lambda one: [("" if value is None else value) for value in one[1]])
-    table = [(" ", list(difference.columns)), *((sign, list(map(_cell, row))) for sign, row in rows[:_SHOWN])]
-    widths = [max(map(len, column)) for column in zip(*(cells for _, cells in table), strict=True)]
-    for sign, cells in table:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
-        show(style(f"  {sign} {line}", fg={"-": "red", "+": "green"}.get(sign)))
+    signs = [" ", *(sign for sign, _ in rows[:_SHOWN])]
+
+    def drawn(number: int, line: str) -> str:
+        return style(f"  {signs[number]} {line}", fg={"-": "red", "+": "green"}.get(signs[number]))
+
+    show_table([difference.columns, *(list(map(_cell, row)) for _, row in rows[:_SHOWN])], margin=4, drawn=drawn)
     if len(rows) > _SHOWN:
         show(f"    and {len(rows) - _SHOWN} more")
 

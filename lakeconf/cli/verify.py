@@ -6,8 +6,8 @@ import dataclasses
 
 import click
 
-from lakeconf.cli.completion import complete_stores, complete_tables
-from lakeconf.cli.options import config_option, format_option
+from lakeconf.cli.completion import complete_tables
+from lakeconf.cli.options import config_option, default_store_option, format_option
 from lakeconf.cli.output import show_json, show_lines
 from lakeconf.config.model import init
 from lakeconf.engines.spark.start import spark_session
@@ -18,7 +18,7 @@ _QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", 
 
 @click.command("verify", short_help="Compare a table as read by Spark and by DuckDB.")
 @click.argument("table", shell_complete=complete_tables)
-@click.option("--store", shell_complete=complete_stores, help="Store; by default `default_store`.")
+@default_store_option
 @click.option("--at", "version", type=int, metavar="VERSION", help="Snapshot version; by default the latest.")
 @click.option(
     "--engine",

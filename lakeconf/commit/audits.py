@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -10,20 +9,15 @@ from typing import Any, TypeAlias
 import duckdb
 import narwhals as nw
 
+from lakeconf.catalog.only_reads import check_only_reads
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.connection.connection import Connection, fetched
 from lakeconf.connection.errors import translated_errors
-from lakeconf.errors import AuditError, LakeconfError, QueryError
+from lakeconf.errors import AuditError, LakeconfError
 from lakeconf.secret import scrub
 
 SAMPLE_ROWS = 5
-# DuckLake's functions that change files or snapshots when they are called.
-_MAINTENANCE = re.compile(
-    r"\b((?:ducklake_)?(?:expire_snapshots|cleanup_old_files|delete_orphaned_files|merge_adjacent_files"
-    r"|rewrite_data_files|flush_inlined_data|add_data_files))\"?\s*\(",
-    re.IGNORECASE,
-)
 
 Check: TypeAlias = str | Callable[..., Any]
 
@@ -92,35 +86,6 @@ def is_query(sql: str) -> bool:
     return kinds == [duckdb.StatementType.SELECT] and not sql.encode()[start:].lower().startswith(b"pragma")
 
 
-def check_only_reads(sql: str) -> None:
-    """Refuses SQL that DuckDB would run at once, before anybody reads the result, and outside of a transaction.
-
-    Unlike for `is_query`, a PIVOT and a CALL are allowed.
-
-    Raises:
-        QueryError: It is not a single query, or it calls DuckLake's maintenance.
-    """
-    with translated_errors():
-        statements = duckdb.extract_statements(sql)
-        start = next((offset for offset, _ in duckdb.tokenize(sql)), 0)
-    # DuckDB's parser adds statements without a text to a PIVOT, and reports a PRAGMA as a query.
-    written = [one for one in statements if one.query or one.type != duckdb.StatementType.CREATE]
-    reads = [one.type in (duckdb.StatementType.SELECT, duckdb.StatementType.CALL) for one in written]
-    # DuckDB's parser reports CHECKPOINT as a CALL.
-    if reads != [True] or sql.encode()[start:].lower().startswith((b"pragma", b"checkpoint", b"force")):
-        raise QueryError(
-            "the SQL is not a single query",
-            hint="write one SELECT … or FROM …; use lake.execute(…) to change rows, and methods such as "
-            "lake.drop_table(…) to change tables",
-        )
-    maintenance = _MAINTENANCE.search(sql)
-    if maintenance is not None:
-        raise QueryError(
-            f"{maintenance[1]}() changes the lake without its locks, and is no query",
-            hint="use methods such as lake.maintenance.compact(), .expire_snapshots(…) and .cleanup(…)",
-        )
-
-
 def _broken(audit: Audit, writer: Connection) -> nw.LazyFrame[Any]:
     if isinstance(audit.check, str):
         if not is_query(audit.check):
@@ -128,6 +93,7 @@ def _broken(audit: Audit, writer: Connection) -> nw.LazyFrame[Any]:
                 f"the audit {audit.name!r} is not a single query",
                 hint="write one SELECT that returns the rows that violate the condition",
             )
+        check_only_reads(writer, audit.check)
         return nw.from_native(writer.relation(audit.check))
     rows = nw.from_native(writer.relation(f"FROM {audit.source}"))
     with writer.errors():

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lakeconf.backends.metadata.libpq import hidden_credentials
+from lakeconf.catalog.only_reads import READERS
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.references import References, check_syntax, find_references
-from lakeconf.catalog.stored_queries import SAFE_TABLE_FUNCTIONS, StoredQueries
+from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.catalog.table import compose_path, tables
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import check_placeholders
@@ -18,12 +19,6 @@ from lakeconf.guard.catalog_place import reader_of
 from lakeconf.sql import literal
 from lakeconf.store import Store
 
-# In addition to the functions for views: functions that describe the lake, and those in plans of DuckDB's own views.
-_READERS = SAFE_TABLE_FUNCTIONS | {
-    *("duckdb_columns", "duckdb_constraints", "duckdb_functions", "duckdb_indexes", "duckdb_keywords"),
-    *("duckdb_schemas", "duckdb_tables", "duckdb_types", "duckdb_views", "ducklake_options", "ducklake_settings"),
-    *("options", "settings", "pragma_table_info", "pragma_version"),
-}
 _FILE_READERS = frozenset(
     {
         *("glob", "parquet_bloom_probe", "parquet_file_metadata", "parquet_full_metadata", "parquet_kv_metadata"),
@@ -93,7 +88,7 @@ def query(
         stored.open_schemas(connection)
         _check_references(references, stored, allow_files=allow_files)
         _restrict(connection, reader, snapshot_id, allow_files=allow_files)
-        return _run(connection, statement, limit, _READERS | (_FILE_READERS if allow_files else frozenset()))
+        return _run(connection, statement, limit, READERS | (_FILE_READERS if allow_files else frozenset()))
 
 
 def _run(
@@ -111,7 +106,7 @@ def _run(
 def _check_references(query: References, stored: StoredQueries, *, allow_files: bool) -> None:
     """Rejects a query that uses anything except the lake's tables and functions that only read."""
     macros = {one.name for one in stored.queries if one.kind == "table macro"}
-    readers = _READERS | (_FILE_READERS if allow_files else frozenset())
+    readers = READERS | (_FILE_READERS if allow_files else frozenset())
     refused = sorted(query.table_functions - readers - macros)
     if refused and not allow_files and set(refused) <= _FILE_READERS:
         raise UnsafeQueryError(

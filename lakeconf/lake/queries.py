@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import narwhals as nw
 
+from lakeconf.catalog.only_reads import check_only_reads
 from lakeconf.catalog.stored_queries import prepare_query
-from lakeconf.commit.audits import check_only_reads
 from lakeconf.commit.scope import Scope
 from lakeconf.completion import PublicNames
 from lakeconf.engines.base import SparkOperations
@@ -75,7 +75,7 @@ class Queries(PublicNames):
             return sql_on_duckdb(self._scope, query, named)
         self._scope.add_read(None)
         prepare_query(self._session.reader, query)
-        check_only_reads(query)
+        check_only_reads(self._session.reader.connection, query)
         return nw.from_native(self._session.reader.connection.relation(query))
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
@@ -94,7 +94,7 @@ class Queries(PublicNames):
             UnsafeQueryError: It calls an unsafe macro of the lake.
         """
         prepare_query(self._session.reader, sql, frames=frames)
-        check_only_reads(sql)
+        check_only_reads(self._session.reader.connection, sql)
         return self._session.engine.query(sql, frames)
 
     def execute(self, sql: str, /, *, idempotency_key: str | None = None, **frames: object) -> int:

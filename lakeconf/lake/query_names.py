@@ -34,6 +34,9 @@ _TIMES = ("", "TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE")
 # Characters of a line before and after a place.
 _SHOWN = 60
 _VERSIONS = (TokenType.VERSION_SNAPSHOT, TokenType.TIMESTAMP_SNAPSHOT)
+_NO_QUERY = (
+    "write SELECT … FROM …; other forms, such as DESCRIBE, run on DuckDB in one lake: lake.sql(query, engine='duckdb')"
+)
 _WRITE = {
     "duckdb": "write AT (VERSION => 3), or AT (TIMESTAMP => '2024-05-17 10:00:00+00:00')",
     "spark": "write VERSION AS OF 3, or TIMESTAMP AS OF '2024-05-17 10:00:00+00:00'",
@@ -103,7 +106,7 @@ class QueryText:
         except (SqlglotError, ValueError, RecursionError) as error:
             raise QueryError(f"the query cannot be parsed: {parser_reason(error)}", hint=hint) from error
         if len(found) != 1 or not isinstance(found[0], exp.Query):
-            raise QueryError("the text is not a single query", hint="write SELECT … FROM …")
+            raise QueryError("the text is not a single query", hint=_NO_QUERY)
         return cls(source, text, dialect, found[0], hint, tokens, snapshots)
 
     def tables(self, lakes: Mapping[str, Scope]) -> list[NamedTable]:
@@ -123,7 +126,19 @@ class QueryText:
         found = [self._named(table, lakes) for _, table in sorted(by_place.items(), key=itemgetter(0))]
         if self._snapshots and len(self._snapshots) != sum(bool(self._written(table)) for table in by_place.values()):
             raise UnsupportedError("a snapshot is named, but not after a table", hint=_WRITE[self.dialect])
+        self._check_columns(places)
         return found
+
+    def _check_columns(self, places: Iterable[exp.Table]) -> None:
+        """Refuses `raw.orders.id`: a view takes the place of the table, and has no schema."""
+        schemas = {(folded(table.db), folded(table.name)) for table in places if table.db and not table.alias}
+        others = {folded(table.alias) for table in self.tree.find_all(exp.Table) if table.alias}
+        for column in self.tree.find_all(exp.Column):
+            # A column with fields, as in `alias.column.field`, has the same form.
+            if (folded(column.db), folded(column.table)) in schemas and folded(column.db) not in others:
+                named = ".".join(part.name for part in column.parts)
+                hint = f"give the table an alias: FROM … AS t, and write t.{column.name}"
+                raise QueryError(f"the column {named} is named with the schema of its table", hint=hint)
 
     def reading(
         self,

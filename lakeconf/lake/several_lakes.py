@@ -11,6 +11,7 @@ import narwhals as nw
 from duckdb.sqltypes import DuckDBPyType
 from sqlglot import exp
 
+from lakeconf.catalog.only_reads import check_only_reads
 from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.catalog.table_name import full_name
 from lakeconf.commit.scope import Scope
@@ -51,6 +52,7 @@ def sql_on_duckdb(scope: Scope, query: str, lakes: Mapping[str, Scope]) -> nw.La
     frames = {view: _rows(scope, table) for table, view in views}
     sql = text.reading(views)
     prepare_query(reader, sql, frames=frames)
+    check_only_reads(reader.connection, sql)
     return DuckDBEngine(reader, scope.session.writer).query(sql, frames)
 
 

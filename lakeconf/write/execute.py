@@ -12,6 +12,7 @@ from functools import partial
 
 from sqlglot import exp
 
+from lakeconf.catalog.only_reads import check_functions
 from lakeconf.catalog.references import Name, References, check_syntax
 from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.catalog.table_name import DEFAULT_SCHEMA, joined_name, split_name
@@ -47,6 +48,7 @@ def _add(transaction: Transaction, name: str, *, statement: Statement, frames: M
     check_placeholders(statement.text, "the statement")
     # sqlglot also accepts statements of other databases, such as DELETE with LIMIT, and ignores parts of some.
     check_syntax(transaction.session.reader.connection, statement.text)
+    check_functions(folded(one.this.name) for one in statement.sources if not isinstance(one.this, exp.Identifier))
     _check_frames(statement, frames)
     given = {folded(frame): transaction.session.engine.adopt(value) for frame, value in frames.items()}
     _check_names(transaction, statement, given)

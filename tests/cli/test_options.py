@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import ast
+from collections import Counter
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
+from source_tree import REPOSITORY
 
-from lakeconf.cli.options import Selection, config_option, format_option, models_options
+from lakeconf.cli.options import Selection, config_option, format_option, limit_options, models_options
 
 
 @click.command()
@@ -24,6 +27,12 @@ def models_command(**given: Any) -> None:
 @config_option
 def plain_command(**given: Any) -> None:
     click.echo(repr(given))
+
+
+@click.command()
+@limit_options
+def limited_command(**given: Any) -> None:
+    click.echo(repr((given["deadline"] == timedelta(minutes=1.5), given["memory_limit"], sorted(given))))
 
 
 def parsed(command: click.Command, *arguments: str) -> dict[str, Any]:
@@ -82,3 +91,22 @@ def test_config_option_selects_the_file(command: str, run_in_stores: Any, projec
     for path in (elsewhere, elsewhere / "lakeconf.toml"):
         assert run_in_stores(command, "--config", str(path))[0] == 0
     assert run_in_stores(command, "--config", str(elsewhere / "no.toml"))[0] == 1
+
+
+def test_limits_are_a_time_and_a_size() -> None:
+    found = CliRunner().invoke(limited_command, ["--deadline-minutes", "1.5", "--memory-limit", "4GB"])
+    assert found.output == "(True, '4GB', ['deadline', 'memory_limit'])\n"
+    assert CliRunner().invoke(limited_command, []).output == "(False, None, ['deadline', 'memory_limit'])\n"
+    assert CliRunner().invoke(limited_command, ["--deadline-minutes", "-1"]).exit_code == 2
+
+
+def test_no_option_is_declared_twice() -> None:
+    """Copies of an option drift apart: the shared ones are in `options.py`."""
+    declared = Counter(
+        ast.unparse(call)
+        for module in (REPOSITORY / "lakeconf" / "cli").glob("*.py")
+        for call in ast.walk(ast.parse(module.read_text()))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "click.option"
+    )
+    assert len(declared) > 20
+    assert [text for text, count in declared.items() if count > 1] == []

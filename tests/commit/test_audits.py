@@ -84,6 +84,11 @@ def test_audit_that_is_not_one_query_is_refused(sql: str, lake: Lake) -> None:
     assert lake._session.writer.rows("SELECT count(*) FROM dev.t") == [(7,)]
 
 
+def test_audit_that_may_write_is_refused(lake: Lake) -> None:
+    caught = refused(lake, "FROM ducklake_cleanup_old_files('dev', cleanup_all => true)")
+    assert "ducklake_cleanup_old_files() changes the lake without its locks" in caught.message
+
+
 def test_check_for_one_query_names_the_audit(lake: Lake) -> None:
     with pytest.raises(AuditError) as caught:
         audits._broken(Audit("few", "SELECT 1; SELECT 2"), lake._session.writer)

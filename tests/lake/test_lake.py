@@ -14,6 +14,7 @@ import narwhals as nw
 import polars as pl
 import pyarrow as pa
 import pytest
+from plain_sql import run_plain
 
 import lakeconf
 from lakeconf.errors import (
@@ -192,7 +193,7 @@ def test_failed_transaction_leaves_no_files_and_no_snapshot(lake: Lake, tmp_path
 
 
 def test_inlined_rows_are_read(lake: Lake, store: Store) -> None:
-    lake.sql("CALL dev.set_option('data_inlining_row_limit', 10)", engine="duckdb").collect()
+    run_plain(lake, "CALL dev.set_option('data_inlining_row_limit', 10)")
     events = lake.table("raw.events")
     writer = lake._session.writer
     writer.execute("INSERT INTO dev.raw.events SELECT 100 + range, 'x', NULL, 1.5, NULL, NULL FROM range(3)")

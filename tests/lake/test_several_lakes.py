@@ -101,6 +101,9 @@ def test_each_lake_stays_at_its_snapshot(lakes: tuple[Lake, Lake], tmp_path: Pat
         ("FROM staging.t", QueryError, "a table of two lakes"),
         ("FROM raw.t AS a JOIN staging.raw.t AS a USING (id)", QueryError, "uplicate alias"),
         ("SELECT 1; SELECT 2", QueryError, "not a single query"),
+        ("DESCRIBE staging.raw.t", QueryError, "other forms, such as DESCRIBE, run on DuckDB in one lake"),
+        ("SELECT raw.t.id FROM raw.t, staging.raw.t AS s", QueryError, "the column raw.t.id is named with the schema"),
+        ("SELECT id FROM staging.raw.t WHERE staging.raw.t.id > 1", QueryError, "write t.id"),
     ],
 )
 def test_unclear_names_are_refused(query: str, error: type[Exception], message: str, lakes: tuple[Lake, Lake]) -> None:
@@ -119,6 +122,12 @@ def test_a_schema_with_the_name_of_another_lake_is_named_with_the_own_lake(lakes
     assert rows(dev.sql("FROM dev.staging.t", lakes=[staging])) == []
 
 
+def test_field_of_a_column_looks_like_a_column_with_a_schema(lakes: tuple[Lake, Lake]) -> None:
+    dev, staging = lakes
+    dev.create_table("raw.s", {"t": "STRUCT(id INTEGER)"}).append([{"t": {"id": 7}}])
+    assert rows(dev.sql("SELECT raw.t.id FROM raw.s AS raw, staging.raw.t", lakes=[staging])) == [(7,), (7,)]
+
+
 def test_views_are_refused(lakes: tuple[Lake, Lake]) -> None:
     """The snapshot at which DuckDB would read their tables is not that of the query."""
     dev, staging = lakes
@@ -134,6 +143,19 @@ def test_functions_that_read_the_latest_snapshot_are_refused(source: str, tmp_pa
         dev.create_table("raw.t", {"id": "INTEGER"})
         with pytest.raises(UnsupportedError, match="reads the latest snapshot"):
             dev.sql(f"FROM {source}", lakes=[staging])
+
+
+def test_functions_that_change_a_lake_are_refused(tmp_path: Path) -> None:
+    found = stores(tmp_path, "dev", "staging")
+    with found["dev"].open() as dev, found["staging"].open() as staging:
+        for _ in range(2):
+            staging.create_table("raw.t", {"id": "INTEGER"}, if_not_exists=True)
+            dev.create_table("raw.t", {"id": "INTEGER"}, if_not_exists=True).append([{"id": 1}])
+        before = dev.snapshots()
+        with pytest.raises(QueryError, match="changes the lake without its locks"):
+            dev.sql("SELECT s.id FROM staging.raw.t AS s, ducklake_merge_adjacent_files('dev')", lakes=[staging])
+        dev.refresh()
+        assert dev.snapshots() == before
 
 
 def test_the_same_lake_twice_is_refused(lakes: tuple[Lake, Lake]) -> None:

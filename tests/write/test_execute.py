@@ -189,6 +189,19 @@ def test_other_statements_are_refused(
     assert (lake.refresh(), len(rows(lake))) == (before, 4)
 
 
+@pytest.mark.parametrize("source", ["ducklake_expire_snapshots('dev')", "dev.Set_Option('x', 1)", "query('SELECT 1')"])
+def test_functions_that_change_the_lake_are_refused(lake: Lake, source: str) -> None:
+    with pytest.raises(QueryError, match=r"changes the lake without its locks|runs SQL that cannot be checked"):
+        lake.execute(f"INSERT INTO stock (id) SELECT 7 FROM {source}")
+
+
+@pytest.mark.parametrize("name", ["query", "commit"])
+def test_table_with_the_name_of_such_a_function_is_written(lake: Lake, name: str) -> None:
+    lake.create_table(f"raw.{name}", {"id": "BIGINT"})
+    lake.execute(f"INSERT INTO raw.{name} (id) VALUES (1)")
+    assert lake.table(f"raw.{name}").count() == 1
+
+
 @pytest.mark.parametrize("clause", ["UPDATE", "DELETE", "UPDATE SET amount = s.amount + 1"])
 def test_several_rows_of_the_source_for_one_row_are_refused(lake: Lake, clause: str) -> None:
     twice = pa.concat_tables([DELIVERY, DELIVERY])
