@@ -18,6 +18,7 @@ from lakeconf.catalog.predicate.parse import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import Column, TableInfo, load_table
 from lakeconf.connection.connection import Connection
+from lakeconf.connection.error_places import errors_with_places
 from lakeconf.connection.removal import remove_files
 from lakeconf.engines.arrow_frames import exact_units, frame_type, with_null_types
 from lakeconf.engines.base import ROW_ID, Staged, StagingRequest
@@ -103,7 +104,7 @@ class DuckDBEngine:
 
     def stage_rows(self, adopted: duckdb.DuckDBPyRelation, request: StagingRequest) -> Staged:
         staged = f"memory.main.{identifier(f'lakeconf_{request.token}')}"
-        with self._connection.errors():
+        with self._connection.errors(), errors_with_places(self._connection):
             # Only the relation's own connection can run it. The connection that commits reads the table.
             made = f"CREATE TABLE {staged} AS SELECT {_casts(adopted, request.types)} FROM lakeconf_rows"
             adopted.query("lakeconf_rows", made)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 import traceback
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -26,19 +27,22 @@ from lakeconf.catalog.table_references import (
     table_references,
 )
 from lakeconf.commit.audits import is_query
+from lakeconf.connection.error_places import place_of
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.schema_check import check_distinct
+from lakeconf.engines.untranslated import UntranslatedError
 from lakeconf.errors import LakeconfError, PipelineError, QueryError, SchemaError, UnsafeQueryError, UnsupportedError
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.definition_hash import codes_on_disk, function_code, loaded_source, sql_code
 from lakeconf.pipelines.places import shown_place
 from lakeconf.pipelines.sql_errors import ModelSqlError, ModelText, function_problem, query_error, syntax_error
-from lakeconf.pipelines.sql_place import error_offset
+from lakeconf.pipelines.sql_place import error_offset, text_offset
 from lakeconf.secret import Secret
 from lakeconf.sql import folded
 
 # Arguments of a model that are not inputs, and placeholders of the same names in SQL.
 BOUNDS = ("start", "end")
+_CAST = re.compile(r"(try_)?cast\b|::", re.IGNORECASE)
 
 
 class Body(Protocol):
@@ -164,22 +168,43 @@ class Query:
 
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:
         parsed = self.parsed()
-        views = {f"lakeconf_input_{uuid.uuid4().hex}": name for name in frames}
+        views = {_view(): name for name in frames}
         names = {name: view for view, name in views.items()}
         changes = self._changes(parsed, names, bounds)
         sql = replaced(self.text, changes)
         if not is_query(sql):
             raise PipelineError("the SQL is not a single DuckDB query", hint="write SELECT … FROM …")
+        inputs = {view: frames[name] for view, name in views.items()}
         try:
-            found = lake.query(sql, {view: frames[name] for view, name in views.items()})
+            found = lake.query(sql, inputs)
+        except UntranslatedError as error:
+            offset = None if error.offset is None else text_offset(self.text, changes, error.offset)
+            raise self._at(error, offset, views) from error
         except (QueryError, SchemaError) as error:
-            on_duckdb = isinstance(lake._session.engine, DuckDBEngine)  # noqa: SLF001 - see `error_offset`
-            raise (self._placed(error, lake, changes, views) if on_duckdb else error) from error
+            raise self._placed(error, lake, changes, inputs, views) from error
         try:
             check_distinct(found.to_native().columns, "the result of the SQL")
         except SchemaError as error:
             raise ModelSqlError(self._source.problem(error.message, hint=error.hint)) from None
         return found
+
+    def write_error(self, error: LakeconfError, bounds: Mapping[str, date | datetime]) -> LakeconfError:
+        """Returns an error of a write of the rows, with its place if DuckDB names a cast of the query.
+
+        Args:
+            error: The error.
+            bounds: As for `rows`.
+        """
+        position = place_of(error)
+        if position is None:
+            return error
+        # Only the lengths of the names matter.
+        changes = self._changes(self.parsed(), {name: _view() for name in self.arguments()}, bounds)
+        sql = replaced(self.text, changes)
+        offset = len(sql.encode()[:position].decode(errors="ignore"))
+        if not _CAST.match(sql, offset):  # it is a cast of an input, such as a view
+            return error
+        return self._at(error, text_offset(self.text, changes, offset), {})
 
     def check(self, lake: Lake) -> None:
         """Checks that a lake can run the query as it is, such as for a view.
@@ -190,7 +215,7 @@ class Query:
         try:
             lake.sql(self.text, engine="duckdb")
         except QueryError as error:
-            raise self._placed(error, lake, {}, {}) from error
+            raise self._placed(error, lake, {}, {}, {}) from error
 
     def check_types(self, table: str, types: Mapping[str, str]) -> None:
         """Refuses a query that Spark would compute with another type of a column: a UUID is a text there.
@@ -235,13 +260,26 @@ class Query:
         return changes
 
     def _placed(
-        self, error: LakeconfError, lake: Lake, changes: Mapping[Span, str], views: Mapping[str, str]
+        self,
+        error: LakeconfError,
+        lake: Lake,
+        changes: Mapping[Span, str],
+        frames: Mapping[str, Any],
+        views: Mapping[str, str],
     ) -> LakeconfError:
         """Returns the error with the place in the SQL at which DuckDB finds it."""
         if isinstance(error, UnsafeQueryError):
             return error
-        offset = error_offset(lake, self.text, changes, views)
+        # Without views, the query reads the lake itself, as the query of a view model does, or no table.
+        on_duckdb = not views or isinstance(lake._session.engine, DuckDBEngine)  # noqa: SLF001 - see `sql_place`
+        return self._at(error, error_offset(lake, self.text, changes, frames, on_duckdb=on_duckdb), views)
+
+    def _at(self, error: LakeconfError, offset: int | None, views: Mapping[str, str]) -> LakeconfError:
         return error if offset is None else query_error(self._source, error, offset, views)
+
+
+def _view() -> str:
+    return f"lakeconf_input_{uuid.uuid4().hex}"
 
 
 def _inputs(query: exp.Query) -> list[exp.Table]:

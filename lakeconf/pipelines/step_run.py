@@ -14,7 +14,7 @@ from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import View
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Step, located
-from lakeconf.pipelines.rows import rows_of
+from lakeconf.pipelines.rows import placeholder_values, rows_of
 from lakeconf.pipelines.write import write
 
 _log = EventLogger("pipeline")
@@ -104,7 +104,15 @@ class StepRun:
         else:
             frame = rows_of(pipeline, step, {**self.lakes, "": transaction}, batch)
             extra["columns"] = [*frame.collect_schema().names()]
-            write(transaction, step, frame, batch, allow_drop_columns=self.allow_drop_columns)
+            try:
+                write(transaction, step, frame, batch, allow_drop_columns=self.allow_drop_columns)
+            except LakeconfError as error:
+                placed = error
+                if isinstance(model.body, Query):
+                    placed = model.body.write_error(error, placeholder_values(model, batch))
+                if placed is error:
+                    raise
+                raise placed from error
         for name, check in model.checks:
             transaction.audit(name, check, table=None if isinstance(check, str) else model.table)
         transaction.runs.record(recorded)

@@ -12,10 +12,10 @@ import pytest
 from commit_hooks import at_commit
 
 from lakeconf.connection.connection import Connection
-from lakeconf.errors import CatalogError, CommitError
+from lakeconf.errors import CatalogError, CommitError, QueryError
 from lakeconf.guard.guard import LakeGuard
 from lakeconf.lake.run_journal import RunJournal
-from lakeconf.pipelines import Full, Incremental, Model, ModelResult, Pipeline, Query, run
+from lakeconf.pipelines import Full, Incremental, Model, ModelResult, Pipeline, Query, View, run
 from lakeconf.pipelines.lineage_target import EventFile
 from lakeconf.pipelines.openlineage import LineageEvents
 
@@ -50,6 +50,44 @@ def each(*calls: Callable[[ModelResult], None]) -> Callable[[ModelResult], None]
             call(result)
 
     return end
+
+
+@pytest.mark.parametrize(
+    ("kind", "sql", "line", "caret"),
+    [
+        (Full(), "-- é\nSELECT 1 AS n,\n  CAST('x' || id AS INT) AS id\nFROM raw.events e", 3, 3),
+        (Full(), "FROM raw.events SELECT id, ('x' || id)::INT AS x", 1, 39),
+        (
+            Incremental("day", start=date(2024, 1, 1), batch=1),
+            "SELECT day, try_cast(id AS INT) AS i FROM raw.events WHERE day >= $start AND day < $end AND "
+            "cast('x' || id AS INT) > 1",
+            1,
+            93,
+        ),
+    ],
+)
+def test_value_that_cannot_be_converted_has_the_place_of_the_cast(
+    kind: Any, sql: str, line: int, caret: int, lake: Lake, tmp_path: Path
+) -> None:
+    (tmp_path / "m.sql").write_text(sql)
+    (result,) = run(Pipeline([Model("marts.m", kind, Query(sql, tmp_path / "m.sql"))]), lake)
+    assert result.error is not None
+    first, excerpt, mark = result.error.message.split("\n")
+    assert first.startswith(f"{tmp_path / 'm.sql'}:{line}:{caret}: Conversion Error: Could not convert string 'x")
+    assert excerpt[mark.index("^") :].startswith(sql.splitlines()[line - 1][caret - 1 :][:10])
+    with pytest.raises(QueryError, match=r"^Binder Error: Ref"):
+        lake.sql("SELECT nope")
+
+
+@pytest.mark.parametrize("sql", ["SELECT id FROM marts.v", "SELECT id + 9223372036854775807 AS id FROM raw.events"])
+def test_error_of_a_value_elsewhere_has_no_place(sql: str, lake: Lake) -> None:
+    """The place of a cast in a view is one in the text of the view."""
+    view = Model("marts.v", View(), Query("SELECT CAST('x' || id AS INTEGER) AS id FROM raw.events"))
+    results = run(Pipeline([view, Model("marts.m", Full(), Query(sql))]), lake)
+    (result,) = [one for one in results if one.model == "marts.m"]
+    assert result.error is not None
+    assert result.error.message.startswith(("Conversion Error: Could not", "Out of Range Error: Overflow"))
+    assert "\n" not in result.error.message
 
 
 def test_committed_model_is_done_if_the_catalog_fails_afterwards(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,56 @@
+"""Where DuckDB finds an error in SQL."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+
+import duckdb
+
+from lakeconf.connection.connection import Connection
+
+_POSITION = "lakeconf_position"
+
+
+@contextlib.contextmanager
+def errors_with_places(connection: Connection) -> Iterator[None]:
+    """Errors inside have the place in the SQL that DuckDB was given first, and no text of lakeconf's own statement.
+
+    DuckDB shows the place of an error in a relation in the wrong text: that of the statement that reads the relation.
+
+    Args:
+        connection: The connection that runs the statement.
+    """
+    connection.execute("SET errors_as_json = true")
+    try:
+        yield
+    except duckdb.Error as error:
+        _decode(error)
+        raise
+    finally:
+        # The setting ends with the connection if a broken transaction refuses this.
+        with contextlib.suppress(duckdb.Error):
+            connection.native.execute("RESET errors_as_json")
+
+
+def place_of(error: BaseException) -> int | None:
+    """The place that DuckDB found for an error, as an offset in bytes; None if it is unknown.
+
+    Args:
+        error: An error of lakeconf whose cause was raised in `errors_with_places`.
+    """
+    found = getattr(error.__cause__, _POSITION, None)
+    return found if isinstance(found, int) else None
+
+
+def _decode(error: duckdb.Error) -> None:
+    """Replaces a message in JSON by its text."""
+    kind, _, data = str(error).partition(": {")
+    try:
+        found = json.loads("{" + data)
+        error.args = (f"{kind}: {found['exception_message']}",)
+        # Errors of values, such as an overflow, have none.
+        setattr(error, _POSITION, int(found["position"]))
+    except (ValueError, KeyError, TypeError):
+        return
