@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,8 @@ from lakeconf.ducklake import DELETED_FILE, DELETED_POSITION, INLINED_TABLES, IN
 from lakeconf.errors import CommitConflictError
 from lakeconf.sql import literal
 
-# Qualified, because the lake may have a table with this name.
+# The places of deleted rows: the number of the file, the position and the id. Qualified, because the lake may have a
+# table with this name.
 DELETED_ROWS = "temp.main.__lakeconf_deleted"
 _DATA_FILES = f"""
     SELECT data_file_id, path, path_is_relative FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()}
@@ -73,16 +74,39 @@ class DeletedPositions:
     inlined: tuple[tuple[str, int], ...]
 
 
-def write_position_files(
-    reader: CatalogReader, writer: Connection, table: TableInfo, folder: str, begun: int
-) -> DeletedPositions:
-    """Writes a file for each data file that loses rows.
+@dataclass(frozen=True)
+class LocatedRows:
+    """The places of rows to delete, which are in the temporary table `DELETED_ROWS`.
+
+    Attributes:
+        table: The table of the rows.
+        begun: The snapshot that the commit builds on.
+        count: The number of places.
+        distinct: The number of rows; less than `count` if a row is in several places.
+        counts: The number of places in each file, and in each of the catalog's tables of rows.
+        numbers: The number that stands for each of these names in `DELETED_ROWS`.
+        data_files: The ids of the data files by path.
+        earlier: The live delete files by the id of the data file.
+    """
+
+    table: TableInfo
+    begun: int
+    count: int
+    distinct: int
+    counts: Mapping[str, int]
+    numbers: Mapping[str, int]
+    data_files: Mapping[str, int]
+    earlier: Mapping[int, EarlierDeletes]
+
+
+def locate(reader: CatalogReader, writer: Connection, table: TableInfo, rows: str, begun: int) -> LocatedRows:
+    """Makes the temporary table `DELETED_ROWS`.
 
     Args:
         reader: Reads the catalog.
-        writer: The connection with the temporary table `DELETED_ROWS`: `filename`, `file_row_number`, `row_id`.
-        table: The table.
-        folder: The folder of the new files.
+        writer: The connection that gets the table.
+        table: The table of the lake.
+        rows: SQL that returns the places of the rows to delete: `filename`, `file_row_number` and `row_id`.
         begun: The snapshot that the commit builds on.
 
     Raises:
@@ -94,46 +118,70 @@ def write_position_files(
             (compose_path(table.path, path, is_relative=is_relative), file_id)
             for file_id, path, is_relative in transaction.rows(_DATA_FILES, parameters)
         ]
-        data_files = dict(listed)
         earlier: dict[int, EarlierDeletes] = {}
         for data_file_id, file_id, path, is_relative, begin, form in transaction.rows(_DELETE_FILES, parameters):
             if form != "parquet" or data_file_id in earlier:
                 raise CommitConflictError(f"a file of {table.full_name} has deletes that cannot be extended")
             full = compose_path(table.path, path, is_relative=is_relative)
             earlier[data_file_id] = EarlierDeletes(file_id, full, begin)
-        inlined = {name for (name,) in transaction.rows(INLINED_TABLES, [table.table_id])}
-    counts: Mapping[str, int] = dict(writer.rows(f"SELECT filename, count(*) FROM {DELETED_ROWS} GROUP BY ALL"))
+        inlined = [name for (name,) in transaction.rows(INLINED_TABLES, [table.table_id])]
+    data_files = dict(listed)
     if len(data_files) < len(listed):
         raise CommitConflictError(f"{table.full_name} contains a file twice, so positions do not identify rows")
-    unknown = counts.keys() - data_files.keys() - inlined
+    names = list(dict.fromkeys([*data_files, *inlined]))
+    numbers = _fill(writer, table, rows, names)
+    counts = dict(writer.rows(f"SELECT file, count(*) FROM {DELETED_ROWS} GROUP BY file"))
+    ((count, distinct),) = writer.rows(f"SELECT count(*), count(DISTINCT row_id) FROM {DELETED_ROWS}")
+    found = {name: counts[number] for name, number in numbers.items() if number in counts}
+    return LocatedRows(table, begun, count, distinct, found, numbers, data_files, earlier)
+
+
+def _fill(writer: Connection, table: TableInfo, rows: str, names: Sequence[str]) -> dict[str, int]:
+    """Makes `DELETED_ROWS`, and returns the number of each name."""
+    # A number needs 2 bytes where a name needs more than 100. An ENUM numbers its values from 0 on, without a join,
+    # which could keep all rows in memory.
+    known = f"ENUM({', '.join(map(literal, names or ['']))})"
+    writer.execute(
+        f"CREATE OR REPLACE TEMP TABLE {DELETED_ROWS} AS "
+        f"SELECT enum_code(TRY_CAST(filename AS {known})) AS file, file_row_number::BIGINT AS position, row_id "
+        f"FROM ({rows})"
+    )
+    ((unknown,),) = writer.rows(f"SELECT count(*) FROM {DELETED_ROWS} WHERE file IS NULL")
     if unknown:
-        raise CommitConflictError(f"the catalog does not know {min(unknown)}, a file of {table.full_name}")
+        query = f"SELECT min(filename) FROM ({rows}) WHERE TRY_CAST(filename AS {known}) IS NULL"
+        ((name,),) = writer.rows(query)
+        raise CommitConflictError(f"the catalog does not know {name}, a file of {table.full_name}")
+    return {name: number for number, name in enumerate(names)}
+
+
+def write_position_files(writer: Connection, located: LocatedRows, folder: str) -> DeletedPositions:
+    """Writes a file for each data file that loses rows, and drops `DELETED_ROWS`.
+
+    Args:
+        writer: The connection with the temporary table.
+        located: The rows to delete.
+        folder: The folder of the new files.
+    """
     if "://" not in folder:
         Path(folder).mkdir(parents=True, exist_ok=True)
     files = [
-        _write(writer, folder, begun + 1, path, data_files[path], counts[path], earlier.get(data_files[path]))
-        for path in sorted(counts.keys() - inlined)
+        _write(writer, located, folder, path) for path in sorted(located.counts.keys() & located.data_files.keys())
     ]
-    names = ", ".join(map(literal, sorted(inlined))) or "NULL"
-    rows = writer.rows(f"SELECT filename, row_id FROM {DELETED_ROWS} WHERE filename IN ({names}) ORDER BY ALL")
-    return DeletedPositions(tuple(files), tuple(rows))
+    inlined = {located.numbers[name]: name for name in located.counts.keys() - located.data_files.keys()}
+    numbers = ", ".join(map(str, inlined)) or "NULL"
+    rows = writer.rows(f"SELECT file, row_id FROM {DELETED_ROWS} WHERE file IN ({numbers}) ORDER BY ALL")
+    writer.execute(f"DROP TABLE {DELETED_ROWS}")
+    return DeletedPositions(tuple(files), tuple((inlined[number], row_id) for number, row_id in rows))
 
 
-def _write(
-    writer: Connection,
-    folder: str,
-    snapshot_id: int,
-    data_file: str,
-    data_file_id: int,
-    count: int,
-    earlier: EarlierDeletes | None,
-) -> PositionFile:
+def _write(writer: Connection, located: LocatedRows, folder: str, data_file: str) -> PositionFile:
+    data_file_id, count = located.data_files[data_file], located.counts[data_file]
+    snapshot_id, earlier = located.begun + 1, located.earlier.get(data_file_id)
     path = f"{folder}{data_file_id}.parquet"
     file, position, snapshot = DELETED_FILE, DELETED_POSITION, INTERNAL_SNAPSHOT_ID
     columns = [file, position]
-    rows = (
-        f"SELECT file_row_number::BIGINT AS {position.name} FROM {DELETED_ROWS} WHERE filename = {literal(data_file)}"
-    )
+    number = located.numbers[data_file]
+    rows = f"SELECT position AS {position.name} FROM {DELETED_ROWS} WHERE file = {number}"
     if earlier is not None:
         columns.append(snapshot)
         old = f"read_parquet({literal(earlier.path)}, hive_partitioning = false)"

@@ -14,7 +14,7 @@ from lakeconf.catalog.lost_bounds import table_bounds
 from lakeconf.catalog.partition_folders import folder_values
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import TableInfo
-from lakeconf.commit.position_files import DELETED_ROWS, PositionFile, write_position_files
+from lakeconf.commit.position_files import PositionFile, locate, write_position_files
 from lakeconf.commit.recovery import AttachedCatalog
 from lakeconf.commit.replaced_files import Replacement, add_replacement, check_replaced
 from lakeconf.commit.staged_tables import Rows, commit, fill, statistics_row
@@ -159,19 +159,19 @@ class StagedCatalog(AttachedCatalog):
 
     def _add_deletes(self, rows: dict[str, list[tuple[object, ...]]], change: FileChange, begun: int) -> None:
         table = change.table
-        located = qualified(self.alias, table.schema_name, table.name)
-        self.writer.execute(
-            f"CREATE OR REPLACE TEMP TABLE {DELETED_ROWS} AS SELECT filename, file_row_number, rowid AS row_id "
-            f"FROM {located} WHERE rowid IN (SELECT {ROW_ID} FROM ({change.row_ids}))"
+        places = (
+            "SELECT filename, file_row_number, rowid AS row_id "
+            f"FROM {qualified(self.alias, table.schema_name, table.name)} "
+            f"WHERE rowid IN (SELECT {ROW_ID} FROM ({change.row_ids}))"
         )
-        ((found, distinct),) = self.writer.rows(f"SELECT count(*), count(DISTINCT row_id) FROM {DELETED_ROWS}")
-        if not found == distinct == change.row_count:
+        located = locate(self.reader, self.writer, table, places, begun)
+        if not located.count == located.distinct == change.row_count:
             raise CommitConflictError(
-                f"expected to change {change.row_count} rows of {table.full_name}, but found {found}: nothing was "
-                "written",
+                f"expected to change {change.row_count} rows of {table.full_name}, but found {located.count}: nothing "
+                "was written",
                 hint="call lake.refresh() and try again",
             )
-        positions = write_position_files(self.reader, self.writer, table, change.folder, begun)
+        positions = write_position_files(self.writer, located, change.folder)
         rows["inlined_delete"] += [(table.table_id, name, row_id) for name, row_id in positions.inlined]
         rows["delete_file"] += [self._delete_file(table, file) for file in positions.files]
 

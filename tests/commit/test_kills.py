@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import random
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import writing_process
+from killed_writers import after, check
 from local_stores import config_of, on_postgres, store_of
 from spark_session import spark_settings
 from strength import PROVE
@@ -20,9 +19,7 @@ from writing_process import (
     TABLE,
     WAITS,
     PreparedWriters,
-    Rows,
     frame,
-    ids_of,
     read,
     start,
 )
@@ -30,9 +27,10 @@ from writing_process import (
 import lakeconf
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from servers import FaultProxy, PostgresServer
 
-    from lakeconf import Lake, Store
 
 # For each point, whether the writer has committed when it is killed.
 POINTS = {
@@ -57,51 +55,6 @@ def config(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
 @pytest.fixture
 def sqlite(tmp_path: Path) -> dict[str, Any]:
     return config_of(tmp_path)
-
-
-def after(rows: Rows, operation: str, number: int) -> Rows:
-    """The rows of the table after an operation."""
-    ids = ids_of(operation, number)
-    kept = [row for row in rows if row[0] not in ids]
-    return kept if operation == "delete" else sorted(kept + [(key, number) for key in ids])
-
-
-def known_files(lake: Lake) -> set[str]:
-    paths = "SELECT path FROM __ducklake_metadata_dev.ducklake_{}_file"
-    found = lake.sql(f"{paths.format('data')} UNION ALL {paths.format('delete')}", engine="duckdb").collect("pyarrow")
-    return {Path(path).name for (path,) in found.iter_rows()}
-
-
-def files(tmp_path: Path) -> set[str]:
-    return {path.name for path in (tmp_path / "data").rglob("*.parquet")}
-
-
-def check(store: Store, tmp_path: Path, allowed: list[Rows]) -> Rows:
-    """Checks that the lake is in an allowed state, and that cleanup removes all unknown files of its tables."""
-    foreign = tmp_path / "data" / "raw" / "t" / "of-somebody-else.parquet"
-    foreign.parent.mkdir(parents=True, exist_ok=True)
-    foreign.write_text("not of lakeconf")
-    with store.open() as lake:
-        rows = read(lake)
-        assert rows in allowed
-        lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
-        assert foreign.exists()
-        foreign.unlink()
-        # Cleanup keeps the files of a table that was never committed: it cannot tell who wrote them.
-        names = lake.sql("SELECT table_name FROM __ducklake_metadata_dev.ducklake_table", engine="duckdb").collect(
-            "pyarrow"
-        )
-        tables = {name for (name,) in names.iter_rows()}
-        unproven = {path.name for path in (tmp_path / "data").rglob("*.parquet") if path.parent.name not in tables}
-        assert files(tmp_path) - (unproven - known_files(lake)) == known_files(lake)
-        assert read(lake) == rows
-        doubled = lake.sql(
-            "SELECT 1 FROM __ducklake_metadata_dev.ducklake_delete_file "
-            "GROUP BY data_file_id, begin_snapshot HAVING count(*) > 1",
-            engine="duckdb",
-        )
-        assert len(doubled.collect()) == 0
-    return rows
 
 
 def kill_forks(config: dict[str, Any], tmp_path: Path, pairs: list[tuple[str, str]]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.catalog.table import load_table
-from lakeconf.commit.position_files import DELETED_ROWS, DeletedPositions, write_position_files
+from lakeconf.commit.position_files import DeletedPositions, locate, write_position_files
 from lakeconf.errors import CommitConflictError
 
 if TYPE_CHECKING:
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def written(lake: Lake, deleted: str) -> DeletedPositions:
-    lake.run(f"CREATE OR REPLACE TEMP TABLE {DELETED_ROWS} AS {deleted}")
     folder = f"{lake.folder}/data/main/t/new folder/"
     info = load_table(lake.reader, "t", lake.newest)
-    return write_position_files(lake.reader, lake.connection, info, folder, lake.newest)
+    found = locate(lake.reader, lake.connection, info, deleted, lake.newest)
+    return write_position_files(lake.connection, found, folder)
 
 
 def located(condition: str) -> str:
@@ -81,12 +81,35 @@ def test_names_of_files_are_not_sorted_with_the_positions(usual: Lake) -> None:
     folder.mkdir()
     usual.run("CREATE TABLE lake.t (i BIGINT)", f"COPY (SELECT i FROM range(400000) r(i)) TO '{folder}/x.parquet'")
     usual.run(f"CALL ducklake_add_data_files('lake', 't', '{folder}/x.parquet')")
-    deleted = "SELECT filename, file_row_number, rowid AS row_id FROM lake.t"
-    usual.run(f"CREATE OR REPLACE TEMP TABLE {DELETED_ROWS} AS {deleted}", "SET max_temp_directory_size = '0KB'")
     info = load_table(usual.reader, "t", usual.newest)
-    usual.run("SET memory_limit = '190MB'")
-    (file,) = write_position_files(usual.reader, usual.connection, info, f"{usual.folder}/d/", usual.newest).files
+    found = locate(usual.reader, usual.connection, info, located("true"), usual.newest)
+    usual.run("SET max_temp_directory_size = '0KB'", "SET memory_limit = '70MB'")
+    (file,) = write_position_files(usual.connection, found, f"{usual.folder}/d/").files
     usual.run("RESET memory_limit")
     names, positions = "SELECT DISTINCT file_path FROM '{}'", "SELECT pos FROM '{}'"
     assert usual.rows(names.format(file.path)) == [(f"{folder}/x.parquet",)]
     assert usual.rows(positions.format(file.path)) == [(number,) for number in range(400_000)]
+
+
+def table_bytes(lake: Lake) -> int:
+    ((found,),) = lake.rows("SELECT sum(memory_usage_bytes) FROM duckdb_memory() WHERE tag = 'IN_MEMORY_TABLE'")
+    return int(found)
+
+
+def test_memory_of_a_deleted_row_does_not_depend_on_the_path_of_its_file(usual: Lake) -> None:
+    folder, count = usual.folder / ("long" * 50), 400_000
+    folder.mkdir()
+    usual.run("CREATE TABLE lake.t (i BIGINT)", f"COPY (SELECT i FROM range({count}) r(i)) TO '{folder}/x.parquet'")
+    usual.run(f"CALL ducklake_add_data_files('lake', 't', '{folder}/x.parquet')")
+    before, info = table_bytes(usual), load_table(usual.reader, "t", usual.newest)
+    found = locate(usual.reader, usual.connection, info, located("true"), usual.newest)
+    assert (found.count, found.distinct) == (count, count)
+    assert 8 * count < table_bytes(usual) - before < 32 * count
+    write_position_files(usual.connection, found, f"{usual.folder}/d/")
+    assert table_bytes(usual) <= before
+
+
+def test_table_without_files_has_no_places(usual: Lake) -> None:
+    usual.run("CREATE TABLE lake.t (i BIGINT)")
+    found = written(usual, located("true"))
+    assert (found.files, found.inlined) == ((), ())

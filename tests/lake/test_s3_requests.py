@@ -6,6 +6,7 @@ A bound is the number of requests that were measured; more of them is more cost 
 from __future__ import annotations
 
 import datetime as dt
+import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -128,6 +129,35 @@ def test_merge_on_spark(
         check(found, 36, PUT=5, GET=4, HEAD=17, LIST=8, DELETE=2)
     else:
         check(found, 100, PUT=8, GET=10, HEAD=52, LIST=26, DELETE=5)
+
+
+@pytest.mark.hadoop_aws
+@pytest.mark.parametrize("name", ["t", "p"])
+def test_staged_merge_copies_only_files_of_partitions(
+    store: Store, s3_proxy: FaultProxy, frame: DataFrame, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The same merge by a staged commit, which also writes a file of updated rows and one of positions.
+
+    The server copies files only to the folders of their partitions, each once.
+    """
+    monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", -1)
+    ten = frame.where("id < 5 OR id >= 995").coalesce(1)
+    changes = ten.selectExpr("IF(id < 5, id, id + 5000) AS id", "day")
+    with store.open(frame.sparkSession) as lake:
+        lake._session.committer = "staged"
+        lake.table(name).append(frame)
+        before = {file.path for file in lake.table(name).files()}
+        with counted(s3_proxy) as found:
+            lake.table(name).merge(changes, on="id")
+        assert json.loads(lake.snapshots()[-1].extra_info or "{}")["committer"] == "staged"
+        new = [file.path for file in lake.table(name).files() if file.path not in before]
+        assert len(lake.table(name).scan().collect("pyarrow")) == 1005
+    placed = [key.rpartition("/")[2] for key in found.keys.get("COPY", [])]
+    assert sorted(placed) == (sorted(path.rpartition("/")[2] for path in new) if name == "p" else [])
+    if name == "t":
+        check(found, 114, PUT=10, GET=12, HEAD=58, LIST=27, DELETE=7)
+    else:
+        check(found, 195, PUT=17, COPY=4, GET=19, HEAD=95, LIST=47, DELETE=11, POST=2)
 
 
 @pytest.fixture

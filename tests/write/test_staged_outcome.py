@@ -162,6 +162,35 @@ def test_twins_stay_equal(store: Store, spark: SparkSession, monkeypatch: pytest
     assert seen["staged"] > 0
 
 
+# Tables whose rows were written before their first keys, with other keys, or with keys that they no longer have.
+KEY_CHANGES = {
+    "first": ["INSERT", "ALTER TABLE § SET PARTITIONED BY (s)"],
+    "other": ["ALTER TABLE § SET PARTITIONED BY (s)", "INSERT", "ALTER TABLE § SET PARTITIONED BY (year(d), n)"],
+    "none": ["ALTER TABLE § SET PARTITIONED BY (n)", "INSERT", "ALTER TABLE § RESET PARTITIONED BY"],
+}
+
+
+def test_twins_with_changed_keys_stay_equal(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of several partitionings; updated rows move to folders of the newest one."""
+    monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", -1)
+    columns = {"k": "BIGINT", "n": "INTEGER", "s": "VARCHAR", "d": "DATE"}
+    create = f"CREATE TABLE § ({', '.join(f'{name} {found}' for name, found in columns.items())})"
+    rows = "SELECT {0} AS k, ({0} % 3 - 1)::INTEGER AS n, 'a' || {0} % 2 AS s, DATE '2024-12-30' + {0}::INTEGER AS d"
+    insert = f"INSERT INTO § {rows.format('i')} FROM range({{}}, {{}}) AS r(i)"
+    frame = f"{rows.format('(i * 2)')} FROM range(5, 13) AS r(i)"
+    cases = {}
+    for key, changes in KEY_CHANGES.items():
+        setup = [create, *(insert.format(0, 12) if change == "INSERT" else change for change in changes)]
+        setup += [insert.format(12, 20), "DELETE FROM § WHERE k % 7 = 0"]
+        cases[key] = Case(setup, columns, frame, {"on": ["k"]})
+    seen = Counter[str]()
+    check(store_of(tmp_path, data_inlining_row_limit=5), spark, cases, seen)
+    assert seen["staged"] == 2 * len(cases)
+    assert seen["partitioned"]
+
+
 # Each with the table, how a merge into it is called, and why a staged commit cannot carry it.
 OTHERWISE: dict[str, tuple[str, dict[str, Any], str]] = {
     "key": ("CREATE TABLE § (k BIGINT, v VARCHAR)", {"idempotency_key": "first"}, "the lake does not have the table"),

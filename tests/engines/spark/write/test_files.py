@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.classic.dataframe import DataFrame
 
 import lakeconf
 from lakeconf.errors import SchemaError, UnsupportedError
@@ -275,3 +276,25 @@ def test_settings_of_other_committers_do_not_matter(lake: Lake, spark: SparkSess
             spark.conf.unset(key)
     assert rows(lake, "SELECT id FROM t") == [(number,) for number in range(10)]
     assert all(path.suffix == ".parquet" for path in Path(lake._session.reader.data_path, "main").rglob("*.*"))
+
+
+def test_number_of_analysed_frames_does_not_depend_on_the_number_of_columns(
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes a time in Spark that would be most of a small write."""
+    select, selected = DataFrame.select, list[int]()
+
+    def selecting(self: DataFrame, *columns: Any) -> Any:
+        selected.append(len(columns))
+        return select(self, *columns)
+
+    found = []
+    for count in (1, 9):
+        frame = spark.range(3).selectExpr(*(f"CAST(id AS STRING) AS c{number}" for number in range(count)))
+        table = lake.create_table(f"t{count}", frame)
+        with monkeypatch.context() as patch:
+            patch.setattr(DataFrame, "select", selecting)
+            table.append(frame)
+        found.append(len(selected))
+        selected.clear()
+    assert found[0] == found[1] > 0

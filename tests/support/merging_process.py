@@ -1,0 +1,167 @@
+"""A process that merges on Spark, and kills itself at a point of the merge; run as a script."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from writing_process import FIRST_BYTES, TABLE, WAITS, die_at_byte, frame, ids_of, kill, say
+
+import lakeconf
+from lakeconf.commit import transaction
+from lakeconf.connection.connection import Connection
+from lakeconf.engines import small_merges
+from lakeconf.engines.spark.engine import SparkEngine
+from lakeconf.write.merge_clauses import ACTION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Both processes are killed when the first file of a Spark job appears: that of the actions, or the first job that
+# writes rows of the table.
+JOINING = "executors write the actions"
+WRITING = "executors write the rows"
+# The executors are killed there, and only they: Spark starts others.
+LOSING = "the executors are lost"
+# Files of rows exist; the transaction of the commit has not begun.
+STAGED = "all rows are staged"
+
+
+def start(config: dict[str, Any], spark: dict[str, str], number: int, point: str) -> subprocess.Popen[str]:
+    """Starts a process that has opened the lake."""
+    process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps({"config": config, "spark": spark, "number": number, "point": point}) + "\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def kill_at(point: str, data: Path, java: int) -> None:
+    """Makes this process kill itself when it first reaches a point.
+
+    Args:
+        point: The point.
+        data: The folder of the data files.
+        java: The id of Spark's process.
+    """
+    stage_rows, stage_part, struck = SparkEngine.stage_rows, SparkEngine.stage_part, list[str]()
+
+    def staging(self: Any, adopted: Any, request: Any) -> Any:
+        if point == JOINING and ACTION in request.types:
+            at_new_file(data, lambda: kill_both(java))
+        return stage_rows(self, adopted, request)
+
+    def writing(self: Any, *arguments: Any) -> Any:
+        if point == WRITING:
+            at_new_file(data, lambda: kill_both(java))
+        if point == LOSING and not struck:
+            struck.append(point)
+            at_new_file(data, lambda: kill_executors(java))
+        return stage_part(self, *arguments)
+
+    SparkEngine.stage_rows, SparkEngine.stage_part = staging, writing  # type: ignore[method-assign, assignment]
+    _kill_at_commit(point)
+
+
+def _kill_at_commit(point: str) -> None:
+    execute, rows, tidy = Connection.execute, Connection.rows, transaction.Transaction._tidy
+    commit = transaction.Transaction.commit
+
+    def sending(send: Callable[..., Any], is_commit: bool, *arguments: Any) -> Any:
+        if is_commit:
+            _before_commit(point)
+        done = send(*arguments)
+        if is_commit and point == "after the commit":
+            kill()
+        return done
+
+    def executing(self: Connection, sql: str, parameters: Any = None) -> Any:
+        return sending(execute, sql == "COMMIT", self, sql, parameters)
+
+    def fetching(self: Connection, sql: str, parameters: Any = None) -> Any:
+        return sending(rows, "ducklake_commit(" in sql, self, sql, parameters)
+
+    def committing(self: Any) -> Any:
+        return kill() if point == STAGED else commit(self)
+
+    def tidying(self: Any, changes: Any, *, committed: bool) -> None:
+        if point == "resolve" and committed:
+            kill()
+        tidy(self, changes, committed=committed)
+
+    Connection.execute, Connection.rows = executing, fetching  # type: ignore[method-assign]
+    transaction.Transaction.commit = committing  # type: ignore[method-assign]
+    transaction.Transaction._tidy = tidying  # type: ignore[method-assign]
+
+
+def _before_commit(point: str) -> None:
+    if point == "before the commit":
+        kill()
+    if point == WAITS:
+        say("committing")
+        sys.stdin.readline()
+    if point in FIRST_BYTES:
+        die_at_byte(FIRST_BYTES[point])
+
+
+def at_new_file(data: Path, strike: Callable[[], None]) -> None:
+    """Calls a function in a thread as soon as there is another file of a task."""
+    before = set(data.rglob("part-*"))
+
+    def watch() -> None:
+        while before >= set(data.rglob("part-*")):
+            time.sleep(0.001)
+        strike()
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def kill_both(java: int) -> None:
+    """Kills Spark's process and this one."""
+    os.kill(java, signal.SIGKILL)
+    kill()
+
+
+def kill_executors(java: int) -> None:
+    """Kills the executors of a cluster that Spark's process has started."""
+    killed = [process for process in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_executor(process, java)]
+    for process in killed:
+        os.kill(process, signal.SIGKILL)
+    say(f"killed {len(killed)}")
+
+
+def _is_executor(process: int, java: int) -> bool:
+    folder = Path("/proc") / str(process)
+    try:
+        parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        return parent == java and "CoarseGrainedExecutorBackend" in (folder / "cmdline").read_text()
+    except OSError:
+        return False
+
+
+def main() -> None:
+    """Merges as specified in the input line, and prints when it is ready and when it is done."""
+    task = json.loads(sys.stdin.readline())
+    config, number = task["config"], task["number"]
+    small_merges.MOST_FRAME_BYTES = -1
+    spark = lakeconf.spark_session(settings=task["spark"])
+    java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
+    with lakeconf.init(config).get_store("dev").open(spark) as lake:
+        say("ready")
+        kill_at(task["point"], Path(config["stores"]["dev"]["storage_backend"]["path"]), java)
+        rows = frame(number, ids_of("merge", number))
+        lake.table(TABLE).merge(rows, on="id", idempotency_key=str(number))
+        say("done")
+
+
+if __name__ == "__main__":
+    main()
