@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import TableInfo
 from lakeconf.commit.conflicts import ReadDependency
-from lakeconf.commit.journal import CommitKey
+from lakeconf.commit.journal import TABLE, CommitKey
 from lakeconf.commit.position_delete import PositionDelete
 from lakeconf.commit.staged_commit import FileChange
 from lakeconf.engines.base import Staged
@@ -66,6 +66,11 @@ class Change:
             return True
         return not staged.files or staged.rest is not None
 
+    @property
+    def registers_files(self) -> bool:
+        """True if the statements register staged files as files of the table."""
+        return self.staged is not None and bool(self.staged.files) and self.by_files is None
+
 
 @dataclass(frozen=True)
 class Target:
@@ -82,6 +87,27 @@ class Target:
     types: Mapping[str, str]
     ended_by: str | None = None
     exists: bool = True
+
+
+def tables_to_lock(changes: Iterable[Change], *, registers_alone: bool) -> set[str]:
+    """The tables whose locks a commit holds, from before it begins until the reply.
+
+    DuckLake keeps the name mappings of registered files in memory. On a catalog that it reads on separate connections,
+    a transaction also loads a mapping that another one commits after its snapshot. DuckLake later loads this mapping
+    again and uses freed memory: the process crashes or hangs (duckdb/ducklake#1431). So only one commit at a time
+    registers files on such a catalog. The lock of the table of commits excludes the others, in all processes.
+
+    Args:
+        changes: The changes of the commit.
+        registers_alone: True if no two commits may register files at the same time.
+    """
+    found = set[str]()
+    for change in changes:
+        if change.depends_on is not None:
+            found.add(change.table)
+        if change.key or (registers_alone and change.registers_files):
+            found.add(TABLE)
+    return found
 
 
 def row_count(changes: Iterable[Change]) -> int:

@@ -15,7 +15,7 @@ from lakeconf import __version__
 from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.commit import audits, journal
 from lakeconf.commit.audits import Audit
-from lakeconf.commit.change import Change, Target, row_count
+from lakeconf.commit.change import Change, Target, row_count, tables_to_lock
 from lakeconf.commit.committer import Commit, Phase
 from lakeconf.commit.conflicts import (
     Base,
@@ -180,9 +180,9 @@ class Transaction:
         self._tidy(dropped, committed=False)
 
     def _locks(self) -> AbstractContextManager[Held | None]:
-        wanted = {change.table for change in self.changes if change.depends_on is not None}
-        if self.runs or any(change.key for change in self.changes):
-            wanted.add(journal.TABLE)
+        session = self.session
+        alone = session.reader.reads_separately and session.guard.has_locks
+        wanted = tables_to_lock(self.changes, registers_alone=alone) | ({journal.TABLE} if self.runs else set[str]())
         if not wanted:
             return contextlib.nullcontext()
         return self.session.guard(wanted)

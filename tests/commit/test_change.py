@@ -6,7 +6,7 @@ import pytest
 
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import TableInfo
-from lakeconf.commit.change import Change
+from lakeconf.commit.change import Change, tables_to_lock
 from lakeconf.commit.position_delete import PositionDelete
 from lakeconf.engines.base import Staged
 
@@ -43,3 +43,10 @@ def test_ducklake_writes_delete_files_for_rows_that_were_found_before() -> None:
 def test_change_defines_and_deletes_nothing_unless_it_says_so() -> None:
     change = Change((), "main.t")
     assert (change.defines, change.deletes, change.counts) == (False, False, ())
+
+
+def test_only_one_commit_registers_files_at_a_time() -> None:
+    registering, inserting = Change(("CALL",), "main.t", FILES), Change(("INSERT",), "main.t", Staged("FROM rows"))
+    assert tables_to_lock([inserting, registering], registers_alone=True) == {"lakeconf.commits"}
+    assert tables_to_lock([registering], registers_alone=False) == set()
+    assert tables_to_lock([inserting], registers_alone=True) == set()
