@@ -32,19 +32,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def connect_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The only session of Spark Connect of the run; tests use `connect`."""
-    from pyspark.sql import SparkSession  # slow; only for tests that need Spark
-
+def connect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the server, for clients in other processes."""
     folder, port = tmp_path_factory.mktemp("spark-connect"), free_port()
     log = folder / "server.log"
     command = [sys.executable, __file__, str(port), str(folder)]
     with log.open("wb") as output, run_server(command, output) as process:
         wait_until_ready(process, log, lambda: accepts_connections(port))
-        session = SparkSession.builder.remote(f"sc://{HOST}:{port}").create()
-        os.environ.pop(_MODE)
-        yield session
-        session.stop()
+        yield f"sc://{HOST}:{port}"
+
+
+@pytest.fixture(scope="session")
+def connect_session(connect_url: str) -> Iterator[SparkSession]:
+    """The session of Spark Connect of most tests; they use `connect`."""
+    from pyspark.sql import SparkSession  # slow; only for tests that need Spark
+
+    session = SparkSession.builder.remote(connect_url).create()
+    os.environ.pop(_MODE)
+    yield session
+    session.stop()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from local_stores import config_of, in_bucket
 from pyspark.sql.types import ArrayType, DecimalType, LongType, MapType, StringType, StructField, StructType
@@ -82,6 +83,21 @@ def test_partitioned_table(lake: lakeconf.Lake, connect: SparkSession, tmp_path:
     table.append(connect.sql("SELECT id, id % 3 AS part FROM range(30)"))
     assert sorted(path.parent.name for path in (tmp_path / "data").rglob("*.parquet")) == ["part=0", "part=1", "part=2"]
     assert table.scan().to_native().count() == 30
+
+
+def test_buckets_are_those_of_duckdb(lake: lakeconf.Lake, connect: SparkSession, tmp_path: Path) -> None:
+    for name in ("spark", "duckdb"):
+        lake.create_table(name, {"id": "BIGINT"}, partitioned_by=["bucket(4, id)"])
+    lake.table("spark").append(connect.range(-20, 20))
+    lake.table("duckdb").append(pa.table({"id": range(-20, 20)}))
+    folders = {}
+    for name in ("spark", "duckdb"):
+        pattern = tmp_path / "data/main" / name / "*/*.parquet"
+        query = f"SELECT split_part(filename, '/', -2), id FROM read_parquet('{pattern}', filename = true)"
+        folders[name] = sorted(lake._session.writer.rows(query))
+    assert folders["spark"] == folders["duckdb"]
+    assert len({folder for folder, _ in folders["spark"]}) == 4
+    assert lake.table("spark").scan().to_native().count() == 40
 
 
 def test_null_in_a_required_column(lake: lakeconf.Lake, connect: SparkSession, tmp_path: Path) -> None:
