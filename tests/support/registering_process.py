@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import lakeconf
 from lakeconf.catalog.table import load_table
+from lakeconf.commit.change import Change
 from lakeconf.commit.recovery import AttachedCatalog
 from lakeconf.engines.base import Staged
-from lakeconf.write.row_changes import Change
 from lakeconf.write.writes import Writing, insert
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def main(config: str) -> None:
             other.join(_SECONDS)
             return begun
 
-        AttachedCatalog.begin = begin_before_the_other  # type: ignore[method-assign]
+        AttachedCatalog.begin = begin_before_the_other  # type: ignore[method-assign, assignment]
         register(first, "one", folder)
         other.join()
         for name in _LATER:
