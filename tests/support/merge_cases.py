@@ -211,9 +211,10 @@ def shown(row: list[object]) -> str:
 
 
 def fetched(lake: Lake, query: str) -> list[tuple[Any, ...]]:
-    """The rows of a query, as DuckDB without lakeconf returns them."""
+    """The rows of a query, as DuckDB without lakeconf returns them; the lake is the default database."""
     connection = lake._session.writer.cursor()
     try:
+        connection.execute(f"USE {lake._session.alias}")
         return connection.rows(query)
     finally:
         connection.close()
