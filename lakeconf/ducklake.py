@@ -32,8 +32,8 @@ STAGED_COMMIT_VERSIONS = frozenset({"d8a1881e"})
 # And the types of catalogs, as in `ducklake_settings`, on which they have run it.
 STAGED_COMMIT_CATALOGS = frozenset({"duckdb", "postgres", "sqlite"})
 # The versions, each with a type of catalog, for which `make prove` has compared staged commits with DuckLake's
-# statements. The committer `auto` uses only these; none yet.
-PROVEN_STAGED_COMMITS: frozenset[tuple[str, str]] = frozenset()
+# statements. The committer `auto` uses only these.
+PROVEN_STAGED_COMMITS = frozenset({("d8a1881e", "duckdb"), ("d8a1881e", "postgres"), ("d8a1881e", "sqlite")})
 # The catalog tables with the inlined rows of a table; `?` is the id of the table.
 INLINED_TABLES = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ? ORDER BY schema_version"
 # The types of catalogs, as in `ducklake_settings`, whose tables DuckDB reads on separate connections, and so in
