@@ -30,11 +30,15 @@ WRITERS = frozenset(
         *("flush_inlined_data", "merge_adjacent_files", "rewrite_data_files", "set_commit_message", "set_option"),
     }
 )
-# DuckDB's functions that write files, attach databases, or run a statement in a database, such as the catalog's.
+# DuckDB's functions that write files, attach databases, change settings, or run a statement in a database, such as the
+# catalog's.
 _OTHERS = frozenset(
     {
-        *("checkpoint", "force_checkpoint", "import_database", "mysql_execute", "mysql_query", "postgres_attach"),
-        *("postgres_execute", "postgres_query", "sqlite_attach", "sqlite_query"),
+        *("add_parquet_key", "checkpoint", "copy_database", "disable_logging", "disable_profile", "disable_profiling"),
+        *("enable_logging", "enable_profile", "enable_profiling", "force_checkpoint", "import_database"),
+        *("mysql_clear_cache", "mysql_execute", "mysql_query", "pg_clear_cache", "postgres_attach"),
+        *("postgres_configure_pool", "postgres_execute", "postgres_query", "sqlite_attach", "sqlite_query"),
+        "truncate_duckdb_logs",
     }
 )
 # Functions that run a query in a text, which may be computed.

@@ -29,7 +29,8 @@ SAFE_TABLE_FUNCTIONS = frozenset(
 _UNSAFE_FUNCTIONS = frozenset(
     {
         *("currval", "current_setting", "getenv", "getvariable", "nextval", "pg_sleep", "setseed", "sleep_ms"),
-        "write_log",
+        # It binds a query in a text, and so reads files and connects to servers.
+        *("json_serialize_plan", "write_log"),
     }
 )
 # DuckDB reads a file if no table has the name and the name has a known extension; URLs contain a dot as well.

@@ -12,7 +12,7 @@ from lakeconf.sql import folded, identifier
 Span = tuple[int, int]
 
 
-def table_references(query: exp.Query) -> list[exp.Table]:
+def table_references(query: exp.Expr) -> list[exp.Table]:
     """The places in a query that name a table, and not a CTE that is visible there."""
     return [table for table in query.find_all(exp.Table) if table.db or not _is_cte(table)]
 

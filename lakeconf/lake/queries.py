@@ -13,6 +13,7 @@ from lakeconf.commit.scope import Scope
 from lakeconf.completion import PublicNames
 from lakeconf.engines.base import SparkOperations
 from lakeconf.errors import LakeconfError, UnsupportedError
+from lakeconf.lake.frame_names import query_on_duckdb
 from lakeconf.lake.query_names import named_lakes
 from lakeconf.lake.several_lakes import sql_on_duckdb
 from lakeconf.lake.spark_dialect import query_in_spark_sql
@@ -95,7 +96,9 @@ class Queries(PublicNames):
         """
         prepare_query(self._session.reader, sql, frames=frames)
         check_only_reads(self._session.reader.connection, sql)
-        return self._session.engine.query(sql, frames)
+        if isinstance(self._session.engine, SparkOperations):
+            return self._session.engine.query(sql, frames)
+        return query_on_duckdb(self._session.engine, sql, frames)
 
     def execute(self, sql: str, /, *, idempotency_key: str | None = None, **frames: object) -> int:
         """Runs an INSERT, UPDATE, DELETE or MERGE INTO on one table of the lake, as one snapshot.

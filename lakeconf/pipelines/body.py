@@ -6,7 +6,6 @@ import inspect
 import itertools
 import re
 import traceback
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -32,6 +31,7 @@ from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.schema_check import check_distinct
 from lakeconf.engines.untranslated import UntranslatedError
 from lakeconf.errors import LakeconfError, PipelineError, QueryError, SchemaError, UnsafeQueryError, UnsupportedError
+from lakeconf.lake.frame_names import unique_view
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.definition_hash import codes_on_disk, function_code, loaded_source, sql_code
 from lakeconf.pipelines.places import shown_place
@@ -153,7 +153,9 @@ class Query:
         """
         source = self._source
         try:
-            (found,) = sqlglot.parse(self.text, dialect="duckdb")
+            parsed = sqlglot.parse(self.text, dialect="duckdb")
+            # A comment behind the semicolon is a statement for sqlglot.
+            (found,) = (one for one in parsed if not isinstance(one, exp.Semicolon))
         except sqlglot.errors.SqlglotError as error:
             # sqlglot's message quotes the file, which may be any file.
             raise syntax_error(source, error) from None
@@ -168,7 +170,7 @@ class Query:
 
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:
         parsed = self.parsed()
-        views = {_view(): name for name in frames}
+        views = {unique_view(): name for name in frames}
         names = {name: view for view, name in views.items()}
         changes = self._changes(parsed, names, bounds)
         sql = replaced(self.text, changes)
@@ -199,7 +201,7 @@ class Query:
         if position is None:
             return error
         # Only the lengths of the names matter.
-        changes = self._changes(self.parsed(), {name: _view() for name in self.arguments()}, bounds)
+        changes = self._changes(self.parsed(), {name: unique_view() for name in self.arguments()}, bounds)
         sql = replaced(self.text, changes)
         offset = len(sql.encode()[:position].decode(errors="ignore"))
         if not _CAST.match(sql, offset):  # it is a cast of an input, such as a view
@@ -276,10 +278,6 @@ class Query:
 
     def _at(self, error: LakeconfError, offset: int | None, views: Mapping[str, str]) -> LakeconfError:
         return error if offset is None else query_error(self._source, error, offset, views)
-
-
-def _view() -> str:
-    return f"lakeconf_input_{uuid.uuid4().hex}"
 
 
 def _inputs(query: exp.Query) -> list[exp.Table]:

@@ -48,7 +48,8 @@ def _add(transaction: Transaction, name: str, *, statement: Statement, frames: M
     check_placeholders(statement.text, "the statement")
     # sqlglot also accepts statements of other databases, such as DELETE with LIMIT, and ignores parts of some.
     check_syntax(transaction.session.reader.connection, statement.text)
-    check_functions(folded(one.this.name) for one in statement.sources if not isinstance(one.this, exp.Identifier))
+    # Anywhere: sqlglot has no table for a function behind LATERAL.
+    check_functions(folded(one.name) for one in statement.tree.find_all(exp.Anonymous))
     _check_frames(statement, frames)
     given = {folded(frame): transaction.session.engine.adopt(value) for frame, value in frames.items()}
     _check_names(transaction, statement, given)

@@ -56,6 +56,8 @@ def test_sql_that_reads_is_accepted(sql: str, two_tables: Lake) -> None:
         ("EXPLAIN ANALYZE FROM dev.set_option('x', 1)", "the SQL is not a single query"),
         ("FROM dev.\"Set_Option\"('x', 1)", "set_option() changes the lake"),
         ("FROM ducklake_new('dev')", "ducklake_new() changes the lake"),
+        ("FROM enable_logging(storage = 'file', storage_path = 'x')", "enable_logging() changes the lake"),
+        ("FROM postgres_configure_pool(max_connections = 1)", "postgres_configure_pool() changes the lake"),
         ("PIVOT (FROM dev.expire_snapshots()) ON a USING count(*)", "expire_snapshots() changes the lake"),
         ("SELECT (SELECT count(*) FROM sqlite_query('x', 'DELETE FROM t'))", "sqlite_query() changes the lake"),
         ("FROM query('FROM duck' || 'lake_expire_snapshots()')", "query() runs SQL that cannot be checked"),

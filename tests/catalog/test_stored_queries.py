@@ -87,6 +87,7 @@ UNSAFE = {
     "FROM postgres_scan('host=x', 's', 't')": "calls postgres_scan()",
     "SELECT getenv('PGPASSWORD')": "calls getenv()",
     "SELECT current_setting('x')": "calls current_setting()",
+    "SELECT json_serialize_plan('FROM read_csv(''/etc/passwd'')')": "calls json_serialize_plan()",
     "SELECT a FROM t WHERE nextval('s') > 0": "calls nextval()",
     "FROM ducklake_list_files('lake', 't')": "calls ducklake_list_files()",
     "FROM '/etc/passwd.csv'": "reads /etc/passwd.csv, which is not a table of the lake",

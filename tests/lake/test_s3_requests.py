@@ -126,7 +126,7 @@ def test_merge_on_spark(
             lake.table("t").merge(changes, on="id")
         assert len(lake.table("t").scan().collect("pyarrow")) == 1005
     if is_small:
-        check(found, 36, PUT=5, GET=4, HEAD=17, LIST=8, DELETE=2)
+        check(found, 37, PUT=5, GET=4, HEAD=18, LIST=8, DELETE=2)
     else:
         check(found, 100, PUT=8, GET=10, HEAD=52, LIST=26, DELETE=5)
 

@@ -238,3 +238,8 @@ def test_an_error_of_a_view_has_its_place(lake: Lake, tmp_path: Path) -> None:
         Query("SELECT id,\n  idd AS x\nFROM raw.t", tmp_path / "v.sql").check(lake)
     assert "v.sql:2:3: Binder Error" in caught.value.message
     assert caught.value.message.splitlines()[1:3] == ["  2 |   idd AS x", "    |   ^"]
+
+
+def test_comment_behind_the_semicolon_is_no_statement(lake: Lake) -> None:
+    query = Query("SELECT id FROM raw.p; -- end")
+    assert native(query.rows(lake, {"raw.p": lake.sql("SELECT 1 AS id")}, {})) == [(1,)]

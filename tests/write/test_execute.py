@@ -193,6 +193,8 @@ def test_other_statements_are_refused(
 def test_functions_that_change_the_lake_are_refused(lake: Lake, source: str) -> None:
     with pytest.raises(QueryError, match=r"changes the lake without its locks|runs SQL that cannot be checked"):
         lake.execute(f"INSERT INTO stock (id) SELECT 7 FROM {source}")
+    with pytest.raises(QueryError, match=r"changes the lake without its locks|runs SQL that cannot be checked"):
+        lake.execute(f"INSERT INTO stock (id) SELECT 7 FROM stock, LATERAL {source}")
 
 
 @pytest.mark.parametrize("name", ["query", "commit"])
