@@ -223,3 +223,16 @@ def test_views_and_macros_in_a_duckdb_catalog_do_not_run(
     for command in (["tables"], ["snapshots"], ["files", "pub"], ["sql", "FROM pub"], ["report", "-o", "report.html"]):
         assert run(command) == 1, command
         assert "contains the view or macro" in capsys.readouterr().err
+
+
+def test_view_that_is_replaced_after_the_check_is_not_checked_again(project: Path) -> None:
+    """A limit of `lake.sql`, which docs/security.md describes."""
+    (project / "secret.txt").write_text("content of a file")
+    store = lakeconf.init().get_store()
+    with store.open() as lake, store.connect() as writer:
+        writer.execute("CREATE VIEW v AS SELECT 'honest' AS p")
+        found = lake.sql("FROM v").to_native()
+        writer.execute(f"CREATE OR REPLACE VIEW v AS SELECT content AS p FROM read_text('{project / 'secret.txt'}')")
+        assert found.fetchall() == [("content of a file",)]
+        with pytest.raises(UnsafeQueryError):
+            lake.sql("FROM v")
