@@ -29,8 +29,7 @@ SAFE_TABLE_FUNCTIONS = frozenset(
 _UNSAFE_FUNCTIONS = frozenset(
     {
         *("currval", "current_setting", "getenv", "getvariable", "nextval", "pg_sleep", "setseed", "sleep_ms"),
-        # It binds a query in a text, and so reads files and connects to servers.
-        *("json_serialize_plan", "write_log"),
+        *("json_serialize_plan", "write_log"),  # the first one binds a query in a text, so it reads files
     }
 )
 # DuckDB reads a file if no table has the name and the name has a known extension; URLs contain a dot as well.

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import duckdb
 
 from lakeconf.connection.connection import Connection
+from lakeconf.errors import LakeconfError
 
 _POSITION = "lakeconf_position"
 
@@ -30,8 +31,8 @@ def errors_with_places(connection: Connection) -> Iterator[None]:
         raise
     finally:
         # The setting ends with the connection if a broken transaction refuses this.
-        with contextlib.suppress(duckdb.Error):
-            connection.native.execute("RESET errors_as_json")
+        with contextlib.suppress(LakeconfError):
+            connection.execute("RESET errors_as_json")
 
 
 def place_of(error: BaseException) -> int | None:

@@ -11,6 +11,7 @@ from source_tree import sources
 # The modules that translate the errors of another program, and that program.
 TRANSLATORS = {
     "lakeconf.connection.errors": "DuckDB",
+    "lakeconf.connection.error_places": "DuckDB: its errors as JSON, which have no other form",
     "lakeconf.config.file": "tomllib, which has no codes",
     "lakeconf.config.load_store": "backends, also of third parties: which key of the configuration an error names",
     "lakeconf.pipelines.sql_errors": "DuckDB: the place of an error in a query",
