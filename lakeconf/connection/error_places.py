@@ -15,6 +15,22 @@ _POSITION = "lakeconf_position"
 
 
 @contextlib.contextmanager
+def errors_as_json(connection: Connection) -> Iterator[None]:
+    """DuckDB's errors inside are JSON: only JSON has the exact position of an error.
+
+    Args:
+        connection: The connection that runs the statement.
+    """
+    connection.execute("SET errors_as_json = true")
+    try:
+        yield
+    finally:
+        # The setting ends with the connection if a broken transaction refuses this.
+        with contextlib.suppress(LakeconfError):
+            connection.execute("RESET errors_as_json")
+
+
+@contextlib.contextmanager
 def errors_with_places(connection: Connection) -> Iterator[None]:
     """Errors inside have the place in the SQL that DuckDB was given first, and no text of lakeconf's own statement.
 
@@ -23,16 +39,12 @@ def errors_with_places(connection: Connection) -> Iterator[None]:
     Args:
         connection: The connection that runs the statement.
     """
-    connection.execute("SET errors_as_json = true")
-    try:
-        yield
-    except duckdb.Error as error:
-        _decode(error)
-        raise
-    finally:
-        # The setting ends with the connection if a broken transaction refuses this.
-        with contextlib.suppress(LakeconfError):
-            connection.execute("RESET errors_as_json")
+    with errors_as_json(connection):
+        try:
+            yield
+        except duckdb.Error as error:
+            _decode(error)
+            raise
 
 
 def place_of(error: BaseException) -> int | None:

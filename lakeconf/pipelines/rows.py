@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
@@ -11,6 +10,7 @@ import narwhals as nw
 
 from lakeconf.engines.base import SparkOperations
 from lakeconf.errors import LakeconfError, PipelineError
+from lakeconf.lake.frame_names import unique_view
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.intervals import Batch
@@ -70,7 +70,7 @@ def _input(pipeline: Pipeline, step: Step, name: str, lakes: Mapping[str, Lake])
     if lake is lakes[""]:
         return rows
     # DuckDB can only join frames of the same connection.
-    view = f"lakeconf_input_{uuid.uuid4().hex}"
+    view = unique_view()
     return lakes[""].query(f"SELECT * FROM {view}", {view: rows})
 
 

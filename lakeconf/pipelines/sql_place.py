@@ -6,8 +6,7 @@ are replaced here, so that each place in the query has one in the text.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import duckdb
@@ -15,7 +14,7 @@ import duckdb
 from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.catalog.table_references import Span, original_offset, replaced
 from lakeconf.connection.closed import closed_connection
-from lakeconf.connection.connection import Connection
+from lakeconf.connection.error_places import errors_as_json
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.sql_errors import reported_place
@@ -64,7 +63,7 @@ def _message_in_lake(lake: Lake, sql: str, frames: Iterable[str]) -> str | None:
         prepare_query(reader, sql, frames=frames)
     except LakeconfError:
         return None
-    with _errors_as_json(reader.connection):
+    with errors_as_json(reader.connection):
         try:
             reader.connection.execute(f"{_EXPLAIN}{sql}")
         except LakeconfError as error:
@@ -86,13 +85,3 @@ def _message_for_types(lake: Lake, sql: str, frames: Mapping[str, Any]) -> str |
         except duckdb.Error as error:
             return str(error)
     return None
-
-
-@contextlib.contextmanager
-def _errors_as_json(connection: Connection) -> Iterator[None]:
-    """Only JSON has the exact position of an error."""
-    connection.execute("SET errors_as_json = true")
-    try:
-        yield
-    finally:
-        connection.execute("RESET errors_as_json")

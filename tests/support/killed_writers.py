@@ -34,7 +34,7 @@ def files(folder: Path) -> set[Path]:
 
 def check(store: Store, folder: Path, allowed: list[Rows]) -> Rows:
     """Checks that the lake is in an allowed state, and that cleanup removes all unknown files of its tables."""
-    foreign = folder / "data" / "raw" / "t" / "of-somebody-else.parquet"
+    foreign = folder / "data" / "raw" / "t" / "of-another-writer.parquet"
     foreign.parent.mkdir(parents=True, exist_ok=True)
     foreign.write_text("not of lakeconf")
     with store.open() as lake:
