@@ -34,9 +34,11 @@ CONDITIONS = [
     "price = 0.1 AND id % 2 = 1",
     "name ~ 'name[12]'",
     "regexp_matches(name, '3$')",
+    "s.a = 3",
+    "l[1] = 4 AND len(l) = 2",
 ]
 # Conditions that only DuckDB computes.
-ONLY_DUCKDB = ["regexp_matches(name, '(?i)E3')", "s.a = 3", "list_contains(l, 4)", "hash(id) % 3 = 1"]
+ONLY_DUCKDB = ["regexp_matches(name, '(?i)E3')", "list_contains(l, 4)", "hash(id) % 3 = 1"]
 
 
 def frame() -> pa.Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +21,8 @@ OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
+# The planned files take its place. Spark would warn of a relation without any file.
+_ANY_FILE = Path(__file__).as_uri()
 # Hadoop looks for a checksum file next to each local file, and cannot form its name if the file name has a colon.
 WITHOUT_CHECKSUMS = {
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
@@ -61,7 +64,7 @@ def relation(
         reader = reader.schema(schema)
     if any(":" in uri.rpartition("/")[2] for uri, _ in planned):
         reader = reader.options(**WITHOUT_CHECKSUMS)
-    return with_planned_files(reader.load(), planned)
+    return with_planned_files(reader.load(_ANY_FILE), planned)
 
 
 def check_local(files: Sequence[File]) -> None:

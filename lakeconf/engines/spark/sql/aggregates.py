@@ -49,6 +49,12 @@ def _rank(_node: exp.Expr, name: str, around: _Around) -> exp.Expr:
     return around(call(name))
 
 
+def _buckets(node: exp.Expr, name: str, around: _Around) -> exp.Expr:
+    if not isinstance(node.this, exp.Literal) or not node.this.name.isdigit():
+        raise refused(node)
+    return around(call(name, exp.Literal.number(node.this.name)))
+
+
 def _argument(node: exp.Expr) -> exp.Expr:
     """The single argument of an aggregate, without DISTINCT."""
     argument: exp.Expr = node.this
@@ -124,6 +130,9 @@ _TRANSLATIONS: dict[type[exp.Expr], tuple[str, Callable[[exp.Expr, str, _Around]
     exp.RowNumber: ("row_number", _rank),
     exp.Rank: ("rank", _rank),
     exp.DenseRank: ("dense_rank", _rank),
+    exp.PercentRank: ("percent_rank", _rank),
+    exp.CumeDist: ("cume_dist", _rank),
+    exp.Ntile: ("ntile", _buckets),
     exp.StddevSamp: ("stddev_samp", _statistic),
     exp.Stddev: ("stddev_samp", _statistic),
     exp.StddevPop: ("stddev_pop", _statistic),

@@ -20,6 +20,7 @@ from lakeconf.connection.closed import closed_connection
 from lakeconf.engines.spark.sql.inferred_types import InferredTypes
 from lakeconf.engines.spark.sql.logical_plan import logical_plan
 from lakeconf.engines.spark.sql.parentheses import with_parentheses
+from lakeconf.engines.spark.sql.shorthands import written_in_full
 from lakeconf.engines.spark.sql.typed_tree import BASE, HINT, reason_of
 from lakeconf.errors import QueryError, UnsupportedError
 from lakeconf.sql import identifier, parser_reason
@@ -104,6 +105,7 @@ def _qualified(sql: str, tables: Mapping[str, Mapping[str, str]], width: int) ->
             _move_joins(select)
         if tree is not None:
             _order_by_all(tree, width)
+            written_in_full(tree)
         quoted: dict[str, object] = {
             identifier(name): {identifier(column): type_ for column, type_ in columns.items()}
             for name, columns in tables.items()

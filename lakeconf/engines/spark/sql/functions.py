@@ -1,4 +1,4 @@
-"""Scalar functions: those of text and time, and conditions and numbers."""
+"""Scalar functions: those of text, time and nested values, and conditions and numbers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from sqlglot import exp
 
 from lakeconf.engines.spark.sql.coercion import cast, coerced, comparable, refused
+from lakeconf.engines.spark.sql.nested_values import NESTED_VALUES
 from lakeconf.engines.spark.sql.patterns import PATTERNS
 from lakeconf.engines.spark.sql.text_functions import TEXT_FUNCTIONS
 from lakeconf.engines.spark.sql.time_functions import TIME_FUNCTIONS
@@ -82,6 +83,7 @@ FUNCTIONS: Mapping[type[exp.Expr], Callable[[exp.Expr], exp.Expr]] = {
     **TEXT_FUNCTIONS,
     **PATTERNS,
     **TIME_FUNCTIONS,
+    **NESTED_VALUES,
     exp.Abs: _absolute,
     exp.Floor: _whole("floor"),
     exp.Ceil: _whole("ceil"),

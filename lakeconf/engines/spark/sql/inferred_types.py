@@ -112,7 +112,12 @@ class InferredTypes:
         if unknown:
             examples = _Examples()
             listed = ", ".join(node.transform(examples.replaced).sql(dialect="duckdb") for node in unknown)
-            for node, found in zip(unknown, self._described(f"SELECT {listed} {examples.source()}"), strict=True):
+            types = self._described(f"SELECT {listed} {examples.source()}")
+            if len(types) != len(unknown):
+                raise UnsupportedError(
+                    "the query cannot be translated for Spark: a value becomes several columns", hint=HINT
+                )
+            for node, found in zip(unknown, types, strict=True):
                 set_type(node, found)
                 inner = node
                 while isinstance(inner, WRAPPERS):

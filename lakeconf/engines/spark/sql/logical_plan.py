@@ -54,6 +54,10 @@ def _without_names(node: Any) -> Any:
         # sqlglot writes the unit in capitals.
         unit = found["children"][0].get("value", {})
         unit["value"] = _PARTS_OF_TIME.get(str(unit.get("value")).lower(), str(unit.get("value")).lower())
+    if found.get("name") == "struct_extract":
+        # Names of fields ignore case.
+        field = found["children"][1].get("value", {})
+        field["value"] = str(field.get("value")).lower()
     if found.get("name") in _SYNONYMS:
         found["name"] = _SYNONYMS[found["name"]]
     interval = _interval(found)

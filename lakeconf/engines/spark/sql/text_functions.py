@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from lakeconf.engines.spark.sql.case_mapping import lower, upper
 from lakeconf.engines.spark.sql.coercion import cast, refused
+from lakeconf.engines.spark.sql.nested_values import is_list, translated_list_length
 from lakeconf.engines.spark.sql.time_functions import with_four_digits
 from lakeconf.engines.spark.sql.typed_tree import type_of
 from lakeconf.engines.spark.sql.value_types import BOOLEAN, DATE, NULL, TIMESTAMP, VARCHAR, call, value_type
@@ -63,6 +64,8 @@ def _substring(node: exp.Expr) -> exp.Expr:
 
 
 def _length(node: exp.Expr) -> exp.Expr:
+    if is_list(node.this):
+        return translated_list_length(node)
     return cast(call("char_length", only_text(node.this)), type_of(node))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -126,3 +128,26 @@ def test_local_files_are_checked_without_spark(written: list[Planned], tmp_path:
     size = written[0].file_size_bytes
     with pytest.raises(StorageError, match=f"has {size} bytes, but the catalog says {size - 1}: it was truncated"):
         check_local([Planned(written[0].path, size - 1)])
+
+
+SCAN = """
+import sys
+from pathlib import Path
+import lakeconf
+from lakeconf.engines.spark.read.relation import relation
+from lakeconf.engines.spark.session import private_session
+from test_relation import NUMBERS, planned
+spark = lakeconf.spark_session(settings={"spark.master": "local[1]", "spark.ui.enabled": "false"})
+spark.range(3).coalesce(1).write.parquet(sys.argv[1])
+(file,) = Path(sys.argv[1]).glob("part-*.parquet")
+assert relation(private_session(spark), [planned(file)], NUMBERS).count() == 3
+"""
+
+
+def test_spark_does_not_warn_of_a_relation(tmp_path: Path) -> None:
+    """Spark's defaults print warnings, such as that a relation has no files."""
+    command = [sys.executable, "-c", SCAN, str(tmp_path / "rows")]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "WARN NativeCodeLoader" in done.stderr
+    assert "DataSource" not in done.stderr
