@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lakeconf import Store
 
 pytest_plugins = [
+    "crash_reports",
     "missing_tools",
     "server_fixtures",
     "hadoop_aws",
