@@ -35,6 +35,7 @@ _RACE = re.compile(r"(?i)primary key|unique|duplicate|conflict|concurrent|deadlo
 # Ordered: the first pattern that the message matches decides.
 _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
     (r"^(Catalog|Binder) Error: .* does not exist", UnknownNameError, None),
+    (r"prepared (statement )?parameter", QueryError, "write the value in place of the parameter: SQL takes none"),
     (r"creating a new DuckLake is explicitly disabled", CatalogMissingError, None),
     (
         r"DATA_PATH parameter .* does not match",

@@ -57,6 +57,8 @@ def arrow_table(native: Any) -> Any:
 
 def _check_columns(frame: nw.DataFrame[Any]) -> None:
     """Refuses names that DuckDB would change, and columns of Python objects that would change."""
+    if not frame.columns:
+        raise SchemaError("the frame has no columns", hint="pass a frame with columns")
     check_distinct(list(map(str, frame.columns)))
     for name, dtype in frame.schema.items():
         if dtype != nw.Object:

@@ -27,12 +27,11 @@ from lakeconf.errors import (
 from lakeconf.sql import folded, identifier, literal, qualified
 from lakeconf.write.ddl import (
     Definition,
-    Evolution,
     comment_statements,
     described_columns,
-    evolution_for,
     new_table,
 )
+from lakeconf.write.evolution import Evolution, evolution_for
 from lakeconf.write.writes import (
     Writing,
     has_rows,

@@ -21,7 +21,7 @@ from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.base import Staged, StagingRequest
 from lakeconf.engines.row_dicts import arrow_rows, arrow_types, is_rows
 from lakeconf.engines.schema_check import check_fit
-from lakeconf.errors import CommitError, TableNotFoundError
+from lakeconf.errors import CommitError, LakeconfError, TableNotFoundError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import folded, identifier, literal, qualified
 
@@ -227,6 +227,8 @@ def commit_key(scope: Scope, name: str, key: str | None) -> CommitKey | None:
     """The key of a write to a table; None if the write has none."""
     if key is None:
         return None
+    if not isinstance(key, str):
+        raise LakeconfError(f"the idempotency key {key!r} is not a text", hint="write it as text")
     check_placeholders(key, "the idempotency key")
     reader = scope.session.reader
     pending = scope.transaction.targets.get(table_key(name)) if scope.transaction else None

@@ -12,7 +12,14 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from lakeconf.catalog.predicate.constants import GRAMMAR, constant, only, refusal, shown, without_parentheses
-from lakeconf.catalog.predicate.expression import NotUnderstoodError, condition_of, conjuncts, is_condition_of, typed
+from lakeconf.catalog.predicate.expression import (
+    NotUnderstoodError,
+    condition_of,
+    conjuncts,
+    is_condition_of,
+    typed,
+    without_columns,
+)
 from lakeconf.catalog.predicate.literals import Text, between, compare, one_of
 from lakeconf.catalog.predicate.nodes import (
     And,
@@ -59,6 +66,8 @@ def parse(where: Where, columns: Sequence[Column]) -> Predicate:
         PredicateError: The condition uses more than columns, constants and functions of a row, a column is unknown, or
             a literal does not fit its column. The hint says what to write.
     """
+    if not isinstance(where, (str, nw.Expr)):
+        raise _not_a_condition(where)
     text = where if isinstance(where, str) else _sql_of(where, columns)
     try:
         return parse_understood(text, columns)
@@ -80,6 +89,12 @@ def _with_expression(conditions: Sequence[str], columns: Sequence[Column]) -> Pr
         return And(tuple(understood))
     expression = typed(others, columns)
     return And((*understood, expression)) if understood else expression
+
+
+def _not_a_condition(where: object) -> PredicateError:
+    if isinstance(where, bool):
+        return without_columns(str(where))
+    return PredicateError(f"{where!r} is not a condition", hint="write a text in SQL, or an expression of narwhals")
 
 
 def parse_understood(text: str, columns: Sequence[Column]) -> Predicate:
