@@ -19,6 +19,7 @@ from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.base import Staged, StagingRequest
+from lakeconf.engines.pandas_frames import without_types
 from lakeconf.engines.row_dicts import arrow_rows, arrow_types, is_rows
 from lakeconf.engines.schema_check import check_fit
 from lakeconf.errors import CommitError, LakeconfError, TableNotFoundError
@@ -125,7 +126,7 @@ def adopt(transaction: Transaction, name: str, frame: object) -> Any:
     """
     engine = transaction.session.engine
     if not is_rows(frame):
-        return engine.adopt(frame)
+        return engine.adopt(without_types(frame, target(transaction, name).types))
     types = arrow_types(transaction.session.reader.connection, target(transaction, name).types)
     return engine.adopt(arrow_rows(frame, types))
 
