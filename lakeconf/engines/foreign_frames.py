@@ -17,8 +17,8 @@ def native_frame(frame: object) -> Any:
     """The native frame of a narwhals frame, the frame itself if narwhals supports its type, or a table of dictionaries.
 
     Raises:
-        SchemaError: narwhals does not support the type, there are no dictionaries, or the index of a pandas frame has labels
-            without a name.
+        SchemaError: narwhals does not support the type, there are no dictionaries, or the index of a pandas frame has
+            labels without a name.
     """
     if is_rows(frame):
         if not frame:
