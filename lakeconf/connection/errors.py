@@ -19,6 +19,7 @@ from lakeconf.errors import (
     LakeconfError,
     QueryError,
     SchemaError,
+    SnapshotNotFoundError,
     StorageError,
     UnknownNameError,
 )
@@ -52,6 +53,7 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         "set override_data_path = true in attach_options if you moved or copied all files of the lake to the path of "
         "the store; otherwise use the path of the catalog (docs/operations.md: Move a lake)",
     ),
+    (r"No snapshot found at ", SnapshotNotFoundError, "list the snapshots: lake.snapshots(), or lakeconf snapshots"),
     (r"catalog version|AUTOMATIC_MIGRATION|DuckLake Extension .* requires", CatalogError, None),
     (
         r"exists, but it is not a valid DuckDB database|file is not a database|not an error",

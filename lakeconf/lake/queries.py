@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Literal, Never
 
 import narwhals as nw
 
 from lakeconf.catalog.only_reads import check_only_reads
 from lakeconf.catalog.stored_queries import prepare_query
+from lakeconf.catalog.unknown_tables import readable_names, tables_suggested
 from lakeconf.commit.scope import Scope
 from lakeconf.completion import PublicNames
 from lakeconf.engines.base import SparkOperations
@@ -85,7 +88,8 @@ class Queries(PublicNames):
         self._scope.add_read(None)
         prepare_query(self._session.reader, query)
         check_only_reads(self._session.reader.connection, query)
-        return nw.from_native(self._session.reader.connection.relation(query))
+        with self._tables_suggested():
+            return nw.from_native(self._session.reader.connection.relation(query))
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
         """Runs a query over frames on the lake's engine; Spark is given its translation.
@@ -109,7 +113,8 @@ class Queries(PublicNames):
         check_only_reads(self._session.reader.connection, sql)
         if isinstance(self._session.engine, SparkOperations):
             return self._session.engine.query(sql, frames)
-        return query_on_duckdb(self._session.engine, sql, frames)
+        with self._tables_suggested():
+            return query_on_duckdb(self._session.engine, sql, frames)
 
     def execute(self, sql: str, /, *parameters: Never, idempotency_key: str | None = None, **frames: object) -> int:
         """Runs an INSERT, UPDATE, DELETE or MERGE INTO on one table of the lake, as one snapshot.
@@ -135,7 +140,12 @@ class Queries(PublicNames):
             CommitError: Nothing was written, for example because several rows of the source match one row.
         """
         _check_query(sql, parameters)
-        return execute(self._scope, sql, frames, idempotency_key)
+        with self._tables_suggested():
+            return execute(self._scope, sql, frames, idempotency_key)
+
+    def _tables_suggested(self) -> AbstractContextManager[None]:
+        otherwise = 'pass a frame by its name, as in lake.query(…, {"name": frame}); or use one of the tables'
+        return tables_suggested(partial(readable_names, self._session.reader), otherwise)
 
 
 def _check_query(sql: object, parameters: Sequence[object]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -146,6 +145,8 @@ class TableReads(PublicNames):
 
     def to_pandas(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pd.DataFrame:
         """The rows as a pandas frame in memory; the arguments are those of `scan`."""
+        with required("pandas", extra=None, needed_for="this frame"):
+            import pandas as pd  # noqa: F401 - else numpy, which pandas needs, would be named
         found: pd.DataFrame = self._collected(self.scan(columns, where), "pandas", None)
         return found
 
@@ -157,7 +158,6 @@ class TableReads(PublicNames):
             required("pyarrow", extra=extra or "arrow", needed_for="this frame"),
             self._session.reader.connection.errors(),
         ):
-            importlib.import_module(library)  # pandas: numpy, which it needs, would be named first
             return frame.collect(library).to_native()
 
     def explain(self, columns: Sequence[str] | None = None, where: Where | None = None) -> ScanSummary:

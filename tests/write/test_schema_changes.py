@@ -41,7 +41,7 @@ def test_table_is_created_once_and_in_one_snapshot(lake: Lake) -> None:
     for name in ("raw.events", "RAW.EVENTS"):
         with pytest.raises(SchemaError, match=f"^the table {name} already exists") as refused:
             create(lake._scope, name, EVENTS)
-        assert refused.value.hint == "use lake.table(…)"
+        assert refused.value.hint == "use lake.table(…), or pass if_not_exists=True"
     create(lake._scope, "events", Definition({"id": "INTEGER"}))
     assert lake.tables() == ["Raw.Events", "main.events"]
 
