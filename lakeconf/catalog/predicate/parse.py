@@ -33,6 +33,7 @@ from lakeconf.catalog.predicate.nodes import (
     certainly,
     literal_type,
 )
+from lakeconf.catalog.quiet_parser import parsed
 from lakeconf.catalog.table import Column
 from lakeconf.catalog.types import all_types, sql_type
 from lakeconf.connection.duckdb_version import untested
@@ -109,7 +110,7 @@ def parse_understood(text: str, columns: Sequence[Column]) -> Predicate:
         PredicateError: A column is unknown, or a literal does not fit its column.
     """
     try:
-        statements = sqlglot.parse(text, dialect="duckdb")
+        statements = parsed(text)
         if len(statements) != 1 or statements[0] is None:
             raise PredicateError(f"{text!r} is not a single condition", hint=GRAMMAR)
         return _Reader(columns).predicate(_without_schemas(statements[0]))
