@@ -13,7 +13,7 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import tables
 from lakeconf.catalog.views import view_names
-from lakeconf.errors import LakeconfError, UnknownNameError, listed, nearest
+from lakeconf.errors import LakeconfError, UnknownNameError, listed, suggestion
 
 _UNKNOWN = re.compile(r"\bTable with name (?P<name>.+?) does not exist")
 # The schema of lakeconf's own tables, which `commit.journal` defines.
@@ -55,9 +55,9 @@ def readable_names(reader: CatalogReader) -> list[str]:
 
 def _hint(name: str, known: list[str], otherwise: str) -> str:
     # DuckDB's message has no schema.
-    names = {full.rpartition(".")[2].strip('"').lower(): full for full in known}
-    names |= {full.lower(): full for full in known}
-    near = nearest(name.lower(), names)
-    if near is not None:
-        return f'did you mean "{names[near]}"?'
+    names = {full.rpartition(".")[2].strip('"'): full for full in known} | {full: full for full in known}
+    similar = suggestion(name, names)
+    if similar:
+        full = names[similar.partition('"')[2].rpartition('"')[0]]
+        return suggestion(full, [full])
     return f"{otherwise}: {listed(known)}" if known else "create a table first: lake.create_table(…)"

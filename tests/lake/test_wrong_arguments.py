@@ -30,9 +30,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield lake
 
 
-Call = "Callable[[Any], object]"
 # The lake is of the type Any: a type checker refuses most of these calls.
-CALLS: list[tuple[Call, str]] = [
+CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda lake: lake.at(timestamp="2020-01-01"), "has no time zone"),
     (lambda lake: lake.at(timestamp=dt.date(2020, 1, 1)), "has no time zone"),
     (lambda lake: lake.at(timestamp="yesterday"), "'yesterday' is not a time"),
