@@ -124,20 +124,20 @@ class ConfigError(LakeconfError, ValueError):
 class MissingDependencyError(LakeconfError, ImportError):
     """An optional package is not installed."""
 
-    def __init__(self, package: str, *, extra: str, needed_for: str) -> None:
+    def __init__(self, package: str, *, extra: str | None, needed_for: str) -> None:
         super().__init__(
             f"{needed_for} needs the package {package!r}, which is not installed",
-            hint=f"run: pip install 'lakeconf[{extra}]'",
+            hint="run: pip install " + (package if extra is None else f"'lakeconf[{extra}]'"),
         )
 
 
 @contextlib.contextmanager
-def required(package: str, *, extra: str, needed_for: str) -> Iterator[None]:
+def required(package: str, *, extra: str | None, needed_for: str) -> Iterator[None]:
     """Reports which extra to install if an import in the block does not find an optional package.
 
     Args:
         package: The package that the block imports.
-        extra: The lakeconf extra that installs it.
+        extra: The lakeconf extra that installs it; None if it is not installed with lakeconf.
         needed_for: The feature that needs it; begins the message.
 
     Raises:

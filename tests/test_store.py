@@ -109,8 +109,10 @@ def test_data_path_that_differs_from_the_lake_is_rejected(tmp_path: Path) -> Non
     metadata = SQLiteMetadata(uri=str(tmp_path / "c"))
     Store("dev", metadata, LocalStorage(path=str(tmp_path / "a"))).connect().close()
     elsewhere = Store("dev", metadata, LocalStorage(path=str(tmp_path / "b")))
-    with pytest.raises(CatalogError, match=r"does not match existing data path(.|\n)*override_data_path"):
+    with pytest.raises(CatalogError, match="the catalog says that the files of the lake are in") as refused:
         elsewhere.connect()
+    assert f"{tmp_path}/a/, but the store says {tmp_path}/b/: the lake was moved or copied" in refused.value.message
+    assert str(refused.value.hint).startswith("set override_data_path = true in attach_options if you moved or copied")
 
 
 def test_file_as_data_path_is_rejected(tmp_path: Path) -> None:

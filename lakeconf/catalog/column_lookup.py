@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.errors import SchemaError, suggestion
@@ -19,6 +19,7 @@ def columns_named(table: TableInfo, names: Sequence[str]) -> tuple[Column, ...]:
     Raises:
         SchemaError: A column does not exist, or a name occurs twice.
     """
+    names = name_list(names, "columns")
     by_name = {folded(column.name): column for column in table.columns}
     found: dict[str, Column] = {}
     for name in names:
@@ -34,3 +35,22 @@ def columns_named(table: TableInfo, names: Sequence[str]) -> tuple[Column, ...]:
             )
         found[folded(name)] = by_name[folded(name)]
     return tuple(found.values())
+
+
+def name_list(names: object, argument: str) -> list[str]:
+    """An argument that lists names: a text alone would be read as a list of its letters.
+
+    Args:
+        names: The value of the argument.
+        argument: The name of the argument, for the error.
+
+    Raises:
+        SchemaError: It is not a list of texts.
+    """
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise SchemaError(f"{argument} is {names!r}, and not a list of names", hint=f"write {argument}=[{names!r}]")
+    found = list(names)
+    for name in found:
+        if not isinstance(name, str):
+            raise SchemaError(f"{argument} contains {name!r}, which is not a name", hint="write names as text")
+    return found

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, SupportsIndex
 
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError
@@ -69,30 +69,28 @@ def by_version(reader: CatalogReader, version: int) -> Snapshot:
     """Returns the snapshot with this version.
 
     Raises:
-        SnapshotNotFoundError: It has expired or never existed; the message names the range of versions.
+        SnapshotNotFoundError: It has expired or never existed; the message names the range of versions. Or it is no
+            number.
     """
+    version = version_number(version)
     with reader.transaction() as transaction:
         require(transaction, version)
         return _snapshot(transaction.rows(f"{_SNAPSHOTS} WHERE snapshot_id = ?", [version])[0])
 
 
 @repeated
-def by_timestamp(reader: CatalogReader, timestamp: datetime) -> Snapshot:
+def by_timestamp(reader: CatalogReader, timestamp: datetime | str) -> Snapshot:
     """Returns the latest snapshot at this time.
 
     Args:
         reader: The lake.
-        timestamp: The time, with a time zone.
+        timestamp: The time with a time zone, also as a text in ISO 8601.
 
     Raises:
-        SnapshotNotFoundError: The time is before the first unexpired snapshot, or has no time zone.
+        SnapshotNotFoundError: The time is before the first unexpired snapshot, has no time zone, or is no time.
     """
-    if timestamp.utcoffset() is None:
-        raise SnapshotNotFoundError(
-            f"the time {timestamp.isoformat()} has no time zone",
-            hint="add one, such as datetime(2026, 1, 1, tzinfo=timezone.utc)",
-        )
-    microseconds = (timestamp - _EPOCH) // _MICROSECOND
+    moment = moment_of(timestamp)
+    microseconds = (moment - _EPOCH) // _MICROSECOND
     with reader.transaction() as transaction:
         # Order by time before version, as DuckDB does: the clocks of writers may differ.
         found = transaction.rows(
@@ -101,13 +99,13 @@ def by_timestamp(reader: CatalogReader, timestamp: datetime) -> Snapshot:
         )
         if not found:
             raise SnapshotNotFoundError(
-                f"no snapshot exists at {timestamp.isoformat()}: {_range_in_words(transaction)}",
+                f"no snapshot exists at {moment.isoformat()}: {_range_in_words(transaction)}",
                 hint="list the snapshots with lake.snapshots(), or: lakeconf snapshots",
             )
         return _snapshot(found[0])
 
 
-def chosen(reader: CatalogReader, version: int | None, timestamp: datetime | None) -> Snapshot:
+def chosen(reader: CatalogReader, version: int | None, timestamp: datetime | str | None) -> Snapshot:
     """Returns a snapshot by its version or by a time; exactly one of the two is given.
 
     Raises:
@@ -119,6 +117,45 @@ def chosen(reader: CatalogReader, version: int | None, timestamp: datetime | Non
     if timestamp is not None and version is None:
         return by_timestamp(reader, timestamp)
     raise LakeconfError("pass either a version or a timestamp")
+
+
+def version_number(version: object) -> int:
+    """Checks a version of a snapshot.
+
+    Args:
+        version: A whole number, also of another library such as numpy.
+
+    Raises:
+        SnapshotNotFoundError: It is no whole number.
+    """
+    if isinstance(version, SupportsIndex) and not isinstance(version, bool):
+        return version.__index__()
+    raise SnapshotNotFoundError(f"{version!r} is not a version", hint="write a whole number, such as 3")
+
+
+def moment_of(found: object) -> datetime:
+    """Checks a time. A day, or a time without a time zone, is another moment in each time zone.
+
+    Args:
+        found: The time with a time zone, also as a text in ISO 8601.
+
+    Raises:
+        SnapshotNotFoundError: It is no time, or has no time zone.
+    """
+    moment = found
+    if isinstance(found, str):
+        try:
+            moment = datetime.fromisoformat(found.strip())
+        except ValueError:
+            moment = None
+    if isinstance(moment, datetime) and moment.utcoffset() is not None:
+        return moment
+    if not isinstance(moment, date):
+        hint = "write it in ISO 8601, such as '2026-01-31T12:00:00+00:00', or pass a datetime with a time zone"
+        raise SnapshotNotFoundError(f"{found!r} is not a time", hint=hint)
+    start = moment if isinstance(moment, datetime) else datetime(moment.year, moment.month, moment.day)
+    in_utc = start.replace(tzinfo=UTC).isoformat()
+    raise SnapshotNotFoundError(f"the time {found} has no time zone", hint=f"add one, such as UTC: {in_utc!r}")
 
 
 def require(transaction: MetadataTransaction, version: int) -> None:

@@ -16,9 +16,12 @@ def split_name(name: str) -> tuple[str, str]:
     """Splits a name into schema and table.
 
     Raises:
-        TableNotFoundError: The name does not have one or two parts.
+        TableNotFoundError: The name is not a text with one or two parts.
     """
-    parts = re.fullmatch(rf"(?:({_PART})\.)?({_PART})", name)
+    try:
+        parts = re.fullmatch(rf"(?:({_PART})\.)?({_PART})", name)
+    except TypeError:  # it is not a text
+        parts = None
     if not parts:
         raise TableNotFoundError(f"{name!r} is not a valid table name", hint="write schema.table, or table")
     schema, table = (_unquoted(part) if part else DEFAULT_SCHEMA for part in parts.groups())

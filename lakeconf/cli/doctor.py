@@ -74,6 +74,8 @@ def _verdict(store: str, steps: Sequence[Step]) -> str:
 
 def _show(step: Step) -> None:
     mark, colour = _MARKS[step.status]
-    show(f"{style(mark, fg=colour)} {step.name:<18}  {step.found}")
+    # A line break would be escaped.
+    found = " ".join(filter(None, map(str.strip, step.found.splitlines())))
+    show(f"{style(mark, fg=colour)} {step.name:<18}  {found}")
     if step.hint:
         show(f"  {'':<18}  {style('hint:', fg='cyan')} {step.hint}")

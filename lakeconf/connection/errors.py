@@ -19,6 +19,7 @@ from lakeconf.errors import (
     LakeconfError,
     QueryError,
     SchemaError,
+    SnapshotNotFoundError,
     StorageError,
     UnknownNameError,
 )
@@ -32,15 +33,27 @@ _NO_ANSWER = "no answer from the server"
 _GAVE_UP = re.compile(r"maximum retry count")
 _RACE = re.compile(r"(?i)primary key|unique|duplicate|conflict|concurrent|deadlock|ducklake_snapshot")
 
+_OTHER_PATH = (
+    r'DATA_PATH parameter "(?P<store>.*?)" does not match(?: existing data path in the catalog "(?P<catalog>.*?)"\.)?'
+)
+# DuckDB names the process only if it finds it.
+_OPEN_ELSEWHERE = (
+    r'Could not set lock on file(?: "(?P<file>.*?)")?'
+    r"(?:: Conflicting lock is held in (?P<program>[^\n]*?) \(PID (?P<pid>\d+)\)(?P<user> by user [^\n.]*)?)?"
+)
+
 # Ordered: the first pattern that the message matches decides.
 _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
     (r"^(Catalog|Binder) Error: .* does not exist", UnknownNameError, None),
+    (r"prepared (statement )?parameter", QueryError, "write the value in place of the parameter: SQL takes none"),
     (r"creating a new DuckLake is explicitly disabled", CatalogMissingError, None),
     (
-        r"DATA_PATH parameter .* does not match",
+        _OTHER_PATH,
         CatalogError,
-        "use the path that the lake was created with, or set attach_options.override_data_path = true",
+        "set override_data_path = true in attach_options if you moved or copied all files of the lake to the path of "
+        "the store; otherwise use the path of the catalog (docs/operations.md: Move a lake)",
     ),
+    (r"No snapshot found at ", SnapshotNotFoundError, "list the snapshots: lake.snapshots(), or lakeconf snapshots"),
     (r"catalog version|AUTOMATIC_MIGRATION|DuckLake Extension .* requires", CatalogError, None),
     (
         r"exists, but it is not a valid DuckDB database|file is not a database|not an error",
@@ -94,7 +107,12 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         "close the lake with this catalog first: this process has its file open; or use SQLite or Postgres",
     ),
     (r"database is locked", CatalogLockedError, "try again: another process is writing"),
-    (r"Could not set lock on file", ConnectionFailed, "try again: another process is writing"),
+    (
+        _OPEN_ELSEWHERE,
+        ConnectionFailed,
+        "close it there: one process can open a DuckDB file, or several with read_only=True; or use a catalog in "
+        "SQLite or PostgreSQL, which several processes can write to",
+    ),
     (r"password authentication failed", ConnectionFailed, "check `user` and `password` of the metadata backend"),
     (r"FATAL: +database .* does not exist", ConnectionFailed, "create the database, or check `database`"),
     (
@@ -224,6 +242,22 @@ def _of_server(text: str) -> str | None:
     return f"PostgreSQL at {servers} cannot be used: {reason}"
 
 
+def _reworded(text: str, error_class: type[LakeconfError]) -> str:
+    """The message without DuckDB's advice, which names options that a store writes in another way."""
+    moved = re.search(_OTHER_PATH, text) if error_class is CatalogError else None
+    if moved is not None and moved["catalog"] is not None:
+        return (
+            f"the catalog says that the files of the lake are in {moved['catalog']}, but the store says "
+            f"{moved['store']}: the lake was moved or copied, or the store was changed"
+        )
+    if error_class is not ConnectionFailed:
+        return text
+    held = re.search(_OPEN_ELSEWHERE, text)
+    if held is not None and held["pid"] is not None:
+        return f"another process has {held['file']} open: {held['program']} (PID {held['pid']}){held['user'] or ''}"
+    return _of_server(text) or text
+
+
 def refused_value(text: str) -> SchemaError | None:
     """The error for a value that a cast refused.
 
@@ -256,7 +290,7 @@ def _classified(error: Exception) -> LakeconfError:
         return refused
     for pattern, error_class, hint in _BY_MESSAGE:
         if re.search(pattern, text):
-            return error_class(_of_server(text) or text if error_class is ConnectionFailed else text, hint=hint)
+            return error_class(_reworded(text, error_class), hint=hint)
     return _BY_CLASS.get(type(error).__name__, QueryError)(text)
 
 

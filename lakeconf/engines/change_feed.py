@@ -5,21 +5,23 @@ Source: https://ducklake.select/docs/stable/duckdb/advanced_features/data_change
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 
 from lakeconf.catalog.change_feed import ChangesPlan, Deletes, plan_changes
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.snapshot import by_timestamp, snapshots
+from lakeconf.catalog.snapshot import by_timestamp, moment_of, snapshots, version_number
 from lakeconf.catalog.table import TableInfo
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError, UnsupportedError
 from lakeconf.sql import folded, literal
 
 _ADDED = ("snapshot_id", "rowid", "change_type")
 _ALL = 2**63 - 1
+# `by_timestamp` refuses a date, which is no moment.
+_TIMES = (str, date)
 
 
 def check_range(
-    reader: CatalogReader, snapshot_id: int, since: int | datetime, until: int | datetime | None
+    reader: CatalogReader, snapshot_id: int, since: int | datetime | str, until: int | datetime | str | None
 ) -> tuple[int, int]:
     """Checks that all changes in a range of snapshots are available.
 
@@ -37,13 +39,13 @@ def check_range(
         SnapshotNotFoundError: A snapshot of the range has expired or never existed.
     """
     last = snapshot_id if until is None else until
-    last = by_timestamp(reader, last).snapshot_id if isinstance(last, datetime) else last
+    last = by_timestamp(reader, last).snapshot_id if isinstance(last, _TIMES) else version_number(last)
     if last > snapshot_id:
         raise LakeconfError(
             f"changes until snapshot {last} were requested, but the lake reads snapshot {snapshot_id}",
             hint="call lake.refresh(), or omit `until`",
         )
-    first = _first_since(reader, since) if isinstance(since, datetime) else since
+    first = _first_since(reader, since) if isinstance(since, _TIMES) else version_number(since)
     if first > last:
         raise LakeconfError(f"no changes since snapshot {first} until snapshot {last}: the range is empty")
     known = {snapshot.snapshot_id for snapshot in snapshots(reader)}
@@ -56,10 +58,10 @@ def check_range(
     return first, last
 
 
-def _first_since(reader: CatalogReader, moment: datetime) -> int:
+def _first_since(reader: CatalogReader, moment: datetime | str) -> int:
     """The first snapshot committed at or after this time; it may not exist yet, or may have expired."""
     before = by_timestamp(reader, moment)
-    return before.snapshot_id if before.time == moment else before.snapshot_id + 1
+    return before.snapshot_id if before.time == moment_of(moment) else before.snapshot_id + 1
 
 
 def refuse_hidden(info: TableInfo) -> None:

@@ -32,6 +32,9 @@ from lakeconf.engines.staging import announce, manifest_path
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import identifier, qualified
 
+# The name of a relation in a statement about its rows.
+_ROWS = "lakeconf_rows"
+
 
 class DuckDBEngine:
     """Reads and writes the Parquet files with DuckDB.
@@ -106,8 +109,8 @@ class DuckDBEngine:
         staged = f"memory.main.{identifier(f'lakeconf_{request.token}')}"
         with self._connection.errors(), errors_with_places(self._connection):
             # Only the relation's own connection can run it. The connection that commits reads the table.
-            made = f"CREATE TABLE {staged} AS SELECT {_casts(adopted, request.types)} FROM lakeconf_rows"
-            adopted.query("lakeconf_rows", made)
+            made = f"CREATE TABLE {staged} AS SELECT {_casts(adopted, request.types)} FROM {_ROWS}"
+            self._run_over(adopted, made)
         return Staged(f"FROM {staged}", discard=(f"DROP TABLE IF EXISTS {staged}",))
 
     def staged_rows(self, staged: Staged, columns: Sequence[str]) -> duckdb.DuckDBPyRelation:
@@ -150,6 +153,15 @@ class DuckDBEngine:
         query = f"SELECT {', '.join(values)} FROM {name} AT (VERSION => {snapshot_id}){condition}"
         return nw.from_native(self._connection.relation(query))
 
+    def _run_over(self, relation: duckdb.DuckDBPyRelation, statement: str) -> None:
+        """Runs a statement that names a relation of this connection as `_ROWS`."""
+        try:
+            relation.query(_ROWS, statement)
+        finally:
+            # DuckDB makes a view for it, which it does not remove.
+            with contextlib.suppress(LakeconfError):
+                self._connection.execute(f"DROP VIEW IF EXISTS temp.main.{_ROWS}")
+
     def _copied(self, relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
         """Copies a relation of another connection to the reading connection.
 
@@ -160,7 +172,7 @@ class DuckDBEngine:
         # Without pyarrow, the copy exists as long as the connection.
         name = f"memory.main.{identifier(f'lakeconf_frame_{uuid.uuid4().hex}')}"
         stream = self._connection.from_arrow(_Stream(relation))
-        stream.query("lakeconf_rows", f"CREATE TABLE {name} AS FROM lakeconf_rows")
+        self._run_over(stream, f"CREATE TABLE {name} AS FROM {_ROWS}")
         return self._connection.relation(f"FROM {name}")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import narwhals as nw
 from narwhals.exceptions import DuplicateError
 
+from lakeconf.engines.pandas_frames import is_pandas, with_index
 from lakeconf.engines.row_dicts import arrow_rows, check_one_kind, is_rows
 from lakeconf.engines.schema_check import check_distinct
 from lakeconf.errors import SchemaError, required
@@ -16,7 +17,8 @@ def native_frame(frame: object) -> Any:
     """The native frame of a narwhals frame, the frame itself if narwhals supports its type, or a table of dictionaries.
 
     Raises:
-        SchemaError: narwhals does not support the type, or there are no dictionaries.
+        SchemaError: narwhals does not support the type, there are no dictionaries, or the index of a pandas frame has
+            labels without a name.
     """
     if is_rows(frame):
         if not frame:
@@ -25,7 +27,7 @@ def native_frame(frame: object) -> Any:
             )
         return arrow_rows(frame)
     try:
-        return nw.to_native(nw.from_native(frame))  # type: ignore[call-overload]
+        native = nw.to_native(nw.from_native(frame))  # type: ignore[call-overload]
     except DuplicateError as error:
         raise SchemaError(f"the frame has two columns with one name: {error}", hint="rename one of them") from error
     except TypeError as error:
@@ -33,6 +35,7 @@ def native_frame(frame: object) -> Any:
             f"{type(frame).__name__} is not a frame",
             hint="pass a frame of narwhals, pyspark, polars, pandas, pyarrow or duckdb, or a list of dictionaries",
         ) from error
+    return with_index(native) if is_pandas(native) else native
 
 
 def arrow_table(native: Any) -> Any:
@@ -57,6 +60,8 @@ def arrow_table(native: Any) -> Any:
 
 def _check_columns(frame: nw.DataFrame[Any]) -> None:
     """Refuses names that DuckDB would change, and columns of Python objects that would change."""
+    if not frame.columns:
+        raise SchemaError("the frame has no columns", hint="pass a frame with columns")
     check_distinct(list(map(str, frame.columns)))
     for name, dtype in frame.schema.items():
         if dtype != nw.Object:

@@ -160,12 +160,14 @@ def fits(given: DuckDBPyType, wanted: DuckDBPyType) -> bool:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Refuses column names that lakeconf reserves.
+    """Refuses names that are no text, and column names that lakeconf reserves.
 
     Raises:
-        SchemaError: A name is reserved.
+        SchemaError: A name is no text, or is reserved.
     """
     for name in names:
+        if not isinstance(name, str):
+            raise SchemaError(f"the column name {name!r} is not a text", hint="write names as text")
         if name.lower().startswith(RESERVED):
             raise SchemaError(
                 f"the column name {name!r} is reserved: lakeconf uses names that start with {RESERVED!r}",

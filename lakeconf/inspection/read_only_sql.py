@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from lakeconf.backends.metadata.libpq import hidden_credentials
@@ -12,6 +13,8 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.references import References, check_syntax, find_references
 from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.catalog.table import compose_path, tables
+from lakeconf.catalog.table_name import joined_name
+from lakeconf.catalog.unknown_tables import tables_suggested
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import check_placeholders
 from lakeconf.errors import QueryError, UnsafeQueryError
@@ -88,7 +91,8 @@ def query(
         stored.open_schemas(connection)
         _check_references(references, stored, allow_files=allow_files)
         _restrict(connection, reader, snapshot_id, allow_files=allow_files)
-        return _run(connection, statement, limit, READERS | (_FILE_READERS if allow_files else frozenset()))
+        with tables_suggested(partial(_names, stored), "use one of the tables"):
+            return _run(connection, statement, limit, READERS | (_FILE_READERS if allow_files else frozenset()))
 
 
 def _run(
@@ -101,6 +105,11 @@ def _run(
     if refused:
         raise _unsafe(", ".join(name.lower() for name in refused))
     return connection.named_rows(statement, limit)
+
+
+def _names(stored: StoredQueries) -> list[str]:
+    """The names of the tables and views that exist, in lower case."""
+    return sorted(joined_name(schema, name) for schema, name, _, end in stored.relations if end is None)
 
 
 def _check_references(query: References, stored: StoredQueries, *, allow_files: bool) -> None:

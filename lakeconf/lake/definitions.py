@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from lakeconf.catalog.snapshot import latest
+from lakeconf.catalog.unknown_tables import readable_names, tables_suggested
 from lakeconf.catalog.views import view_names
 from lakeconf.commit.scope import Scope
 from lakeconf.completion import PublicNames
@@ -126,7 +128,8 @@ class Definitions(PublicNames):
         Raises:
             QueryError: DuckDB rejects the query.
         """
-        schema_changes.create_view(self._scope, name, sql)
+        with tables_suggested(partial(readable_names, self._session.reader), "use one of the tables"):
+            schema_changes.create_view(self._scope, name, sql)
 
     def drop_view(self, name: str, *, if_exists: bool = False) -> int:
         """Drops a view in one snapshot.

@@ -16,6 +16,7 @@ import narwhals as nw
 import sqlglot
 from sqlglot import exp
 
+from lakeconf.catalog import quiet_parser
 from lakeconf.catalog.table_references import named_as, replaced, span_of, table_references
 from lakeconf.engines.base import Engine
 from lakeconf.errors import LakeconfError, QueryError
@@ -52,7 +53,7 @@ def query_on_duckdb(engine: Engine, sql: str, frames: Mapping[str, Any]) -> nw.L
 
 def _renamed(sql: str, views: Mapping[str, str]) -> str:
     try:
-        parsed = sqlglot.parse(sql, dialect="duckdb")
+        parsed = quiet_parser.parsed(sql)
     except sqlglot.errors.SqlglotError:
         raise QueryError(
             "the names of frames cannot be found in the query",

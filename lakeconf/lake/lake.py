@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
+from lakeconf.catalog.column_lookup import name_list
 from lakeconf.catalog.snapshot import Snapshot, chosen, latest, snapshots
 from lakeconf.catalog.table import tables
 from lakeconf.catalog.table_name import split_name
@@ -17,7 +18,7 @@ from lakeconf.commit.journal import INTERNAL_SCHEMA
 from lakeconf.commit.scope import Scope
 from lakeconf.engines.base import SparkOperations, spark_operations
 from lakeconf.engines.schema_check import named_views
-from lakeconf.errors import LakeconfError
+from lakeconf.errors import LakeconfError, StorageError
 from lakeconf.lake.definitions import Definitions
 from lakeconf.lake.maintenance import Maintenance
 from lakeconf.lake.notebook import Snapshots, html_table, listed
@@ -118,15 +119,17 @@ class Lake(Definitions, Restores, Queries):
         """All snapshots of the lake that have not expired, oldest first."""
         return Snapshots(snapshots(self._session.reader))
 
-    def at(self, *, version: int | None = None, timestamp: datetime | None = None) -> Lake:
+    def at(self, *, version: int | None = None, timestamp: datetime | str | None = None) -> Lake:
         """The lake at an older snapshot: a read-only lake that is closed together with this one.
 
         Args:
             version: The version of a snapshot.
-            timestamp: A time with a time zone, instead of a version.
+            timestamp: A time with a time zone, instead of a version; or a text in ISO 8601, such as
+                `2026-01-31T12:00:00+00:00`.
 
         Raises:
-            SnapshotNotFoundError: The snapshot does not exist or has expired; the message lists existing ones.
+            SnapshotNotFoundError: The snapshot does not exist or has expired; the message lists existing ones. Or the
+                time has no time zone, as a date has none.
         """
         return Lake(Scope(self._session, at=chosen(self._session.reader, version, timestamp).snapshot_id))
 
@@ -150,6 +153,8 @@ class Lake(Definitions, Restores, Queries):
             AuditError: An audit failed.
             CommitError: Nothing was written.
         """
+        if not isinstance(extra, Mapping | None):
+            raise LakeconfError(f"extra is {extra!r}, and not a dictionary", hint='write extra={"run": 1}')
         with self._scope.transacting(message, author, extra) as scope:
             yield Lake(scope)
 
@@ -237,13 +242,18 @@ class Lake(Definitions, Restores, Queries):
             paths: Absolute paths or URIs.
 
         Raises:
+            SchemaError: The paths are not a list of texts.
+            StorageError: There are no paths, or a file does not exist.
             QueryError: DuckDB cannot read them.
         """
-        listed = ", ".join(map(literal, paths))
+        given = name_list(paths, "paths")
+        if not given:
+            raise StorageError("there are no files to read", hint="name at least one")
+        listed = ", ".join(map(literal, given))
         files = self._session.reader.connection.relation(f"FROM read_parquet([{listed}], union_by_name = true)")
         types = dict(zip(files.columns, map(str, files.types), strict=True))
         engine = self._session.engine
-        found = engine.read_files(paths, types) if isinstance(engine, SparkOperations) else None
+        found = engine.read_files(given, types) if isinstance(engine, SparkOperations) else None
         return nw.from_native(files) if found is None else found
 
     def register_views(self, spark: Any = None, prefix: str = "", *, tables: Sequence[str] | None = None) -> list[str]:

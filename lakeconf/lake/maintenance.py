@@ -213,6 +213,11 @@ class Maintenance(PublicNames):
         return expired
 
     def _limit(self, older_than: datetime | timedelta, *, force: bool) -> datetime:
+        if not isinstance(older_than, (datetime, timedelta)):
+            raise LakeconfError(
+                f"older_than is {older_than!r}, which is neither an age nor a time",
+                hint="pass an age, such as datetime.timedelta(days=7), or a time with a time zone",
+            )
         now = self._session.clock.now()
         moment = now - older_than if isinstance(older_than, timedelta) else older_than
         if moment.tzinfo is None:

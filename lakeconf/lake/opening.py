@@ -36,6 +36,8 @@ def open_session(store: Store, engine: Any = None) -> Session:
     reading = SharedConnection(store.open_connection(), search_path)
     writer = SharedConnection(reading.cursor(), search_path)
     try:
+        # A table in SQL is one of the lake or a frame that was passed, and never a variable of lakeconf such as `self`.
+        reading.execute("SET GLOBAL python_enable_replacements = false")
         for name, value in SETTINGS.items():
             reading.execute(f"SET {name} = {literal(value)}")
         reader = reader_of(store.metadata_backend, store.names, reading)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, Literal, Never
 
 import narwhals as nw
 
 from lakeconf.catalog.only_reads import check_only_reads
 from lakeconf.catalog.stored_queries import prepare_query
+from lakeconf.catalog.unknown_tables import readable_names, tables_suggested
 from lakeconf.commit.scope import Scope
 from lakeconf.completion import PublicNames
 from lakeconf.engines.base import SparkOperations
-from lakeconf.errors import LakeconfError, UnsupportedError
+from lakeconf.errors import LakeconfError, QueryError, UnsupportedError
 from lakeconf.lake.frame_names import query_on_duckdb
 from lakeconf.lake.query_names import named_lakes
 from lakeconf.lake.several_lakes import sql_on_duckdb
@@ -35,10 +38,11 @@ class Queries(PublicNames):
     def sql(
         self,
         query: str,
-        *,
+        *parameters: Never,
         engine: Literal["duckdb", "spark"] | None = None,
         dialect: Literal["duckdb", "spark"] = "duckdb",
         lakes: Sequence[Queries] = (),
+        **frames: Never,
     ) -> nw.LazyFrame[Any]:
         """Runs a query on the lake.
 
@@ -47,11 +51,13 @@ class Queries(PublicNames):
 
         Args:
             query: A query; the lake is the default database.
+            *parameters: None: write values in the SQL.
             engine: The engine that runs it; defaults to the engine of the lake. On Spark, only tables of the lake can
                 be read, and what Spark may compute in another way than DuckDB is refused.
             dialect: The SQL of the query. Queries in Spark's own SQL run on Spark, and compute what Spark computes.
             lakes: Other open lakes. The query names their tables as `store.schema.table`, by the alias of each store.
                 For Spark, they must be open on the same session. DuckDB copies their tables to memory.
+            **frames: None: pass frames to `query`.
 
         Returns:
             A lazy frame of the engine.
@@ -62,8 +68,13 @@ class Queries(PublicNames):
             UnsupportedError: Spark may not return DuckDB's rows, or a lake was opened without Spark.
             LakeconfError: Two lakes have the same name, or one is closed.
         """
-        if not all(isinstance(lake, Queries) for lake in lakes):
-            raise LakeconfError("not all `lakes` are open lakes", hint="pass lakes: lakes=[store.open()]")
+        _check_query(query, parameters)
+        _check_options(engine, dialect, lakes)
+        if frames:
+            name = next(iter(frames))
+            raise QueryError(
+                f"lake.sql takes no frames, such as {name!r}", hint=f'use lake.query(…, {{"{name}": {name}}})'
+            )
         named = named_lakes(self._scope, [lake._scope for lake in lakes])  # noqa: SLF001 - of the same class
         if dialect == "spark":
             if engine not in (None, "spark"):
@@ -77,7 +88,8 @@ class Queries(PublicNames):
         self._scope.add_read(None)
         prepare_query(self._session.reader, query)
         check_only_reads(self._session.reader.connection, query)
-        return nw.from_native(self._session.reader.connection.relation(query))
+        with self._tables_suggested():
+            return nw.from_native(self._session.reader.connection.relation(query))
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
         """Runs a query over frames on the lake's engine; Spark is given its translation.
@@ -94,13 +106,17 @@ class Queries(PublicNames):
             QueryError: It is not a single query, or the engine rejects it.
             UnsafeQueryError: It calls an unsafe macro of the lake.
         """
+        _check_query(sql, ())
+        if not isinstance(frames, Mapping):
+            raise QueryError("the frames of a query have no names", hint='write lake.query(…, {"name": frame})')
         prepare_query(self._session.reader, sql, frames=frames)
         check_only_reads(self._session.reader.connection, sql)
         if isinstance(self._session.engine, SparkOperations):
             return self._session.engine.query(sql, frames)
-        return query_on_duckdb(self._session.engine, sql, frames)
+        with self._tables_suggested():
+            return query_on_duckdb(self._session.engine, sql, frames)
 
-    def execute(self, sql: str, /, *, idempotency_key: str | None = None, **frames: object) -> int:
+    def execute(self, sql: str, /, *parameters: Never, idempotency_key: str | None = None, **frames: object) -> int:
         """Runs an INSERT, UPDATE, DELETE or MERGE INTO on one table of the lake, as one snapshot.
 
         On Spark, executors write the rows of an INSERT whose query computes nothing, and run a DELETE that
@@ -109,6 +125,7 @@ class Queries(PublicNames):
 
         Args:
             sql: The statement, in DuckDB's SQL; the lake is the default database.
+            *parameters: None: pass values as frames, such as `given=[{"id": 1}]`.
             idempotency_key: As for `Table.append`.
             **frames: Frames that the statement names like tables, such as `staged=frame`.
 
@@ -122,4 +139,29 @@ class Queries(PublicNames):
             CommitConflictError: Another writer has changed a table that the statement depends on.
             CommitError: Nothing was written, for example because several rows of the source match one row.
         """
-        return execute(self._scope, sql, frames, idempotency_key)
+        _check_query(sql, parameters)
+        with self._tables_suggested():
+            return execute(self._scope, sql, frames, idempotency_key)
+
+    def _tables_suggested(self) -> AbstractContextManager[None]:
+        otherwise = 'pass a frame by its name, as in lake.query(…, {"name": frame}); or use one of the tables'
+        return tables_suggested(partial(readable_names, self._session.reader), otherwise)
+
+
+def _check_query(sql: object, parameters: Sequence[object]) -> None:
+    if not isinstance(sql, str):
+        raise QueryError(f"the SQL is not a text: {type(sql).__name__}", hint="write it as text")
+    if parameters:
+        hint = (
+            'write the values in the SQL, or pass a frame: lake.execute("… FROM given", given=[{"id": 1}]), '
+            'lake.query("… FROM given", {"given": [{"id": 1}]})'
+        )
+        raise QueryError("SQL takes no parameters", hint=hint)
+
+
+def _check_options(engine: object, dialect: object, lakes: object) -> None:
+    for name, option in (("engine", engine), ("dialect", dialect)):
+        if option not in (None, "duckdb", "spark"):
+            raise UnsupportedError(f"the {name} {option!r} is unknown", hint=f"write {name}='duckdb' or 'spark'")
+    if not isinstance(lakes, Iterable) or not all(isinstance(lake, Queries) for lake in lakes):
+        raise LakeconfError("not all `lakes` are open lakes", hint="pass lakes: lakes=[store.open()]")

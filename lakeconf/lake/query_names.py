@@ -12,6 +12,7 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
+from lakeconf.catalog import quiet_parser
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import by_timestamp, by_version
 from lakeconf.catalog.table_name import joined_name
@@ -102,7 +103,7 @@ class QueryText:
             for one in snapshots:
                 text = text[: one.start] + " " * (one.end - one.start) + text[one.end :]
             tokens = sqlglot.tokenize(text, read=dialect)
-            found = [tree for tree in sqlglot.parse(text, dialect=dialect) if tree is not None]
+            found = [tree for tree in quiet_parser.parsed(text, dialect) if tree is not None]
         except (SqlglotError, ValueError, RecursionError) as error:
             raise QueryError(f"the query cannot be parsed: {parser_reason(error)}", hint=hint) from error
         if len(found) != 1 or not isinstance(found[0], exp.Query):
@@ -169,8 +170,7 @@ class QueryText:
         return {**semicolons(self._tokens), **names}
 
     def _named(self, table: exp.Table, lakes: Mapping[str, Scope]) -> NamedTable:
-        scope, (start, end) = self._lake(table, lakes), span_of(table)
-        snapshot = self._written(table)
+        scope, snapshot, (start, end) = self._lake(table, lakes), self._written(table), span_of(table)
         if snapshot is not None:
             at = snapshot_at(scope.session.reader, snapshot.kind, snapshot.value)
             if at is None:

@@ -19,7 +19,7 @@ from lakeconf.commit.scope import Scope
 from lakeconf.completion import PublicNames
 from lakeconf.engines.change_feed import check_range
 from lakeconf.engines.scan_summary import ScanSummary, summary
-from lakeconf.errors import required
+from lakeconf.errors import LakeconfError, required
 from lakeconf.lake.notebook import html_table
 from lakeconf.write import writes
 from lakeconf.write.staged_refusal import committer_of_merges
@@ -111,6 +111,8 @@ class TableReads(PublicNames):
             TableNotFoundError: There is no such table at the lake's snapshot.
             MissingDependencyError: pyarrow is not installed.
         """
+        if not isinstance(n, int):
+            raise LakeconfError(f"{n!r} is not a number of rows", hint="pass a whole number")
         rows: list[dict[str, Any]] = self._collected(self.scan().head(n), "pyarrow", "arrow").to_pylist()
         return rows
 
@@ -143,13 +145,17 @@ class TableReads(PublicNames):
 
     def to_pandas(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pd.DataFrame:
         """The rows as a pandas frame in memory; the arguments are those of `scan`."""
-        found: pd.DataFrame = self._collected(self.scan(columns, where), "pandas", "spark")
+        with required("pandas", extra=None, needed_for="this frame"):
+            import pandas as pd  # noqa: F401 - else numpy, which pandas needs, would be named
+        found: pd.DataFrame = self._collected(self.scan(columns, where), "pandas", None)
         return found
 
-    def _collected(self, frame: nw.LazyFrame[Any], library: Literal["pyarrow", "polars", "pandas"], extra: str) -> Any:
+    def _collected(
+        self, frame: nw.LazyFrame[Any], library: Literal["pyarrow", "polars", "pandas"], extra: str | None
+    ) -> Any:
         with (
             required(library, extra=extra, needed_for="this frame"),
-            required("pyarrow", extra=extra, needed_for="this frame"),
+            required("pyarrow", extra=extra or "arrow", needed_for="this frame"),
             self._session.reader.connection.errors(),
         ):
             return frame.collect(library).to_native()
@@ -194,14 +200,15 @@ class TableReads(PublicNames):
         """
         return history(self._session.reader, self.name, self._scope.snapshot_id)
 
-    def changes(self, since: int | datetime, until: int | datetime | None = None) -> nw.LazyFrame[Any]:
+    def changes(self, since: int | datetime | str, until: int | datetime | str | None = None) -> nw.LazyFrame[Any]:
         """The rows that snapshots inserted, deleted and updated. Nothing is read before the frame is used.
 
         Snapshots that only rewrite files change no rows. (DuckLake's own `table_changes` reports the rows of a
         rewritten file as updated.)
 
         Args:
-            since: The first snapshot, inclusive; or a time with a time zone: changes at this time and later.
+            since: The first snapshot, inclusive; or a time with a time zone, as for `Lake.at`: changes at this time and
+                later.
             until: The last snapshot, inclusive, or a time: changes up to then. Defaults to the lake's snapshot.
 
         Returns:

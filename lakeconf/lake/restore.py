@@ -73,7 +73,9 @@ class Restores:
         self._scope = scope
         self._session = scope.session
 
-    def plan_restore(self, name: str, *, version: int | None = None, timestamp: datetime | None = None) -> RestorePlan:
+    def plan_restore(
+        self, name: str, *, version: int | None = None, timestamp: datetime | str | None = None
+    ) -> RestorePlan:
         """What `restore` would do with the same arguments; nothing is changed.
 
         Raises:
@@ -84,7 +86,7 @@ class Restores:
         found = self._chosen(version, timestamp)
         return self._planned(name, self._then(name, found), found)
 
-    def restore(self, name: str, *, version: int | None = None, timestamp: datetime | None = None) -> int:
+    def restore(self, name: str, *, version: int | None = None, timestamp: datetime | str | None = None) -> int:
         """Gives a table the rows and columns of an older snapshot, in one new snapshot; a dropped table comes back.
 
         The state before remains in earlier snapshots, so a restore can be undone by another one. The table is the one
@@ -94,7 +96,7 @@ class Restores:
         Args:
             name: A name in the form that `table` accepts.
             version: The version of a snapshot.
-            timestamp: A time with a time zone, instead of a version.
+            timestamp: A time with a time zone, instead of a version, as for `at`.
 
         Returns:
             The new snapshot; the lake's snapshot if the table has not changed since.
@@ -120,7 +122,7 @@ class Restores:
                 Table(scope, name).append(rows)
         return self._scope.snapshot_id
 
-    def _chosen(self, version: int | None, timestamp: datetime | None) -> int:
+    def _chosen(self, version: int | None, timestamp: datetime | str | None) -> int:
         found, own = chosen(self._session.reader, version, timestamp).snapshot_id, self._scope.snapshot_id
         if found > own:
             raise CommitConflictError(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakeconf.byte_size import byte_size
+from lakeconf.catalog.column_lookup import name_list
 from lakeconf.catalog.file_groups import SORTED_BY, FileGroup, file_groups, is_inlined
 from lakeconf.catalog.lost_bounds import forgotten_bounds
 from lakeconf.catalog.row_size import with_bytes_per_row
@@ -109,7 +110,9 @@ class Sorting:
             sorted_by = table_options(reader, self._info, scope.snapshot_id).sorted_by
             if not sorted_by:
                 raise SchemaError(f"{self._info.full_name} has no sort order", hint="name the columns: sorted_by=[…]")
-        self._keys = sort_keys([sorted_by] if isinstance(sorted_by, str) else sorted_by, self._info.columns)
+        self._keys = sort_keys(
+            [sorted_by] if isinstance(sorted_by, str) else name_list(sorted_by, "sorted_by"), self._info.columns
+        )
         self._order = tuple(map(str, self._keys))
 
     def plan(self) -> SortPlan:

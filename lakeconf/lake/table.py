@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 
+from lakeconf.catalog.column_lookup import name_list
 from lakeconf.catalog.predicate.parse import Where
 from lakeconf.lake.memory_limit import limited_memory
 from lakeconf.lake.reads import TableReads
 from lakeconf.lake.sorting import Sorting, SortPlan, SortResult
 from lakeconf.lake.time_limit import TimeLimit
 from lakeconf.write import merge, row_changes, writes
-from lakeconf.write.ddl import Evolution
+from lakeconf.write.evolution import Evolution
 from lakeconf.write.merge_clauses import Clauses, Delete, Insert, Update
 from lakeconf.write.schema_changes import evolve, set_comments
 
@@ -168,8 +169,8 @@ class Table(TableReads):
             CommitError: Several rows of the frame match one row of the table; nothing was written.
             CommitConflictError: Another writer has changed the table since it was read.
         """
-        keys = (on,) if isinstance(on, str) else tuple(on)
-        actions = (matched,) if isinstance(matched, (Update, Delete)) else tuple(matched or ())
+        keys = (on,) if isinstance(on, str) else tuple(name_list(on, "on"))
+        actions = tuple(matched or ()) if matched is None or isinstance(matched, (list, tuple)) else (matched,)
         clauses = Clauses(keys, actions, not_matched, not_matched_by_source)
         change = partial(merge.merge, frame=frame, clauses=clauses, evolve=evolve)
         return writes.write_once(self._scope, self.name, idempotency_key, change)

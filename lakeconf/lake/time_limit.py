@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from lakeconf.errors import LakeconfError
+
 
 @dataclass(frozen=True)
 class TimeLimit:
@@ -22,7 +24,13 @@ class TimeLimit:
 
     @classmethod
     def after(cls, deadline: timedelta | None) -> TimeLimit:
-        """The limit that ends after a time; None for no limit."""
+        """The limit that ends after a time; None for no limit.
+
+        Raises:
+            LakeconfError: It is not a `timedelta`.
+        """
+        if not isinstance(deadline, timedelta | None):
+            raise LakeconfError(f"the deadline is {deadline!r}, and not a duration", hint="pass timedelta(hours=1)")
         return cls(None if deadline is None else time.monotonic() + deadline.total_seconds())
 
     @property

@@ -16,6 +16,7 @@ import narwhals as nw
 import sqlglot
 from sqlglot import TokenType, exp
 
+from lakeconf.catalog import quiet_parser
 from lakeconf.catalog.table_references import (
     Span,
     is_series,
@@ -153,7 +154,7 @@ class Query:
         """
         source = self._source
         try:
-            parsed = sqlglot.parse(self.text, dialect="duckdb")
+            parsed = quiet_parser.parsed(self.text)
             # A comment behind the semicolon is a statement for sqlglot.
             (found,) = (one for one in parsed if not isinstance(one, exp.Semicolon))
         except sqlglot.errors.SqlglotError as error:

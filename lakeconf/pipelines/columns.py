@@ -9,7 +9,7 @@ from lakeconf.errors import DataLossError, PipelineError
 from lakeconf.lake.table import Table
 from lakeconf.pipelines.model import Model
 from lakeconf.sql import folded, identifier
-from lakeconf.write.ddl import evolution_for
+from lakeconf.write.evolution import evolution_for
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import sqlglot
-
+from lakeconf.catalog.quiet_parser import parsed
 from lakeconf.errors import PipelineError
 
 _DIGITS = 16
@@ -39,9 +38,7 @@ def file_digest(path: Path) -> str:
 def sql_code(text: str) -> str:
     """Returns SQL in DuckDB's dialect without comments and line breaks."""
     return "; ".join(
-        statement.sql(dialect="duckdb", comments=False)
-        for statement in sqlglot.parse(text, dialect="duckdb")
-        if statement is not None
+        statement.sql(dialect="duckdb", comments=False) for statement in parsed(text) if statement is not None
     )
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from math import isinf
+from numbers import Number
+from pathlib import PurePath
+from uuid import UUID
 
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
@@ -20,6 +23,9 @@ from lakeconf.errors import SchemaError
 from lakeconf.sql import folded, identifier, literal
 
 _INTEGERS = integers()
+# The text of other objects is no value: an expression of polars, a function. Scalars of numpy have a `dtype`.
+_KINDS = (str, bytes, bytearray, Number, date, time, timedelta, UUID, PurePath, Mapping, list, tuple, set)
+_KNOWN = "pass a constant of Python, such as a number, a text or a date, or an expression of narwhals"
 _NESTED = ("list", "struct", "map")
 # The number of decimals of a second that a type keeps.
 _TIMESTAMPS = {"timestamp_s": 0, "timestamp_ms": 3, "timestamp": 6, "timestamp_ns": 9}
@@ -47,6 +53,8 @@ def text_of(value: object, wanted: DuckDBPyType) -> str:
     Raises:
         SchemaError: The value would change.
     """
+    if not isinstance(value, _KINDS) and not hasattr(value, "dtype"):
+        raise SchemaError(f"{type(value).__name__} is not the type of a value", hint=_KNOWN)
     text = _text(value)
     if _is_of_another_kind(value, text, wanted.id) or _is_rounded(value, text, wanted):
         raise SchemaError(

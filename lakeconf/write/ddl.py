@@ -7,18 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import duckdb
-from duckdb.sqltypes import DuckDBPyType
 
+from lakeconf.catalog.column_lookup import name_list
 from lakeconf.catalog.sort_keys import SORT_KEY
 from lakeconf.catalog.table import NO_ID, Column, PartitionField, TableInfo
 from lakeconf.catalog.types import columns_of, parsed_type
-from lakeconf.engines.schema_check import check_names, check_promotion, check_writable, contains, fits
+from lakeconf.engines.schema_check import check_names, check_writable, contains
 from lakeconf.errors import SchemaError, suggestion
-from lakeconf.sql import folded, identifier, literal, qualified
-from lakeconf.write.constants import text_of
+from lakeconf.sql import folded, identifier, literal
 
 _TRANSFORM = re.compile(r"(?P<name>year|month|day|hour)\((?P<column>.+)\)|bucket\((?P<count>\d+),\s*(?P<bucketed>.+)\)")
-_PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 
 
 @dataclass(frozen=True)
@@ -49,68 +47,18 @@ class Definition:
         Raises:
             SchemaError: A type, a key or a column does not exist.
         """
+        if not self.columns:
+            raise SchemaError("a table needs at least one column", hint="add a column, such as id of the type BIGINT")
         check_names(self.columns)
         listed = ", ".join(f"{identifier(name)} {_checked_type(name, text)}" for name, text in self.columns.items())
         made = [f"CREATE SCHEMA IF NOT EXISTS {quoted_schema}", f"CREATE TABLE {quoted} ({listed})"]
-        keys = [_partition_key(key, self.columns) for key in self.partitioned_by]
-        order = [_sort_key(key, self.columns) for key in self.sorted_by]
+        keys = [_partition_key(key, self.columns) for key in name_list(self.partitioned_by, "partitioned_by")]
+        order = [_sort_key(key, self.columns) for key in name_list(self.sorted_by, "sorted_by")]
         if keys:
             made.append(f"ALTER TABLE {quoted} SET PARTITIONED BY ({', '.join(keys)})")
         if order:
             made.append(f"ALTER TABLE {quoted} SET SORTED BY ({', '.join(order)})")
         return (*made, *comment_statements(quoted, self.columns, self.comment, self.column_comments))
-
-
-@dataclass(frozen=True)
-class Evolution:
-    """Changes to a table's columns, applied in this order: drop, rename, promote, add.
-
-    Names refer to columns, or with dots to nested fields: `device.os`, `tags.element.kind`, `map.value.kind`.
-
-    Attributes:
-        drop: Names.
-        rename: New names by old names; a new name has no dots.
-        promote: New types by name.
-        add: Types by name.
-        defaults: Values of added columns, for existing rows and for new rows that do not set the column.
-    """
-
-    drop: Sequence[str] = ()
-    rename: Mapping[str, str] = field(default_factory=dict)
-    promote: Mapping[str, str] = field(default_factory=dict)
-    add: Mapping[str, str] = field(default_factory=dict)
-    defaults: Mapping[str, object] = field(default_factory=dict)
-
-    def statements(self, quoted: str, types: Mapping[str, str]) -> tuple[str, ...]:
-        """The SQL that makes the changes.
-
-        Args:
-            quoted: The table, with the lake and the schema.
-            types: The table's columns and the DuckDB names of their types.
-
-        Raises:
-            SchemaError: A column or a type does not exist, or a default is for a column that is not added.
-        """
-        for name in self.defaults:
-            if name not in self.add:
-                raise SchemaError(f"there is a default for {name!r}, but the column is not added", hint="add it too")
-        check_names([_parts(name)[-1] for name in self.add] + [*self.rename.values()])
-        alter = f"ALTER TABLE {quoted}"
-        names = {folded(_parts(old)[0]): new for old, new in self.rename.items() if len(_parts(old)) == 1}
-        renamed = {names.get(folded(name), name): text for name, text in types.items()}
-        added = []
-        for name, text in self.add.items():
-            value = self.defaults.get(name)
-            wanted = type_sql(name, text)
-            # DuckLake only accepts a literal, and casts it to the column's type.
-            default = "" if value is None else f" DEFAULT {literal(text_of(value, parsed_type(wanted)))}"
-            added.append(f"{alter} ADD COLUMN {_path(name)} {wanted}{default}")
-        return (
-            *(f"{alter} DROP COLUMN {_path(name)}" for name in self.drop),
-            *(f"{alter} RENAME COLUMN {_path(old)} TO {identifier(new)}" for old, new in self.rename.items()),
-            *(f"{alter} ALTER COLUMN {_promotion(name, text, renamed)}" for name, text in self.promote.items()),
-            *added,
-        )
 
 
 def new_table(
@@ -149,26 +97,6 @@ def described_columns(described: Sequence[tuple[str, str, bool]], known: Sequenc
     return tuple(same.get((column.name, _shape(column)), column) for column in made)
 
 
-def evolution_for(frame: Mapping[str, str], types: Mapping[str, str]) -> Evolution:
-    """The changes with which a table can store the rows of a frame: new columns and wider types.
-
-    Args:
-        frame: The frame's columns and the DuckDB names of their types.
-        types: The table's columns and the DuckDB names of their types.
-    """
-    known = {folded(name): name for name in types}
-    add, promote = {}, {}
-    for name, given in frame.items():
-        own = known.get(folded(name))
-        if own is None:
-            add[name] = given
-        elif not fits(parsed_type(given), parsed_type(types[own])) and fits(
-            parsed_type(types[own]), parsed_type(given)
-        ):
-            promote[identifier(own)] = given
-    return Evolution(add={identifier(name): text for name, text in add.items()}, promote=promote)
-
-
 def comment_statements(
     quoted: str, columns: Iterable[str], comment: str | None, column_comments: Mapping[str, str | None]
 ) -> tuple[str, ...]:
@@ -184,14 +112,20 @@ def comment_statements(
         SchemaError: A column does not exist.
     """
     known = {name: name for name in columns}
+    if not isinstance(column_comments, Mapping):
+        raise SchemaError("the comments of columns are not a dictionary", hint="write {'column': 'its comment'}")
+    for one in (comment, *column_comments.values()):
+        if not isinstance(one, str | None):
+            raise SchemaError(f"a comment is not a text: {one!r}", hint="write comments as text")
     made = [] if comment is None else [f"COMMENT ON TABLE {quoted} IS {literal(comment)}"]
     for name, text in column_comments.items():
-        column = identifier(_known(name, known, "a comment describes an unknown column:"))
+        column = identifier(known_column(name, known, "a comment describes an unknown column:"))
         made.append(f"COMMENT ON COLUMN {quoted}.{column} IS {'NULL' if text is None else literal(text)}")
     return tuple(made)
 
 
 def _checked_type(name: str, text: str) -> str:
+    _check_text(name, text)
     found = re.fullmatch(r"(?P<type>.*?)(?P<not_null>\s+NOT\s+NULL)?", text.strip(), re.IGNORECASE | re.DOTALL)
     type_name = found["type"] if found else text
     return type_sql(name, type_name) + (" NOT NULL" if found and found["not_null"] else "")
@@ -207,6 +141,7 @@ def type_sql(name: str, text: str) -> str:
     Raises:
         SchemaError: DuckDB has no such type.
     """
+    _check_text(name, text)
     try:
         found = parsed_type(text.strip())
         # `sqltype` ignores what follows a column's type: a default, or another column.
@@ -218,6 +153,15 @@ def type_sql(name: str, text: str) -> str:
     if contains(found, "null"):
         raise SchemaError(f"the column {name!r} contains only NULLs, so its type is unknown", hint="cast the column")
     return str(found)
+
+
+def _check_text(name: str, text: object) -> None:
+    """Refuses types of other libraries and of Python."""
+    if not isinstance(text, str):
+        raise SchemaError(
+            f"the type of the column {name!r} is not a text: {text!r}",
+            hint="write the name of a type of DuckDB, such as 'BIGINT'; or pass a frame with the columns",
+        )
 
 
 def _last_id(column: Column) -> int:
@@ -239,7 +183,7 @@ def _transform(key: str) -> tuple[str, str]:
 
 def _partition_key(key: str, columns: Mapping[str, str]) -> str:
     transform, column = _transform(key)
-    quoted = identifier(_known(column, columns, f"the partition key {key!r} names an unknown column:"))
+    quoted = identifier(known_column(column, columns, f"the partition key {key!r} names an unknown column:"))
     if transform == "identity":
         return quoted
     if transform.startswith("bucket("):
@@ -250,51 +194,14 @@ def _partition_key(key: str, columns: Mapping[str, str]) -> str:
 def _sort_key(key: str, columns: Mapping[str, str]) -> str:
     found = SORT_KEY.fullmatch(key.strip())
     column = found["column"] if found else key
-    quoted = identifier(_known(column, columns, f"the sort key {key!r} names an unknown column:"))
+    quoted = identifier(known_column(column, columns, f"the sort key {key!r} names an unknown column:"))
     return quoted + (f"{found['direction'] or ''}{found['nulls'] or ''}".upper() if found else "")
 
 
-def _known(name: str, columns: Mapping[str, str], why: str) -> str:
+def known_column(name: str, columns: Mapping[str, str], why: str) -> str:
     """The column with this name, ignoring case."""
     names = {folded(column): column for column in columns}
     if folded(name) in names:
         return names[folded(name)]
     hint = suggestion(name, columns, f"use one of the columns: {', '.join(columns)}")
     raise SchemaError(f"{why} {name!r}", hint=hint)
-
-
-def _parts(name: str) -> list[str]:
-    """The parts of a dotted name; a part that contains a dot is quoted."""
-    found = [(quoted.replace('""', '"') or plain) for quoted, plain in _PART.findall(name)]
-    if not found or ".".join(match.group() for match in _PART.finditer(name)) != name:
-        raise SchemaError(f"{name!r} is not the name of a column", hint='write column, column.field, or "odd.column"')
-    return found
-
-
-def _path(name: str) -> str:
-    return qualified(*_parts(name))
-
-
-def _promotion(name: str, text: str, types: Mapping[str, str]) -> str:
-    first, *rest = _parts(name)
-    # DuckDB only changes the type of a whole column, not of a nested field.
-    column = _known(first, types, "cannot promote an unknown column:")
-    return f"{identifier(column)} SET DATA TYPE {_promoted(parsed_type(types[column]), rest, type_sql(name, text))}"
-
-
-def _promoted(found: DuckDBPyType, path: Sequence[str], new: str) -> str:
-    """The type, with the type of the nested field at `path` replaced."""
-    if not path:
-        check_promotion(found, parsed_type(new))
-        return new
-    first, *rest = path
-    parts = {name: part for name, part in found.children if isinstance(part, DuckDBPyType)}
-    names = {"list": {"child": "element"}}.get(found.id, {})
-    called = {names.get(name, name): part for name, part in parts.items()}
-    known = _known(first, {name: str(part) for name, part in called.items()}, "cannot promote an unknown column:")
-    inner = {name: _promoted(part, rest, new) if name == known else str(part) for name, part in called.items()}
-    if found.id == "list":
-        return f"{inner['element']}[]"
-    if found.id == "map":
-        return f"MAP({inner['key']}, {inner['value']})"
-    return f"STRUCT({', '.join(f'{identifier(name)} {text}' for name, text in inner.items())})"

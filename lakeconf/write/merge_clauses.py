@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from types import NoneType
 from typing import Any, cast
 
 import narwhals as nw
 
 from lakeconf.catalog.table import Column
 from lakeconf.engines.base import ROW_ID
+from lakeconf.errors import LakeconfError
 from lakeconf.sql import folded
 
 # Columns of the join, in addition to those of the frame and the table.
@@ -62,6 +64,24 @@ class Clauses:
     matched: tuple[Update | Delete, ...]
     not_matched: Insert | None
     not_matched_by_source: Delete | None
+
+    def __post_init__(self) -> None:
+        """Checks the types of the clauses.
+
+        Raises:
+            LakeconfError: A clause is of another type.
+        """
+        clauses: tuple[tuple[str, Sequence[object], tuple[type, ...]], ...] = (
+            ("matched", self.matched, (Update, Delete)),
+            ("not_matched", (self.not_matched,), (Insert, NoneType)),
+            ("not_matched_by_source", (self.not_matched_by_source,), (Delete, NoneType)),
+        )
+        for name, given, kinds in clauses:
+            for clause in given:
+                if not isinstance(clause, kinds):
+                    raise LakeconfError(
+                        f"{name} of a merge is {clause!r}", hint=f"write {name}={kinds[0].__name__}() or {name}=None"
+                    )
 
     @property
     def deletes_matches(self) -> bool:

@@ -27,12 +27,11 @@ from lakeconf.errors import (
 from lakeconf.sql import folded, identifier, literal, qualified
 from lakeconf.write.ddl import (
     Definition,
-    Evolution,
     comment_statements,
     described_columns,
-    evolution_for,
     new_table,
 )
+from lakeconf.write.evolution import Evolution, evolution_for
 from lakeconf.write.writes import (
     Writing,
     has_rows,
@@ -55,7 +54,7 @@ def create(scope: Scope, name: str, definition: Definition) -> None:
     created = joined_name(schema, table)
     session = scope.session
     if exists(scope, name):
-        raise SchemaError(f"the table {created} already exists", hint="use lake.table(…)")
+        raise SchemaError(f"the table {created} already exists", hint="use lake.table(…), or pass if_not_exists=True")
     quoted_schema = qualified(session.alias, schema)
     full = f"{quoted_schema}.{identifier(table)}"
     statements = definition.statements(quoted_schema, full)

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from lakeconf.catalog import quiet_parser
 from lakeconf.catalog.table_name import DEFAULT_SCHEMA, joined_name
 from lakeconf.errors import QueryError, UnsupportedError
 from lakeconf.sql import folded, parser_reason
@@ -132,7 +132,7 @@ def parse_statement(sql: str, alias: str) -> Statement:
         UnsupportedError: DuckLake does not support a clause of the statement.
     """
     try:
-        found = [one for one in sqlglot.parse(sql, dialect="duckdb") if one is not None]
+        found = [one for one in quiet_parser.parsed(sql) if one is not None]
     except (SqlglotError, ValueError, RecursionError) as error:
         reason = parser_reason(error) or "it is nested too deeply"
         raise QueryError(f"the statement cannot be parsed: {reason}", hint=_HINT) from None

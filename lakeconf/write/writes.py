@@ -19,9 +19,10 @@ from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.base import Staged, StagingRequest
+from lakeconf.engines.pandas_frames import without_types
 from lakeconf.engines.row_dicts import arrow_rows, arrow_types, is_rows
 from lakeconf.engines.schema_check import check_fit
-from lakeconf.errors import CommitError, TableNotFoundError
+from lakeconf.errors import CommitError, LakeconfError, TableNotFoundError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import folded, identifier, literal, qualified
 
@@ -125,7 +126,7 @@ def adopt(transaction: Transaction, name: str, frame: object) -> Any:
     """
     engine = transaction.session.engine
     if not is_rows(frame):
-        return engine.adopt(frame)
+        return engine.adopt(without_types(frame, target(transaction, name).types))
     types = arrow_types(transaction.session.reader.connection, target(transaction, name).types)
     return engine.adopt(arrow_rows(frame, types))
 
@@ -227,6 +228,8 @@ def commit_key(scope: Scope, name: str, key: str | None) -> CommitKey | None:
     """The key of a write to a table; None if the write has none."""
     if key is None:
         return None
+    if not isinstance(key, str):
+        raise LakeconfError(f"the idempotency key {key!r} is not a text", hint="write it as text")
     check_placeholders(key, "the idempotency key")
     reader = scope.session.reader
     pending = scope.transaction.targets.get(table_key(name)) if scope.transaction else None

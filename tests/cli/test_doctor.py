@@ -107,3 +107,8 @@ def test_only_a_repair_changes_the_store(moved: Path, called: Any) -> None:
     before = {path: path.read_bytes() for path in (moved / "data").rglob("*") if path.is_file()}
     called("doctor", "--yes")
     assert {path: path.read_bytes() for path in (moved / "data").rglob("*") if path.is_file()} == before
+
+
+def test_message_of_several_lines_is_shown_on_one(capsys: pytest.CaptureFixture[str]) -> None:
+    _show(Step("catalog", FAILED, "Binder Error: no such column\n\nLINE 1: FROM t\n        ^"))
+    assert capsys.readouterr().out == "✗ catalog             Binder Error: no such column LINE 1: FROM t ^\n"

@@ -39,7 +39,7 @@ def test_restore_and_backup_of_the_page(events_folder: Path, shown: Any) -> None
     (code,) = blocks("operations.md", "python")
     exec(compile(code, "docs/operations.md", "exec"), {})  # noqa: S102 - that is the test
     assert ids() == [1, 2]
-    backup, restore = blocks("operations.md", "sh")
+    backup, restore, move = blocks("operations.md", "sh")
     run_shell(backup)
     with lakeconf.init().get_store().open() as lake:
         lake.table("raw.events").append([{"id": 9, "kind": "late"}])
@@ -47,3 +47,5 @@ def test_restore_and_backup_of_the_page(events_folder: Path, shown: Any) -> None
     found = run_shell(restore)
     assert re.search(r"dev works\b.*count_star\(\)\n *2\n$", found, re.DOTALL), found
     assert ids() == [1, 2]
+    found = run_shell(move)
+    assert re.search(r"moved/catalog\.sqlite, attached.*dev works\b.*count_star\(\)\n *2\n$", found, re.DOTALL), found

@@ -70,6 +70,15 @@ def staged_tables(connection: Connection) -> list[str]:
     return [name for (name,) in connection.rows(query)]
 
 
+def test_staging_leaves_no_view_behind(lake: Lake, engine: DuckDBEngine) -> None:
+    with duckdb.connect() as other:
+        for frame in (pa.table({"a": [1], 'b "q"': ["x"]}), other.sql("""SELECT 1 AS a, 'x' AS "b ""q""\"""")):
+            engine.release(engine.stage(engine.adopt(frame), request_of(lake)))
+    with pytest.raises(SchemaError):
+        engine.stage_rows(engine.adopt(pa.table({"a": ["no number"], 'b "q"': ["x"]})), request_of(lake))
+    assert lake.rows("SELECT view_name FROM duckdb_views() WHERE view_name LIKE 'lakeconf%'") == []
+
+
 def test_scan_selects_columns_and_rows_of_a_snapshot(lake: Lake, engine: DuckDBEngine) -> None:
     assert (engine.name, engine.details()) == ("duckdb", {})
     assert not isinstance(engine, SparkOperations)

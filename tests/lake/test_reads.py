@@ -414,6 +414,14 @@ def test_rows_in_memory_need_their_library(duckdb_lake: Lake, monkeypatch: pytes
     assert refused.value.hint == "run: pip install 'lakeconf[polars]'"
 
 
+def test_rows_for_pandas_name_pandas_and_not_what_it_needs(duckdb_lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pandas", "numpy"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingDependencyError, match="needs the package 'pandas'") as refused:
+        duckdb_lake.table("raw.numbers").to_pandas()
+    assert refused.value.hint == "run: pip install pandas"
+
+
 def test_error_while_rows_are_read_is_one_of_lakeconf(duckdb_lake: Lake, tmp_path: Path) -> None:
     table = duckdb_lake.table("raw.numbers")
     table.append(NUMBERS)

@@ -9,7 +9,8 @@ import pytest
 
 from lakeconf.catalog.table import load_table
 from lakeconf.errors import QueryError, SchemaError, TableNotFoundError
-from lakeconf.write.ddl import Definition, Evolution
+from lakeconf.write.ddl import Definition
+from lakeconf.write.evolution import Evolution
 from lakeconf.write.schema_changes import create, create_view, evolve, evolve_for
 from lakeconf.write.writes import Writing
 
@@ -40,7 +41,7 @@ def test_table_is_created_once_and_in_one_snapshot(lake: Lake) -> None:
     for name in ("raw.events", "RAW.EVENTS"):
         with pytest.raises(SchemaError, match=f"^the table {name} already exists") as refused:
             create(lake._scope, name, EVENTS)
-        assert refused.value.hint == "use lake.table(…)"
+        assert refused.value.hint == "use lake.table(…), or pass if_not_exists=True"
     create(lake._scope, "events", Definition({"id": "INTEGER"}))
     assert lake.tables() == ["Raw.Events", "main.events"]
 
@@ -90,7 +91,7 @@ def test_table_of_a_transaction_is_known_before_its_commit(lake: Lake) -> None:
 def test_change_that_ducklake_refuses_is_a_schema_error(lake: Lake) -> None:
     create(lake._scope, "events", EVENTS)
     before = lake.snapshot_id
-    for evolution in (Evolution(drop=["nothing"]), Evolution(add={"id": "DATE"})):
+    for evolution in (Evolution(rename={"id": "at"}), Evolution(add={"id": "DATE"})):
         with pytest.raises(SchemaError, match=r"^DuckLake refused the change: "):
             evolved(lake, "events", evolution)
     with pytest.raises(TableNotFoundError):

@@ -148,8 +148,17 @@ def typed(conditions: Sequence[str], columns: Sequence[Column]) -> Expression:
         used = _columns(where, {folded(column.name): column for column in columns})
         _check_types(connection, conditions, used)
     if not used:
-        raise PredicateError(f"the condition {text} uses no column", hint="omit it, or name a column")
+        raise without_columns(text)
     return Expression(text, used)
+
+
+def without_columns(text: str) -> PredicateError:
+    """The error for a condition that is the same for all rows."""
+    return PredicateError(
+        f"the condition {text} uses no column",
+        hint="name a column. To read or overwrite all rows, omit the condition; to change or delete all rows, use SQL: "
+        'lake.execute("DELETE FROM raw.events")',
+    )
 
 
 def _parsed(connection: duckdb.DuckDBPyConnection, text: str) -> Any:

@@ -12,7 +12,14 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from lakeconf.catalog.predicate.constants import GRAMMAR, constant, only, refusal, shown, without_parentheses
-from lakeconf.catalog.predicate.expression import NotUnderstoodError, condition_of, conjuncts, is_condition_of, typed
+from lakeconf.catalog.predicate.expression import (
+    NotUnderstoodError,
+    condition_of,
+    conjuncts,
+    is_condition_of,
+    typed,
+    without_columns,
+)
 from lakeconf.catalog.predicate.literals import Text, between, compare, one_of
 from lakeconf.catalog.predicate.nodes import (
     And,
@@ -26,6 +33,7 @@ from lakeconf.catalog.predicate.nodes import (
     certainly,
     literal_type,
 )
+from lakeconf.catalog.quiet_parser import parsed
 from lakeconf.catalog.table import Column
 from lakeconf.catalog.types import all_types, sql_type
 from lakeconf.connection.duckdb_version import untested
@@ -59,6 +67,8 @@ def parse(where: Where, columns: Sequence[Column]) -> Predicate:
         PredicateError: The condition uses more than columns, constants and functions of a row, a column is unknown, or
             a literal does not fit its column. The hint says what to write.
     """
+    if not isinstance(where, (str, nw.Expr)):
+        raise _not_a_condition(where)
     text = where if isinstance(where, str) else _sql_of(where, columns)
     try:
         return parse_understood(text, columns)
@@ -82,6 +92,12 @@ def _with_expression(conditions: Sequence[str], columns: Sequence[Column]) -> Pr
     return And((*understood, expression)) if understood else expression
 
 
+def _not_a_condition(where: object) -> PredicateError:
+    if isinstance(where, bool):
+        return without_columns(str(where))
+    return PredicateError(f"{where!r} is not a condition", hint="write a text in SQL, or an expression of narwhals")
+
+
 def parse_understood(text: str, columns: Sequence[Column]) -> Predicate:
     """Parses a condition that planning understands completely.
 
@@ -94,7 +110,7 @@ def parse_understood(text: str, columns: Sequence[Column]) -> Predicate:
         PredicateError: A column is unknown, or a literal does not fit its column.
     """
     try:
-        statements = sqlglot.parse(text, dialect="duckdb")
+        statements = parsed(text)
         if len(statements) != 1 or statements[0] is None:
             raise PredicateError(f"{text!r} is not a single condition", hint=GRAMMAR)
         return _Reader(columns).predicate(_without_schemas(statements[0]))

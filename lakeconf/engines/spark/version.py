@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeconf.errors import SparkVersionError
+from lakeconf.errors import SparkError, SparkVersionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,8 +21,14 @@ def check_version(spark: SparkSession) -> None:
 
     Raises:
         SparkVersionError: The session has another version.
+        SparkError: It is no session.
     """
-    version = str(spark.version)
+    version = str(getattr(spark, "version", ""))
+    if not version:
+        raise SparkError(
+            f"{spark!r} is not a Spark session",
+            hint="omit it to read with DuckDB: store.open(); or make a session: lakeconf.spark_session(store)",
+        )
     if not version.startswith(f"{TESTED}."):
         raise SparkVersionError(
             f"the Spark session has the version {version!r}, but lakeconf supports Spark {TESTED}.x only: "

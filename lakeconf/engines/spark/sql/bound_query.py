@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import duckdb
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.qualify import qualify
 
+from lakeconf.catalog.quiet_parser import parsed
 from lakeconf.connection.closed import closed_connection
 from lakeconf.engines.spark.sql.inferred_types import InferredTypes
 from lakeconf.engines.spark.sql.logical_plan import logical_plan
@@ -100,7 +100,7 @@ def _candidates(tree: exp.Query) -> Iterator[exp.Query]:
 
 def _qualified(sql: str, tables: Mapping[str, Mapping[str, str]], width: int) -> exp.Query:
     try:
-        (tree,) = sqlglot.parse(sql, dialect="duckdb")
+        (tree,) = parsed(sql)
         for select in tree.find_all(exp.Select) if tree else ():
             _move_joins(select)
         if tree is not None:

@@ -1,0 +1,157 @@
+"""Arguments of wrong types in the Python API: each is refused with a named error and a hint that works."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hint_words import VERBS
+from local_stores import store_of
+
+from lakeconf.errors import LakeconfError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+ROWS = pa.table({"id": [1, 2], "kind": ["view", "buy"]})
+FRAME = pd.DataFrame({"id": [1], "kind": ["sale"]})
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with store_of(tmp_path_factory.mktemp("wrong_arguments")).open() as lake:
+        lake.create_table("raw.events", ROWS).append(ROWS)
+        yield lake
+
+
+# The lake is of the type Any: a type checker refuses most of these calls.
+CALLS: list[tuple[Callable[[Any], object], str]] = [
+    (lambda lake: lake.at(timestamp="2020-01-01"), "has no time zone"),
+    (lambda lake: lake.at(timestamp=dt.date(2020, 1, 1)), "has no time zone"),
+    (lambda lake: lake.at(timestamp="yesterday"), "'yesterday' is not a time"),
+    (lambda lake: lake.at(timestamp=1767225600), "1767225600 is not a time"),
+    (lambda lake: lake.at(version="1"), "'1' is not a version"),
+    (lambda lake: lake.at(version=True), "True is not a version"),
+    (lambda lake: lake.at(version=[1]), r"\[1\] is not a version"),
+    (lambda lake: lake.restore("raw.events", timestamp="2020-01-01"), "has no time zone"),
+    (lambda lake: lake.plan_restore("raw.events", version="1"), "'1' is not a version"),
+    (lambda lake: lake.table("raw.events").changes("1"), "'1' is not a time"),
+    (lambda lake: lake.table("raw.events").changes(1.5), "1.5 is not a version"),
+    (lambda lake: lake.table("raw.events").changes(1, dt.date(2020, 1, 1)), "has no time zone"),
+    (lambda lake: lake.create_table("t", {"a": int}), "the type of the column 'a' is not a text: <class 'int'>"),
+    (lambda lake: lake.create_table("t", {"a": pa.int64()}), "the type of the column 'a' is not a text"),
+    (lambda lake: lake.create_table("t", {1: "INTEGER"}), "the column name 1 is not a text"),
+    (lambda lake: lake.create_table("t", {}), "a table needs at least one column"),
+    (lambda lake: lake.create_table(None, {"a": "DATE"}), "None is not a valid table name"),
+    (lambda lake: lake.create_table("t", {"kind": "DATE"}, partitioned_by="kind"), "and not a list of names"),
+    (lambda lake: lake.create_table("t", {"a": "DATE"}, sorted_by=[1]), "sorted_by contains 1"),
+    (lambda lake: lake.create_table("t", {"a": "DATE"}, comment=5), "a comment is not a text: 5"),
+    (lambda lake: lake.create_table("t", {"a": "DATE"}, column_comments={"a": 5}), "a comment is not a text: 5"),
+    (lambda lake: lake.table("raw.events").set_comments(columns=["id"]), "are not a dictionary"),
+    (lambda lake: lake.table(5).schema, "5 is not a valid table name"),
+    (lambda lake: lake.execute("DELETE FROM raw.events WHERE id = ?", [1]), "SQL takes no parameters"),
+    (lambda lake: lake.execute("DELETE FROM raw.events WHERE id = ?"), "parameter"),
+    (lambda lake: lake.execute(None), "the SQL is not a text: NoneType"),
+    (lambda lake: lake.sql("SELECT ?", [1]), "SQL takes no parameters"),
+    (lambda lake: lake.sql("SELECT ?"), "parameter"),
+    (lambda lake: lake.sql("FROM frame", frame=FRAME), "lake.sql takes no frames, such as 'frame'"),
+    (lambda lake: lake.sql(None), "the SQL is not a text: NoneType"),
+    (lambda lake: lake.sql("SELECT 1", lakes=lake), "not all `lakes` are open lakes"),
+    (lambda lake: lake.sql("SELECT 1", engine="polars"), "the engine 'polars' is unknown"),
+    (lambda lake: lake.sql("SELECT 1", dialect="mysql"), "the dialect 'mysql' is unknown"),
+    (lambda lake: lake.query("FROM frame", FRAME), "the frames of a query have no names"),
+    (lambda lake: lake.table("raw.events").evolve(drop=["nothing"]), "cannot drop an unknown column: 'nothing'"),
+    (lambda lake: lake.table("raw.events").evolve(drop="kind"), "drop is 'kind', and not a list of names"),
+    (lambda lake: lake.table("raw.events").evolve(rename={"zz": "x"}), "cannot rename an unknown column: 'zz'"),
+    (lambda lake: lake.table("raw.events").evolve(add=["x"]), "add is not a dictionary"),
+    (lambda lake: lake.table("raw.events").evolve(add={"x": str}), "the type of the column 'x' is not a text"),
+    (lambda lake: lake.table("raw.events").scan("id"), "columns is 'id', and not a list of names"),
+    (lambda lake: lake.table("raw.events").scan([1]), "columns contains 1"),
+    (lambda lake: lake.table("raw.events").scan(where=5), "5 is not a condition"),
+    (lambda lake: lake.table("raw.events").delete(None), "None is not a condition"),
+    (lambda lake: lake.table("raw.events").delete(lambda _: True), "is not a condition"),
+    (lambda lake: lake.table("raw.events").delete(pl.col("id") > 1), "is not a condition"),
+    (lambda lake: lake.table("raw.events").update("kind = 'x'", "id = 1"), "are not a dictionary"),
+    (lambda lake: lake.table("raw.events").update({"kind": object()}, "id = 1"), "object is not the type of a value"),
+    (lambda lake: lake.table("raw.events").update({"kind": pl.col("id")}, "id = 1"), "Expr is not the type of a value"),
+    (lambda lake: lake.table("raw.events").update({"kind": pd.NA}, "id = 1"), "NAType is not the type of a value"),
+    (lambda lake: lake.table("raw.events").merge(FRAME, on=1), "on is 1, and not a list of names"),
+    (lambda lake: lake.table("raw.events").merge(FRAME, on="id", matched="update"), "matched of a merge is 'update'"),
+    (lambda lake: lake.table("raw.events").merge(FRAME, on="id", not_matched=True), "not_matched of a merge is True"),
+    (lambda lake: lake.table("raw.events").append(FRAME, idempotency_key=5), "the idempotency key 5 is not a text"),
+    (lambda lake: lake.table("raw.events").append(pd.DataFrame()), "the frame has no columns"),
+    (lambda lake: lake.table("raw.events").append([{}]), "the frame has no columns"),
+    (lambda lake: lake.table("raw.events").head("x"), "'x' is not a number of rows"),
+    (lambda lake: lake.table("raw.events").rewrite([1]), "sorted_by contains 1"),
+    (lambda lake: lake.maintenance.expire_snapshots(older_than=7), "neither an age nor a time"),
+    (lambda lake: lake.maintenance.cleanup(older_than="7d"), "neither an age nor a time"),
+    (lambda lake: lake.maintenance.compact(deadline=60), "the deadline is 60, and not a duration"),
+    (lambda lake: lake.read_parquet("a.parquet"), "paths is 'a.parquet', and not a list of names"),
+    (lambda lake: lake.read_parquet([]), "there are no files to read"),
+    (lambda lake: lake.transaction(extra="x").__enter__(), "extra is 'x', and not a dictionary"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), CALLS, ids=[message for _, message in CALLS])
+def test_wrong_argument_is_refused_by_name(lake: Any, call: Callable[[Any], object], message: str) -> None:
+    before = lake.snapshot_id
+    with pytest.raises(LakeconfError, match=message) as refused:
+        call(lake)
+    assert str(refused.value.hint).split()[0].rstrip(":") in VERBS
+    assert lake.refresh() == before
+
+
+def test_store_opened_with_something_else_than_a_session_is_refused(tmp_path: Path) -> None:
+    store: Any = store_of(tmp_path)
+    with pytest.raises(LakeconfError, match="'duckdb' is not a Spark session") as refused:
+        store.open("duckdb")
+    assert str(refused.value.hint).startswith("omit it to read with DuckDB: store.open()")
+
+
+def test_hint_for_a_time_without_a_time_zone_works(tmp_path: Path) -> None:
+    with store_of(tmp_path).open() as lake:
+        with pytest.raises(LakeconfError, match="the time 2999-01-01 has no time zone") as refused:
+            lake.at(timestamp="2999-01-01")
+        assert refused.value.hint == "add one, such as UTC: '2999-01-01T00:00:00+00:00'"
+        assert lake.at(timestamp="2999-01-01T00:00:00+00:00").snapshot_id == lake.snapshot_id
+        assert lake.at(timestamp="2999-01-01 00:00:00Z").snapshot_id == lake.snapshot_id
+
+
+def test_version_of_another_library_is_accepted(lake: Any) -> None:
+    assert lake.at(version=np.int64(1)).snapshot_id == 1
+    assert len(lake.table("raw.events").changes(np.int64(1)).collect("pyarrow")) == 2
+
+
+def test_hint_for_a_condition_without_columns_works(tmp_path: Path) -> None:
+    with store_of(tmp_path).open() as opened:
+        lake: Any = opened
+        events = lake.create_table("raw.events", ROWS)
+        events.append(ROWS)
+        for where in ("true", "1 = 1", True):
+            with pytest.raises(LakeconfError, match="uses no column") as refused:
+                events.delete(where)
+        assert 'lake.execute("DELETE FROM raw.events")' in str(refused.value.hint)
+        lake.execute("DELETE FROM raw.events")
+        assert events.count() == 0
+
+
+def test_hints_for_parameters_and_frames_work(tmp_path: Path) -> None:
+    with store_of(tmp_path).open() as lake:
+        lake.create_table("raw.events", ROWS).append(ROWS)
+        lake.execute("DELETE FROM raw.events WHERE id IN (FROM given)", given=[{"id": 1}])
+        joined: Any = lake.query("SELECT e.id FROM raw.events AS e JOIN frame USING (id)", {"frame": [{"id": 2}]})
+        assert joined.to_native().fetchall() == [(2,)]
+
+
+def test_values_of_python_and_numpy_can_be_set(tmp_path: Path) -> None:
+    with store_of(tmp_path).open() as lake:
+        table = lake.create_table("t", {"id": "BIGINT", "at": "TIMESTAMP", "name": "VARCHAR"})
+        table.append([{"id": 1, "at": dt.datetime(2026, 1, 1), "name": "a"}])
+        table.update({"id": np.int64(7), "at": pd.Timestamp("2026-01-02"), "name": np.str_("b")}, "id = 1")
+        assert table.head() == [{"id": 7, "at": dt.datetime(2026, 1, 2), "name": "b"}]
