@@ -10,6 +10,7 @@ from lakeconf.errors import CommitError, LakeconfError, PipelineError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
 from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.changed_files import file_states
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import View
 from lakeconf.pipelines.pipeline import Pipeline
@@ -86,8 +87,10 @@ class StepRun:
         definition = pipeline.definition(model)
         inputs = {table: located(table, self.lakes)[0].snapshot_id for table in pipeline.stored_inputs(model)}
         interval = None if batch is None else (batch.start, batch.done_until)
+        # Before the files are read: a change while they are read is noticed later.
+        states = file_states(self.lakes[""], model, step.files) if step.files else {}
         recorded = ModelRun(
-            model.table, definition, self.run_id, interval, inputs, step.files, step.earlier, step.late_since
+            model.table, definition, self.run_id, interval, inputs, step.files, step.earlier, step.late_since, states
         )
         extra |= {
             "model": model.table,
