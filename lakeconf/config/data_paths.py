@@ -1,4 +1,4 @@
-"""Finds data paths that catalogs share, where cleanup of one would delete files of another, and catalogs with several."""
+"""Finds data paths of several catalogs, where cleanup of one would delete files of another, and the reverse."""
 
 from __future__ import annotations
 
