@@ -12,6 +12,7 @@ from lakeconf.cli.confirm import confirm, yes_option
 from lakeconf.cli.options import config_option, dry_run_option, format_option, limit_options, store_option
 from lakeconf.cli.output import show_json, show_lines
 from lakeconf.config.model import init
+from lakeconf.errors import LakeconfError
 from lakeconf.lake.maintenance_plan import maintain
 
 
@@ -55,6 +56,12 @@ def command(
     The command first shows its plan: tables to compact, snapshots to expire and files to remove. It uses DuckLake's own
     functions. Rows, row ids and the remaining history do not change.
     """
+    for option, days in (("--expire-days", expire_days), ("--cleanup-days", cleanup_days)):
+        if days < 1 and not force:
+            raise LakeconfError(
+                f"{option} {days:g} is less than a day: other processes may still read or write the files",
+                hint="pass a day or more; or, if nothing else uses the lake, --force",
+            )
     found = init(source).get_store(store)
     with found.open() as lake:
         do = partial(

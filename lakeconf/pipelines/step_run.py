@@ -116,8 +116,10 @@ class StepRun:
                 if placed is error:
                     raise
                 raise placed from error
-        for name, check in model.checks:
+        for name, check in model.audits.items():
             transaction.audit(name, check, table=None if isinstance(check, str) else model.table)
+        for test, query in model.test_queries:
+            transaction.runs.test(test, query)
         transaction.runs.record(recorded)
         if pipeline.definition(model, on_disk=True) != definition:
             raise PipelineError(
