@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 
@@ -56,12 +57,8 @@ def command(
     The command first shows its plan: tables to compact, snapshots to expire and files to remove. It uses DuckLake's own
     functions. Rows, row ids and the remaining history do not change.
     """
-    for option, days in (("--expire-days", expire_days), ("--cleanup-days", cleanup_days)):
-        if days < 1 and not force:
-            raise LakeconfError(
-                f"{option} {days:g} is less than a day: other processes may still read or write the files",
-                hint="pass a day or more; or, if nothing else uses the lake, --force",
-            )
+    if not force:
+        _check_ages({"--expire-days": expire_days, "--cleanup-days": cleanup_days})
     found = init(source).get_store(store)
     with found.open() as lake:
         do = partial(
@@ -87,3 +84,13 @@ def command(
                 show_json(dataclasses.asdict(done))
     if done is not plan and format_name == "text":
         show_lines(f"done:\n{done}")
+
+
+def _check_ages(days: Mapping[str, float]) -> None:
+    """Refuses ages below one day; the errors of the functions below name arguments of Python."""
+    for option, age in days.items():
+        if age < 1:
+            raise LakeconfError(
+                f"{option} {age:g} is less than a day: other processes may still read or write the files",
+                hint="pass a day or more; or, if nothing else uses the lake, --force",
+            )

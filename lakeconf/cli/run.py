@@ -93,8 +93,7 @@ def command(
             if dry_run:
                 return
         asked |= {"allow_drop_columns": allow_drop_columns, "jobs": jobs}
-        views = {model.table for model in pipeline.models if isinstance(model.kind, View)}
-        progress = partial(_show, views=views) if format_name == "text" else lambda _: None
+        progress = partial(_show, views=_views(pipeline)) if format_name == "text" else lambda _: None
         with _events(config, pipeline, store, events) as lineage:
             calls = _calls(progress, lineage)
             results = run(pipeline, lake, names, **asked, **calls)
@@ -137,6 +136,10 @@ def _show_all(results: Sequence[ModelResult], format_name: str) -> None:
         show_json([_data(result) for result in results])
         return
     show(counts_text([result.status for result in results], _COLOURS))
+
+
+def _views(pipeline: Pipeline) -> set[str]:
+    return {model.table for model in pipeline.models if isinstance(model.kind, View)}
 
 
 def _show(result: ModelResult, views: Container[str]) -> None:

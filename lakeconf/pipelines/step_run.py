@@ -13,6 +13,7 @@ from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.changed_files import file_states
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import View
+from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Step, located
 from lakeconf.pipelines.rows import placeholder_values, rows_of
@@ -116,13 +117,18 @@ class StepRun:
                 if placed is error:
                     raise
                 raise placed from error
-        for name, check in model.audits.items():
-            transaction.audit(name, check, table=None if isinstance(check, str) else model.table)
-        for test, query in model.test_queries:
-            transaction.runs.test(test, query)
+        _add_checks(transaction, model)
         transaction.runs.record(recorded)
         if pipeline.definition(model, on_disk=True) != definition:
             raise PipelineError(
                 f"the definition of the model {model.table} changed during the run; nothing was written",
                 hint="run it again",
             )
+
+
+def _add_checks(transaction: Lake, model: Model) -> None:
+    """Adds the audits and the tests of a model to a transaction."""
+    for name, check in model.audits.items():
+        transaction.audit(name, check, table=None if isinstance(check, str) else model.table)
+    for test, query in model.test_queries:
+        transaction.runs.test(test, query)
