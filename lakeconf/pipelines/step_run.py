@@ -88,8 +88,7 @@ class StepRun:
         definition = pipeline.definition(model)
         inputs = {table: located(table, self.lakes)[0].snapshot_id for table in pipeline.stored_inputs(model)}
         interval = None if batch is None else (batch.start, batch.done_until)
-        # Before the files are read: a change while they are read is noticed later.
-        states = file_states(self.lakes[""], model, step.files) if step.files else {}
+        states = file_states(self.lakes[""], model, step.files)  # before they are read, to notice a change meanwhile
         recorded = ModelRun(
             model.table, definition, self.run_id, interval, inputs, step.files, step.earlier, step.late_since, states
         )
