@@ -57,8 +57,7 @@ def command(
     The command first shows its plan: tables to compact, snapshots to expire and files to remove. It uses DuckLake's own
     functions. Rows, row ids and the remaining history do not change.
     """
-    if not force:
-        _check_ages({"--expire-days": expire_days, "--cleanup-days": cleanup_days})
+    _check_ages({"--expire-days": expire_days, "--cleanup-days": cleanup_days}, force=force)
     found = init(source).get_store(store)
     with found.open() as lake:
         do = partial(
@@ -86,10 +85,10 @@ def command(
         show_lines(f"done:\n{done}")
 
 
-def _check_ages(days: Mapping[str, float]) -> None:
+def _check_ages(days: Mapping[str, float], *, force: bool) -> None:
     """Refuses ages below one day; the errors of the functions below name arguments of Python."""
     for option, age in days.items():
-        if age < 1:
+        if age < 1 and not force:
             raise LakeconfError(
                 f"{option} {age:g} is less than a day: other processes may still read or write the files",
                 hint="pass a day or more; or, if nothing else uses the lake, --force",
