@@ -181,8 +181,8 @@ def _range_in_words(transaction: MetadataTransaction) -> str:
         return "the catalog has no snapshot"
     oldest, newest = map(_snapshot, ends)
     return (
-        f"the lake has the versions {oldest.snapshot_id} ({oldest.time.isoformat()}) "
-        f"to {newest.snapshot_id} ({newest.time.isoformat()})"
+        f"the lake has the versions {oldest.snapshot_id} ({oldest.time:%Y-%m-%d %H:%M:%S} UTC) "
+        f"to {newest.snapshot_id} ({newest.time:%Y-%m-%d %H:%M:%S} UTC)"
     )
 
 

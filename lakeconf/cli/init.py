@@ -84,7 +84,7 @@ def command(
 
     \b
         lakeconf init
-        lakeconf init --store prod --metadata postgres --storage s3
+        lakeconf init --store prod --metadata postgres --storage s3 --set storage_backend.bucket=acme-lake
     """
     adds = output.exists() and not force
     declared = _declared(output) if adds else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 
@@ -12,6 +13,7 @@ from lakeconf.cli.confirm import confirm, yes_option
 from lakeconf.cli.options import config_option, dry_run_option, format_option, limit_options, store_option
 from lakeconf.cli.output import show_json, show_lines
 from lakeconf.config.model import init
+from lakeconf.errors import LakeconfError
 from lakeconf.lake.maintenance_plan import maintain
 
 
@@ -55,6 +57,7 @@ def command(
     The command first shows its plan: tables to compact, snapshots to expire and files to remove. It uses DuckLake's own
     functions. Rows, row ids and the remaining history do not change.
     """
+    _check_ages({"--expire-days": expire_days, "--cleanup-days": cleanup_days}, force=force)
     found = init(source).get_store(store)
     with found.open() as lake:
         do = partial(
@@ -80,3 +83,13 @@ def command(
                 show_json(dataclasses.asdict(done))
     if done is not plan and format_name == "text":
         show_lines(f"done:\n{done}")
+
+
+def _check_ages(days: Mapping[str, float], *, force: bool) -> None:
+    """Refuses ages below one day; the errors of the functions below name arguments of Python."""
+    for option, age in days.items():
+        if age < 1 and not force:
+            raise LakeconfError(
+                f"{option} {age:g} is less than a day: other processes may still read or write the files",
+                hint="pass a day or more; or, if nothing else uses the lake, --force",
+            )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import click
@@ -17,7 +18,7 @@ from lakeconf.cli.output import counts_text, show, show_error, show_json, style
 from lakeconf.cli.plan import show_plan, show_warnings
 from lakeconf.config.model import Config, init
 from lakeconf.counted import counted
-from lakeconf.pipelines import ModelResult, Pipeline, declared_pipeline, opened, plan, run
+from lakeconf.pipelines import ModelResult, Pipeline, View, declared_pipeline, opened, plan, run
 from lakeconf.pipelines.lineage_target import URL_VARIABLE, event_target
 from lakeconf.pipelines.openlineage import LineageEvents
 from lakeconf.pipelines.plan import Step
@@ -92,7 +93,7 @@ def command(
             if dry_run:
                 return
         asked |= {"allow_drop_columns": allow_drop_columns, "jobs": jobs}
-        progress = _show if format_name == "text" else lambda _: None
+        progress = partial(_show, views=_views(pipeline)) if format_name == "text" else lambda _: None
         with _events(config, pipeline, store, events) as lineage:
             calls = _calls(progress, lineage)
             results = run(pipeline, lake, names, **asked, **calls)
@@ -137,8 +138,14 @@ def _show_all(results: Sequence[ModelResult], format_name: str) -> None:
     show(counts_text([result.status for result in results], _COLOURS))
 
 
-def _show(result: ModelResult) -> None:
-    rows = f", {counted(result.rows, 'row')} in snapshot {result.snapshot_id}" if result.snapshot_id is not None else ""
+def _views(pipeline: Pipeline) -> set[str]:
+    return {model.table for model in pipeline.models if isinstance(model.kind, View)}
+
+
+def _show(result: ModelResult, views: Container[str]) -> None:
+    # A view has no rows of its own.
+    what = "created" if result.model in views else counted(result.rows, "row")
+    rows = f", {what} in snapshot {result.snapshot_id}" if result.snapshot_id is not None else ""
     status = style(f"{result.status:<8}", fg=_COLOURS[result.status])
     show(f"{status} {result.model}: {result.reason}{rows}")
     if result.error is not None:

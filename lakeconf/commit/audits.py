@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import duckdb
 import narwhals as nw
@@ -18,6 +18,8 @@ from lakeconf.errors import AuditError, LakeconfError
 from lakeconf.secret import scrub
 
 SAMPLE_ROWS = 5
+# The tests of columns count rows in a column of this name. It is part of the definition of models, so it stays.
+_COUNT = "lakeconf_rows"
 
 Check: TypeAlias = str | Callable[..., Any]
 
@@ -31,11 +33,16 @@ class Audit:
         check: SQL, or a function that takes the table's new rows as a lazy frame; both return the rows that violate
             the condition.
         source: The quoted name of the table that a function checks; None for SQL.
+        kind: What errors call it: tests of columns are run like audits.
     """
 
     name: str
     check: Check
     source: str | None = None
+    kind: Literal["audit", "test"] = "audit"
+
+    def __str__(self) -> str:
+        return f"the {self.kind} {self.name!r}"
 
 
 def run(audit: Audit, writer: Connection, reader: CatalogReader) -> None:
@@ -55,6 +62,7 @@ def run(audit: Audit, writer: Connection, reader: CatalogReader) -> None:
         broken = _broken(audit, writer)
         ((count,),) = fetched(broken.select(nw.len()), writer.secrets)
         names = broken.collect_schema().names()
+        names = ["rows" if name == _COUNT and "rows" not in names else name for name in names]
         shown = fetched(broken.head(SAMPLE_ROWS), writer.secrets) if count else []
         sample = [dict(zip(names, row, strict=True)) for row in shown]
     except AuditError:
@@ -62,14 +70,14 @@ def run(audit: Audit, writer: Connection, reader: CatalogReader) -> None:
     except Exception as error:
         reason = error.message if isinstance(error, LakeconfError) else f"{type(error).__name__}: {error}"
         reason = scrub(reason, writer.secrets)
-        raise AuditError(f"the audit {audit.name!r} cannot be run, so nothing was written: {reason}") from error
+        raise AuditError(f"{audit} cannot be run, so nothing was written: {reason}") from error
     if count:
         rows = "\n".join(f"  {row}" for row in sample)
         more = f"\n  and {count - len(sample)} more" if count > len(sample) else ""
         found = f"{count} row{'s' if count > 1 else ''}"
         raise AuditError(
-            f"the audit {audit.name!r} found {found}, so nothing was written:\n{rows}{more}",
-            hint="fix the rows or the audit",
+            f"{audit} found {found}, so nothing was written:\n{rows}{more}",
+            hint=f"fix the rows or the {audit.kind}",
         )
 
 
@@ -90,7 +98,7 @@ def _broken(audit: Audit, writer: Connection) -> nw.LazyFrame[Any]:
     if isinstance(audit.check, str):
         if not is_query(audit.check):
             raise AuditError(
-                f"the audit {audit.name!r} is not a single query",
+                f"{audit} is not a single query",
                 hint="write one SELECT that returns the rows that violate the condition",
             )
         check_only_reads(writer, audit.check)
@@ -100,7 +108,7 @@ def _broken(audit: Audit, writer: Connection) -> nw.LazyFrame[Any]:
         found = audit.check(rows)
     if not isinstance(found, nw.LazyFrame):
         raise AuditError(
-            f"the audit {audit.name!r} returned a {type(found).__name__}",
+            f"{audit} returned a {type(found).__name__}",
             hint="return a lazy frame of the rows that violate the audit: return frame.filter(…)",
         )
     return found

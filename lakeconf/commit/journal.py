@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from lakeconf.catalog.reader import CatalogReader
+from lakeconf.commit.loaded_files import FileState, loaded_files, loaded_files_json
 from lakeconf.connection.connection import Connection
-from lakeconf.ducklake import escaped_json
 from lakeconf.errors import CatalogError, CommitConflictError, UnknownNameError
 from lakeconf.sql import folded, identifier, literal
 
@@ -100,6 +100,7 @@ class ModelRun:
         earlier: The number of runs of the model when this run began.
         late_since: For inputs with late rows in intervals that this run did not repeat: the snapshot after which the
             rows were added, by table name.
+        file_states: The states of the files when the run loaded them, by file; earlier versions did not record them.
     """
 
     model: str
@@ -110,6 +111,7 @@ class ModelRun:
     files: Sequence[str] = ()
     earlier: int = 0
     late_since: Mapping[str, int] = field(default_factory=dict)
+    file_states: Mapping[str, FileState] = field(default_factory=dict)
 
 
 def recorded_name(schema: str, table: str) -> str:
@@ -201,12 +203,13 @@ def model_runs(connection: Connection, alias: str, model: str) -> list[ModelRun]
             run,
             interval=None if start is None else (start, end),
             inputs={table: snapshot for table, snapshot in found.items() if not table.startswith(_LATE)},
-            files=json.loads(files),
+            files=loaded,
             earlier=earlier,
             late_since={table[len(_LATE) :]: snapshot for table, snapshot in found.items() if table.startswith(_LATE)},
+            file_states=states,
         )
         for earlier, (definition, run, start, end, inputs, files) in enumerate(rows)
-        for found in [json.loads(inputs)]
+        for found, (loaded, states) in [(json.loads(inputs), loaded_files(files))]
     ]
 
 
@@ -262,7 +265,7 @@ def _text(value: str | None) -> str:
 def _run_values(run: ModelRun) -> str:
     interval = ["NULL", "NULL"] if run.interval is None else [literal(moment.isoformat(" ")) for moment in run.interval]
     late = {f"{_LATE}{table}": snapshot_id for table, snapshot_id in run.late_since.items()}
-    texts = (json.dumps({**run.inputs, **late}), escaped_json(json.dumps(list(run.files))))
+    texts = (json.dumps({**run.inputs, **late}), loaded_files_json(run.files, run.file_states))
     return ", ".join([*map(literal, (run.model, run.definition, run.run)), *interval, *map(literal, texts)])
 
 

@@ -38,6 +38,7 @@ class Code(Enum):
     ATTACH_OPTION = ("LC054", "Invalid attach option")
     SHARED_SECRET = ("LC055", "Shared secret_name with different credentials")
     SHARED_DATA_PATH = ("LC056", "Data path shared by different catalogs")
+    CATALOG_PATHS = ("LC057", "Catalog with several data paths")
 
     # Warnings.
     LITERAL_SECRET = ("LC060", "Secret in the configuration file")

@@ -1,4 +1,4 @@
-"""Finds data paths shared by different catalogs: cleanup of one catalog would delete the other's files."""
+"""Finds data paths of several catalogs, where cleanup of one would delete files of another, and the reverse."""
 
 from __future__ import annotations
 
@@ -14,26 +14,39 @@ from lakeconf.errors import Problem
 from lakeconf.store import Store
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+_TEXTS = {
+    Code.SHARED_DATA_PATH: (
+        "the data path equals or overlaps that of the store {}, which has another catalog",
+        "use a separate data path for each catalog: cleanup of one would delete the files of the other",
+    ),
+    Code.CATALOG_PATHS: (
+        "the data path differs from that of the store {}, which has the same catalog",
+        "use the same data path, or another catalog: a catalog keeps the data path that it was created with",
+    ),
+}
 Place: TypeAlias = tuple[Hashable, tuple[str, ...]]
 # The identity of a catalog, and whether the store attaches it read-only.
 Catalog: TypeAlias = tuple[tuple[Hashable, ...], bool]
 
 
 def data_path_problems(source: Source, stores: Mapping[str, Store], names: Collection[str]) -> Iterator[Problem]:
-    """Reports data paths that equal, contain or are inside the data path of another catalog.
+    """Reports data paths that overlap that of another catalog, or differ from that of the same catalog.
 
     Args:
         source: The file.
         stores: All valid stores, in the order of the file.
         names: The stores to check.
     """
-    for name, other in shared_data_paths(stores):
+    pairs = [
+        *((name, other, Code.SHARED_DATA_PATH) for name, other in shared_data_paths(stores)),
+        *((name, other, Code.CATALOG_PATHS) for name, other in _catalogs_with_two_paths(stores)),
+    ]
+    for name, other, code in pairs:
         if name in names or other in names:
             table = source.data.get("stores", {}).get(name, {})  # only an override may declare the store
             key = ("stores", name, *(("storage_backend",) if "storage_backend" in table else ()))
-            message = f"the data path equals or overlaps that of the store {other!r}, which has another catalog"
-            hint = "use a separate data path for each catalog: cleanup of one would delete the files of the other"
-            yield source.problem(Code.SHARED_DATA_PATH, message, hint=hint, key=key, store=name)
+            message, hint = _TEXTS[code]
+            yield source.problem(code, message.format(repr(other)), hint=hint, key=key, store=name)
 
 
 def shared_data_paths(stores: Mapping[str, Store]) -> Iterator[tuple[str, str]]:
@@ -46,9 +59,7 @@ def shared_data_paths(stores: Mapping[str, Store]) -> Iterator[tuple[str, str]]:
         The name of a store and the name of an earlier one; each store at most once.
     """
     order = {name: index for index, name in enumerate(stores)}
-    servers = [server for store in stores.values() if (server := store.metadata_backend.server()) is not None]
-    shared = {server.secret: server.address for server in servers if server.secret and server.address}
-    catalogs = {name: (_catalog(store.metadata_backend, shared), store.read_only) for name, store in stores.items()}
+    catalogs = {name: (catalog, stores[name].read_only) for name, catalog in _catalogs(stores).items()}
     # Keep one store per catalog and place: there may be hundreds.
     at: dict[Place, dict[Catalog, str]] = {}
     for name, store in stores.items():
@@ -64,6 +75,28 @@ def shared_data_paths(stores: Mapping[str, Store]) -> Iterator[tuple[str, str]]:
                 earlier, later = sorted((name, other), key=order.__getitem__)
                 found.setdefault(later, earlier)
     yield from sorted(found.items(), key=lambda pair: order[pair[0]])
+
+
+def _catalogs_with_two_paths(stores: Mapping[str, Store]) -> Iterator[tuple[str, str]]:
+    """Finds stores of the same catalog with different data paths, each with the first store of the catalog."""
+    first: dict[tuple[Hashable, ...], tuple[str, str]] = {}
+    for name, catalog in _catalogs(stores).items():
+        storage = stores[name].storage_backend
+        if storage is None or stores[name].attach_options.get("override_data_path"):
+            continue
+        # DuckLake compares the paths, not the services: a bucket may have two endpoints.
+        (space, _), path = _place(storage), storage.location.rstrip("/")
+        path = str(Path(path).resolve()) if space == "file" else path
+        other, expected = first.setdefault(catalog, (name, path))
+        if path != expected:
+            yield name, other
+
+
+def _catalogs(stores: Mapping[str, Store]) -> dict[str, tuple[Hashable, ...]]:
+    """Returns the identity of the catalog of each store."""
+    servers = [server for store in stores.values() if (server := store.metadata_backend.server()) is not None]
+    shared = {server.secret: server.address for server in servers if server.secret and server.address}
+    return {name: _catalog(store.metadata_backend, shared) for name, store in stores.items()}
 
 
 def _place(storage: StorageBackend) -> Place:

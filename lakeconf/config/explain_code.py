@@ -20,5 +20,7 @@ def explanation(code: str) -> str:
     known = {one.code: one for one in Code}
     found = known.get(code.upper())
     if found is None:
-        raise LakeconfError(f"unknown code {code!r}", hint=suggestion(code, known, "use a code from LC001 to LC064"))
+        raise LakeconfError(
+            f"unknown code {code!r}", hint=suggestion(code, known, f"use a code from {min(known)} to {max(known)}")
+        )
     return resources.files("lakeconf.config").joinpath("explanations", f"{found.code}.md").read_text("utf-8")

@@ -51,7 +51,7 @@ def explain_key(config: Config, key: str) -> list[KeyOrigin]:
     """
     parts = tuple(key.split("."))
     if len(parts) < 2 or parts[0] != "stores":
-        raise LakeconfError(f"{key!r} is not a key of a store", hint="write stores.<name>, or a key below it")
+        raise LakeconfError(f"{key!r} is not a key of a store", hint="write stores.<name>, or pipeline.models.<key>")
     store, below = config.known(parts[1]), parts[2:]
     every = list(_keys(config, store))
     found = [one for path, one in every if path[: len(below)] == below]

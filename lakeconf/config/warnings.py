@@ -42,7 +42,11 @@ def warnings(source: Config | str | os.PathLike[str] | Table | None = None, *sto
             *_catalog_without_tls(config, name, reading),
         ]
         found += _bare_dollars(config, name)
-    unique = {(one.code, one.key): one for one in found}
+    # The secret of an unresolved `$NAME` is a variable with a typing error: one problem, not two.
+    dollars = {one.key for one in found if one.code == Code.BARE_DOLLAR.code}
+    unique = {
+        (one.code, one.key): one for one in found if one.code != Code.LITERAL_SECRET.code or one.key not in dollars
+    }
     return sorted(unique.values(), key=lambda one: (one.line or 0, one.column or 0))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,7 +19,7 @@ from lakeconf.catalog.table_name import joined_name
 from lakeconf.catalog.unknown_tables import tables_suggested
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import check_placeholders
-from lakeconf.errors import QueryError, UnsafeQueryError
+from lakeconf.errors import LakeconfError, QueryError, UnsafeQueryError
 from lakeconf.guard.catalog_place import reader_of
 from lakeconf.sql import literal
 from lakeconf.store import Store
@@ -43,6 +45,16 @@ _OPERATORS = frozenset(
     }
 )
 _NOT_ONE_QUERY = "the statement is not a single query"
+# DuckDB's message for a file in place of a table, such as `FROM 'a.csv'`.
+_NO_FILES = re.compile(r"Cannot access (file|directory) .* operations are disabled by configuration")
+_ALLOW_FILES = "use lakeconf sql --allow-files, which permits this for the query, but not for views of the lake"
+# The first word of a statement that writes, and what to use for it.
+_WRITES = {
+    **dict.fromkeys(("insert", "update", "delete", "merge", "truncate"), 'lake.execute("…") in Python'),
+    **dict.fromkeys(("create", "drop", "alter"), "lake.create_table, lake.drop_table or Table.evolve in Python"),
+    "copy": "Table.append in Python, or a model that loads files and lakeconf run",
+    "call": "lakeconf maintain to maintain a lake; lakeconf tables, snapshots or files to inspect it",
+}
 
 
 def query(
@@ -85,14 +97,33 @@ def query(
         references = find_references(connection, statement)
         if references is None:
             check_syntax(connection, statement)
-            raise QueryError(_NOT_ONE_QUERY, hint="write a single SELECT … or FROM …")
+            raise QueryError(_NOT_ONE_QUERY, hint=_hint(statement))
         check_placeholders(statement, "the query")
         stored = StoredQueries.load(reader, snapshot_id)
         stored.open_schemas(connection)
         _check_references(references, stored, allow_files=allow_files)
         _restrict(connection, reader, snapshot_id, allow_files=allow_files)
-        with tables_suggested(partial(_names, stored), "use one of the tables"):
-            return _run(connection, statement, limit, READERS | (_FILE_READERS if allow_files else frozenset()))
+        readers = READERS | (_FILE_READERS if allow_files else frozenset())
+        with tables_suggested(partial(_names, stored), "use one of the tables"), _files_named(allow_files=allow_files):
+            return _run(connection, statement, limit, readers)
+
+
+@contextlib.contextmanager
+def _files_named(*, allow_files: bool) -> Iterator[None]:
+    """The error for a file says which option allows files."""
+    try:
+        yield
+    except LakeconfError as error:
+        if allow_files or not _NO_FILES.search(error.message):
+            raise
+        raise UnsafeQueryError("the query reads a file that is not in the lake", hint=_ALLOW_FILES) from error
+
+
+def _hint(statement: str) -> str:
+    """Returns what to do with a statement that is not a single query."""
+    word = re.match(r"\s*(\w*)", statement)
+    other = _WRITES.get(word[1].lower()) if word is not None else None
+    return "write a single SELECT … or FROM …" if other is None else f"use {other}: lakeconf sql only reads"
 
 
 def _run(
@@ -120,7 +151,7 @@ def _check_references(query: References, stored: StoredQueries, *, allow_files: 
     if refused and not allow_files and set(refused) <= _FILE_READERS:
         raise UnsafeQueryError(
             f"the query calls {', '.join(refused)}, which reads files",
-            hint="use lakeconf sql --allow-files, which permits this for the query, but not for views of the lake",
+            hint=_ALLOW_FILES,
         )
     if refused:
         raise _unsafe(", ".join(refused))

@@ -9,8 +9,10 @@ from lakeconf.catalog.changes_made import changes_since
 from lakeconf.catalog.snapshot import by_version
 from lakeconf.catalog.table import load_table
 from lakeconf.commit import journal
+from lakeconf.commit.audits import Audit
 from lakeconf.commit.journal import ModelRun
 from lakeconf.commit.scope import Scope
+from lakeconf.commit.transaction import Transaction
 from lakeconf.errors import LakeconfError
 
 
@@ -42,12 +44,27 @@ class RunJournal:
         Raises:
             LakeconfError: No transaction is open, or it has ended.
         """
+        self._open().runs.append(run)
+
+    def test(self, name: str, sql: str) -> None:
+        """Adds a test of columns to the open transaction, which checks it like an audit.
+
+        Args:
+            name: The name that errors show.
+            sql: A query for the rows that violate it.
+
+        Raises:
+            LakeconfError: No transaction is open, or it has ended.
+        """
+        self._open().audits.append(Audit(name, sql, kind="test"))
+
+    def _open(self) -> Transaction:
         if self._scope.transaction is None:
             raise LakeconfError(
                 "a model run must be recorded in a transaction", hint="write: with lake.transaction() as tx: …"
             )
         self._scope.transaction.check_open()
-        self._scope.transaction.runs.append(run)
+        return self._scope.transaction
 
     def outcome(self) -> tuple[int, int] | None:
         """The snapshot and the number of new rows of this lake's transaction, if it is certainly committed.

@@ -16,7 +16,7 @@ from lakeconf.config.toml_text import toml_value
 from lakeconf.errors import ConfigError, suggestion
 from lakeconf.pipelines.column_tests import DeclaredTests
 from lakeconf.pipelines.kinds import KINDS, Append, Kind, Seed
-from lakeconf.pipelines.places import key_problems
+from lakeconf.pipelines.places import key_problems, unquoted_name_problems
 
 
 class Key(NamedTuple):
@@ -97,6 +97,10 @@ def parsed(config: Config, name: str, table: Any) -> tuple[Declaration, Kind]:
         ConfigError: A key is unknown, missing or invalid.
     """
     place = ("pipeline", "models", name)
+    only_tables = isinstance(table, Mapping) and all(isinstance(value, Mapping) for value in table.values())
+    unquoted = unquoted_name_problems(config, place[:-1], name, table, () if only_tables else KEYS)
+    if unquoted:
+        raise ConfigError(unquoted)
     try:
         declared = Declaration.model_validate(table)
     except ValidationError as error:
@@ -107,7 +111,7 @@ def parsed(config: Config, name: str, table: Any) -> tuple[Declaration, Kind]:
         raise ConfigError([config.problem(Code.WRONG_VALUE, message, (*place, "kind"), hint=hint)])
     known = keys_of(declared.kind)
     unknown = [
-        config.problem(Code.UNKNOWN_KEY, "unknown key", (*place, key), hint=_unknown(key, known))
+        config.problem(Code.UNKNOWN_KEY, "unknown key", (*place, key), hint=_unknown(key, declared.kind))
         for key in table
         if key not in known
     ]
@@ -121,7 +125,13 @@ def parsed(config: Config, name: str, table: Any) -> tuple[Declaration, Kind]:
     return declared, kind
 
 
-def _unknown(key: str, known: tuple[str, ...]) -> str:
+def _unknown(key: str, kind: str) -> str:
+    """Returns the hint for a key that a kind of models lacks."""
+    known = keys_of(kind)
+    if {key, kind} <= {"files", "csv", "append", "seed"}:
+        other = "append" if kind == "seed" else "seed"
+        twin = "csv" if key == "files" else "files"
+        return f'write {twin} = {toml_value(KEYS[twin].example)}, or set kind = "{other}", which has {key}'
     kinds = [kind for kind in KINDS if key in keys_of(kind)]
     if kinds:
         return f'remove it, or set kind = "{kinds[0]}", which has this key'

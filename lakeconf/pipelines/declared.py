@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,8 @@ from lakeconf.sql import LoadExtension, Statement
 from lakeconf.store import Store
 
 _KINDS: Mapping[str, type] = {"models": dict, "python": list, "tests": dict}
+# The first word of a query. It does not matter whether the rest is valid.
+_QUERY = re.compile(r"\s*(SELECT|WITH|FROM|VALUES|TABLE|PIVOT|DESCRIBE|SUMMARIZE|\(|--|/\*)(\s|$)", re.IGNORECASE)
 _PATH = "check the path, which starts from the folder of the configuration"
 
 
@@ -197,6 +200,9 @@ def _file_problem(config: Config, key: tuple[str, ...], message: str, hint: str)
 
 
 def _query(config: Config, folder: Path, path: str, key: tuple[str, ...]) -> Query:
+    if _QUERY.match(path) and not path.endswith(".sql"):
+        hint = f'write the query to a file, such as models/{key[-2]}.sql, and sql = "models/{key[-2]}.sql"'
+        raise ConfigError([_file_problem(config, key, "must be the path of a file, not a query", hint)])
     found = _file(config, folder, path, key)
     try:
         with found.open("rb") as file:

@@ -9,8 +9,9 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from lakeconf.config.model import Config
+from lakeconf.config.toml_text import toml_value
 from lakeconf.errors import ConfigError, Problem, suggestion
-from lakeconf.pipelines.places import key_place, key_problems
+from lakeconf.pipelines.places import key_place, key_problems, unquoted_name_problems
 from lakeconf.pipelines.unit_tests import TABLE, DeclaredUnitTest, Given, UnitTest
 
 _FIXES = {
@@ -49,11 +50,16 @@ def unit_test_problems(config: Config) -> list[Problem]:
         config: The configuration.
     """
     problems: list[Problem] = []
+    tables = ("pipeline", "tests")
     for name, table in _tables(config).items():
+        unquoted = unquoted_name_problems(config, tables, name, table, _FIXES)
+        if unquoted:
+            problems += unquoted
+            continue
         try:
             DeclaredUnitTest.model_validate(table)
         except ValidationError as error:
-            problems += key_problems(config, ("pipeline", "tests", name), error, _key, _fix)
+            problems += key_problems(config, (*tables, name), error, _key, _fix)
     return problems
 
 
@@ -68,6 +74,8 @@ def _key(location: Sequence[int | str]) -> tuple[str, ...]:
 
 def _fix(key: tuple[str, ...], found: ErrorDetails) -> str:
     if found["type"] == "extra_forbidden":
+        if len(key) > 2 and "." not in key[1]:
+            return f"write given.{toml_value(f'{key[1]}.{key[2]}')}: a name with a dot needs quotes"
         known = _FIXES if len(key) == 1 else Given.model_fields
         return suggestion(key[-1], known, f"use one of: {', '.join(known)}")
     return _FIXES["".join(key[:1])] if key else "write [pipeline.tests.NAME] and its keys below it"

@@ -88,8 +88,13 @@ class Model:
     @property
     def checks(self) -> Sequence[tuple[str, Check]]:
         """The audits and the tests, by the names that errors show."""
+        return [*self.audits.items(), *self.test_queries]
+
+    @property
+    def test_queries(self) -> Sequence[tuple[str, str]]:
+        """The queries of the tests, by the names that errors show."""
         quoted = qualified(*self.table.split("."))
-        return [*self.audits.items(), *((test.name, test.query(quoted)) for test in self.tests)]
+        return [(test.name, test.query(quoted)) for test in self.tests]
 
     def place(self, key: str) -> str | None:
         """Returns the place of a key in the configuration, or else of the code; None if neither is in a file."""

@@ -1,4 +1,4 @@
-"""The files of a pattern that a model has not loaded yet."""
+"""The files of a pattern, and a warning for a pattern that has never matched one."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ from lakeconf.pipelines.model import Model
 from lakeconf.sql import literal
 
 
-def new_files(lake: Lake, model: Model, pattern: str, loaded: set[str]) -> Sequence[str]:
-    """Returns the files of a pattern that are not loaded yet: URIs, or paths relative to the model's folder.
+def found_files(lake: Lake, model: Model, pattern: str) -> Sequence[str]:
+    """Returns the files of a pattern, sorted: URIs, or paths relative to the model's folder.
 
     Args:
         lake: The lake, whose secrets read URIs.
         model: The model.
         pattern: The pattern.
-        loaded: The loaded files.
     """
     if "://" in pattern:
         secrets = lake._session.writer.secrets  # noqa: SLF001 - for scrubbing only
         rows = fetched(lake.sql(f"SELECT file FROM glob({literal(pattern)})", engine="duckdb"), secrets)
-        return sorted({str(file) for (file,) in rows} - loaded)
+        return sorted({str(file) for (file,) in rows})
     # With `root_dir`, brackets in the name of the folder are no pattern.
     paths = glob.glob(pattern, root_dir=model.folder, recursive=True)
-    return sorted({os.path.relpath(model.folder / path, model.folder) for path in paths} - loaded)
+    return sorted({os.path.relpath(model.folder / path, model.folder) for path in paths})
 
 
 def unmatched_warnings(model: Model, pattern: str, loaded: Iterable[str]) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -58,3 +59,26 @@ def key_problems(
         # Below a key with several types, pydantic reports one error for each of them.
         problems.setdefault(key, config.problem(code, message, (*table, *key), hint=fix(key, found)))
     return list(problems.values())
+
+
+def unquoted_name_problems(
+    config: Config, tables: tuple[str, ...], name: str, table: Any, known: Container[str]
+) -> list[Problem]:
+    """Finds names with a dot and without quotes, which TOML reads as a table in a table: one problem for each name.
+
+    Args:
+        config: The configuration.
+        tables: The key of the table that contains the named ones.
+        name: The name of one of them, without a dot.
+        table: That table.
+        known: The keys that such a table may have. A table in it with another key is a name.
+    """
+    if not isinstance(table, Mapping) or "." in name:
+        return []
+    problems = []
+    for part, value in table.items():
+        if isinstance(value, Mapping) and part not in known:
+            hint = f"write [{dotted_key(config, (*tables, f'{name}.{part}'))}]"
+            message = f"the name {name}.{part} lacks quotes, so TOML reads it as a table in a table"
+            problems.append(config.problem(Code.UNKNOWN_KEY, message, (*tables, name, part), hint=hint))
+    return problems

@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from lakeconf.commit.journal import ModelRun
+from lakeconf.counted import counted
 from lakeconf.errors import PipelineError, SnapshotNotFoundError, TableNotFoundError
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.changed_files import changed_file_warnings
 from lakeconf.pipelines.columns import ColumnChanges
 from lakeconf.pipelines.intervals import Batch, Range, batches, moment, short, without
 from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.model import Model
-from lakeconf.pipelines.new_files import new_files, unmatched_warnings
+from lakeconf.pipelines.new_files import found_files, unmatched_warnings
 from lakeconf.pipelines.pipeline import Pipeline
 
 # Definition of the record that a promotion writes when it replaces a table: earlier runs no longer count.
@@ -139,14 +141,7 @@ def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late:
     if isinstance(model.kind, Incremental):
         return _intervals(pipeline, model, model.kind, known, bounds, fresh, changed, late)
     if isinstance(model.kind, Append) and model.kind.files is not None:
-        # Loaded files may have been deleted since: a new definition applies to new files only.
-        loaded = () if last is None or bounds.rebuild else known.runs
-        new = new_files(known.lakes[""], model, model.kind.files, {file for run in loaded for file in run.files})
-        if not new:
-            warnings = unmatched_warnings(model, model.kind.files, known.loaded_files)
-            return Step(model, f"no new file matches {model.kind.files}", runs=False, warnings=warnings)
-        why = f"{len(new)} new file{'s' if len(new) > 1 else ''}"
-        return Step(model, why, rebuild=bounds.rebuild, files=new, earlier=earlier)
+        return _files(model, model.kind.files, known, () if last is None or bounds.rebuild else known.runs, bounds)
     driving = model.driving_input
     if driving is not None and last is not None and fresh is None:
         table = pipeline.inputs(model)[driving]
@@ -159,6 +154,21 @@ def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late:
         return Step(model, "nothing has changed", runs=False)
     why = fresh or f"{' and '.join([*changed, *lost])} changed"
     return Step(model, why, rebuild=fresh is not None or driving is not None, earlier=earlier)
+
+
+def _files(model: Model, pattern: str, known: Known, runs: Sequence[ModelRun], bounds: Bounds) -> Step:
+    """Plans the load of files that the current rows do not contain."""
+    lake = known.lakes[""]
+    found = found_files(lake, model, pattern)
+    # Loaded files may have been deleted since: a new definition applies to new files only.
+    loaded = {file for run in runs for file in run.files}
+    new = [file for file in found if file not in loaded]
+    warnings = changed_file_warnings(lake, model, found, runs)
+    if not new:
+        warnings += unmatched_warnings(model, pattern, known.loaded_files)
+        return Step(model, f"no new file matches {pattern}", runs=False, warnings=warnings)
+    why = counted(len(new), "new file")
+    return Step(model, why, rebuild=bounds.rebuild, files=new, earlier=known.earlier, warnings=warnings)
 
 
 def _rebuild_reason(pipeline: Pipeline, model: Model, last: ModelRun | None) -> str | None:

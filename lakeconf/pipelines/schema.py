@@ -41,7 +41,7 @@ _GIVEN = {
     },
     "additionalProperties": False,
 }
-_UNIT_TEST_KEYS: Mapping[str, tuple[str, Any, Mapping[str, Any]]] = {
+UNIT_TEST_KEYS: Mapping[str, tuple[str, Any, Mapping[str, Any]]] = {
     "model": ("The table of the model.", "marts.daily", {"type": "string"}),
     "given": (
         "The rows of each input, by table; `files` for the rows of files.",
@@ -94,7 +94,7 @@ def _unit_test() -> dict[str, Any]:
         "description": "Given rows of the inputs of a model, and the rows that it must compute.",
         "properties": {
             key: {**schema, "description": meaning, "examples": [example]}
-            for key, (meaning, example, schema) in _UNIT_TEST_KEYS.items()
+            for key, (meaning, example, schema) in UNIT_TEST_KEYS.items()
         },
         "required": ["model", "expect"],
         "additionalProperties": False,

@@ -10,8 +10,10 @@ from lakeconf.errors import CommitError, LakeconfError, PipelineError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
 from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.changed_files import file_states
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import View
+from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Step, located
 from lakeconf.pipelines.rows import placeholder_values, rows_of
@@ -86,8 +88,9 @@ class StepRun:
         definition = pipeline.definition(model)
         inputs = {table: located(table, self.lakes)[0].snapshot_id for table in pipeline.stored_inputs(model)}
         interval = None if batch is None else (batch.start, batch.done_until)
+        states = file_states(self.lakes[""], model, step.files)  # before they are read, to notice a change meanwhile
         recorded = ModelRun(
-            model.table, definition, self.run_id, interval, inputs, step.files, step.earlier, step.late_since
+            model.table, definition, self.run_id, interval, inputs, step.files, step.earlier, step.late_since, states
         )
         extra |= {
             "model": model.table,
@@ -113,11 +116,18 @@ class StepRun:
                 if placed is error:
                     raise
                 raise placed from error
-        for name, check in model.checks:
-            transaction.audit(name, check, table=None if isinstance(check, str) else model.table)
+        _add_checks(transaction, model)
         transaction.runs.record(recorded)
         if pipeline.definition(model, on_disk=True) != definition:
             raise PipelineError(
                 f"the definition of the model {model.table} changed during the run; nothing was written",
                 hint="run it again",
             )
+
+
+def _add_checks(transaction: Lake, model: Model) -> None:
+    """Adds the audits and the tests of a model to a transaction."""
+    for name, check in model.audits.items():
+        transaction.audit(name, check, table=None if isinstance(check, str) else model.table)
+    for test, query in model.test_queries:
+        transaction.runs.test(test, query)

@@ -263,6 +263,10 @@ def _named(pipeline: Pipeline, tests: Sequence[UnitTest], names: Iterable[str]) 
         if any(test.name == name for test in tests):
             found.add(name)
             continue
+        if not set(name) & set("+*?[:") and name not in pipeline.by_table:
+            known = [test.name for test in tests]
+            hint = suggestion(name, [*known, *pipeline.by_table], f"use one of the tests: {', '.join(known)}")
+            raise PipelineError(f"no test and no model is named {name!r}", hint=hint)
         tables = {model.table for model in pipeline.chosen([name])}
         found |= {test.name for test in tests if test.declared.model in tables}
     return found

@@ -124,3 +124,13 @@ def test_consent_is_asked_for_on_a_terminal(
     assert code == (0 if answer == "y" else 1)
     assert "Carry this out on dev?" in err
     assert (stored(folder) == files) == (answer == "n")
+
+
+@pytest.mark.parametrize("option", ["--expire-days", "--cleanup-days"])
+def test_short_age_is_refused_with_the_name_of_the_option(option: str, project: Path, called: Any) -> None:
+    assert called("maintain", option, "0.5") == (
+        1,
+        "",
+        f"error: {option} 0.5 is less than a day: other processes may still read or write the files\n"
+        "  hint: pass a day or more; or, if nothing else uses the lake, --force\n",
+    )

@@ -64,6 +64,15 @@ def test_failed_model_is_reported(pipeline_folder: Path, called: Any) -> None:
     assert (found["raw.prices"]["status"], found["raw.prices"]["error"]) == ("skipped", None)
 
 
+def test_view_is_created_and_has_no_rows(pipeline_folder: Path, called: Any) -> None:
+    file = pipeline_folder / "lakeconf.toml"
+    file.write_text(file.read_text() + '\n[pipeline.models."marts.v"]\nkind = "view"\nsql = "v.sql"\n')
+    (pipeline_folder / "v.sql").write_text("SELECT 1 AS n")
+    code, out, err = called("run", "marts.v")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == "done     marts.v: first run, created in snapshot 1"
+
+
 def test_rebuild_without_a_terminal_needs_yes(pipeline_folder: Path, called: Any) -> None:
     # There is nothing to replace in the first run.
     assert called("run", "--rebuild", *UNTIL)[0] == 0
@@ -137,8 +146,10 @@ def test_jobs_run_the_same_models(pipeline_folder: Path, called: Any) -> None:
 
 
 def test_result_without_a_snapshot_has_no_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    _show(ModelResult("m.a", "not run", "m.b failed"))
-    _show(ModelResult("m.b", "failed", "first run", 7, 2, error=AuditError("bad rows", hint="look"), warnings=["odd"]))
+    _show(ModelResult("m.a", "not run", "m.b failed"), ())
+    _show(
+        ModelResult("m.b", "failed", "first run", 7, 2, error=AuditError("bad rows", hint="look"), warnings=["odd"]), ()
+    )
     assert capsys.readouterr() == (
         "not run  m.a: m.b failed\nfailed   m.b: first run, 2 rows in snapshot 7\n",
         "error: bad rows\n  hint: look\nwarning: m.b: odd\n",

@@ -64,7 +64,7 @@ def test_selection_and_exit_code(tested_folder: Path, called: Any) -> None:
     assert called("test", "--exclude", "marts.by_day")[0] == 1
     assert called("test", "raw.prices")[:2] == (0, "no tests\n")
     code, _, err = called("test", "by_dya")
-    assert (code, "unknown model 'by_dya'" in err) == (1, True)
+    assert (code, "no test and no model is named 'by_dya'" in err) == (1, True)
     assert called("test", "--nope")[0] == 2
 
 

@@ -15,7 +15,7 @@ S3 = {"type": "s3", "secret_parameters": {"provider": "credential_chain"}}
 POSTGRES = {"type": "postgres", "host": "db.example.com", "database": "lake", "user": "lake"}
 
 
-def codes(*stores: tuple[dict[str, Any], dict[str, Any]], **options: Any) -> list[str | None]:
+def codes(*stores: tuple[dict[str, Any], dict[str, Any]], code: str = "LC056", **options: Any) -> list[str | None]:
     """The stores with a problem. Each store is a pair of metadata and storage backend."""
     tables: dict[str, Any] = {
         f"s{index}": {"metadata_backend": metadata, "storage_backend": storage}
@@ -23,7 +23,7 @@ def codes(*stores: tuple[dict[str, Any], dict[str, Any]], **options: Any) -> lis
     }
     tables["s1"] |= options
     found = validate({"default_store": "s0", "stores": tables})
-    assert {problem.code for problem in found} <= {"LC056"}
+    assert {problem.code for problem in found} <= {code}
     return [problem.store for problem in found]
 
 
@@ -50,7 +50,36 @@ def local(path: str) -> dict[str, Any]:
 )
 def test_overlapping_folders(one: str, other: str, *, clash: bool) -> None:
     assert codes((sqlite("a"), local(one)), (sqlite("b"), local(other))) == ["s1"] * clash
-    assert codes((sqlite("a"), local(one)), (sqlite("a"), local(other))) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "options", "differ"),
+    [
+        (local("/data"), local("/data/b/.."), {}, False),
+        (local("/data"), local("/other"), {}, True),
+        (local("/data"), local("/data/b"), {}, True),
+        (local("/data"), local("/other"), {"attach_options": {"override_data_path": True}}, False),
+        (local("/data"), S3 | {"bucket": "acme"}, {}, True),
+        (S3 | {"bucket": "acme", "endpoint": "one:9000"}, S3 | {"bucket": "acme", "endpoint": "two:9000"}, {}, False),
+        (S3 | {"bucket": "acme", "prefix": "a"}, S3 | {"data_path": "s3://acme/a/"}, {}, False),
+        (S3 | {"bucket": "acme", "prefix": "a"}, S3 | {"bucket": "acme", "prefix": "b"}, {}, True),
+    ],
+)
+@pytest.mark.parametrize("catalog", [{"type": "sqlite", "uri": "/lakes/a.sqlite"}, POSTGRES], ids=["file", "server"])
+def test_stores_of_one_catalog_have_one_data_path(
+    one: dict[str, Any], other: dict[str, Any], options: dict[str, Any], catalog: dict[str, Any], *, differ: bool
+) -> None:
+    assert codes((catalog, one), (catalog, other), code="LC057", **options) == ["s1"] * differ
+
+
+def test_every_store_whose_path_differs_is_a_problem() -> None:
+    """The opened lake would fail: DuckLake keeps the path that the lake was created with."""
+    paths = {"a": "/data", "b": "/other", "c": "/data", "d": "/data/d"}
+    stores = {name: {"metadata_backend": sqlite("a"), "storage_backend": local(path)} for name, path in paths.items()}
+    found = validate({"default_store": "a", "stores": stores})
+    assert [(one.store, one.code, one.message) for one in found] == [
+        (name, "LC057", "the data path differs from that of the store 'a', which has the same catalog") for name in "bd"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,11 @@ def test_variable_without_braces(name: str, file: Path) -> None:
     ]
 
 
+def test_secret_without_braces_is_one_warning(file: Path) -> None:
+    (warning,) = found(file, CATALOG + BUCKET + 'secret = "$TOKEN"\n')
+    assert warning[0] == "LC064"
+
+
 @pytest.mark.parametrize("value", ["$1", "$", "a$HOME", "$HOME/c", "$$HOME", "$É"])
 def test_other_dollar_signs(value: str, file: Path) -> None:
     assert found(file, CATALOG.replace('"c"', f'"{value}"') + FOLDER) == []

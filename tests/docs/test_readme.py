@@ -7,12 +7,14 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import click
 import pyarrow as pa
 import pytest
 from source_tree import REPOSITORY
 
 import lakeconf
-from lakeconf.cli.commands import run
+from lakeconf.cli.commands import commands, run
+from lakeconf.config.model import read
 
 README = (REPOSITORY / "README.md").read_text()
 EVENTS = pa.table(
@@ -88,3 +90,17 @@ def test_job_runs_on_both_engines(
 def test_make_commands_exist_in_the_makefile() -> None:
     targets = re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
     assert set(re.findall(r"(?:`|^)make ([a-z]+)", README, re.MULTILINE)) <= set(targets)
+
+
+def test_commands_that_write_a_configuration_run_without_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = commands.get_command(click.Context(commands), "init")
+    assert command is not None
+    found = re.findall(r"lakeconf (init --store [^`\n]*)", f"{README}\n{command.help}")
+    assert len(found) == 2
+    for text in found:
+        assert run(["init", "--yes", "--force"]) == 0
+        assert run(text.split()) == 0
+        assert [*read(None).names] == ["dev", "prod"]

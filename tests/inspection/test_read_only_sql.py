@@ -62,8 +62,36 @@ def test_query_of_the_lake_runs(store: Store, sql: str, expected: list[tuple[Any
 
 
 @pytest.mark.parametrize(
-    "sql", ["", "SELECT 1; SELECT 2", "CREATE TABLE x (a INTEGER)", "DELETE FROM t", "PIVOT t ON a"]
+    ("sql", "hint"),
+    [
+        ("DELETE FROM t", 'use lake.execute("…") in Python: lakeconf sql only reads'),
+        (
+            " create TABLE x (a INTEGER)",
+            "use lake.create_table, lake.drop_table or Table.evolve in Python: lakeconf sql only reads",
+        ),
+        (
+            "COPY t FROM 'x.csv'",
+            "use Table.append in Python, or a model that loads files and lakeconf run: lakeconf sql only reads",
+        ),
+    ],
 )
+def test_refused_write_names_what_writes(store: Store, sql: str, hint: str) -> None:
+    with pytest.raises(QueryError) as refused:
+        query(store, sql)
+    assert (refused.value.message, refused.value.hint) == ("the statement is not a single query", hint)
+
+
+def test_file_in_place_of_a_table_needs_consent(store: Store, tmp_path: Path) -> None:
+    file = tmp_path / "here.csv"
+    file.write_text("a\n7\n")
+    with pytest.raises(UnsafeQueryError) as refused:
+        query(store, f"FROM '{file}'")
+    assert refused.value.message == "the query reads a file that is not in the lake"
+    assert str(refused.value.hint).startswith("use lakeconf sql --allow-files")
+    assert query(store, f"FROM '{file}'", allow_files=True)[1] == [(7,)]
+
+
+@pytest.mark.parametrize("sql", ["", "SELECT 1; SELECT 2", "PIVOT t ON a"])
 def test_other_statement_is_refused(store: Store, sql: str) -> None:
     with pytest.raises(QueryError) as refused:
         query(store, sql)

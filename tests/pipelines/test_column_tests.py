@@ -109,7 +109,12 @@ def test_run_that_violates_a_test_writes_nothing(lake: Lake) -> None:
     (failed,) = run(model("SELECT NULL::INTEGER AS id, 'a' AS kind", not_null("id")), lake)
     assert failed.status == "failed"
     assert isinstance(failed.error, AuditError)
-    assert failed.error.message.startswith("the audit 'not_null id' found 1 row, so nothing was written")
+    assert failed.error.message.startswith("the test 'not_null id' found 1 row, so nothing was written")
+    assert failed.error.hint == "fix the rows or the test"
+    for column, count in (("id", "rows"), ("rows", "lakeconf_rows")):
+        (failed,) = run(model("SELECT 1 AS id, 1 AS rows, 'a' AS kind FROM range(2)", unique(column)), lake)
+        assert failed.error is not None
+        assert failed.error.message.splitlines()[1] == f"  {{{column!r}: 1, {count!r}: 2}}"
     assert lake.refresh() == before
 
 

@@ -60,6 +60,24 @@ def test_table_becomes_a_declaration_and_a_kind() -> None:
                 'did you mean "renamed"?',
             ),
         ),
+        (
+            {"kind": "seed", "files": "a.csv"},
+            (
+                "LC010",
+                ".files",
+                "unknown key",
+                'write csv = "seeds/prices.csv", or set kind = "append", which has files',
+            ),
+        ),
+        (
+            {"kind": "append", "csv": "a.csv"},
+            (
+                "LC010",
+                ".csv",
+                "unknown key",
+                'write files = "landing/*.parquet", or set kind = "seed", which has csv',
+            ),
+        ),
         ({"kind": "view"}, ("LC011", ".sql", "is missing", 'write sql = "models/daily.sql"')),
         (
             {"kind": "append"},
@@ -109,3 +127,14 @@ def test_model_that_is_no_table_is_refused(table: Any) -> None:
     assert [one.hint for one in caught.value.problems] == [
         'write [pipeline.models."schema.table"] and its keys below it'
     ]
+
+
+@pytest.mark.parametrize("part", ["events", "tests", "columns"])
+def test_name_without_quotes_is_the_only_problem(part: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parsed(config(), "raw", {part: {"kind": "append", "files": "x.csv"}})
+    assert [one.hint for one in caught.value.problems] == [f'write [pipeline.models."raw.{part}"]']
+    # A table of a model is no name.
+    with pytest.raises(ConfigError) as caught:
+        parsed(config(), "raw", {"kind": "fulll", "audits": {"a": "FROM t"}})
+    assert [one.hint for one in caught.value.problems] == ['did you mean "full"?']

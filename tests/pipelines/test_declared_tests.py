@@ -52,6 +52,16 @@ def test_declared_tests_have_a_place(file: Path) -> None:
         ("expect = []", "expect = []\nordered = 1", "ordered: Input should be a valid boolean [LC013]"),
         ("rows = []", "row = []", 'given."raw.b".row: unknown key [LC010]'),
         ("[pipeline.tests.one]", "[pipeline.tests]\nanother = 1\n[pipeline.tests.one]", "another: Input should be"),
+        (
+            "[pipeline.tests.one]",
+            "[pipeline.tests.one.two]",
+            "tests.one.two: the name one.two lacks quotes, so TOML reads it as a table in a table [LC010]",
+        ),
+        (
+            'given = { "raw.a" = [{ n = 1 }], "raw.b" = { rows = [], columns = { n = "BIGINT" } } }',
+            "given.raw.a = [{ n = 1 }]",
+            'write given."raw.a": a name with a dot needs quotes',
+        ),
         ('[pipeline.tests.one]\nmodel = "marts.a"\nexpect = [{ n = 1 }]', "[pipeline]\ntests = 5\n[x", ""),
     ],
 )

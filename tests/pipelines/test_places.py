@@ -6,12 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeconf.config.model import init
-from lakeconf.pipelines.places import dotted_key, key_place, shown_place
+from lakeconf.pipelines.places import dotted_key, key_place, shown_place, unquoted_name_problems
 
 if TYPE_CHECKING:
     import pytest
 
+    from lakeconf.config.model import Config
+
 KEY = ("pipeline", "models", "raw.t", "files")
+
+
+def config() -> Config:
+    """A configuration without a file."""
+    return init({"stores": {"dev": {"metadata_backend": {"type": "sqlite", "uri": "c.sqlite"}}}})
 
 
 def test_place_is_relative_to_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,5 +39,16 @@ def test_place_of_a_key_is_in_its_file(project: Path) -> None:
 
 
 def test_configuration_without_a_file_has_the_key_as_place() -> None:
-    stores = {"dev": {"metadata_backend": {"type": "sqlite", "uri": "c.sqlite"}}}
-    assert key_place(init({"stores": stores}), KEY) == 'pipeline.models."raw.t".files'
+    assert key_place(config(), KEY) == 'pipeline.models."raw.t".files'
+
+
+def test_name_without_quotes_is_one_problem_for_each_name() -> None:
+    tables = {"events": {"sql": "x"}, "a b": {}, "known": {}, "text": "x"}
+    found = unquoted_name_problems(config(), ("pipeline", "models"), "raw", tables, ("known",))
+    assert [(one.code, one.key, one.hint) for one in found] == [
+        ("LC010", "pipeline.models.raw.events", 'write [pipeline.models."raw.events"]'),
+        ("LC010", 'pipeline.models.raw."a b"', 'write [pipeline.models."raw.a b"]'),
+    ]
+    assert found[0].message == "the name raw.events lacks quotes, so TOML reads it as a table in a table"
+    for name, table in (("raw.t", tables), ("raw", []), ("raw", {"sql": "x"})):
+        assert unquoted_name_problems(config(), ("pipeline", "models"), name, table, ("known",)) == []

@@ -215,3 +215,12 @@ def test_tests_are_selected_by_name_and_by_model() -> None:
 
 def test_check_returns_the_model() -> None:
     assert check_unit_test(PIPELINE, declared("marts.doubled", [], {"raw.prices": []})) is doubled
+
+
+def test_unknown_test_lists_the_tests() -> None:
+    pipeline = Pipeline([Model("marts.a", Full(), Query("SELECT 1 AS n"))])
+    tests = [UnitTest(name, DeclaredUnitTest(model="marts.a", expect=[])) for name in ("one", "two")]
+    for name, hint in (("nope", "use one of the tests: one, two"), ("tow", 'did you mean "two"?')):
+        with pytest.raises(PipelineError) as caught:
+            chosen_tests(pipeline, tests, [name])
+        assert (caught.value.message, caught.value.hint) == (f"no test and no model is named {name!r}", hint)

@@ -1,0 +1,92 @@
+"""docs/pipeline-keys.md: the reference of `[pipeline]`, generated from the JSON Schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from source_tree import REPOSITORY
+
+from lakeconf.config.schema import json_schema
+from lakeconf.config.toml_text import toml_value
+from lakeconf.pipelines.declaration import KEYS, Declaration, keys_of
+from lakeconf.pipelines.kinds import KINDS
+from lakeconf.pipelines.schema import models_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+PAGE = REPOSITORY / "docs" / "pipeline-keys.md"
+HEAD = """# Pipeline keys
+
+The keys of `[pipeline]` in `lakeconf.toml`; [Pipelines](pipelines.md) describes what they do. The name of a model is
+its table, in quotes because it contains a dot: `[pipeline.models."raw.events"]`.
+
+`lakeconf explain time_column` explains a key, and `lakeconf explain pipeline.models.raw.events` lists those of a model
+with their values.
+
+`pytest tests/docs/test_pipeline_keys_page.py --update-golden` generates this page.
+"""
+TABLE = ["| key | type | description | example |", "|---|---|---|---|"]
+NAMES = {"object": "table"}
+
+
+def kind(schema: dict[str, Any]) -> str:
+    """The type of a key in a few words."""
+    found: list[str] = []
+    for choice in schema.get("anyOf", [schema]):
+        if "enum" in choice:
+            found += [f'`"{value}"`' for value in choice["enum"]]
+        elif "$ref" in choice:
+            found.append("table")
+        else:
+            types = choice["type"] if isinstance(choice["type"], list) else [choice["type"]]
+            found += [NAMES.get(one, one) for one in types]
+    return "date or time" if "pattern" in schema else " or ".join(dict.fromkeys(found))
+
+
+def rows(definition: dict[str, Any], keys: Iterable[str]) -> Iterator[str]:
+    for key in keys:
+        schema = definition["properties"][key]
+        needed = ", required" if key in definition.get("required", ()) else ""
+        (example,) = schema["examples"]
+        example = KEYS[key].example if kind(schema) == "date or time" and key in KEYS else example
+        shown = f"`{key} = {toml_value(example)}`"
+        yield f"| `{key}` | {kind(schema)}{needed} | {schema['description']} | {shown} |"
+
+
+def reference() -> str:
+    definitions = json_schema(models_schema())["$defs"]
+    pipeline = json_schema(models_schema())["properties"]["pipeline"]
+    shared = {key: definitions["model.full"]["properties"][key] for key in Declaration.model_fields if key != "kind"}
+    names = " or ".join(f'`"{name}"`' for name in KINDS)
+    lines = ["## `[pipeline]`\n", *TABLE, *rows(pipeline, ["python"]), "", "## Every model\n", *TABLE]
+    lines += [f'| `kind` | {names} | {KEYS["kind"].meaning} | `kind = "{KEYS["kind"].example}"` |']
+    lines += [*rows({"properties": shared}, shared), ""]
+    lines += ["`sql` is required, except for `seed`, which lacks it, and for `append` with `files`.\n"]
+    for name in KINDS:
+        own = [key for key in keys_of(name) if key not in Declaration.model_fields]
+        if own:
+            lines += [f'## `kind = "{name}"`\n', *TABLE, *rows(definitions[f"model.{name}"], own), ""]
+    tests = definitions["model.full"]["properties"]["tests"]["$ref"].rpartition("/")[2]
+    lines += ["## `tests` of columns\n", "| key | example |", "|---|---|"]
+    examples = {
+        "not_null": ["id"],
+        "unique": ["id", ["day", "shop"]],
+        "accepted_values": {"kind": ["view", "sale"]},
+        "relationships": {"shop": "raw.shops.id"},
+    }
+    assert set(definitions[tests]["properties"]) == set(examples)
+    lines += [f"| `{key}` | `{key} = {toml_value(example)}` |" for key, example in examples.items()]
+    unit_test = definitions["unit_test"]
+    lines += ["", "## `[pipeline.tests.NAME]`\n", *TABLE, *rows(unit_test, unit_test["properties"])]
+    return "\n".join(lines) + "\n"
+
+
+def test_page_is_generated_from_the_schema(check_golden: Callable[[Path, str], None]) -> None:
+    check_golden(PAGE, f"{HEAD}\n{reference()}")
+
+
+def test_page_has_every_key() -> None:
+    text = reference()
+    assert [key for key in KEYS if f"| `{key}` |" not in text] == []

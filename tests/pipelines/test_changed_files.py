@@ -1,0 +1,119 @@
+"""Loaded files that change afterwards: `plan` and `run` warn about them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from plain_sql import run_plain
+
+import lakeconf
+from lakeconf.pipelines import Append, Model, Pipeline, changed_files, plan, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from servers import S3Server
+
+    from lakeconf import Lake
+
+WARNING = (
+    "{} changed after the table was loaded from it: run with --rebuild to load all files of the pattern again, "
+    "or write new rows to new files"
+)
+
+
+@pytest.fixture
+def loaded(lakes: tuple[Lake, Lake], tmp_path: Path) -> tuple[Lake, Pipeline, Path]:
+    """A lake that has loaded `in/1.csv`, the pipeline, and the folder of the files."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "1.csv").write_text("id\n1\n")
+    pipeline = Pipeline([Model("raw.events", Append(files="in/*.csv"), folder=tmp_path)])
+    assert run(pipeline, lakes[0])[0].status == "done"
+    return lakes[0], pipeline, folder
+
+
+def warnings(loaded: tuple[Lake, Pipeline, Path]) -> list[str]:
+    (step,) = plan(loaded[1], loaded[0])
+    return list(step.warnings)
+
+
+def test_unchanged_file_is_no_warning(loaded: tuple[Lake, Pipeline, Path]) -> None:
+    assert warnings(loaded) == []
+
+
+@pytest.mark.parametrize("text", ["id\n1\n2\n", "id\n2\n"], ids=["longer", "same size"])
+def test_changed_file_is_a_warning_until_it_is_loaded_again(text: str, loaded: tuple[Lake, Pipeline, Path]) -> None:
+    lake, pipeline, folder = loaded
+    (folder / "1.csv").write_text(text)
+    assert warnings(loaded) == [WARNING.format("in/1.csv")]
+    (skipped,) = run(pipeline, lake)
+    assert (skipped.status, skipped.warnings) == ("skipped", [WARNING.format("in/1.csv")])
+    # The warning does not keep new files away.
+    (folder / "2.csv").write_text("id\n3\n")
+    (done,) = run(pipeline, lake)
+    assert (done.status, done.reason, done.warnings) == ("done", "1 new file", [WARNING.format("in/1.csv")])
+    assert run(pipeline, lake, rebuild=True)[0].warnings == []
+    expected = [int(line) for line in (text + "3").split() if line != "id"]
+    assert lake.sql("SELECT id FROM raw.events ORDER BY id").collect().to_dict(as_series=False) == {"id": expected}
+    assert warnings(loaded) == []
+
+
+def test_change_of_the_modification_time_alone_is_no_warning(loaded: tuple[Lake, Pipeline, Path]) -> None:
+    os.utime(loaded[2] / "1.csv", (0, 0))
+    assert warnings(loaded) == []
+
+
+def test_large_file_is_compared_by_size_and_time(
+    lakes: tuple[Lake, Lake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changed_files, "MAX_DIGEST_BYTES", 4)
+    (tmp_path / "1.csv").write_text("id\n1\n")
+    pipeline = Pipeline([Model("raw.events", Append(files="*.csv"), folder=tmp_path)])
+    assert run(pipeline, lakes[0])[0].status == "done"
+    os.utime(tmp_path / "1.csv", (0, 0))
+    assert plan(pipeline, lakes[0])[0].warnings == [WARNING.format("1.csv")]
+
+
+def test_file_that_is_gone_is_no_warning(loaded: tuple[Lake, Pipeline, Path]) -> None:
+    (loaded[2] / "1.csv").unlink()
+    assert warnings(loaded) == []
+
+
+def test_records_of_earlier_versions_have_no_states(loaded: tuple[Lake, Pipeline, Path]) -> None:
+    lake, pipeline, folder = loaded
+    run_plain(lake, """UPDATE lakeconf.commits SET files = '["in/1.csv"]' WHERE model = 'raw.events'""")
+    (folder / "1.csv").write_text("id\n1\n2\n")
+    assert warnings(loaded) == []
+    (folder / "2.csv").write_text("id\n3\n")
+    assert [step.files for step in plan(pipeline, lake)] == [["in/2.csv"]]
+
+
+def test_warning_names_three_files_and_counts_the_others(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / f"{number}.csv").write_text("id\n1\n")
+    pipeline = Pipeline([Model("raw.events", Append(files="*.csv"), folder=tmp_path)])
+    assert run(pipeline, lakes[0])[0].status == "done"
+    for number in range(5):
+        (tmp_path / f"{number}.csv").write_text("id\n2\n")
+    assert plan(pipeline, lakes[0])[0].warnings == [WARNING.format("0.csv, 1.csv, 2.csv and 2 more")]
+
+
+def test_changed_object_of_a_bucket_is_a_warning(s3_server: S3Server, tmp_path: Path) -> None:
+    bucket = s3_server.create_bucket()
+    storage = {
+        "type": "s3", "bucket": bucket, "prefix": "lake", "region": s3_server.region, "endpoint": s3_server.endpoint,
+        "url_style": "path", "use_ssl": False, "key_id": s3_server.keys.key_id, "secret": s3_server.keys.secret,
+    }  # fmt: skip
+    backends = {"metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "c")}, "storage_backend": storage}
+    store = lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+    pipeline = Pipeline([Model("raw.numbers", Append(files=f"s3://{bucket}/landing/*.csv"))])
+    url = f"s3://{bucket}/landing/1.csv"
+    with store.connect() as native, store.open() as lake:
+        native.sql("SELECT 1 AS i").write_csv(url)
+        assert run(pipeline, lake)[0].status == "done"
+        assert plan(pipeline, lake)[0].warnings == []
+        native.sql("SELECT 10 AS i").write_csv(url)
+        assert plan(pipeline, lake)[0].warnings == [WARNING.format(url)]
