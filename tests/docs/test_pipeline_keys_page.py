@@ -41,7 +41,7 @@ def kind(schema: dict[str, Any]) -> str:
             found.append("table")
         else:
             types = choice["type"] if isinstance(choice["type"], list) else [choice["type"]]
-            found += [NAMES.get(one, one) for one in types]
+            found += [NAMES.get(one, str(one)) for one in types]
     return "date or time" if "pattern" in schema else " or ".join(dict.fromkeys(found))
 
 
