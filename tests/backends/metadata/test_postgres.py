@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -11,7 +12,7 @@ from local_stores import on_postgres
 
 import lakeconf
 from lakeconf.connection.connection import Connection, load_extension
-from lakeconf.errors import LakeconfError
+from lakeconf.errors import ConnectionFailed, LakeconfError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,3 +93,18 @@ def test_view_in_place_of_a_catalog_table_runs_as_the_reader(postgres_server: Po
     with store.open() as lake:
         assert lake.table("t").scan().collect("pyarrow").rows() == [(1,)]
     assert postgres_server.user in postgres_server.sql("SELECT DISTINCT role FROM lake.spied", database)
+
+
+def test_server_that_does_not_answer_is_an_error_after_the_configured_time(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        backend = {
+            "type": "postgres",
+            "host": "127.0.0.1",
+            "port": silent.getsockname()[1],
+            "database": "lake",
+            "user": "lake",
+            "secret_parameters": {"sslmode": "disable", "connect_timeout": 2},
+        }
+        store = {"metadata_backend": backend, "storage_backend": {"type": "local", "path": str(tmp_path)}}
+        with pytest.raises(ConnectionFailed, match="timeout expired"):
+            lakeconf.init({"stores": {"dev": store}}).get_store().open()
