@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import duckdb
+
 from lakeconf.backends.metadata.libpq import hidden_credentials
 from lakeconf.catalog.only_reads import READERS
 from lakeconf.catalog.reader import CatalogReader
@@ -45,8 +47,6 @@ _OPERATORS = frozenset(
     }
 )
 _NOT_ONE_QUERY = "the statement is not a single query"
-# DuckDB's message for a file in place of a table, such as `FROM 'a.csv'`.
-_NO_FILES = re.compile(r"Cannot access (file|directory) .* operations are disabled by configuration")
 _ALLOW_FILES = "use lakeconf sql --allow-files, which permits this for the query, but not for views of the lake"
 # The first word of a statement that writes, and what to use for it.
 _WRITES = {
@@ -114,7 +114,8 @@ def _files_named(*, allow_files: bool) -> Iterator[None]:
     try:
         yield
     except LakeconfError as error:
-        if allow_files or not _NO_FILES.search(error.message):
+        # With its settings here, DuckDB has no permission for files and URLs, such as `FROM 'a.csv'`.
+        if allow_files or not isinstance(error.__cause__, duckdb.PermissionException):
             raise
         raise UnsafeQueryError("the query reads a file that is not in the lake", hint=_ALLOW_FILES) from error
 

@@ -23,6 +23,9 @@ from lakeconf.lake.spark_dialect import query_in_spark_sql
 from lakeconf.lake.spark_sql import sql_on_spark
 from lakeconf.write.execute import execute
 
+# The engines of a query, and the dialects with their names.
+_ENGINES = frozenset({"duckdb", "spark"})
+
 
 class Queries(PublicNames):
     """SQL on a lake; `Lake` inherits these methods.
@@ -161,7 +164,7 @@ def _check_query(sql: object, parameters: Sequence[object]) -> None:
 
 def _check_options(engine: object, dialect: object, lakes: object) -> None:
     for name, option in (("engine", engine), ("dialect", dialect)):
-        if option not in (None, "duckdb", "spark"):
+        if option is not None and option not in _ENGINES:
             raise UnsupportedError(f"the {name} {option!r} is unknown", hint=f"write {name}='duckdb' or 'spark'")
     if not isinstance(lakes, Iterable) or not all(isinstance(lake, Queries) for lake in lakes):
         raise LakeconfError("not all `lakes` are open lakes", hint="pass lakes: lakes=[store.open()]")

@@ -12,6 +12,7 @@ from source_tree import sources
 TRANSLATORS = {
     "lakeconf.connection.errors": "DuckDB",
     "lakeconf.connection.error_places": "DuckDB: its errors as JSON, which have no other form",
+    "lakeconf.catalog.unknown_tables": "DuckDB: the name of a table that does not exist",
     "lakeconf.config.file": "tomllib, which has no codes",
     "lakeconf.config.load_store": "backends, also of third parties: which key of the configuration an error names",
     "lakeconf.pipelines.sql_errors": "DuckDB: the place of an error in a query",
