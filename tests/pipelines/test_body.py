@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from local_stores import store_of
 
-from lakeconf.errors import PipelineError, QueryError, SchemaError
+from lakeconf.errors import PipelineError, QueryError, SchemaError, SnapshotNotFoundError
 from lakeconf.pipelines.body import BOUNDS, Function, Query
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def test_query_keeps_joins_and_names_of_columns(lake: Lake) -> None:
 
 def test_query_does_not_ignore_a_version(lake: Lake) -> None:
     frames = {"one": lake.sql("SELECT 1 AS id", engine="duckdb")}
-    with pytest.raises(QueryError):
+    with pytest.raises((QueryError, SnapshotNotFoundError)):
         native(Query("SELECT id FROM one AT (VERSION => 1)").rows(lake, frames, {}))
 
 

@@ -209,7 +209,7 @@ def test_tests_are_selected_by_name_and_by_model() -> None:
     assert names("tag:nightly", exclude=("c",)) == "b"
     assert names("raw.prices") == ""
     assert names("raw.prices+") == "abc"
-    with pytest.raises(PipelineError, match="unknown model 'nope'"):
+    with pytest.raises(PipelineError, match="no test and no model is named 'nope'"):
         names("nope")
 
 
