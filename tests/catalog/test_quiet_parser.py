@@ -18,7 +18,8 @@ UNKNOWN = "CALL send('a value')"
 def test_unknown_statements_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     (tree,) = parsed(UNKNOWN)
     assert isinstance(tree, exp.Command)
-    assert caplog.records == []
+    # SQLMesh, which other tests import, replaces sqlglot's log by its own.
+    assert [record for record in caplog.records if record.name == "sqlglot"] == []
     assert parsed("SELECT 1", "spark") == sqlglot.parse("SELECT 1", dialect="spark")
 
 
