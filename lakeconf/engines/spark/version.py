@@ -23,8 +23,8 @@ def check_version(spark: SparkSession) -> None:
         SparkVersionError: The session has another version.
         SparkError: It is no session.
     """
-    version = str(getattr(spark, "version", ""))
-    if not version:
+    version = getattr(spark, "version", None)
+    if not isinstance(version, str):
         raise SparkError(
             f"{spark!r} is not a Spark session",
             hint="omit it to read with DuckDB: store.open(); or make a session: lakeconf.spark_session(store)",
