@@ -10,7 +10,7 @@ from functools import partial
 import click
 
 from lakeconf.cli.confirm import confirm, yes_option
-from lakeconf.cli.options import config_option, dry_run_option, format_option, limit_options, store_option
+from lakeconf.cli.options import Amount, config_option, dry_run_option, format_option, limit_options, store_option
 from lakeconf.cli.output import show_json, show_lines
 from lakeconf.config.model import init
 from lakeconf.errors import LakeconfError
@@ -19,12 +19,10 @@ from lakeconf.lake.maintenance_plan import maintain
 
 @click.command("maintain", short_help="Compact a lake, expire old snapshots, remove unneeded files.")
 @store_option
-@click.option(
-    "--expire-days", type=click.FloatRange(min=0), default=30, show_default=True, help="Expire older snapshots."
-)
+@click.option("--expire-days", type=Amount(), default=30, show_default=True, help="Expire older snapshots.")
 @click.option(
     "--cleanup-days",
-    type=click.FloatRange(min=0),
+    type=Amount(),
     default=2,
     show_default=True,
     help="Remove unused files older than this; must be longer than the longest job.",

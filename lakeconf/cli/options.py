@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,6 +16,21 @@ from lakeconf.cli.configuration_options import config_option
 
 if TYPE_CHECKING:
     from lakeconf.pipelines import Pipeline
+
+MOST = 100_000
+
+
+class Amount(click.FloatRange):
+    """A number of days or minutes; NaN is in each range of click."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, max=MOST)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found: float = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value!r} is not a number from 0 to {MOST:,}.", param, ctx)
+        return found
 
 
 format_option = click.option(
@@ -58,12 +74,13 @@ def limit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     limited = click.option("--memory-limit", help="DuckDB's memory, such as 4GB; default: the store's limit.")(limited)
     return click.option(
         "--deadline-minutes",
-        type=click.FloatRange(min=0),
+        type=Amount(),
         help="Begin no further step after this time; default: the store's deadline.",
     )(limited)
 
 
 __all__ = [
+    "Amount",
     "Selection",
     "config_option",
     "default_store_option",

@@ -30,6 +30,7 @@ from lakeconf.lake.time_limit import TimeLimit
 from lakeconf.logs import EventLogger
 
 SHORTEST_AGE = timedelta(days=1)
+LONGEST_AGE = timedelta(days=100_000)
 
 _log = EventLogger("maintenance")
 
@@ -218,6 +219,8 @@ class Maintenance(PublicNames):
                 f"older_than is {older_than!r}, which is neither an age nor a time",
                 hint="pass an age, such as datetime.timedelta(days=7), or a time with a time zone",
             )
+        if isinstance(older_than, timedelta) and older_than > LONGEST_AGE:
+            raise LakeconfError(f"the age {older_than} is too long", hint="pass an age of at most 100,000 days")
         now = self._session.clock.now()
         moment = now - older_than if isinstance(older_than, timedelta) else older_than
         if moment.tzinfo is None:

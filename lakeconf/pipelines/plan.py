@@ -16,10 +16,11 @@ from lakeconf.pipelines.columns import ColumnChanges
 from lakeconf.pipelines.intervals import Batch, Range, batches, moment, short, without
 from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.model import Model
-from lakeconf.pipelines.new_files import found_files, unmatched_warnings
+from lakeconf.pipelines.new_files import found_files, runs_by_full_name, unmatched_warnings
 from lakeconf.pipelines.pipeline import Pipeline
 
-# Definition of the record that a promotion writes when it replaces a table: earlier runs no longer count.
+# Definition of the record that a promotion or a new load of all files writes when it replaces the rows of a table:
+# earlier runs no longer count.
 PROMOTED = "promoted"
 
 
@@ -114,7 +115,7 @@ class Known:
 
 
 def current_runs(runs: Sequence[ModelRun]) -> Sequence[ModelRun]:
-    """Returns the runs that produced a table's current rows: those since the last promotion that replaced it."""
+    """Returns the runs that produced a table's current rows: those since it was last replaced."""
     marks = [index for index, run in enumerate(runs) if run.definition == PROMOTED]
     return runs[marks[-1] + 1 :] if marks else runs
 
@@ -159,7 +160,7 @@ def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late:
 def _files(model: Model, pattern: str, known: Known, runs: Sequence[ModelRun], bounds: Bounds) -> Step:
     """Plans the load of files that the current rows do not contain."""
     lake = known.lakes[""]
-    found = found_files(lake, model, pattern)
+    found, runs = found_files(lake, model, pattern), runs_by_full_name(model, pattern, runs)
     # Loaded files may have been deleted since: a new definition applies to new files only.
     loaded = {file for run in runs for file in run.files}
     new = [file for file in found if file not in loaded]

@@ -47,7 +47,12 @@ def rows_of(pipeline: Pipeline, step: Step, lakes: Mapping[str, Lake], batch: Ba
         files = _read(paths, lake, columns)
         if model.body is None:
             return files
-        frames = {model.body.arguments()[0]: files, **frames}
+        arguments = model.body.arguments()
+        if not arguments:
+            raise PipelineError(
+                f"the model {model.table} does not read its files", hint="read them: SELECT … FROM files"
+            )
+        frames = {arguments[0]: files, **frames}
     return computed(model, lake, frames, placeholder_values(model, batch))
 
 

@@ -15,7 +15,7 @@ from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import View
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import Step, located
+from lakeconf.pipelines.plan import PROMOTED, Step, located
 from lakeconf.pipelines.rows import placeholder_values, rows_of
 from lakeconf.pipelines.write import write
 
@@ -105,24 +105,33 @@ class StepRun:
             model.body.check(self.lakes[""])
             transaction.create_view(model.table, model.body.text.rstrip().rstrip(";"))
         else:
-            frame = rows_of(pipeline, step, {**self.lakes, "": transaction}, batch)
-            extra["columns"] = [*frame.collect_schema().names()]
-            try:
-                write(transaction, step, frame, batch, allow_drop_columns=self.allow_drop_columns)
-            except LakeconfError as error:
-                placed = error
-                if isinstance(model.body, Query):
-                    placed = model.body.write_error(error, placeholder_values(model, batch))
-                if placed is error:
-                    raise
-                raise placed from error
+            extra["columns"] = self._write_rows(transaction, step, batch)
         _add_checks(transaction, model)
+        if step.files and step.rebuild and step.earlier:
+            # A file that is absent now is no longer loaded: it is loaded when it returns.
+            transaction.runs.record(replace(recorded, definition=PROMOTED, files=(), file_states={}))
         transaction.runs.record(recorded)
         if pipeline.definition(model, on_disk=True) != definition:
             raise PipelineError(
                 f"the definition of the model {model.table} changed during the run; nothing was written",
                 hint="run it again",
             )
+
+    def _write_rows(self, transaction: Lake, step: Step, batch: Batch | None) -> list[str]:
+        """Adds a model's rows to a transaction; returns their columns."""
+        body = step.model.body
+        frame = rows_of(self.pipeline, step, {**self.lakes, "": transaction}, batch)
+        columns = [*frame.collect_schema().names()]
+        try:
+            write(transaction, step, frame, batch, allow_drop_columns=self.allow_drop_columns)
+        except LakeconfError as error:
+            placed = error
+            if isinstance(body, Query):
+                placed = body.write_error(error, placeholder_values(step.model, batch))
+            if placed is error:
+                raise
+            raise placed from error
+        return columns
 
 
 def _add_checks(transaction: Lake, model: Model) -> None:

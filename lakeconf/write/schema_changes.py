@@ -10,6 +10,7 @@ from lakeconf.catalog.table import NO_ID, TableInfo, tables
 from lakeconf.catalog.table_folder import table_folder
 from lakeconf.catalog.table_name import full_name, joined_name, split_name
 from lakeconf.catalog.views import view_names
+from lakeconf.commit.audits import is_query
 from lakeconf.commit.change import Change, Target
 from lakeconf.commit.conflicts import ReadDependency, check_columns
 from lakeconf.commit.journal import INTERNAL_SCHEMA
@@ -19,6 +20,7 @@ from lakeconf.ducklake import check_placeholders
 from lakeconf.errors import (
     ConnectionFailed,
     LakeconfError,
+    QueryError,
     SchemaError,
     TableNotFoundError,
     UnsupportedError,
@@ -238,8 +240,11 @@ def create_view(scope: Scope, name: str, sql: str) -> None:
     """Creates or replaces a view of the lake.
 
     Raises:
-        QueryError: DuckDB refuses the query.
+        QueryError: DuckDB refuses the query, or it is more than one query.
     """
+    # Without this check, DuckDB would run statements that follow the query.
+    if not is_query(str(sql)):
+        raise QueryError("a view needs a single query", hint="write one SELECT … or FROM …")
     schema, view = split_name(name)
     created = joined_name(schema, view)
     quoted_schema = qualified(scope.session.alias, schema)

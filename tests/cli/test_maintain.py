@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lakeconf
+from lakeconf.cli.commands import run as run_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,3 +135,12 @@ def test_short_age_is_refused_with_the_name_of_the_option(option: str, project: 
         f"error: {option} 0.5 is less than a day: other processes may still read or write the files\n"
         "  hint: pass a day or more; or, if nothing else uses the lake, --force\n",
     )
+
+
+@pytest.mark.parametrize("option", ["--expire-days", "--cleanup-days", "--deadline-minutes"])
+@pytest.mark.parametrize("value", ["nan", "inf", "1e12", "-1"])
+def test_times_that_are_no_time_are_refused(
+    option: str, value: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["maintain", option, value, "--dry-run"]) == 2
+    assert f"Invalid value for '{option}'" in capsys.readouterr().err

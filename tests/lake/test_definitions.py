@@ -290,3 +290,16 @@ def test_definitions_on_other_catalogs(kind: str, tmp_path: Path, request: pytes
         assert (lake.tables(), lake.views(), lake.table("s.u").head()) == (["s.u"], [], [{"n": 7}])
         lake.drop_table("s.u")
         assert lake.tables() == []
+
+
+@pytest.mark.parametrize("more", ["; DROP TABLE one", "; COPY (SELECT 1) TO 'made.csv'", "; PRAGMA version"])
+def test_a_view_is_a_single_query(more: str, two_tables: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    before, snapshot_id, files = two_tables.tables(), two_tables.snapshot_id, list(tmp_path.iterdir())
+    for sql in (f"SELECT 1 AS a{more}", f"SELECT 1 AS a{more};", more.strip("; "), "SELECT 1 AS a) FROM (x"):
+        with pytest.raises(QueryError):
+            two_tables.create_view("made", sql)
+    assert (two_tables.tables(), two_tables.refresh()) == (before, snapshot_id)
+    assert list(tmp_path.iterdir()) == files
+    two_tables.create_view("made", "SELECT 1 AS a; -- a comment")
+    assert two_tables.sql("FROM made").collect().to_dict(as_series=False) == {"a": [1]}

@@ -9,7 +9,11 @@ import pytest
 from plain_sql import run_plain
 
 import lakeconf
+from lakeconf.commit.journal import ModelRun
+from lakeconf.commit.loaded_files import FileState
 from lakeconf.pipelines import Append, Model, Pipeline, changed_files, plan, run
+from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.new_files import runs_by_full_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,3 +121,46 @@ def test_changed_object_of_a_bucket_is_a_warning(s3_server: S3Server, tmp_path: 
         assert plan(pipeline, lake)[0].warnings == []
         native.sql("SELECT 10 AS i").write_csv(url)
         assert plan(pipeline, lake)[0].warnings == [WARNING.format(url)]
+
+
+def test_file_that_is_absent_while_all_files_are_loaded_again_is_loaded_when_it_returns(
+    loaded: tuple[Lake, Pipeline, Path], tmp_path: Path
+) -> None:
+    lake, pipeline, folder = loaded
+    (folder / "2.csv").write_text("id\n2\n")
+    assert run(pipeline, lake)[0].reason == "1 new file"
+    (folder / "2.csv").rename(tmp_path / "2.csv")
+    run(pipeline, lake, rebuild=True)
+    assert lake.table("raw.events").count() == 1
+    (tmp_path / "2.csv").rename(folder / "2.csv")
+    (done,) = run(pipeline, lake)
+    assert (done.reason, done.warnings) == ("1 new file", [])
+    assert sorted(lake.table("raw.events").to_arrow()["id"].to_pylist()) == [1, 2]
+    assert run(pipeline, lake)[0].status == "skipped"
+
+
+def test_files_of_an_absolute_pattern_are_the_same_from_another_folder(
+    lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text("id\n1\n")
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    kind = Append(files=str(tmp_path / "in" / "*.csv"))
+    for folder, status in ((tmp_path, "done"), (tmp_path / "deep" / "er", "skipped")):
+        assert run(Pipeline([Model("raw.events", kind, folder=folder)]), lakes[0])[0].status == status
+
+
+def test_query_that_does_not_read_its_files_is_an_error(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("id\n1\n")
+    made = Model("raw.events", Append(files="*.csv"), Query("SELECT 1 AS id"), folder=tmp_path)
+    (failed,) = run(Pipeline([made]), lakes[0])
+    assert failed.status == "failed"
+    assert "does not read its files" in str(failed.error)
+
+
+def test_files_that_earlier_versions_recorded_relative_to_the_folder_are_known(tmp_path: Path) -> None:
+    model = Model("raw.events", Append(files=str(tmp_path / "*.csv")), folder=tmp_path / "project")
+    recorded = ModelRun("raw.events", "d", "r", files=["../1.csv"], file_states={"../1.csv": FileState(1, 2)})
+    (found,) = runs_by_full_name(model, str(tmp_path / "*.csv"), [recorded])
+    assert found.files == [str(tmp_path / "1.csv")]
+    assert found.file_states == {str(tmp_path / "1.csv"): FileState(1, 2)}
