@@ -46,6 +46,10 @@ LAYERS: dict[str, set[str]] = BASE | {
 BACK = ("lakeconf.store", "lakeconf.lake.lake")
 # Function-level imports that follow the order; they load slow modules or optional dependencies.
 LAZY = {
+    ("lakeconf.catalog.predicate.where", "lakeconf.catalog.predicate.parse"),
+    ("lakeconf.lake.queries", "lakeconf.lake.frame_names"),
+    ("lakeconf.lake.queries", "lakeconf.lake.rewritten_queries"),
+    ("lakeconf.lake.queries", "lakeconf.write.execute"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.engine"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.connect.engine"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.version"),

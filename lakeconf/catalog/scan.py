@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from lakeconf.catalog.column_lookup import columns_named
 from lakeconf.catalog.data_file import DataFile, NameMapping, load_data_files, load_name_mappings
 from lakeconf.catalog.predicate.nodes import Predicate
-from lakeconf.catalog.predicate.parse import Where, predicate_of
+from lakeconf.catalog.predicate.where import Where, predicate_of
 from lakeconf.catalog.pruning.files import Survivors, surviving_files
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.table import Column, TableInfo, find_table

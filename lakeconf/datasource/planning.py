@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakeconf.catalog.partial_lake import refuse_encrypted
 from lakeconf.catalog.predicate.nodes import columns_of, to_duckdb_sql
-from lakeconf.catalog.predicate.parse import parse
+from lakeconf.catalog.predicate.where import predicate_of
 from lakeconf.catalog.scan import ScanPlan, plan_with_inlined_rows
 from lakeconf.catalog.snapshot import chosen
 from lakeconf.catalog.table import Column, TableInfo, load_table
@@ -118,7 +118,7 @@ def plan(options: Options, snapshot_id: int) -> list[Part]:
     """
     with opened(options) as lake:
         table = lake.table(snapshot_id)
-        predicate = None if options.where is None else parse(options.where, table.columns)
+        predicate = None if options.where is None else predicate_of(options.where, table.columns)
         wanted = selected(table, options.names)
         # The rows in the catalog are filtered here, and need the columns of the condition.
         used = (*wanted, *(columns_of(predicate) if predicate else ()))

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import narwhals as nw
 
 from lakeconf.catalog.predicate.nodes import Predicate
-from lakeconf.catalog.predicate.parse import Where
+from lakeconf.catalog.predicate.where import Where
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.engines.checksum import TableCheck

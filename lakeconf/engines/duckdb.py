@@ -14,7 +14,7 @@ import narwhals as nw
 
 from lakeconf.catalog.change_feed import plan_changes
 from lakeconf.catalog.predicate.nodes import Predicate, is_misread_in_files, not_pushed_down, to_duckdb_sql
-from lakeconf.catalog.predicate.parse import Where, predicate_of
+from lakeconf.catalog.predicate.where import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import Column, TableInfo, load_table
 from lakeconf.connection.connection import Connection

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakeconf.byte_size import byte_size
-from lakeconf.catalog.predicate.parse import Where
+from lakeconf.catalog.predicate.where import Where
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.catalog.table import TableInfo

@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from lakeconf.catalog.predicate.parse import Where
+from lakeconf.catalog.predicate.where import Where
 from lakeconf.config.model import Config, init
 from lakeconf.connection.errors import translated_errors
 from lakeconf.errors import LakeconfError, UnsupportedError, required

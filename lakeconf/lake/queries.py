@@ -1,4 +1,4 @@
-"""The methods of a lake that run SQL."""
+"""The methods of a lake that run SQL. What needs sqlglot, which takes 0.1 s, is loaded when it runs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,6 @@ from lakeconf.commit.scope import Scope
 from lakeconf.completion import PublicNames
 from lakeconf.engines.base import SparkOperations
 from lakeconf.errors import LakeconfError, QueryError, UnsupportedError
-from lakeconf.lake.frame_names import query_on_duckdb
-from lakeconf.lake.query_names import named_lakes
-from lakeconf.lake.several_lakes import sql_on_duckdb
-from lakeconf.lake.spark_dialect import query_in_spark_sql
-from lakeconf.lake.spark_sql import sql_on_spark
-from lakeconf.write.execute import execute
 
 # The engines of a query, and the dialects with their names.
 _ENGINES = frozenset({"duckdb", "spark"})
@@ -78,16 +72,13 @@ class Queries(PublicNames):
             raise QueryError(
                 f"lake.sql takes no frames, such as {name!r}", hint=f'use lake.query(…, {{"{name}": {name}}})'
             )
-        named = named_lakes(self._scope, [lake._scope for lake in lakes])  # noqa: SLF001 - of the same class
-        if dialect == "spark":
-            if engine not in (None, "spark"):
-                raise UnsupportedError("DuckDB does not run SQL of spark", hint="omit the engine or the dialect")
-            return query_in_spark_sql(self._scope, query, named)
-        on_spark = isinstance(self._session.engine, SparkOperations) if engine is None else engine == "spark"
-        if on_spark:
-            return sql_on_spark(self._scope, query, named)
-        if lakes:
-            return sql_on_duckdb(self._scope, query, named)
+        if dialect == "spark" and engine not in (None, "spark"):
+            raise UnsupportedError("DuckDB does not run SQL of spark", hint="omit the engine or the dialect")
+        if lakes or dialect == "spark" or self._on_spark(engine):
+            from lakeconf.lake.rewritten_queries import run_rewritten
+
+            others = [lake._scope for lake in lakes]  # noqa: SLF001 - of the same class
+            return run_rewritten(self._scope, query, others, dialect=dialect, on_spark=self._on_spark(engine))
         self._scope.add_read(None)
         prepare_query(self._session.reader, query)
         check_only_reads(self._session.reader.connection, query)
@@ -116,6 +107,8 @@ class Queries(PublicNames):
         check_only_reads(self._session.reader.connection, sql)
         if isinstance(self._session.engine, SparkOperations):
             return self._session.engine.query(sql, frames)
+        from lakeconf.lake.frame_names import query_on_duckdb
+
         with self._tables_suggested():
             return query_on_duckdb(self._session.engine, sql, frames)
 
@@ -143,8 +136,13 @@ class Queries(PublicNames):
             CommitError: Nothing was written, for example because several rows of the source match one row.
         """
         _check_query(sql, parameters)
+        from lakeconf.write.execute import execute
+
         with self._tables_suggested():
             return execute(self._scope, sql, frames, idempotency_key)
+
+    def _on_spark(self, engine: str | None) -> bool:
+        return isinstance(self._session.engine, SparkOperations) if engine is None else engine == "spark"
 
     def _tables_suggested(self) -> AbstractContextManager[None]:
         otherwise = 'pass a frame by its name, as in lake.query(…, {"name": frame}); or use one of the tables'

@@ -11,7 +11,7 @@ import narwhals as nw
 
 from lakeconf.catalog.comments import Comments, comments
 from lakeconf.catalog.history import TableChange, TableFile, files, history
-from lakeconf.catalog.predicate.parse import Where
+from lakeconf.catalog.predicate.where import Where
 from lakeconf.catalog.row_count import row_count
 from lakeconf.catalog.table import load_table
 from lakeconf.catalog.table_name import full_name

@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 
 from lakeconf.catalog.column_lookup import name_list
-from lakeconf.catalog.predicate.parse import Where
+from lakeconf.catalog.predicate.where import Where
 from lakeconf.lake.memory_limit import limited_memory
 from lakeconf.lake.reads import TableReads
 from lakeconf.lake.sorting import Sorting, SortPlan, SortResult

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import narwhals as nw
 
 from lakeconf.catalog.predicate.nodes import Predicate, to_duckdb_sql
-from lakeconf.catalog.predicate.parse import Where, parse
+from lakeconf.catalog.predicate.where import Where, predicate_of
 from lakeconf.catalog.table import NO_ID, Column, TableInfo, load_table
 from lakeconf.commit.change import Change, Target
 from lakeconf.commit.session import Session
@@ -59,7 +59,7 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
         for name, value in named.items()
     }
     if not computed:
-        condition = to_duckdb_sql(parse(where, info.columns))
+        condition = to_duckdb_sql(predicate_of(where, info.columns))
         sql = f"UPDATE {writes.quoted(session, info)} SET {_settings(settings)} WHERE {condition}"
         depends_on = writes.read_dependency_at_commit(transaction, info)
         transaction.add(replace(_change(target, transaction, (sql,)), depends_on=depends_on))

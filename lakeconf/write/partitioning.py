@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from lakeconf.catalog.predicate.nodes import Or, Predicate
-from lakeconf.catalog.predicate.parse import parse
+from lakeconf.catalog.predicate.where import predicate_of
 from lakeconf.catalog.pruning.partition import bucket_sql
 from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.connection.connection import Connection
@@ -90,7 +90,7 @@ def partitions_predicate(writer: Connection, info: TableInfo, source: str) -> Pr
         partitions.append(f"({' AND '.join(map(str, parts))})")
     try:
         # One by one: the parser is recursive.
-        return Or(tuple(parse(partition, info.columns) for partition in partitions))
+        return Or(tuple(predicate_of(partition, info.columns) for partition in partitions))
     except PredicateError:
         return None  # a date that a `where` does not support
 

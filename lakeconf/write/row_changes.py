@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from lakeconf.catalog.predicate.nodes import to_duckdb_sql
-from lakeconf.catalog.predicate.parse import Where, parse
+from lakeconf.catalog.predicate.where import Where, predicate_of
 from lakeconf.commit.change import Change, Target
 from lakeconf.commit.transaction import Transaction
 from lakeconf.engines.base import Engine, SparkOperations, Staged
@@ -40,7 +40,7 @@ def overwrite(transaction: Transaction, name: str, *, frame: object, where: Wher
     if evolve:
         evolve_for(transaction, name, session.engine.schema(adopted))
     target = writes.target(transaction, name)
-    predicate = None if where is None else parse(where, target.info.columns)
+    predicate = None if where is None else predicate_of(where, target.info.columns)
     condition = None if predicate is None else to_duckdb_sql(predicate)
     staged = writes.stage(transaction, adopted, target)
     with _released_after_errors(session.engine, staged):
@@ -80,7 +80,7 @@ def overwrite_partitions(transaction: Transaction, name: str, *, frame: object, 
 def delete(transaction: Transaction, name: str, *, where: Where) -> None:
     """Adds the change that deletes the rows that satisfy a condition; see `Table.delete`."""
     target = writes.target(transaction, name)
-    predicate = parse(where, target.info.columns)
+    predicate = predicate_of(where, target.info.columns)
     transaction.add(deletion(transaction, target, predicate, to_duckdb_sql(predicate)))
 
 

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
-import sqlglot
-from sqlglot import TokenType
 
 from lakeconf.catalog.parse_tree import nodes
 from lakeconf.catalog.predicate.nodes import Expression
@@ -104,6 +102,9 @@ def _split_as_written(connection: duckdb.DuckDBPyConnection, text: str, conditio
 
 def _ends(text: str) -> Iterator[int]:
     """The places of AND outside parentheses."""
+    import sqlglot
+    from sqlglot import TokenType
+
     depth = 0
     for token in sqlglot.tokenize(text, dialect="duckdb"):
         depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
 
 import duckdb
 import narwhals as nw
@@ -40,8 +39,6 @@ from lakeconf.connection.duckdb_version import untested
 from lakeconf.errors import PredicateError, suggestion
 from lakeconf.sql import folded, identifier, parser_reason
 
-Where: TypeAlias = "str | nw.Expr"
-
 _OPERATORS: dict[type[exp.Expr], tuple[Operator, Operator]] = {
     # Each operator as written, and with its operands swapped.
     exp.EQ: ("=", "="),
@@ -53,7 +50,7 @@ _OPERATORS: dict[type[exp.Expr], tuple[Operator, Operator]] = {
 }
 
 
-def parse(where: Where, columns: Sequence[Column]) -> Predicate:
+def parse(where: str | nw.Expr, columns: Sequence[Column]) -> Predicate:
     """Parses a condition on a table: any boolean expression over its columns.
 
     Args:
@@ -118,11 +115,6 @@ def parse_understood(text: str, columns: Sequence[Column]) -> Predicate:
         raise PredicateError(f"{text!r} is not valid SQL: {parser_reason(error)}", hint=GRAMMAR) from error
     except RecursionError as error:
         raise PredicateError("the condition is nested too deeply", hint="use IN instead of many ORs") from error
-
-
-def predicate_of(where: Where | Predicate, columns: Sequence[Column]) -> Predicate:
-    """Returns a predicate unchanged, and parses a condition; see `parse`."""
-    return where if isinstance(where, Predicate) else parse(where, columns)
 
 
 def _sql_of(where: nw.Expr, columns: Sequence[Column]) -> str:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
 from lakeconf.catalog.predicate.nodes import Predicate, columns_of
-from lakeconf.catalog.predicate.parse import Where, predicate_of
+from lakeconf.catalog.predicate.where import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import ScanPlan, plan_scan, plan_with_inlined_rows
 from lakeconf.catalog.table import Column, load_table

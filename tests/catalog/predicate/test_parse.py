@@ -27,7 +27,7 @@ from lakeconf.catalog.table import Column
 from lakeconf.errors import PredicateError
 
 if TYPE_CHECKING:
-    from lakeconf.catalog.predicate.parse import Where
+    from lakeconf.catalog.predicate.where import Where
 
 TYPES = {
     "i8": "int8", "a": "int32", "u": "uint64", "h": "int128", "b": "boolean", "s": "varchar", "d": "date",

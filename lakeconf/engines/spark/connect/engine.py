@@ -13,7 +13,7 @@ from pyspark.sql.utils import is_remote
 
 from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
 from lakeconf.catalog.predicate.nodes import Predicate, columns_of
-from lakeconf.catalog.predicate.parse import Where, predicate_of
+from lakeconf.catalog.predicate.where import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import plan_with_inlined_rows
 from lakeconf.catalog.table import Column, load_table
