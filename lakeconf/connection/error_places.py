@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import duckdb
 
@@ -57,13 +58,37 @@ def place_of(error: BaseException) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def _decode(error: duckdb.Error) -> None:
-    """Replaces a message in JSON by its text."""
-    kind, _, data = str(error).partition(": {")
+class Reported(NamedTuple):
+    """An error that DuckDB wrote as JSON.
+
+    Attributes:
+        kind: Its kind, such as `Parser Error`.
+        message: Its message.
+        position: Its place in the SQL, as an offset in bytes; None for errors of values, such as an overflow.
+    """
+
+    kind: str
+    message: str
+    position: int | None
+
+
+def reported(text: str) -> Reported | None:
+    """Reads the text of an error of DuckDB; None if it is no JSON."""
+    kind, _, data = text.partition(": {")
     try:
         found = json.loads("{" + data)
-        error.args = (f"{kind}: {found['exception_message']}",)
-        # Errors of values, such as an overflow, have none.
-        setattr(error, _POSITION, int(found["position"]))
+        message = str(found["exception_message"])
     except (ValueError, KeyError, TypeError):
-        return
+        return None
+    try:
+        return Reported(kind, message, int(found["position"]))
+    except (ValueError, KeyError, TypeError):
+        return Reported(kind, message, None)
+
+
+def _decode(error: duckdb.Error) -> None:
+    """Replaces a message in JSON by its text."""
+    found = reported(str(error))
+    if found is not None:
+        error.args = (f"{found.kind}: {found.message}",)
+        setattr(error, _POSITION, found.position)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from sqlglot import exp
 from lakeconf.config.codes import Code
 from lakeconf.config.excerpt import drawn
 from lakeconf.connection.closed import closed_connection
+from lakeconf.connection.error_places import reported
 from lakeconf.errors import LakeconfError, PipelineError, Problem
 from lakeconf.pipelines.places import shown_place
 from lakeconf.secret import Secret, scrub
@@ -131,27 +131,16 @@ def query_error(source: ModelText, error: LakeconfError, offset: int, views: Map
     return type(error)(message, hint=error.hint)
 
 
-def reported_place(message: str) -> int | None:
-    """Returns the position in a message that DuckDB wrote as JSON; None if it has none."""
-    try:
-        found = json.loads(message[message.index("{") :])
-        return int(found["position"])
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
 def _of_duckdb(text: str) -> tuple[str, int] | None:
     """The reason and the offset of the error that DuckDB's parser finds; None if it finds none."""
     with closed_connection(errors_as_json=True) as connection:
         try:
             connection.extract_statements(text)
         except duckdb.Error as error:
-            message = str(error)
-            offset = reported_place(message)
-            if offset is None or not 0 <= offset <= len(text):
+            found = reported(str(error))
+            if found is None or found.position is None or not 0 <= found.position <= len(text):
                 return None
-            reason = str(json.loads(message[message.index("{") :]).get("exception_message", ""))
-            return reason.partition(_QUOTE)[0], offset
+            return found.message.partition(_QUOTE)[0], found.position
     return None
 
 

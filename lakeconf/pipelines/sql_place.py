@@ -14,10 +14,9 @@ import duckdb
 from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.catalog.table_references import Span, original_offset, replaced
 from lakeconf.connection.closed import closed_connection
-from lakeconf.connection.error_places import errors_as_json
+from lakeconf.connection.error_places import errors_as_json, reported
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.lake import Lake
-from lakeconf.pipelines.sql_errors import reported_place
 from lakeconf.sql import identifier
 
 _EXPLAIN = "EXPLAIN "
@@ -37,10 +36,10 @@ def error_offset(
     """
     sql = replaced(text, changes)
     message = _message_in_lake(lake, sql, frames) if on_duckdb else _message_for_types(lake, sql, frames)
-    place = None if message is None else reported_place(message)
-    if place is None:
+    error = None if message is None else reported(message)
+    if error is None or error.position is None:
         return None
-    found = len(f"{_EXPLAIN}{sql}".encode()[:place].decode(errors="ignore")) - len(_EXPLAIN)
+    found = len(f"{_EXPLAIN}{sql}".encode()[: error.position].decode(errors="ignore")) - len(_EXPLAIN)
     return text_offset(text, changes, found)
 
 

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from lakeconf.connection.connection import Connection, connect
-from lakeconf.connection.error_places import errors_with_places, place_of
+from lakeconf.connection.error_places import Reported, errors_with_places, place_of, reported
 from lakeconf.errors import LakeconfError
 
 
@@ -35,3 +35,16 @@ def test_error_without_a_place() -> None:
         assert place_of(error) is None
         assert error.message.startswith("Out of Range Error: Overflow")
     assert place_of(ValueError()) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('Parser Error: {"exception_message":"at {a}: b","position":"12"}', Reported("Parser Error", "at {a}: b", 12)),
+        ('Error: {"exception_message":"no"}', Reported("Error", "no", None)),
+        ('Error: {"exception_message":"no","position":"x"}', Reported("Error", "no", None)),
+        *((text, None) for text in ("Binder Error: x", 'Error: {"position": "1"}', "Error: {}", "Error: {[", "{1}")),
+    ],
+)
+def test_errors_in_json(text: str, expected: Reported | None) -> None:
+    assert reported(text) == expected

@@ -9,7 +9,7 @@ import pytest
 
 from lakeconf.errors import PipelineError, UnknownNameError
 from lakeconf.pipelines.body import Query
-from lakeconf.pipelines.sql_errors import ModelSqlError, ModelText, query_error, reported_place
+from lakeconf.pipelines.sql_errors import ModelSqlError, ModelText, query_error
 from lakeconf.secret import Secret
 
 if TYPE_CHECKING:
@@ -122,9 +122,3 @@ def test_query_error_keeps_its_class_and_names_tables() -> None:
     assert error.message == (
         "the SQL, line 1, column 8: Binder Error: no x in raw.t!\n  1 | SELECT x\n    |        ^\nCandidates: raw.t.y"
     )
-
-
-@pytest.mark.parametrize("message", ["Binder Error: x", 'Error: {"position": "x"}', "Error: {}", "Error: {[", "{1}"])
-def test_message_without_a_position(message: str) -> None:
-    assert reported_place(message) is None
-    assert reported_place('Error: {"position":"12"}') == 12
