@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any
 
@@ -13,15 +13,13 @@ from lakeconf.errors import LakeconfError, PipelineError
 from lakeconf.lake.frame_names import unique_view
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.file_rows import files_of, read_files
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Step, located
-from lakeconf.sql import identifier, literal
-from lakeconf.write.ddl import type_sql
 
-_READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
 _FEED = ("snapshot_id", "rowid", "change_type")
 
 
@@ -38,13 +36,12 @@ def rows_of(pipeline: Pipeline, step: Step, lakes: Mapping[str, Lake], batch: Ba
         PipelineError: The model fails.
     """
     model, lake = step.model, lakes[""]
-    if isinstance(model.kind, Seed):
-        return _read([str(model.folder / model.kind.csv)], lake, model.kind.columns)
+    loaded = files_of(model, step.files)
+    if loaded is not None and isinstance(model.kind, Seed):
+        return read_files(loaded, lake)
     frames = {name: _input(pipeline, step, name, lakes) for name in pipeline.inputs(model)}
-    if step.files:
-        columns = model.kind.columns if isinstance(model.kind, Append) else {}
-        paths = [file if "://" in file else str(model.folder / file) for file in step.files]
-        files = _read(paths, lake, columns)
+    if loaded is not None:
+        files = read_files(loaded, lake)
         if model.body is None:
             return files
         arguments = model.body.arguments()
@@ -132,25 +129,3 @@ def placeholder_values(model: Model, batch: Batch | None) -> dict[str, date | da
     is_hour = isinstance(model.kind, Incremental) and model.kind.interval == "hour"
     whole = all(value.time() == datetime.min.time() for value in values.values())
     return dict(values) if is_hour or not whole else {name: value.date() for name, value in values.items()}
-
-
-def _read(paths: Sequence[str], lake: Lake, columns: Mapping[str, str]) -> nw.LazyFrame[Any]:
-    """Reads files with DuckDB."""
-    endings = {path.rpartition("/")[2].rpartition(".")[2].lower() for path in paths}
-    if len(endings) != 1 or not endings <= _READERS.keys():
-        raise PipelineError(
-            f"files that end in {', '.join(sorted(endings))} cannot be loaded together",
-            hint=f"use files of one type: {', '.join(_READERS)}",
-        )
-    (ending,) = endings
-    if ending == "parquet" and not columns:
-        return lake.read_parquet(paths)
-    columns = {name: type_sql(name, kind) for name, kind in columns.items()}
-    types = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in columns.items())
-    # CSV and JSON values are parsed directly as these types: 29.99 becomes an exact DECIMAL.
-    option = {"csv": f", types = {{{types}}}", "json": f", columns = {{{types}}}"}.get(ending, "") if types else ""
-    option += ", union_by_name = true" if ending == "parquet" else ""
-    wanted = ", ".join(f"CAST({identifier(name)} AS {kind}) AS {identifier(name)}" for name, kind in columns.items())
-    return lake.sql(
-        f"SELECT {wanted or '*'} FROM {_READERS[ending]}([{', '.join(map(literal, paths))}]{option})", engine="duckdb"
-    )

@@ -11,6 +11,7 @@ from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
 from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.changed_files import file_states
+from lakeconf.pipelines.file_rows import check_files, files_of
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import View
 from lakeconf.pipelines.model import Model
@@ -120,8 +121,11 @@ class StepRun:
     def _write_rows(self, transaction: Lake, step: Step, batch: Batch | None) -> list[str]:
         """Adds a model's rows to a transaction; returns their columns."""
         body = step.model.body
+        files = files_of(step.model, step.files)
         frame = rows_of(self.pipeline, step, {**self.lakes, "": transaction}, batch)
         columns = [*frame.collect_schema().names()]
+        if files is not None:
+            check_files(files, self.lakes[""])
         try:
             write(transaction, step, frame, batch, allow_drop_columns=self.allow_drop_columns)
         except LakeconfError as error:

@@ -1,0 +1,251 @@
+"""Reads the files that models load: no column is left out, and no value is rounded, without the user's consent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+
+from lakeconf.config.toml_text import dotted, toml_value
+from lakeconf.connection.connection import fetched
+from lakeconf.errors import PipelineError, SchemaError, listed
+from lakeconf.lake.lake import Lake
+from lakeconf.pipelines.kinds import Append, Seed
+from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.rounded_values import read_as, rounds
+from lakeconf.sql import folded, identifier, literal
+from lakeconf.write.ddl import type_sql
+
+_READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
+# The column of a reader that names the file of a row.
+_FILE = "lakeconf_file"
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files of one type that a model loads together.
+
+    Attributes:
+        model: The model.
+        names: The files as messages name them: relative to the folder of the model, or URIs.
+        columns: The columns of the model and their DuckDB types; empty to infer them.
+    """
+
+    model: Model
+    names: Sequence[str]
+    columns: Mapping[str, str]
+
+    @property
+    def paths(self) -> list[str]:
+        """Absolute paths or URIs."""
+        return [name if "://" in name else str(self.model.folder / name) for name in self.names]
+
+    @property
+    def ending(self) -> str:
+        """The file extension in lower case.
+
+        Raises:
+            PipelineError: The files have several, or lakeconf cannot read such files.
+        """
+        endings = {path.rpartition("/")[2].rpartition(".")[2].lower() for path in self.paths}
+        if len(endings) != 1 or not endings <= _READERS.keys():
+            raise PipelineError(
+                f"files that end in {', '.join(sorted(endings))} cannot be loaded together",
+                hint=f"use files of one type: {', '.join(_READERS)}",
+            )
+        return next(iter(endings))
+
+    def source(self, types: Mapping[str, str], *, with_file: bool = False, only: str | None = None) -> str:
+        """Returns the SQL of the reader.
+
+        Args:
+            types: The types of columns of CSV and JSON files.
+            with_file: True to add a column with the path of the file.
+            only: One of the paths; None for all.
+        """
+        paths = ", ".join(map(literal, self.paths if only is None else [only]))
+        struct = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in types.items())
+        options = {
+            # Without it, a column that the first file lacks is left out.
+            "csv": ", union_by_name = true" + (f", types = {{{struct}}}" if struct else ""),
+            "json": f", columns = {{{struct}}}" if struct else "",
+            "parquet": ", union_by_name = true",
+        }[self.ending]
+        file = f", filename = {literal(_FILE)}" if with_file else ""
+        return f"{_READERS[self.ending]}([{paths}]{options}{file})"
+
+
+def files_of(model: Model, files: Sequence[str]) -> Files | None:
+    """Returns the files that a run of a model reads; None if it reads tables only.
+
+    Args:
+        model: The model.
+        files: The new files of an append.
+    """
+    if isinstance(model.kind, Seed):
+        return Files(model, [model.kind.csv], model.kind.columns)
+    return Files(model, files, model.kind.columns) if isinstance(model.kind, Append) and files else None
+
+
+def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
+    """Returns the rows of files as a lazy frame. `check_files` then checks the values.
+
+    Args:
+        files: The files.
+        lake: The lake, whose secrets read URIs.
+
+    Raises:
+        PipelineError: A file is a folder or empty, or the files have several types.
+        SchemaError: A type is invalid, or a file has other columns than the model.
+    """
+    ending = files.ending
+    _check_paths(files)
+    columns = {name: type_sql(name, kind) for name, kind in files.columns.items()}
+    if not columns:
+        return (
+            lake.read_parquet(files.paths)
+            if ending == "parquet"
+            else lake.sql(f"FROM {files.source({})}", engine="duckdb")
+        )
+    # The columns of JSON files are those of their rows: see `check_files`.
+    found = {name: name for name in columns} if ending == "json" else _matched(files, lake, columns)
+    # CSV and JSON values are parsed directly as these types: 29.99 becomes an exact DECIMAL.
+    source = files.source({found[name]: kind for name, kind in columns.items()})
+    wanted = ", ".join(
+        f"CAST({identifier(found[name])} AS {kind}) AS {identifier(name)}" for name, kind in columns.items()
+    )
+    return lake.sql(f"SELECT {wanted} FROM {source}", engine="duckdb")
+
+
+def check_files(files: Files, lake: Lake) -> None:
+    """Checks that `read_files` changes no value and leaves out no key of a JSON file. It reads the files.
+
+    Args:
+        files: The files.
+        lake: The lake, whose secrets read URIs.
+
+    Raises:
+        SchemaError: A value would be rounded, or a key would be left out.
+    """
+    columns = {name: type_sql(name, kind) for name, kind in files.columns.items()}
+    if files.ending == "json" and columns:
+        _check_keys(files, lake, columns)
+    given = _types(lake, files.source({}))
+    if files.ending == "parquet":
+        pairs = {name: (given[one], columns[name]) for name, one in _names(given, columns).items()}
+    else:
+        wanted = columns or given
+        found = _names(given, wanted) if files.ending == "csv" else {name: name for name in wanted}
+        # The text of a value, or a type that holds more digits.
+        pairs = {name: (read_as(kind), kind) for name, kind in wanted.items()}
+        given = {found[name]: kind for name, (kind, _) in pairs.items()}
+    conditions = {name: rounds(identifier(name), *kinds) for name, kinds in pairs.items()}
+    checked = {name: condition for name, condition in conditions.items() if condition is not None}
+    if not checked:
+        return
+    types = given if files.ending == "json" else {name: given[_names(given, [name])[name]] for name in checked}
+    cases = " ".join(f"WHEN {condition} THEN {literal(name)}" for name, condition in checked.items())
+    source = files.source({} if files.ending == "parquet" else types, with_file=True)
+    rows = f"SELECT {_FILE}, CASE {cases} END AS name FROM {source}"
+    for path, name in _rows(lake, f"FROM ({rows}) WHERE name IS NOT NULL LIMIT 1"):
+        raise _rounding(files, path, name, columns or {name: pairs[name][1]})
+
+
+def _check_paths(files: Files) -> None:
+    """Refuses folders, and files without a single byte, which have no columns."""
+    for name, path in zip(files.names, files.paths, strict=True):
+        if "://" in path:
+            continue
+        if Path(path).is_dir():
+            raise PipelineError(
+                f"{name} is a folder, not a file",
+                hint=f'write files = "{name}/*.{files.ending}" to load the files in it, or rename the folder',
+            )
+        is_empty = os.path.exists(path) and os.path.getsize(path) == 0
+        if is_empty and not (files.ending == "json" and files.columns):
+            raise PipelineError(
+                f"the file {name} is empty: it has no columns", hint="delete it, or write it again with its columns"
+            )
+
+
+def _matched(files: Files, lake: Lake, columns: Mapping[str, str]) -> dict[str, str]:
+    """Returns the names of the columns in the files.
+
+    Raises:
+        SchemaError: The files have other columns.
+    """
+    given = _types(lake, files.source({}))
+    names, wanted = _names(given, columns), {folded(name) for name in columns}
+    extra = [name for name in given if folded(name) not in wanted]
+    if extra:
+        having = (path for path in files.paths if extra[0] in _types(lake, files.source({}, only=path)))
+        raise _left_out(files, next(having, files.paths[0]), extra[0], given[extra[0]])
+    missing = [name for name in columns if name not in names]
+    if missing:
+        raise SchemaError(
+            f"{_place(files)}{listed(files.names)} lacks the column {missing[0]!r} of {files.model.table}",
+            hint=f"remove it from columns, or use one of the columns of the file: {', '.join(given)}",
+        )
+    return names
+
+
+def _check_keys(files: Files, lake: Lake, columns: Mapping[str, str]) -> None:
+    known = ", ".join(map(literal, columns))
+    paths = ", ".join(map(literal, files.paths))
+    source = f"read_json_objects([{paths}], filename = {literal(_FILE)})"
+    keys = f"SELECT {_FILE}, unnest(json_keys(json)) AS name FROM {source}"
+    for path, name in _rows(lake, f"FROM ({keys}) WHERE name NOT IN ({known}) LIMIT 1"):
+        raise _left_out(files, path, name, "VARCHAR")
+
+
+def _left_out(files: Files, path: str, name: str, kind: str) -> SchemaError:
+    hint = f"add {_key(name, kind)} to columns"
+    if isinstance(files.model.kind, Append):
+        hint += "; to leave it out, select the other columns FROM files in the SQL of the model"
+    return SchemaError(
+        f"{_place(files)}{_name(files, path)} has the column {name!r}, which is not in columns of {files.model.table}",
+        hint=hint,
+    )
+
+
+def _rounding(files: Files, path: str, name: str, types: Mapping[str, str]) -> SchemaError:
+    hint = f"set a type that holds them in columns, such as {_key(name, 'DECIMAL(38, 10)')}"
+    if isinstance(files.model.kind, Append):
+        cast = f"SELECT CAST({identifier(name)} AS {types[name]}) FROM files"
+        hint += f"; to round them, also cast it in the SQL of the model: {cast}"
+    what = f"the column {name!r} of {_name(files, path)}"
+    return SchemaError(f"{_place(files)}{what} has values that its type {types[name]} would round", hint=hint)
+
+
+def _key(name: str, kind: str) -> str:
+    return f"{dotted((name,))} = {toml_value(kind)}"
+
+
+def _place(files: Files) -> str:
+    place = files.model.place("columns") if files.columns else None
+    return "" if place is None else f"{place}: "
+
+
+def _name(files: Files, path: str) -> str:
+    """Returns a file as messages name it."""
+    return dict(zip(files.paths, files.names, strict=True)).get(path, path)
+
+
+def _names(given: Mapping[str, str], wanted: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
+    """Returns the names of wanted columns in the files, ignoring case; those that the files lack are left out."""
+    known = {folded(name): name for name in given}
+    return {name: known[folded(name)] for name in wanted if folded(name) in known}
+
+
+def _types(lake: Lake, source: str) -> dict[str, str]:
+    relation: Any = lake.sql(f"FROM {source}", engine="duckdb").to_native()
+    return dict(zip(relation.columns, map(str, relation.types), strict=True))
+
+
+def _rows(lake: Lake, sql: str) -> list[tuple[Any, ...]]:
+    secrets = lake._session.writer.secrets  # noqa: SLF001 - for scrubbing only
+    return fetched(lake.sql(sql, engine="duckdb"), secrets)

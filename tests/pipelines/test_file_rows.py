@@ -1,0 +1,225 @@
+"""Files that models load: no column is left out, no value is rounded, and errors name the file and the column."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakeconf.pipelines import Append, Model, ModelResult, Pipeline, Seed, run
+from lakeconf.pipelines.body import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from lakeconf import Lake
+
+TYPES = {"id": "BIGINT", "price": "DECIMAL(10,2)"}
+SAMPLE_ROWS = 20480  # from which DuckDB infers the types of JSON and CSV files
+
+
+def written(path: Path, sql: str) -> None:
+    duckdb.sql(sql).create_view("rows_to_write", replace=True)
+    duckdb.sql(f"COPY rows_to_write TO '{path}'")
+
+
+def loaded(
+    lake: Lake, folder: Path, files: str, columns: Mapping[str, str] | None = None, sql: str | None = None
+) -> ModelResult:
+    body = None if sql is None else Query(sql)
+    (result,) = run(Pipeline([Model("raw.t", Append(files=files, columns=columns or {}), body, folder=folder)]), lake)
+    return result
+
+
+def rows(lake: Lake) -> list[Any]:
+    native: Any = lake.sql("FROM raw.t ORDER BY ALL", engine="duckdb").to_native()
+    found: list[Any] = native.fetchall()
+    return found
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_column_of_a_file_that_is_not_in_columns_is_refused(
+    ending: str, lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    written(tmp_path / f"1.{ending}", "SELECT 1 AS id, 2.5 AS price")
+    written(tmp_path / f"2.{ending}", "SELECT 2 AS id, 3.5 AS price, 'late' AS note")
+    failed = loaded(lakes[0], tmp_path, f"*.{ending}", TYPES)
+    assert failed.status == "failed"
+    assert failed.error is not None
+    assert failed.error.message == f"2.{ending} has the column 'note', which is not in columns of raw.t"
+    assert failed.error.hint == (
+        'add note = "VARCHAR" to columns; to leave it out, select the other columns FROM files in the SQL of the model'
+    )
+    assert lakes[0].tables() == []
+    # What the hint says.
+    columns = {**TYPES, "note": "VARCHAR"}
+    assert loaded(lakes[0], tmp_path, f"*.{ending}", columns, "SELECT id, price FROM files").status == "done"
+    assert rows(lakes[0]) == [(1, Decimal("2.50")), (2, Decimal("3.50"))]
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_columns_in_another_order_are_loaded(ending: str, lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    written(tmp_path / f"1.{ending}", "SELECT 2.5 AS price, 1 AS id")
+    written(tmp_path / f"2.{ending}", "SELECT 2 AS id, 3.5 AS price")
+    done = loaded(lakes[0], tmp_path, f"*.{ending}", TYPES)
+    assert done.status == "done", done.error
+    assert rows(lakes[0]) == [(1, Decimal("2.50")), (2, Decimal("3.50"))]
+
+
+def test_names_of_columns_ignore_case_except_in_json(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("ID,Price\n1,2.5\n")
+    assert loaded(lakes[0], tmp_path, "*.csv", TYPES).status == "done"
+    assert rows(lakes[0]) == [(1, Decimal("2.50"))]
+    (tmp_path / "1.json").write_text('{"ID": 1, "price": 2.5}\n')
+    failed = loaded(lakes[1], tmp_path, "*.json", TYPES)
+    assert "1.json has the column 'ID', which is not in columns of raw.t" in str(failed.error)
+
+
+def test_column_that_only_a_later_csv_file_has_is_loaded(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("id\n1\n")
+    (tmp_path / "2.csv").write_text("id,note\n2,late\n")
+    assert loaded(lakes[0], tmp_path, "*.csv").status == "done"
+    assert rows(lakes[0]) == [(1, None), (2, "late")]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_missing_column_is_an_error_that_names_the_file(ending: str, lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    written(tmp_path / f"1.{ending}", "SELECT 1 AS id")
+    failed = loaded(lakes[0], tmp_path, f"*.{ending}", TYPES)
+    assert failed.error is not None
+    assert failed.error.message == f"1.{ending} lacks the column 'price' of raw.t"
+    assert failed.error.hint == "remove it from columns, or use one of the columns of the file: id"
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("DECIMAL(10,2)", ["2.5", "-2.50000", "1e2", "25e-1", "0.000", "1234567.89", "100.00e-4", ""], "2.555"),
+        ("DECIMAL(10,2)", ["100e-4"], "1e-3"),
+        ("DECIMAL(38,2)", ["123456789012345678901234567890.12"], "123456789012345678901234567890.001"),
+        ("BIGINT", ["7", "-7", "7.00", "9223372036854775807"], "2.7"),
+        ("HUGEINT", ["7", "-9007199254740992"], "0.5"),
+        ("DATE", ["2024-01-01", "2024-01-01 00:00:00", "2024-01-01T00:00:00.000"], "2024-01-01 12:30:00"),
+        ("TIMESTAMP", ["2024-01-01 12:00:00.123456000"], "2024-01-01 12:00:00.1234567"),
+        ("TIME", ["12:00:00.123456"], "12:00:00.1234567"),
+        ("BIGINT[]", ["[1, 2]", "[9223372036854775807]"], "[1, 2.7]"),
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "json"])
+def test_value_of_a_text_that_its_type_would_round_is_refused(
+    ending: str, kind: str, good: list[str], bad: str, lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    def put(name: str, values: list[str]) -> None:
+        if ending == "csv":
+            text = "id,v\n" + "".join(f'1,"{value}"\n' for value in values)
+        else:
+            quote = "" if kind.endswith("[]") else '"'
+            text = "".join(f'{{"id": 1, "v": {quote}{value}{quote}}}\n' for value in values if value)
+        (tmp_path / name).write_text(text)
+
+    columns = {"id": "INTEGER", "v": kind}
+    put(f"1.{ending}", good)
+    done = loaded(lakes[0], tmp_path, f"*.{ending}", columns)
+    assert done.status == "done", done.error
+    expected = [None if value == "" else value for value in good if value or ending == "csv"]
+    native: Any = lakes[0].sql("SELECT v FROM raw.t").to_native()
+    cast = duckdb.sql(f"SELECT CAST(unnest(?) AS {kind})", params=[expected])
+    assert sorted(map(str, native.fetchall())) == sorted(map(str, cast.fetchall()))
+    put(f"2.{ending}", [*good, bad])
+    failed = loaded(lakes[0], tmp_path, f"*.{ending}", columns)
+    assert failed.error is not None
+    shown = columns["v"]
+    assert failed.error.message == f"the column 'v' of 2.{ending} has values that its type {shown} would round"
+    assert lakes[0].table("raw.t").count() == len(expected)
+
+
+def test_rounding_is_explicit_in_sql(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("id,price\n1,2.555\n")
+    failed = loaded(lakes[0], tmp_path, "*.csv", TYPES)
+    assert failed.error is not None
+    assert failed.error.hint == (
+        'set a type that holds them in columns, such as price = "DECIMAL(38, 10)"; to round them, also cast it in the '
+        'SQL of the model: SELECT CAST("price" AS DECIMAL(10,2)) FROM files'
+    )
+    columns = {**TYPES, "price": "DECIMAL(38, 10)"}
+    sql = "SELECT id, CAST(price AS DECIMAL(10, 2)) AS price FROM files"
+    assert loaded(lakes[0], tmp_path, "*.csv", columns, sql).status == "done"
+    assert rows(lakes[0]) == [(1, Decimal("2.56"))]
+
+
+@pytest.mark.parametrize("ending", ["csv", "json"])
+def test_number_after_the_sample_is_not_rounded_to_the_inferred_type(
+    ending: str, lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    count = 15 * SAMPLE_ROWS
+    head, row, last = ("id\n", "1\n", "2.7\n") if ending == "csv" else ("", '{"id": 1}\n', '{"id": 2.7}\n')
+    (tmp_path / f"1.{ending}").write_text(head + row * count)
+    assert loaded(lakes[0], tmp_path, f"*.{ending}").status == "done"
+    (tmp_path / f"2.{ending}").write_text(head + row * count + last)
+    failed = loaded(lakes[0], tmp_path, f"*.{ending}")
+    assert failed.error is not None
+    assert failed.error.message == f"the column 'id' of 2.{ending} has values that its type BIGINT would round"
+    assert lakes[0].table("raw.t").count() == count
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "is_exact"),
+    [
+        (pa.array([2.5]), "DECIMAL(10,2)", True),
+        (pa.array([2.555]), "DECIMAL(10,2)", False),
+        (pa.array([Decimal("2.555")]), "DECIMAL(10,2)", False),
+        (pa.array([2.7]), "BIGINT", False),
+        (pa.array([2.0, None]), "BIGINT", True),
+        (pa.array([0.1]), "FLOAT", False),
+        (pa.array([2**53 + 1]), "DOUBLE", False),
+        (pa.array([1_000_001], pa.timestamp("us")), "DATE", False),
+        (pa.array([1], pa.timestamp("ns")), "TIMESTAMP", False),
+        (pa.array([1000], pa.timestamp("ns")), "TIMESTAMP", True),
+        (pa.array([[1.5]]), "INTEGER[]", False),
+        (pa.array([{"a": 1.5}]), "STRUCT(a DECIMAL(4,1))", True),
+        (pa.array(["2.7"]), "BIGINT", False),
+        (pa.array(["2.70"]), "DECIMAL(10,1)", True),
+        (pa.array([2.7]), "VARCHAR", True),
+    ],
+)
+def test_value_of_a_parquet_file_that_its_type_would_round_is_refused(
+    value: pa.Array, kind: str, is_exact: bool, lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    pq.write_table(pa.table({"v": value}), tmp_path / "1.parquet")
+    result = loaded(lakes[0], tmp_path, "*.parquet", {"v": kind})
+    if is_exact:
+        assert result.status == "done", result.error
+    else:
+        assert "the column 'v' of 1.parquet has values that its type" in str(result.error)
+        assert lakes[0].tables() == []
+
+
+def test_seed_is_not_rounded_either(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text("id,price\n1,2.555\n")
+
+    def seeded(columns: Mapping[str, str]) -> str:
+        (result,) = run(Pipeline([Model("raw.t", Seed("s.csv", columns), folder=tmp_path)]), lakes[0])
+        return str(result.error)
+
+    assert "the column 'price' of s.csv has values that its type DECIMAL(10,2) would round" in seeded(TYPES)
+    assert "s.csv has the column 'price', which is not in columns of raw.t" in seeded({"id": "BIGINT"})
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_empty_file_and_folder_are_named(ending: str, lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    written(tmp_path / f"1.{ending}", "SELECT 1 AS id")
+    (tmp_path / f"2.{ending}").touch()
+    failed = loaded(lakes[0], tmp_path, f"*.{ending}")
+    assert failed.error is not None
+    assert failed.error.message == f"the file 2.{ending} is empty: it has no columns"
+    (tmp_path / f"2.{ending}").unlink()
+    (tmp_path / f"2.{ending}").mkdir()
+    failed = loaded(lakes[0], tmp_path, f"*.{ending}")
+    assert failed.error is not None
+    assert failed.error.message == f"2.{ending} is a folder, not a file"
+    assert failed.error.hint == (f'write files = "2.{ending}/*.{ending}" to load the files in it, or rename the folder')
