@@ -101,6 +101,7 @@ class ModelRun:
         late_since: For inputs with late rows in intervals that this run did not repeat: the snapshot after which the
             rows were added, by table name.
         file_states: The states of the files when the run loaded them, by file; earlier versions did not record them.
+        snapshot_id: The snapshot of the commit; None before it.
     """
 
     model: str
@@ -112,6 +113,7 @@ class ModelRun:
     earlier: int = 0
     late_since: Mapping[str, int] = field(default_factory=dict)
     file_states: Mapping[str, FileState] = field(default_factory=dict)
+    snapshot_id: int | None = field(default=None, compare=False)
 
 
 def recorded_name(schema: str, table: str) -> str:
@@ -192,7 +194,7 @@ def model_runs(connection: Connection, alias: str, model: str) -> list[ModelRun]
     if not _columns(connection, alias):
         return []
     rows = connection.rows(
-        "SELECT definition, run, interval_start, interval_end, inputs, files "
+        "SELECT definition, run, interval_start, interval_end, inputs, files, snapshot_id "
         f"FROM {identifier(alias)}.{TABLE} WHERE model = ? ORDER BY snapshot_id, rowid",
         [model],
     )
@@ -207,8 +209,9 @@ def model_runs(connection: Connection, alias: str, model: str) -> list[ModelRun]
             earlier=earlier,
             late_since={table[len(_LATE) :]: snapshot for table, snapshot in found.items() if table.startswith(_LATE)},
             file_states=states,
+            snapshot_id=snapshot_id,
         )
-        for earlier, (definition, run, start, end, inputs, files) in enumerate(rows)
+        for earlier, (definition, run, start, end, inputs, files, snapshot_id) in enumerate(rows)
         for found, (loaded, states) in [(json.loads(inputs), loaded_files(files))]
     ]
 

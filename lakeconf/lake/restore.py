@@ -113,7 +113,7 @@ class Restores:
             self._check_unchanged(then)
             return self._scope.snapshot_id
         message = f"restore {plan.table} to version {found}"
-        with self._scope.transacting(message, None, {"restored_version": found}) as scope:
+        with self._scope.transacting(message, None, {"restored_version": found, "restored_table": plan.table}) as scope:
             rows = Table(Scope(self._session, at=found), then.full_name).scan()
             if plan.action is RestoreAction.REPLACE:
                 Table(scope, name).overwrite(rows)

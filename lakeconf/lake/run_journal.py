@@ -14,6 +14,7 @@ from lakeconf.commit.journal import ModelRun
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.transaction import Transaction
 from lakeconf.errors import LakeconfError
+from lakeconf.sql import folded
 
 
 class RunJournal:
@@ -89,11 +90,33 @@ class RunJournal:
         info = load_table(self._session.reader, table, self._scope.snapshot_id)
         return changes_since(self._session.reader, info.table_id, snapshot_id, self._scope.snapshot_id)
 
+    def restores(self, table: str) -> dict[int, int]:
+        """The version that a table was restored to, by the snapshot of the restore, except those that have expired.
+
+        Args:
+            table: Its full name.
+        """
+        with self._session.reader.transaction() as transaction:
+            rows = transaction.rows(
+                "SELECT snapshot_id, commit_extra_info FROM ducklake_snapshot_changes "
+                "WHERE contains(commit_extra_info, ?)",
+                ['"restored_table"'],
+            )
+        found = {}
+        for snapshot_id, text in rows:
+            extra = _read(text).get("extra")
+            if isinstance(extra, dict) and folded(str(extra.get("restored_table"))) == folded(table):
+                found[int(snapshot_id)] = int(extra["restored_version"])
+        return found
+
     def commit_info(self, snapshot_id: int) -> dict[str, Any]:
         """The commit info of a lakeconf commit: `rows`, `seconds`, `engine`, `extra` and more; otherwise empty."""
-        found = by_version(self._session.reader, snapshot_id).extra_info
-        try:
-            info = json.loads(found or "{}")
-        except (ValueError, RecursionError):  # other writers may store any text
-            return {}
-        return info if isinstance(info, dict) else {}
+        return _read(by_version(self._session.reader, snapshot_id).extra_info)
+
+
+def _read(text: str | None) -> dict[str, Any]:
+    try:
+        info = json.loads(text or "{}")
+    except (ValueError, RecursionError):  # other writers may store any text
+        return {}
+    return info if isinstance(info, dict) else {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from lakeconf.commit.journal import ModelRun
@@ -18,6 +18,7 @@ from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.new_files import found_files, runs_by_full_name, unmatched_warnings
 from lakeconf.pipelines.pipeline import Pipeline
+from lakeconf.pipelines.undone_runs import undone_warnings
 
 # Definition of the record that a promotion or a new load of all files writes when it replaces the rows of a table:
 # earlier runs no longer count.
@@ -104,6 +105,7 @@ class Known:
         earlier: The number of all recorded runs of the model.
         pending: Tables that this run would change; only for plans.
         loaded_files: The files that all recorded runs of the model have loaded.
+        restores: The version that the model's table was restored to, by the snapshot of the restore.
     """
 
     lakes: Mapping[str, Lake]
@@ -112,6 +114,7 @@ class Known:
     earlier: int = 0
     pending: frozenset[str] = frozenset()
     loaded_files: frozenset[str] = frozenset()
+    restores: Mapping[int, int] = field(default_factory=dict)
 
 
 def current_runs(runs: Sequence[ModelRun]) -> Sequence[ModelRun]:
@@ -133,6 +136,14 @@ def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late:
     Raises:
         PipelineError: The run cannot be planned; for example, an incremental model has no start.
     """
+    step = _decided(pipeline, model, known, bounds, late)
+    if not known.exists or not known.restores or (step.runs and step.rebuild):
+        return step
+    warnings = undone_warnings(model, known.runs, known.restores, step.batches)
+    return replace(step, warnings=[*warnings, *step.warnings])
+
+
+def _decided(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:
     last = known.runs[-1] if known.runs and known.exists else None
     earlier = known.earlier
     if isinstance(model.kind, View):

@@ -257,7 +257,8 @@ def _known(lakes: Mapping[str, Lake], model: Model, pending: frozenset[str] = fr
         one.refresh()
     exists = model.table in lake.tables() or isinstance(model.kind, View)
     loaded = frozenset(file for one in runs for file in one.files)
-    return Known(lakes, exists, current_runs(runs), len(runs), pending, loaded)
+    restores = lake.runs.restores(model.table) if runs else {}
+    return Known(lakes, exists, current_runs(runs), len(runs), pending, loaded, restores)
 
 
 def _asked(since: date | datetime | None, until: date | datetime | None, *, rebuild: bool) -> Bounds:

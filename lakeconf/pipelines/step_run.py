@@ -108,8 +108,8 @@ class StepRun:
         else:
             extra["columns"] = self._write_rows(transaction, step, batch)
         _add_checks(transaction, model)
-        if step.files and step.rebuild and step.earlier:
-            # A file that is absent now is no longer loaded: it is loaded when it returns.
+        if not step.batches and step.rebuild and step.earlier:
+            # The rows of earlier runs are gone. A file that is absent now is loaded when it returns.
             transaction.runs.record(replace(recorded, definition=PROMOTED, files=(), file_states={}))
         transaction.runs.record(recorded)
         if pipeline.definition(model, on_disk=True) != definition:

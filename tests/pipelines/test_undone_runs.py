@@ -1,0 +1,143 @@
+"""Runs whose rows a restore removed: `plan` and `run` say so, and load nothing twice by themselves."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeconf.pipelines import Append, Full, Incremental, Merge, Model, Pipeline, plan, run
+from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.kinds import Kind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakeconf import Lake
+
+FROM_A = "SELECT id FROM raw.a"
+
+
+def warned(pipeline: Pipeline, lake: Lake) -> list[str]:
+    (step,) = plan(pipeline, lake)
+    return list(step.warnings)
+
+
+def ids(lake: Lake, table: str = "raw.t") -> list[int]:
+    return sorted(lake.table(table).to_arrow(["id"])["id"].to_pylist())
+
+
+def added(lake: Lake, number: int) -> None:
+    lake.table("raw.a").append(lake.sql(f"SELECT {number} AS id"))
+
+
+def test_files_that_a_restore_removed_are_named_until_all_are_loaded_again(
+    lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    lake, _ = lakes
+    pipeline = Pipeline([Model("raw.t", Append(files="*.csv"), folder=tmp_path)])
+    versions = []
+    for number in range(3):
+        (tmp_path / f"{number}.csv").write_text(f"id\n{number}\n")
+        versions.append(run(pipeline, lake)[0].snapshot_id)
+    assert warned(pipeline, lake) == []
+    lake.restore("raw.t", version=versions[0])
+    warning = (
+        f"the table was restored to version {versions[0]}, without the rows of 1.csv, 2.csv: "
+        "run with --rebuild to load all files of the pattern again"
+    )
+    assert warned(pipeline, lake) == [warning]
+    (skipped,) = run(pipeline, lake)
+    assert (skipped.status, skipped.warnings, ids(lake)) == ("skipped", [warning], [0])
+    # A later load does not bring them back.
+    (tmp_path / "3.csv").write_text("id\n3\n")
+    (done,) = run(pipeline, lake)
+    assert (done.reason, done.warnings, ids(lake)) == ("1 new file", [warning], [0, 3])
+    assert warned(pipeline, lake) == [warning]
+    (done,) = run(pipeline, lake, rebuild=True)
+    assert (done.warnings, ids(lake)) == ([], [0, 1, 2, 3])
+    assert warned(pipeline, lake) == []
+
+
+def test_restore_of_the_state_before_a_restore_brings_the_runs_back(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    lake, _ = lakes
+    pipeline = Pipeline([Model("raw.t", Append(files="*.csv"), folder=tmp_path)])
+    (tmp_path / "0.csv").write_text("id\n0\n")
+    first = run(pipeline, lake)[0].snapshot_id
+    (tmp_path / "1.csv").write_text("id\n1\n")
+    second = run(pipeline, lake)[0].snapshot_id
+    lake.restore("raw.t", version=first)
+    assert len(warned(pipeline, lake)) == 1
+    lake.restore("raw.t", version=second)
+    assert (warned(pipeline, lake), ids(lake)) == ([], [0, 1])
+
+
+def test_restore_of_another_table_is_no_warning(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    lake, _ = lakes
+    lake.create_table("raw.a", {"id": "BIGINT"})
+    version = lake.snapshot_id
+    added(lake, 1)
+    (tmp_path / "0.csv").write_text("id\n0\n")
+    pipeline = Pipeline([Model("raw.t", Append(files="*.csv"), folder=tmp_path)])
+    run(pipeline, lake)
+    lake.restore("raw.a", version=version)
+    assert warned(pipeline, lake) == []
+
+
+@pytest.mark.parametrize("kind", [Append(), Merge("id", changes_of="raw.a")])
+def test_changes_that_a_restore_removed_need_a_rebuild(kind: Kind, lakes: tuple[Lake, Lake]) -> None:
+    lake, _ = lakes
+    lake.create_table("raw.a", {"id": "BIGINT"})
+    pipeline = Pipeline([Model("marts.t", kind, Query(FROM_A))])
+    added(lake, 1)
+    version = run(pipeline, lake)[0].snapshot_id
+    added(lake, 2)
+    run(pipeline, lake)
+    lake.restore("marts.t", version=version)
+    warning = (
+        f"the table was restored to version {version}, before 1 run of the model: "
+        "run with --rebuild to compute all rows again"
+    )
+    assert warned(pipeline, lake) == [warning]
+    added(lake, 3)
+    assert run(pipeline, lake)[0].warnings == [warning]
+    assert (warned(pipeline, lake), ids(lake, "marts.t")) == ([warning], [1, 3])
+    (done,) = run(pipeline, lake, rebuild=True)
+    assert (done.status, warned(pipeline, lake), ids(lake, "marts.t")) == ("done", [], [1, 2, 3])
+    assert run(pipeline, lake)[0].reason == "nothing has changed"
+    added(lake, 4)
+    assert run(pipeline, lake)[0].rows == 1
+
+
+def test_replaced_rows_need_no_rebuild_after_the_next_run(lakes: tuple[Lake, Lake]) -> None:
+    lake, _ = lakes
+    lake.create_table("raw.a", {"id": "BIGINT"})
+    pipeline = Pipeline([Model("marts.full", Full(), Query(FROM_A))])
+    added(lake, 1)
+    version = run(pipeline, lake)[0].snapshot_id
+    added(lake, 2)
+    run(pipeline, lake)
+    lake.restore("marts.full", version=version)
+    assert "before 1 run of the model: run with --rebuild" in warned(pipeline, lake)[0]
+    added(lake, 3)
+    run(pipeline, lake)
+    assert (warned(pipeline, lake), ids(lake, "marts.full")) == ([], [1, 2, 3])
+
+
+def test_intervals_that_a_restore_removed_are_named_until_they_are_done_again(lakes: tuple[Lake, Lake]) -> None:
+    lake, _ = lakes
+    days = "range(CAST($start AS TIMESTAMP), CAST($end AS TIMESTAMP), INTERVAL 1 DAY)"
+    sql = f"SELECT CAST(range AS DATE) AS day FROM {days}"
+    pipeline = Pipeline([Model("marts.t", Incremental("day", start=date(2024, 1, 1)), Query(sql))])
+    version = run(pipeline, lake, until=date(2024, 1, 2))[0].snapshot_id
+    run(pipeline, lake, until=date(2024, 1, 5))
+    lake.restore("marts.t", version=version)
+    (step,) = plan(pipeline, lake, until=date(2024, 1, 5))
+    warning = f"the table was restored to version {version}, before these intervals were done: run with --from "
+    assert (step.runs, step.warnings) == (False, [f"{warning}2024-01-02 --to 2024-01-05"])
+    (done,) = run(pipeline, lake, since=date(2024, 1, 2), until=date(2024, 1, 3))
+    assert done.warnings == [f"{warning}2024-01-03 --to 2024-01-05"]
+    (done,) = run(pipeline, lake, since=date(2024, 1, 3), until=date(2024, 1, 5))
+    assert (done.warnings, lake.table("marts.t").count()) == ([], 4)
+    assert plan(pipeline, lake, until=date(2024, 1, 5))[0].warnings == []
