@@ -11,7 +11,7 @@ from lakeconf.counted import counted
 from lakeconf.errors import PipelineError, SnapshotNotFoundError, TableNotFoundError
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.body import Query
-from lakeconf.pipelines.changed_files import changed_file_warnings
+from lakeconf.pipelines.changed_files import changed_file_warnings, copied_file_warnings
 from lakeconf.pipelines.columns import ColumnChanges
 from lakeconf.pipelines.intervals import Batch, Range, batches, moment, short, without
 from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
@@ -179,6 +179,7 @@ def _files(model: Model, pattern: str, known: Known, runs: Sequence[ModelRun], b
     if not new:
         warnings += unmatched_warnings(model, pattern, known.loaded_files)
         return Step(model, f"no new file matches {pattern}", runs=False, warnings=warnings)
+    warnings += copied_file_warnings(model, new, runs)
     why = counted(len(new), "new file")
     return Step(model, why, rebuild=bounds.rebuild, files=new, earlier=known.earlier, warnings=warnings)
 

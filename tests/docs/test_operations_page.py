@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,7 +41,7 @@ def test_restore_and_backup_of_the_page(events_folder: Path, shown: Any) -> None
     (code,) = blocks("operations.md", "python")
     exec(compile(code, "docs/operations.md", "exec"), {})  # noqa: S102 - that is the test
     assert ids() == [1, 2]
-    backup, restore, move = blocks("operations.md", "sh")
+    backup, _, restore, move = blocks("operations.md", "sh")
     run_shell(backup)
     with lakeconf.init().get_store().open() as lake:
         lake.table("raw.events").append([{"id": 9, "kind": "late"}])
@@ -49,3 +51,44 @@ def test_restore_and_backup_of_the_page(events_folder: Path, shown: Any) -> None
     assert ids() == [1, 2]
     found = run_shell(move)
     assert re.search(r"moved/catalog\.sqlite, attached.*dev works\b.*count_star\(\)\n *2\n$", found, re.DOTALL), found
+
+
+KILLED = """
+import os, lakeconf
+with lakeconf.init().get_store().open() as lake:
+    lake.create_table("raw.events", {"id": "BIGINT"}).append([{"id": 1}, {"id": 2}])
+    os._exit(9)
+"""
+
+
+@pytest.fixture
+def killed_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a lake with a DuckDB catalog, whose commits are only in the file .wal."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lakeconf.toml").write_text(
+        '[stores.dev]\nmetadata_backend = { type = "duckdb", uri = "catalog.duckdb" }\n'
+        'storage_backend = { type = "local", path = "data" }\n'
+    )
+    assert subprocess.run([sys.executable, "-c", KILLED], check=False).returncode == 9
+    assert (tmp_path / "catalog.duckdb.wal").exists()
+    return tmp_path
+
+
+def test_move_of_a_duckdb_catalog_after_a_killed_job_loses_no_commit(killed_job: Path) -> None:
+    *_, move = blocks("operations.md", "sh")
+    found = run_shell(move)
+    assert re.search(r"moved/catalog\.duckdb, attached.*dev works\b.*count_star\(\)\n *2\n$", found, re.DOTALL), found
+    assert not (killed_job / "catalog.duckdb.wal").exists()
+
+
+def test_backup_of_a_duckdb_catalog_after_a_killed_job_loses_no_commit(killed_job: Path) -> None:
+    _, backup, _, _ = blocks("operations.md", "sh")
+    run_shell(backup)
+    with lakeconf.init().get_store().open() as lake:
+        lake.table("raw.events").append([{"id": 9}])
+    assert not (killed_job / "catalog.duckdb.wal").exists()
+    for name in ("catalog.duckdb", "catalog.duckdb.wal"):
+        (killed_job / name).write_bytes((killed_job / name.replace("catalog", "backup")).read_bytes())
+    assert ids() == [1, 2]
+    run_shell(backup)
+    assert not (killed_job / "backup.duckdb.wal").exists()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from plain_sql import run_plain
@@ -148,6 +148,44 @@ def test_files_of_an_absolute_pattern_are_the_same_from_another_folder(
     kind = Append(files=str(tmp_path / "in" / "*.csv"))
     for folder, status in ((tmp_path, "done"), (tmp_path / "deep" / "er", "skipped")):
         assert run(Pipeline([Model("raw.events", kind, folder=folder)]), lakes[0])[0].status == status
+
+
+def test_renamed_and_copied_files_are_a_warning_before_they_are_loaded_again(
+    loaded: tuple[Lake, Pipeline, Path],
+) -> None:
+    lake, pipeline, folder = loaded
+    (folder / "other.csv").write_text("id\n2\n")  # the same size
+    assert warnings(loaded) == []
+    (folder / "1.csv").rename(folder / "renamed.csv")
+    warning = (
+        "in/renamed.csv has the content of in/1.csv, which was loaded before: a run loads the same rows again; "
+        "delete the file if it is a copy, or give it its former name"
+    )
+    assert warnings(loaded) == [warning]
+    (folder / "renamed.csv").rename(folder / "1.csv")
+    assert warnings(loaded) == []
+    (folder / "renamed.csv").write_text("id\n1\n")
+    (done,) = run(pipeline, lake)
+    assert (done.reason, done.warnings, lake.table("raw.events").count()) == ("2 new files", [warning], 3)
+    assert warnings(loaded) == []
+
+
+def test_only_new_files_of_the_size_of_a_loaded_one_are_read(
+    loaded: tuple[Lake, Pipeline, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, folder = loaded
+    (folder / "2.csv").write_text("id\n22\n")
+    read: list[str] = []
+    digest = changed_files.hashlib.file_digest
+
+    def counted(file: Any, name: str) -> Any:
+        read.append(file.name)
+        return digest(file, name)
+
+    monkeypatch.setattr(changed_files.hashlib, "file_digest", counted)
+    assert (warnings(loaded), read) == ([], [])
+    (folder / "3.csv").write_text("id\n3\n")
+    assert (warnings(loaded), read) == ([], [str(folder / "3.csv")])
 
 
 def test_query_that_does_not_read_its_files_is_an_error(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
