@@ -34,7 +34,7 @@ def command(what: str, source: str | None, format_name: str) -> None:
             show_json({"code": what.upper(), "text": text})
         else:
             show_lines(text)
-    elif what.split(".")[0] == "pipeline" or "." not in what:
+    elif what.split(".")[0] == "pipeline" or ("." not in what and what != "stores"):
         _explain_pipeline(what, source, format_name)
     else:
         _show_values(explain_key(init(source), what), format_name)

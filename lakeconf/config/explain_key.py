@@ -41,7 +41,7 @@ def explain_key(config: Config, key: str) -> list[KeyOrigin]:
 
     Args:
         config: The configuration.
-        key: The dotted key, such as `stores.prod` or `stores.prod.storage_backend.region`.
+        key: The dotted key, such as `stores.prod` or `stores.prod.storage_backend.region`; `stores` for all stores.
 
     Returns:
         The key, or the keys of the table, in the order of the models.
@@ -50,6 +50,8 @@ def explain_key(config: Config, key: str) -> list[KeyOrigin]:
         LakeconfError: The key does not exist.
     """
     parts = tuple(key.split("."))
+    if parts == ("stores",):
+        return [one for name in config.names for one in explain_key(config, f"stores.{name}")]
     if len(parts) < 2 or parts[0] != "stores":
         raise LakeconfError(f"{key!r} is not a key of a store", hint="write stores.<name>, or pipeline.models.<key>")
     store, below = config.known(parts[1]), parts[2:]

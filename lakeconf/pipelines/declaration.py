@@ -74,6 +74,14 @@ KEYS: Mapping[str, Key] = {
     "csv": Key("The CSV file, with a header, relative to this file.", "seeds/prices.csv"),
 }
 
+# The keys of `tests`.
+TEST_KEYS: Mapping[str, Key] = {
+    "not_null": Key("Columns without NULL.", ["id"]),
+    "unique": Key("Columns, or lists of columns, whose values occur once; NULL may repeat.", ["id", ["day", "shop"]]),
+    "accepted_values": Key("The only values of a column, apart from NULL.", {"kind": ["view", "sale"]}),
+    "relationships": Key("The column of another table that has every value of a column.", {"shop": "raw.shops.id"}),
+}
+
 
 def keys_of(kind: str) -> tuple[str, ...]:
     """Returns the keys of a kind of models, the shared ones first.

@@ -24,6 +24,7 @@ from lakeconf.pipelines.declared_tests import unit_test_problems
 from lakeconf.pipelines.empty_lake import empty_lake
 from lakeconf.pipelines.kinds import Seed
 from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.model_problems import joint_problems, model_problems
 from lakeconf.pipelines.pipeline import Pipeline, check
 from lakeconf.pipelines.places import dotted_key, key_place
 from lakeconf.pipelines.sql_errors import ModelSqlError
@@ -71,9 +72,11 @@ def pipeline_problems(config: Config) -> list[Problem]:
             _file(config, folder, path, ("pipeline", "python"))
         except ConfigError as error:
             problems += error.problems
+    models: list[Model] = []
     for name, table in section.get("models", {}).items():
         try:
-            check(_from_table(config, folder, name, table))
+            model = _from_table(config, folder, name, table)
+            check(model)
         except ConfigError as error:
             problems += error.problems
         except ModelSqlError as error:
@@ -82,7 +85,12 @@ def pipeline_problems(config: Config) -> list[Problem]:
             problems.append(
                 config.problem(Code.WRONG_VALUE, error.message, ("pipeline", "models", name), hint=error.hint)
             )
-    return [*problems, *unit_test_problems(config)]
+        else:
+            models.append(model)
+            problems += model_problems(config, model)
+    problems += unit_test_problems(config)
+    # A model that is left out would be an unknown input of the others.
+    return problems or joint_problems(config, models, all_known=not section.get("python"))
 
 
 @contextlib.contextmanager

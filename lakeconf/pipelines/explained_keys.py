@@ -10,7 +10,7 @@ from lakeconf.config.explain_key import KeyOrigin
 from lakeconf.config.model import Config
 from lakeconf.config.toml_text import toml_value
 from lakeconf.errors import LakeconfError, suggestion
-from lakeconf.pipelines.declaration import KEYS, Declaration, keys_of
+from lakeconf.pipelines.declaration import KEYS, TEST_KEYS, Declaration, keys_of
 from lakeconf.pipelines.kinds import KINDS
 from lakeconf.pipelines.places import dotted_key, key_place
 from lakeconf.pipelines.schema import UNIT_TEST_KEYS
@@ -57,13 +57,17 @@ def described_keys(key: str) -> list[ModelKey]:
     """
     every = model_keys()
     last = key.removeprefix("pipeline").removeprefix(".models").removeprefix(".")
+    if last.removeprefix("tests.") in TEST_KEYS:
+        name = last.removeprefix("tests.")
+        meaning, example = TEST_KEYS[name]
+        return [ModelKey(name, "tests of all kinds", meaning, f"tests = {{ {name} = {toml_value(example)} }}")]
     if last in ("", "tests"):
         return [one for one in every if last != "tests" or one.kinds == "unit test"]
     if last in KINDS:
         return [one for one in every if one.key in keys_of(last) and one.kinds != "unit test"]
     found = [one for one in every if one.key == last]
     if not found:
-        known = {one.key: None for one in every} | dict.fromkeys(KINDS)
+        known = {one.key: None for one in every} | dict.fromkeys((*KINDS, *TEST_KEYS))
         hint = suggestion(last, known, "run lakeconf explain pipeline, which lists the keys")
         raise LakeconfError(f"{key!r} is neither a code nor a key of a model", hint=hint)
     return found

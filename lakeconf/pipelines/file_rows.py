@@ -20,7 +20,7 @@ from lakeconf.pipelines.rounded_values import read_as, rounds
 from lakeconf.sql import folded, identifier, literal
 from lakeconf.write.ddl import type_sql
 
-_READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
+READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
 # The column of a reader that names the file of a row.
 _FILE = "lakeconf_file"
 
@@ -52,10 +52,10 @@ class Files:
             PipelineError: The files have several, or lakeconf cannot read such files.
         """
         endings = {path.rpartition("/")[2].rpartition(".")[2].lower() for path in self.paths}
-        if len(endings) != 1 or not endings <= _READERS.keys():
+        if len(endings) != 1 or not endings <= READERS.keys():
             raise PipelineError(
                 f"files that end in {', '.join(sorted(endings))} cannot be loaded together",
-                hint=f"use files of one type: {', '.join(_READERS)}",
+                hint=f"use files of one type: {', '.join(READERS)}",
             )
         return next(iter(endings))
 
@@ -76,7 +76,7 @@ class Files:
             "parquet": ", union_by_name = true",
         }[self.ending]
         file = f", filename = {literal(_FILE)}" if with_file else ""
-        return f"{_READERS[self.ending]}([{paths}]{options}{file})"
+        return f"{READERS[self.ending]}([{paths}]{options}{file})"
 
 
 def files_of(model: Model, files: Sequence[str]) -> Files | None:

@@ -11,9 +11,10 @@ from functools import cached_property
 from itertools import pairwise
 
 from lakeconf.commit.audits import is_query
+from lakeconf.commit.journal import INTERNAL_SCHEMA
 from lakeconf.errors import LakeconfError, PipelineError, suggestion
 from lakeconf.pipelines.definition_hash import digest
-from lakeconf.pipelines.kinds import Incremental, View
+from lakeconf.pipelines.kinds import Append, Incremental, Merge, View
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.sql_errors import ModelSqlError
 from lakeconf.sql import folded
@@ -64,6 +65,11 @@ class Pipeline:
             return [self.by_table[table] for table in graphlib.TopologicalSorter(order).static_order()]
         except graphlib.CycleError as error:
             found = error.args[1][::-1]
+            if len(set(found)) == 1:
+                raise PipelineError(
+                    f"the model {found[0]} reads its own table",
+                    hint="read other tables only: to add to its rows, use the kinds append, incremental or merge",
+                ) from error
             tested = [f"{a} only tests relationships with {b}" for a, b in pairwise(found) if b not in self._read[a]]
             reason = f" ({'; '.join(tested)})" if tested else ""
             raise PipelineError(
@@ -202,6 +208,16 @@ def check(model: Model) -> None:
     if model.table.count(".") != 1 or not all(model.table.split(".")):
         hint = "write schema.table, such as analytics.revenue"
         raise PipelineError(f"{model.table!r} is not a valid table of a model", hint=hint)
+    if folded(model.table.split(".")[0]) == INTERNAL_SCHEMA:
+        raise PipelineError(
+            f"the schema of the model {model.table} is reserved for lakeconf's own records", hint="use another schema"
+        )
+    if isinstance(kind, Merge) and not all([kind.on] if isinstance(kind.on, str) else kind.on or [""]):
+        raise PipelineError(
+            f"the model {model.table} merges, but on names no key column", hint='name the key: on = "id"'
+        )
+    if isinstance(kind, Append) and kind.files is not None:
+        _check_files(model.table, kind)
     unknown = model.inputs.keys() - set(model.arguments)
     if unknown:
         hint = f"use one of its inputs: {', '.join(model.arguments)}" if model.arguments else "remove the input"
@@ -217,6 +233,17 @@ def check(model: Model) -> None:
                 f"the audit {name!r} of the model {model.table} is not a single query", hint="write one SELECT"
             )
     model.driving_input  # noqa: B018 - raises if it is not one of the inputs
+
+
+def _check_files(table: str, kind: Append) -> None:
+    if not kind.files:
+        raise PipelineError(
+            f"the pattern files of the model {table} is empty", hint='write files = "landing/*.parquet"'
+        )
+    if kind.new_rows_of is not None:
+        raise PipelineError(
+            f"the model {table} has both files and new_rows_of", hint="remove one: a run reads new files or new rows"
+        )
 
 
 def _is_query(sql: str) -> bool:

@@ -22,6 +22,8 @@ _LIMITS: dict[str, dict[str, Any]] = {
     "lookback": {"minimum": 0},
     "batch": {"minimum": 1},
     "sql": {"minLength": 1},
+    "files": {"minLength": 1},
+    "on": {"minLength": 1, "minItems": 1},
 }
 _TEST_LIMITS: dict[str, dict[str, Any]] = {
     "accepted_values": {"additionalProperties": {"type": "array", "items": {"type": _SCALARS}, "minItems": 1}},

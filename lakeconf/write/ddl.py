@@ -173,6 +173,11 @@ def _shape(column: Column) -> tuple[object, ...]:
     return (column.type, column.nullable, *((child.name, _shape(child)) for child in column.children))
 
 
+def is_partition_key(key: str) -> bool:
+    """False for a partition key with a function that DuckLake lacks, such as `week(day)`."""
+    return _TRANSFORM.fullmatch(key.strip()) is not None or re.fullmatch(r"\w+\s*\(.*\)", key.strip()) is None
+
+
 def _transform(key: str) -> tuple[str, str]:
     """The transform and the column of a partition key."""
     found = _TRANSFORM.fullmatch(key.strip())

@@ -36,6 +36,16 @@ def test_all_keys_of_a_store_are_a_table(project: Path, called: Any) -> None:
     assert path == ["stores.dev.storage_backend.path", "data", "lakeconf.toml:9"]
 
 
+def test_keys_of_all_stores_are_a_table(project: Path, called: Any) -> None:
+    with (project / "lakeconf.toml").open("a") as file:
+        file.write('[stores.other]\nextends = "dev"\n')
+    code, out, err = called("explain", "stores")
+    assert (code, err) == (0, "")
+    header, *lines = out.splitlines()
+    assert header.split() == ["key", "value", "from"]
+    assert {line.split(".")[1] for line in lines} == {"dev", "other"}
+
+
 def test_value_of_a_secret_is_hidden(run_in_stores: Any, variables: None) -> None:
     for key in ("stores.prod.metadata_backend.password", "stores.prod"):
         code, out, err = run_in_stores("explain", key)

@@ -8,7 +8,7 @@ from source_tree import REPOSITORY
 
 from lakeconf.config.schema import json_schema
 from lakeconf.config.toml_text import toml_value
-from lakeconf.pipelines.declaration import KEYS, Declaration, keys_of
+from lakeconf.pipelines.declaration import KEYS, TEST_KEYS, Declaration, keys_of
 from lakeconf.pipelines.kinds import KINDS
 from lakeconf.pipelines.schema import models_schema
 
@@ -69,15 +69,9 @@ def reference() -> str:
         if own:
             lines += [f'## `kind = "{name}"`\n', *TABLE, *rows(definitions[f"model.{name}"], own), ""]
     tests = definitions["model.full"]["properties"]["tests"]["$ref"].rpartition("/")[2]
-    lines += ["## `tests` of columns\n", "| key | example |", "|---|---|"]
-    examples = {
-        "not_null": ["id"],
-        "unique": ["id", ["day", "shop"]],
-        "accepted_values": {"kind": ["view", "sale"]},
-        "relationships": {"shop": "raw.shops.id"},
-    }
-    assert set(definitions[tests]["properties"]) == set(examples)
-    lines += [f"| `{key}` | `{key} = {toml_value(example)}` |" for key, example in examples.items()]
+    lines += ["## `tests` of columns\n", "| key | description | example |", "|---|---|---|"]
+    assert set(definitions[tests]["properties"]) == set(TEST_KEYS)
+    lines += [f"| `{key}` | {one.meaning} | `{key} = {toml_value(one.example)}` |" for key, one in TEST_KEYS.items()]
     unit_test = definitions["unit_test"]
     lines += ["", "## `[pipeline.tests.NAME]`\n", *TABLE, *rows(unit_test, unit_test["properties"])]
     return "\n".join(lines) + "\n"

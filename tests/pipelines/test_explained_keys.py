@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import tomllib
 from typing import Any
 
 import pytest
 
 from lakeconf.config.model import Config, init
 from lakeconf.errors import LakeconfError
-from lakeconf.pipelines.declaration import KEYS, keys_of
+from lakeconf.pipelines.column_tests import DeclaredTests
+from lakeconf.pipelines.declaration import KEYS, TEST_KEYS, keys_of
 from lakeconf.pipelines.explained_keys import described_keys, model_keys, model_values
 from lakeconf.pipelines.kinds import KINDS
 from lakeconf.pipelines.schema import UNIT_TEST_KEYS
@@ -41,6 +43,14 @@ def test_kinds_and_example_of_a_key() -> None:
     assert found.kinds == "full, append, incremental, merge, view"
     assert [one.kinds for one in described_keys("kind")] == ["all kinds"]
     assert [one.example for one in described_keys("start")] == ["start = 2026-01-01", 'start = "2026-01-01"']
+
+
+@pytest.mark.parametrize("key", TEST_KEYS)
+def test_tests_of_columns_are_described(key: str) -> None:
+    for name in (key, f"pipeline.models.tests.{key}"):
+        (found,) = described_keys(name)
+        assert (found.key, found.kinds) == (key, "tests of all kinds")
+        DeclaredTests.model_validate(tomllib.loads(found.example)["tests"])
 
 
 def test_values_of_a_model() -> None:

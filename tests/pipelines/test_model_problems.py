@@ -1,0 +1,102 @@
+"""What `lakeconf validate` finds in models that every run would refuse: a problem with its line and a hint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hint_words import is_fix
+
+from lakeconf.cli.commands import run
+from lakeconf.config.model import init
+from lakeconf.pipelines import pipeline_problems
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STORES = """\
+[stores.dev]
+metadata_backend = { type = "sqlite", uri = "c.sqlite" }
+storage_backend = { type = "local", path = "data" }
+
+"""
+A = '[pipeline.models."m.a"]\nsql = "a.sql"\n'
+FILES = '[pipeline.models."m.f"]\nkind = "append"\n'
+TEST = '\n[pipeline.tests.t]\nmodel = "m.a"\n'
+# The number of lines before `[pipeline.models."m.a"]`.
+BEFORE = STORES.count("\n")
+
+
+def found(folder: Path, text: str) -> list[tuple[int, str]]:
+    (folder / "lakeconf.toml").write_text(STORES + text)
+    (folder / "a.sql").write_text("SELECT id FROM raw.events")
+    (folder / "self.sql").write_text("SELECT id FROM M.A")
+    (folder / "b.sql").write_text("SELECT id FROM m.c")
+    (folder / "c.sql").write_text("SELECT id FROM m.b")
+    problems = pipeline_problems(init(str(folder / "lakeconf.toml")))
+    for problem in problems:
+        assert problem.hint is not None
+        assert is_fix(problem.hint), problem.hint
+    return [((problem.line or 0) - BEFORE, problem.message) for problem in problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        (A.replace("a.sql", "self.sql"), 1, "the model m.a reads its own table"),
+        (A + A.replace("m.a", "M.A"), 3, "M.A and m.a are the same table: names ignore case"),
+        (A.replace("m.a", "LakeConf.commits"), 1, "the schema of the model LakeConf.commits is reserved"),
+        ('[pipeline.models."m.s"]\nkind = "seed"\ncsv = "none.csv"\n', 3, "file not found: "),
+        (FILES + 'files = "*.csv"\ncolumns = { id = "BIGIT" }\n', 4, "the column 'id' has an invalid type 'BIGIT'"),
+        (A + 'partitioned_by = ["week(day)"]\n', 3, "the partition key 'week(day)' has an unknown function"),
+        (FILES + 'files = "*.xlsx"\n', 3, "files that end in xlsx cannot be loaded"),
+        (FILES + 'files = ""\n', 1, "the pattern files of the model m.f is empty"),
+        (FILES + 'files = "*.csv"\nnew_rows_of = "raw.a"\n', 1, "the model m.f has both files and new_rows_of"),
+        (A + 'kind = "incremental"\ntime_column = "day"\n', 1, "is missing: the first interval has no start"),
+        (A + 'kind = "merge"\non = []\n', 1, "the model m.a merges, but on names no key column"),
+        (A + 'kind = "merge"\non = ""\n', 1, "the model m.a merges, but on names no key column"),
+        (A + TEST.replace("m.a", "m.none") + "expect = []\n", 5, "unknown model 'm.none'"),
+        (
+            A + TEST + 'expect = []\ngiven = { "raw.none" = [] }\n', 4, "the model m.a has no input 'raw.none'",
+        ),
+        (
+            '[pipeline.models."m.b"]\nsql = "b.sql"\n[pipeline.models."m.c"]\nsql = "c.sql"\n',
+            1,
+            "the models form a cycle: m.",
+        ),
+    ],
+)  # fmt: skip
+def test_problem_with_its_line(text: str, line: int, message: str, tmp_path: Path) -> None:
+    ((at, shown),) = found(tmp_path, text)
+    assert (at, shown[: len(message)]) == (line, message)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        A + 'partitioned_by = ["day", "month(at)", "bucket(8, id)"]\n',
+        FILES + 'files = "*"\n',
+        FILES + 'files = "in/2024.*/*.CSV"\ncolumns = { id = "DECIMAL(10, 2)" }\n',
+        A + 'kind = "incremental"\ntime_column = "day"\nstart = 2024-01-01\n',
+        A + TEST + 'expect = []\ngiven = { "raw.events" = [] }\n',
+    ],
+)
+def test_valid_models_have_no_problem(text: str, tmp_path: Path) -> None:
+    assert found(tmp_path, text) == []
+
+
+def test_models_in_python_may_be_inputs_and_tested(tmp_path: Path) -> None:
+    (tmp_path / "models.py").write_text("raise SystemExit\n")
+    python = '[pipeline]\npython = ["models.py"]\n'
+    assert found(tmp_path, python + A + TEST.replace("m.a", "m.python") + "expect = []\n") == []
+
+
+def test_a_project_without_python_has_all_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found(tmp_path, A) == []
+    (tmp_path / "a.sql").write_text("SELECT id FROM events")
+    monkeypatch.chdir(tmp_path)
+    assert run(["validate"]) == 1
+    (problem,) = pipeline_problems(init())
+    assert (problem.line, problem.message.partition(": ")[2]) == (
+        BEFORE + 1, "the input 'events' of the model m.a does not match the table of any model",
+    )  # fmt: skip
