@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import duckdb
@@ -12,6 +13,7 @@ import narwhals as nw
 from lakeconf.catalog.only_reads import check_only_reads
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.stored_queries import prepare_query
+from lakeconf.catalog.unknown_tables import readable_names, tables_suggested
 from lakeconf.connection.connection import Connection, fetched
 from lakeconf.connection.errors import translated_errors
 from lakeconf.errors import AuditError, LakeconfError
@@ -59,7 +61,8 @@ def run(audit: Audit, writer: Connection, reader: CatalogReader) -> None:
     try:
         if isinstance(audit.check, str):
             prepare_query(reader, audit.check, writer)
-        broken = _broken(audit, writer)
+        with tables_suggested(partial(readable_names, reader), "use one of the tables"):
+            broken = _broken(audit, writer)
         ((count,),) = fetched(broken.select(nw.len()), writer.secrets)
         names = broken.collect_schema().names()
         names = ["rows" if name == _COUNT and "rows" not in names else name for name in names]
@@ -70,7 +73,8 @@ def run(audit: Audit, writer: Connection, reader: CatalogReader) -> None:
     except Exception as error:
         reason = error.message if isinstance(error, LakeconfError) else f"{type(error).__name__}: {error}"
         reason = scrub(reason, writer.secrets)
-        raise AuditError(f"{audit} cannot be run, so nothing was written: {reason}") from error
+        hint = error.hint if isinstance(error, LakeconfError) else None
+        raise AuditError(f"{audit} cannot be run, so nothing was written: {reason}", hint=hint) from error
     if count:
         rows = "\n".join(f"  {row}" for row in sample)
         more = f"\n  and {count - len(sample)} more" if count > len(sample) else ""

@@ -109,7 +109,10 @@ class Sorting:
         if sorted_by is None:
             sorted_by = table_options(reader, self._info, scope.snapshot_id).sorted_by
             if not sorted_by:
-                raise SchemaError(f"{self._info.full_name} has no sort order", hint="name the columns: sorted_by=[…]")
+                raise SchemaError(
+                    f"{self._info.full_name} has no sort order",
+                    hint='name the columns: --sorted-by "day, user DESC", or sorted_by=[…]',
+                )
         self._keys = sort_keys(
             [sorted_by] if isinstance(sorted_by, str) else name_list(sorted_by, "sorted_by"), self._info.columns
         )

@@ -13,6 +13,7 @@ from itertools import pairwise
 from lakeconf.commit.audits import is_query
 from lakeconf.commit.journal import INTERNAL_SCHEMA
 from lakeconf.errors import LakeconfError, PipelineError, suggestion
+from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.definition_hash import digest
 from lakeconf.pipelines.kinds import Append, Incremental, Merge, View
 from lakeconf.pipelines.model import Model
@@ -137,13 +138,7 @@ class Pipeline:
             found = [name] if name in self.by_table else fnmatch.filter(self.by_table, name)
             known = list(self.by_table)
         if not found:
-            kind = "models" if tag == name else "tags"
-            hint = suggestion(
-                name,
-                known,
-                f"use one of the {kind}: {', '.join(known)}" if known else f"declare {kind} in the pipeline",
-            )
-            raise PipelineError(f"unknown model {name!r}" if tag == name else f"no model has the {name!r}", hint=hint)
+            raise _unknown(name, known)
         above = self._reached(found, self._read) if text.startswith("+") else set()
         below = self._reached(found, self._readers) if text.endswith("+") else set()
         return {*found, *above, *below}
@@ -194,8 +189,19 @@ class Pipeline:
         problem = f"is ambiguous: {' or '.join(named)}" if named else "does not match the table of any model"
         raise PipelineError(
             f"the input {name!r} of the model {model.table} {problem}",
-            hint=f'name its table: inputs={{"{name}": "schema.table"}}',
+            hint=f"write the schema of the table in the SQL: FROM schema.{name}"
+            if isinstance(model.body, Query)
+            else f'name its table: inputs={{"{name}": "schema.table"}}',
         )
+
+
+def _unknown(name: str, known: Sequence[str]) -> PipelineError:
+    tag = name.removeprefix("tag:")
+    if tag != name:
+        otherwise = f"use one of: {', '.join(known)}" if known else 'add tags = ["nightly"] to a model'
+        return PipelineError(f"no model has the tag {tag!r}", hint=suggestion(name, known, otherwise))
+    otherwise = f"use one of the models: {', '.join(known)}" if known else "declare models in the pipeline"
+    return PipelineError(f"unknown model {name!r}", hint=suggestion(name, known, otherwise))
 
 
 def check(model: Model) -> None:

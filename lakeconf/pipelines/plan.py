@@ -178,9 +178,13 @@ def _files(model: Model, pattern: str, known: Known, runs: Sequence[ModelRun], b
     warnings = changed_file_warnings(lake, model, found, runs)
     if not new:
         warnings += unmatched_warnings(model, pattern, known.loaded_files)
-        return Step(model, f"no new file matches {pattern}", runs=False, warnings=warnings)
+        kept = " exists, so the table keeps its rows" if bounds.rebuild and known.exists else ""
+        why = f"no file of {pattern}{kept}" if kept else f"no new file matches {pattern}"
+        return Step(model, why, runs=False, warnings=warnings)
     warnings += copied_file_warnings(model, new, runs)
     why = counted(len(new), "new file")
+    if bounds.rebuild and known.exists:
+        why = f"requested: replaces all rows by those of {counted(len(new), 'file')}"
     return Step(model, why, rebuild=bounds.rebuild, files=new, earlier=known.earlier, warnings=warnings)
 
 

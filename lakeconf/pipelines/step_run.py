@@ -19,6 +19,7 @@ from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import PROMOTED, Step, located
 from lakeconf.pipelines.rows import placeholder_values, rows_of
 from lakeconf.pipelines.write import write
+from lakeconf.pipelines.write_errors import reworded
 
 _log = EventLogger("pipeline")
 
@@ -132,6 +133,7 @@ class StepRun:
             placed = error
             if isinstance(body, Query):
                 placed = body.write_error(error, placeholder_values(step.model, batch))
+            placed = reworded(placed, step.model, files)
             if placed is error:
                 raise
             raise placed from error

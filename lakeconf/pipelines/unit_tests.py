@@ -265,7 +265,10 @@ def _named(pipeline: Pipeline, tests: Sequence[UnitTest], names: Iterable[str]) 
             continue
         if not set(name) & set("+*?[:") and name not in pipeline.by_table:
             known = [test.name for test in tests]
-            hint = suggestion(name, [*known, *pipeline.by_table], f"use one of the tests: {', '.join(known)}")
+            otherwise = (
+                f"use one of the tests: {', '.join(known)}" if known else "declare tests in [pipeline.tests.NAME]"
+            )
+            hint = suggestion(name, [*known, *pipeline.by_table], otherwise)
             raise PipelineError(f"no test and no model is named {name!r}", hint=hint)
         tables = {model.table for model in pipeline.chosen([name])}
         found |= {test.name for test in tests if test.declared.model in tables}

@@ -63,6 +63,7 @@ def test_names_with_commas_are_quoted(project: Path, called: Any) -> None:
     assert (code, "there is no column to sort by" in err) == (1, True)
     code, _, err = called("rewrite", "t")
     assert (code, "main.t has no sort order" in err) == (1, True)
+    assert 'hint: name the columns: --sorted-by "day, user DESC"' in err
 
 
 def test_names_from_the_catalog_cannot_look_like_lines_of_the_plan(project: Path, called: Any) -> None:

@@ -112,3 +112,13 @@ def test_wrong_order_is_shown_in_order(tested_folder: Path, called: Any) -> None
         ["+", "2024-01-01"],
         ["+", "2024-01-02"],
     ]
+
+
+def test_unknown_name_in_a_project_without_tests(tested_folder: Path, called: Any) -> None:
+    file = tested_folder / "lakeconf.toml"
+    file.write_text(file.read_text().partition("[pipeline.tests")[0])
+    code, _, err = called("test", "nope")
+    assert (code, err) == (
+        1,
+        "error: no test and no model is named 'nope'\n  hint: declare tests in [pipeline.tests.NAME]\n",
+    )

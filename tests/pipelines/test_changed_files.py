@@ -139,6 +139,16 @@ def test_file_that_is_absent_while_all_files_are_loaded_again_is_loaded_when_it_
     assert run(pipeline, lake)[0].status == "skipped"
 
 
+def test_plan_of_a_rebuild_says_what_happens_to_the_rows(loaded: tuple[Lake, Pipeline, Path]) -> None:
+    lake, pipeline, folder = loaded
+    (step,) = plan(pipeline, lake, rebuild=True)
+    assert (step.reason, step.replaces) == ("requested: replaces all rows by those of 1 file", True)
+    (folder / "1.csv").unlink()
+    (skipped,) = run(pipeline, lake, rebuild=True)
+    assert (skipped.status, skipped.reason) == ("skipped", "no file of in/*.csv exists, so the table keeps its rows")
+    assert lake.table("raw.events").count() == 1
+
+
 def test_files_of_an_absolute_pattern_are_the_same_from_another_folder(
     lakes: tuple[Lake, Lake], tmp_path: Path
 ) -> None:

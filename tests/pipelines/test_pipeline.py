@@ -74,7 +74,7 @@ def test_name_of_two_tables_is_ambiguous() -> None:
     with pytest.raises(PipelineError) as caught:
         Pipeline([sql("marts.t", "FROM users"), sql("raw.users"), sql("old.users")])
     assert caught.value.message == "the input 'users' of the model marts.t is ambiguous: raw.users or old.users"
-    assert caught.value.hint == 'name its table: inputs={"users": "schema.table"}'
+    assert caught.value.hint == "write the schema of the table in the SQL: FROM schema.users"
 
 
 def test_stored_inputs_are_those_below_views() -> None:
@@ -146,7 +146,7 @@ def test_tags_select_models() -> None:
     assert [one.table for one in pipeline.chosen(["tag:nightly"])] == ["a.night"]
     assert {one.table for one in pipeline.chosen(["tag:big"])} == {"a.night", "a.day"}
     assert {one.table for one in pipeline.chosen(["tag:nightly+"])} == {"a.night", "a.below"}
-    with pytest.raises(PipelineError, match="no model has the 'tag:nightli'") as caught:
+    with pytest.raises(PipelineError, match="no model has the tag 'nightli'") as caught:
         pipeline.chosen(["tag:nightli"])
     assert caught.value.hint == 'did you mean "tag:nightly"?'
 
@@ -188,7 +188,7 @@ def test_unknown_model() -> None:
         (
             [sql("a.t", "FROM u")],
             "the input 'u' of the model a.t does not match the table of any model",
-            'name its table: inputs={"u": "schema.table"}',
+            "write the schema of the table in the SQL: FROM schema.u",
         ),
         (
             [sql("a.t", "FROM a.u, a.v", Append())],
