@@ -35,6 +35,7 @@ _COLUMNS = {
 STORED_TYPES = {name: kind.lower() for name, kind in _COLUMNS.items()}
 # The prefix of `late_since` keys among the inputs; the name of a table has no space in its schema.
 _LATE = "late rows of "
+_RESTORE = "restore in "  # the same for the snapshots of `restores`
 
 
 class FormerName(NamedTuple):
@@ -102,6 +103,7 @@ class ModelRun:
             rows were added, by table name.
         file_states: The states of the files when the run loaded them, by file; earlier versions did not record them.
         snapshot_id: The snapshot of the commit; None before it.
+        restores: The version that the table was restored to before this run, by the snapshot of the restore.
     """
 
     model: str
@@ -114,6 +116,7 @@ class ModelRun:
     late_since: Mapping[str, int] = field(default_factory=dict)
     file_states: Mapping[str, FileState] = field(default_factory=dict)
     snapshot_id: int | None = field(default=None, compare=False)
+    restores: Mapping[int, int] = field(default_factory=dict)
 
 
 def recorded_name(schema: str, table: str) -> str:
@@ -204,16 +207,21 @@ def model_runs(connection: Connection, alias: str, model: str) -> list[ModelRun]
             definition,
             run,
             interval=None if start is None else (start, end),
-            inputs={table: snapshot for table, snapshot in found.items() if not table.startswith(_LATE)},
+            inputs={table: snapshot for table, snapshot in found.items() if not table.startswith((_LATE, _RESTORE))},
             files=loaded,
             earlier=earlier,
-            late_since={table[len(_LATE) :]: snapshot for table, snapshot in found.items() if table.startswith(_LATE)},
+            late_since=_without(_LATE, found),
             file_states=states,
             snapshot_id=snapshot_id,
+            restores={int(text): version for text, version in _without(_RESTORE, found).items()},
         )
         for earlier, (definition, run, start, end, inputs, files, snapshot_id) in enumerate(rows)
         for found, (loaded, states) in [(json.loads(inputs), loaded_files(files))]
     ]
+
+
+def _without(prefix: str, inputs: Mapping[str, int]) -> dict[str, int]:
+    return {name.removeprefix(prefix): number for name, number in inputs.items() if name.startswith(prefix)}
 
 
 def check_runs(connection: Connection, alias: str, runs: Sequence[ModelRun]) -> None:
@@ -231,10 +239,8 @@ def check_runs(connection: Connection, alias: str, runs: Sequence[ModelRun]) -> 
 
 
 def statements(alias: str, token: str, keys: Sequence[CommitKey], runs: Sequence[ModelRun] = ()) -> tuple[str, ...]:
-    """The SQL that records keys and runs of models, inside the transaction that they belong to.
-
-    It only appends to the table: an update would conflict with the appends of all other writers.
-    """
+    """The SQL that records keys and runs of models, inside the transaction that they belong to."""
+    # It only appends to the table: an update would conflict with the appends of all other writers.
     rows = [_key_values(token, key) for key in dict.fromkeys(keys)]
     rows += [f"({literal(token)}, {literal(run.model)}, NULL, now(), {_run_values(run)}, NULL)" for run in runs]
     if not rows:
@@ -267,8 +273,9 @@ def _text(value: str | None) -> str:
 
 def _run_values(run: ModelRun) -> str:
     interval = ["NULL", "NULL"] if run.interval is None else [literal(moment.isoformat(" ")) for moment in run.interval]
-    late = {f"{_LATE}{table}": snapshot_id for table, snapshot_id in run.late_since.items()}
-    texts = (json.dumps({**run.inputs, **late}), loaded_files_json(run.files, run.file_states))
+    inputs = {**run.inputs, **{f"{_LATE}{table}": snapshot_id for table, snapshot_id in run.late_since.items()}}
+    inputs |= {f"{_RESTORE}{snapshot_id}": version for snapshot_id, version in run.restores.items()}
+    texts = (json.dumps(inputs), loaded_files_json(run.files, run.file_states))
     return ", ".join([*map(literal, (run.model, run.definition, run.run)), *interval, *map(literal, texts)])
 
 

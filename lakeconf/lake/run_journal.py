@@ -90,17 +90,18 @@ class RunJournal:
         info = load_table(self._session.reader, table, self._scope.snapshot_id)
         return changes_since(self._session.reader, info.table_id, snapshot_id, self._scope.snapshot_id)
 
-    def restores(self, table: str) -> dict[int, int]:
+    def restores(self, table: str, since: int) -> dict[int, int]:
         """The version that a table was restored to, by the snapshot of the restore, except those that have expired.
 
         Args:
             table: Its full name.
+            since: The snapshot after which restores count; a lake may have very many.
         """
         with self._session.reader.transaction() as transaction:
             rows = transaction.rows(
                 "SELECT snapshot_id, commit_extra_info FROM ducklake_snapshot_changes "
-                "WHERE contains(commit_extra_info, ?)",
-                ['"restored_table"'],
+                "WHERE snapshot_id > ? AND contains(commit_extra_info, ?)",
+                [since, '"restored_table"'],
             )
         found = {}
         for snapshot_id, text in rows:

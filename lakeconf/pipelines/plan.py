@@ -77,6 +77,7 @@ class Step:
         warnings: Work that the run leaves undone, and how to do it.
         columns: Changes to the columns of the table; only set by `plan`.
         replaces: True if rows of an existing table are replaced; only set by `plan`.
+        restores: The version that the table was restored to, by the snapshot of the restore, if earlier runs count.
     """
 
     model: Model
@@ -92,6 +93,7 @@ class Step:
     warnings: Sequence[str] = ()
     columns: ColumnChanges = field(default_factory=ColumnChanges)
     replaces: bool = False
+    restores: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -137,10 +139,10 @@ def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late:
         PipelineError: The run cannot be planned; for example, an incremental model has no start.
     """
     step = _decided(pipeline, model, known, bounds, late)
-    if not known.exists or not known.restores or (step.runs and step.rebuild):
+    if not known.exists or not known.restores or (step.runs and step.rebuild and not step.batches):
         return step
     warnings = undone_warnings(model, known.runs, known.restores, step.batches)
-    return replace(step, warnings=[*warnings, *step.warnings])
+    return replace(step, warnings=[*warnings, *step.warnings], restores=known.restores)
 
 
 def _decided(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:

@@ -77,4 +77,4 @@ def _write(step: Promotion, source: Lake, transaction: Lake, inputs: Mapping[str
     # The promotion replaces the rows of the target's own runs, so these runs no longer count.
     marker = ModelRun(model.table, PROMOTED, uuid.uuid4().hex)
     for run in (marker, *step.runs):
-        transaction.runs.record(replace(run, inputs=inputs, earlier=step.earlier, late_since={}))
+        transaction.runs.record(replace(run, inputs=inputs, earlier=step.earlier, late_since={}, restores={}))

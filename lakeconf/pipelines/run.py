@@ -257,8 +257,11 @@ def _known(lakes: Mapping[str, Lake], model: Model, pending: frozenset[str] = fr
         one.refresh()
     exists = model.table in lake.tables() or isinstance(model.kind, View)
     loaded = frozenset(file for one in runs for file in one.files)
-    restores = lake.runs.restores(model.table) if runs else {}
-    return Known(lakes, exists, current_runs(runs), len(runs), pending, loaded, restores)
+    current = current_runs(runs)
+    restores = {snapshot_id: version for each in current for snapshot_id, version in each.restores.items()}
+    if current and current[-1].snapshot_id is not None:
+        restores |= lake.runs.restores(model.table, current[-1].snapshot_id)
+    return Known(lakes, exists, current, len(runs), pending, loaded, restores)
 
 
 def _asked(since: date | datetime | None, until: date | datetime | None, *, rebuild: bool) -> Bounds:

@@ -92,8 +92,9 @@ class StepRun:
         interval = None if batch is None else (batch.start, batch.done_until)
         states = file_states(self.lakes[""], model, step.files)  # before they are read, to notice a change meanwhile
         recorded = ModelRun(
-            model.table, definition, self.run_id, interval, inputs, step.files, step.earlier, step.late_since, states
-        )
+            model.table, definition, self.run_id, interval, inputs, step.files, step.earlier, step.late_since, states,
+            restores=step.restores,
+        )  # fmt: skip
         extra |= {
             "model": model.table,
             "kind": model.kind.name,

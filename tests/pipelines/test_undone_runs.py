@@ -55,6 +55,10 @@ def test_files_that_a_restore_removed_are_named_until_all_are_loaded_again(
     (done,) = run(pipeline, lake)
     assert (done.reason, done.warnings, ids(lake)) == ("1 new file", [warning], [0, 3])
     assert warned(pipeline, lake) == [warning]
+    # The run has recorded the restore, whose snapshot may expire.
+    (recorded,) = lake.runs.committed("raw.t")[3:]
+    assert list(recorded.restores.values()) == [versions[0]]
+    assert recorded.inputs == {}
     (done,) = run(pipeline, lake, rebuild=True)
     assert (done.warnings, ids(lake)) == ([], [0, 1, 2, 3])
     assert warned(pipeline, lake) == []
