@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -186,13 +187,13 @@ def test_only_new_files_of_the_size_of_a_loaded_one_are_read(
     _, _, folder = loaded
     (folder / "2.csv").write_text("id\n22\n")
     read: list[str] = []
-    digest = changed_files.hashlib.file_digest
+    digest = hashlib.file_digest
 
     def counted(file: Any, name: str) -> Any:
         read.append(file.name)
         return digest(file, name)
 
-    monkeypatch.setattr(changed_files.hashlib, "file_digest", counted)
+    monkeypatch.setattr(hashlib, "file_digest", counted)
     assert (warnings(loaded), read) == ([], [])
     (folder / "3.csv").write_text("id\n3\n")
     assert (warnings(loaded), read) == ([], [str(folder / "3.csv")])
