@@ -59,11 +59,17 @@ def _text_rounds(column: str, kind: DuckDBPyType) -> str | None:
         return _has_more_digits(column, int(str(dict(kind.children)["scale"])))
     if kind.id == "date":
         time = r"\d:\d\d", r"[ T]0?0:00(:00(\.0*)?)?\D*$"
-        return f"regexp_matches({column}, {literal(time[0])}) AND NOT regexp_matches({column}, {literal(time[1])})"
+        has_time = f"regexp_matches({column}, {literal(time[0])}) AND NOT regexp_matches({column}, {literal(time[1])})"
+        return _only_if(f"contains({column}, ':')", has_time)
     if kind.id in _SECONDS:
         pattern = rf"\.\d{{{_SECONDS[kind.id]}}}\d*[1-9]"
-        return f"regexp_matches({column}, {literal(pattern)})"
+        return _only_if(f"contains({column}, '.')", f"regexp_matches({column}, {literal(pattern)})")
     return None
+
+
+def _only_if(cheap: str, condition: str) -> str:
+    """A condition that few rows compute: regular expressions take longer than reading a file."""
+    return f"CASE WHEN {cheap} THEN {condition} ELSE false END"
 
 
 def _has_more_digits(column: str, scale: int) -> str:
@@ -74,4 +80,8 @@ def _has_more_digits(column: str, scale: int) -> str:
     places = f"length(regexp_extract({mantissa}, '\\.(\\d*)', 1))"
     zeros = f"(length({digits}) - length(rtrim({digits}, '0')))"
     is_number = f"regexp_matches({column}, '^\\s*[+-]?(\\d+\\.?\\d*|\\.\\d+)([eE][+-]?\\d+)?\\s*$')"
-    return f"({is_number} AND rtrim({digits}, '0') <> '' AND {places} - {zeros} - {exponent} > {scale})"
+    has_digits = f"contains({column}, '.') AND length({column}) - strpos({column}, '.') > {scale}"
+    return _only_if(
+        f"({has_digits}) OR contains({column}, 'e') OR contains({column}, 'E')",
+        f"{is_number} AND rtrim({digits}, '0') <> '' AND {places} - {zeros} - {exponent} > {scale}",
+    )

@@ -111,6 +111,17 @@ def test_nanoseconds_that_spark_cannot_store_are_refused(
         assert lake.tables() == []
 
 
+def test_values_that_a_type_would_round_are_refused_on_both_engines(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    lake, _ = lakes
+    loaded = Model("raw.files", Append(files="*.csv", columns={"id": "BIGINT"}), folder=tmp_path)
+    (tmp_path / "1.csv").write_text("id\n1\n")
+    assert run(Pipeline([loaded]), lake)[0].status == "done"
+    (tmp_path / "2.csv").write_text("id\n2.7\n")
+    (failed,) = run(Pipeline([loaded]), lake)
+    assert "the column 'id' of 2.csv has values that its type BIGINT would round" in str(failed.error)
+    assert rows(lake, "raw.raw.files") == ["(1,)"]
+
+
 def test_executors_read_only_types_that_equal_those_of_duckdb(spark: SparkSession, tmp_path: Path) -> None:
     shared, own = written(tmp_path, "shared", SHARED), written(tmp_path, "own", OWN)
 

@@ -35,7 +35,7 @@ def test_values_are_read_with_all_their_digits(kind: str, expected: str) -> None
         ("'.50'", "VARCHAR", "DECIMAL(4,1)", False),
         # The cast itself refuses a text that is no number.
         ("'a.55'", "VARCHAR", "DECIMAL(4,1)", False),
-        ("NULL", "VARCHAR", "INTEGER", None),
+        ("NULL", "VARCHAR", "INTEGER", False),
         ("'2024-01-01 00:00'", "VARCHAR", "DATE", False),
         ("'2024-01-01 00:00:01'", "VARCHAR", "DATE", True),
         ("'12:00:00.1234567'", "VARCHAR", "TIME", True),
@@ -47,7 +47,7 @@ def test_values_are_read_with_all_their_digits(kind: str, expected: str) -> None
         ("NULL", "DOUBLE", "FLOAT", False),
     ],
 )
-def test_values_that_a_type_would_round(value: str, given: str, wanted: str, expected: bool | None) -> None:
+def test_values_that_a_type_would_round(value: str, given: str, wanted: str, expected: bool) -> None:
     condition = rounds("v", given, wanted)
     assert duckdb.sql(f"SELECT {condition} FROM (SELECT CAST({value} AS {given}) AS v)").fetchall() == [(expected,)]
 
