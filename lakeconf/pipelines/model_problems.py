@@ -9,12 +9,10 @@ from typing import NamedTuple
 
 from lakeconf.config.codes import Code
 from lakeconf.config.model import Config
-from lakeconf.config.toml_text import toml_value
 from lakeconf.errors import ConfigError, PipelineError, Problem, SchemaError
-from lakeconf.pipelines.declaration import KEYS
 from lakeconf.pipelines.declared_tests import declared_unit_tests
 from lakeconf.pipelines.file_rows import READERS
-from lakeconf.pipelines.kinds import Append, Incremental, Seed
+from lakeconf.pipelines.kinds import Append, Seed
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.unit_tests import check_unit_test
@@ -40,9 +38,6 @@ def model_problems(config: Config, model: Model) -> list[Problem]:
         model: The model, which `check` accepts.
     """
     found = [*_of_files(model), *_of_types(model), *_of_partitions(model)]
-    if isinstance(model.kind, Incremental) and model.kind.start is None:
-        hint = f"write start = {toml_value(KEYS['start'].example)}"
-        found.append(_Wrong(("start",), "is missing: the first interval has no start", hint))
     return [
         config.problem(Code.WRONG_VALUE, one.message, (*_MODELS, model.table, *one.key), hint=one.hint) for one in found
     ]
