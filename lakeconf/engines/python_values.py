@@ -62,7 +62,7 @@ def _parts(value: object) -> Iterable[object]:
     if isinstance(value, (list, tuple, set, frozenset)):
         return value
     found: Any = value
-    is_array_of_objects = getattr(value, "ndim", 0) and getattr(value, "dtype", None) == object
+    is_array_of_objects = getattr(value, "ndim", 0) and str(getattr(value, "dtype", "")) == "object"
     return list(found.tolist()) if is_array_of_objects else ()
 
 
@@ -74,7 +74,8 @@ def _check_kept(column: str, value: object) -> None:
             "replace it with None, or use floats, which have NaN and infinities",
         )
     # A time or a duration of pandas has nanoseconds, but pyarrow takes it for one of Python, which has microseconds.
-    if isinstance(value, (date, timedelta)) and (getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0)):
+    nanoseconds = (getattr(value, name, None) for name in ("nanosecond", "nanoseconds"))
+    if isinstance(value, (date, timedelta)) and any(nanoseconds):
         raise _refused(column, f"pyarrow would round {value!r} to microseconds", 'round it: value.floor("us")')
 
 
