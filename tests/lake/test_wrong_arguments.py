@@ -14,7 +14,7 @@ import pytest
 from hint_words import VERBS
 from local_stores import store_of
 
-from lakeconf import Delete, Insert, Update
+import lakeconf
 from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 ROWS = pa.table({"id": [1, 2], "kind": ["view", "buy"]})
 FRAME = pd.DataFrame({"id": [1], "kind": ["sale"]})
 WEEK = dt.timedelta(weeks=1)
+Delete: Any = lakeconf.Delete
+Insert: Any = lakeconf.Insert
+Update: Any = lakeconf.Update
 
 
 @pytest.fixture(scope="module")
