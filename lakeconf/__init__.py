@@ -6,6 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lakeconf.config.model import Config, init
     from lakeconf.engines.spark.start import spark_session
     from lakeconf.errors import LakeconfError
@@ -52,7 +54,22 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    try:
+        return getattr(import_module(_HOME[name]), name)
+    except ImportError as error:
+        return _unavailable(error)
+
+
+def _unavailable(error: ImportError) -> Callable[..., Any]:
+    """A function without its optional package: its call fails, but `from lakeconf import *` does not."""
+    if not isinstance(error, import_module(_HOME["LakeconfError"]).MissingDependencyError):
+        raise error
+    missing = error
+
+    def unavailable(*_: object, **__: object) -> None:
+        raise missing
+
+    return unavailable
 
 
 def __dir__() -> list[str]:

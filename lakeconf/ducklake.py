@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from lakeconf.errors import SchemaError
@@ -140,6 +142,42 @@ def check_placeholders(text: str | None, what: str) -> None:
             f"{what} contains {found[0]}, which DuckLake would replace",
             hint="write it differently, for example with a space after the brace",
         )
+
+
+def check_commit_text(text: object, what: str) -> None:
+    """Refuses a message, an author or a key of a commit that the catalog cannot store.
+
+    Args:
+        text: The text, or None.
+        what: The name of the text, for the message.
+
+    Raises:
+        SchemaError: It is not a text, contains a word that DuckLake replaces, or a character that no catalog has.
+    """
+    if not isinstance(text, str | None):
+        raise SchemaError(f"{what} is {text!r}, and not a text", hint="write it as text")
+    if text is not None and ("\0" in text or any("\ud800" <= character <= "\udfff" for character in text)):
+        raise SchemaError(f"{what} {text!r} contains NUL or half a character", hint="remove it")
+    check_placeholders(text, what)
+
+
+def commit_json(info: Mapping[str, object], extra: Mapping[str, object]) -> str:
+    """The information about a commit as JSON, without words that DuckLake replaces.
+
+    Args:
+        info: What lakeconf adds.
+        extra: The keys that the user adds.
+
+    Raises:
+        SchemaError: JSON cannot have a value of `extra`.
+    """
+    try:
+        return escaped_json(json.dumps(dict(info) | ({"extra": dict(extra)} if extra else {}), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise SchemaError(
+            f"extra cannot be written as JSON: {error}",
+            hint="use texts, numbers, True, False, None, lists and dictionaries",
+        ) from error
 
 
 def escaped_json(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from lakeconf.arguments import check_flags, native_connection
 from lakeconf.backends.attach_options import (
     attach_option_problem,
     attach_options_problem,
@@ -159,6 +160,7 @@ class Store(PublicNames):
         Raises:
             LakeconfError: `portable` is set, but a secret is a literal in the configuration.
         """
+        check_flags(show_secrets=show_secrets, portable=portable)
         if show_secrets and portable:
             raise LakeconfError("a portable script contains no secrets: set either show_secrets or portable")
         rendering = Portable() if portable else Revealed() if show_secrets else Masked()
@@ -175,7 +177,7 @@ class Store(PublicNames):
                 not a lake.
             ConnectionFailed: The catalog cannot be reached.
         """
-        self.attach_to(Connection(connection, self.secrets))
+        self.attach_to(Connection(native_connection(connection), self.secrets))
 
     def for_reading(self, *, read_only: bool = True) -> Store:
         """Returns a copy of the store that does not create or migrate a lake.
@@ -185,14 +187,8 @@ class Store(PublicNames):
         """
         options = {key: value for key, value in self.attach_options.items() if key != _MIGRATION}
         options |= {"create_if_not_exists": False} | ({"read_only": True} if read_only else {})
-        copy = Store(
-            self.name,
-            self.metadata_backend,
-            self.storage_backend,
-            alias=self.alias,
-            attach_options=options,
-            hidden=self.hidden,
-        )
+        backends = (self.metadata_backend, self.storage_backend)
+        copy = Store(self.name, *backends, alias=self.alias, attach_options=options, hidden=self.hidden)
         copy.config = self.config
         return copy
 
@@ -260,6 +256,7 @@ class Store(PublicNames):
         """
         from lakeconf.lake.lake import Lake
 
+        check_flags(read_only=read_only)
         return Lake.open(self.for_reading() if read_only else self, engine)
 
     def spark_conf(self, *, packages: bool = True) -> Settings:
@@ -272,6 +269,7 @@ class Store(PublicNames):
         Returns:
             Names and clear-text values of Spark settings; `repr` shows `***` for secret values.
         """
+        check_flags(packages=packages)
         if self.storage_backend is None:
             return Settings({})
         needed = self.storage_backend.spark_packages() if packages else {}

@@ -9,6 +9,7 @@ from source_tree import Import, all_imports, imports_of
 
 # The top-level modules, each with the modules that it may import.
 BASE: dict[str, set[str]] = {
+    "arguments": {"errors"},
     "byte_size": set(),
     "counted": set(),
     "completion": set(),

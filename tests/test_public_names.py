@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,3 +39,20 @@ def test_type_checkers_see_the_same_names() -> None:
 def test_unknown_name_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         lakeconf.no_such_name  # noqa: B018 - the access is under test
+
+
+def test_star_import_works_without_optional_packages() -> None:
+    """A function without its package fails when it is called."""
+    code = """
+import sys
+sys.modules.update(dict.fromkeys(("polars", "pyspark", "pandas", "pyarrow")))
+from lakeconf import *
+try:
+    scan_polars("dev", "t")
+except LakeconfError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == (
+        "scan_polars needs the package 'polars', which is not installed\n  hint: run: pip install 'lakeconf[polars]'\n"
+    )

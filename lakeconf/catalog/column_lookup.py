@@ -48,7 +48,8 @@ def name_list(names: object, argument: str) -> list[str]:
         SchemaError: It is not a list of texts.
     """
     if isinstance(names, str) or not isinstance(names, Iterable):
-        raise SchemaError(f"{argument} is {names!r}, and not a list of names", hint=f"write {argument}=[{names!r}]")
+        shown = repr(names) if isinstance(names, str) else '"name"'
+        raise SchemaError(f"{argument} is {names!r}, and not a list of names", hint=f"write {argument}=[{shown}]")
     found = list(names)
     for name in found:
         if not isinstance(name, str):

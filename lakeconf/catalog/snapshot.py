@@ -148,6 +148,8 @@ def moment_of(found: object) -> datetime:
             moment = datetime.fromisoformat(found.strip())
         except ValueError:
             moment = None
+    if moment != moment:
+        moment = None
     if isinstance(moment, datetime) and moment.utcoffset() is not None:
         return moment
     if not isinstance(moment, date):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from lakeconf.commit.conflicts import Base
 from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
-from lakeconf.ducklake import check_placeholders
+from lakeconf.ducklake import check_commit_text, commit_json
 from lakeconf.errors import LakeconfError
 from lakeconf.guard.locks import Held
 
@@ -92,8 +92,9 @@ class Scope:
         """
         if self.transaction is not None:
             raise LakeconfError("a transaction is open: write to its lake")
-        check_placeholders(message, "the commit message")
-        check_placeholders(author, "the author")
+        check_commit_text(message, "the commit message")
+        check_commit_text(author, "the author")
+        commit_json({}, extra or {})
         with self.writing() as held:
             transaction = self.begin(message, author, extra, explicit=True)
             transaction.held = held

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import time
 import uuid
@@ -30,7 +29,7 @@ from lakeconf.commit.journal import CommitKey, ModelRun
 from lakeconf.commit.recovery import without_retries
 from lakeconf.commit.session import Session
 from lakeconf.commit.staged_commit import StagedCatalog
-from lakeconf.ducklake import escaped_json
+from lakeconf.ducklake import commit_json
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard.locks import Held, pauses
 from lakeconf.logs import EventLogger
@@ -285,7 +284,7 @@ class Transaction:
         }
         decisions = {change.table: change.decision for change in changes if change.decision is not None}
         info |= {"merged_by": decisions} if decisions else {}
-        return escaped_json(json.dumps(info | ({"extra": dict(self.extra)} if self.extra else {})))
+        return commit_json(info, self.extra)
 
     def _tidy(self, changes: list[Change], *, committed: bool) -> None:
         for change in changes:

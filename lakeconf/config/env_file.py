@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from lakeconf.config.codes import Code
-from lakeconf.config.file import file_text
+from lakeconf.config.file import file_text, path_of
 from lakeconf.config.variables import Environment
 from lakeconf.errors import ConfigError, Problem
 
@@ -37,7 +37,7 @@ def env_variables(path: FilePath) -> Mapping[str, str]:
     Raises:
         ConfigError: The file cannot be read, or a line is invalid. The error shows no value.
     """
-    file = Path(os.path.abspath(Path(path).expanduser()))
+    file = Path(os.path.abspath(path_of(path).expanduser()))
     if not file.exists():
         raise ConfigError([Problem(Code.UNREADABLE.code, "file not found", "check the path", file=file)])
     found, problems = _parsed(file)

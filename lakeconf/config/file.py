@@ -126,6 +126,18 @@ class Source:
         return Excerpts(self.text)
 
 
+def path_of(path: object) -> Path:
+    """An argument that is the path of a file.
+
+    Raises:
+        ConfigError: It is not a path.
+    """
+    if isinstance(path, str | os.PathLike) and isinstance(os.fspath(path), str):
+        return Path(path)
+    hint = "pass the path of a file as text"
+    raise ConfigError([Problem(Code.UNREADABLE.code, f"{path!r} is not a path", hint)])
+
+
 def find(source: str | os.PathLike[str] | None = None) -> Source:
     """Finds and reads the configuration.
 
@@ -137,7 +149,7 @@ def find(source: str | os.PathLike[str] | None = None) -> Source:
         ConfigError: No file was found, or the file cannot be read. The error lists the folders that were searched.
     """
     if source is not None:
-        return _explicit(Path(source), "")
+        return _explicit(path_of(source), "")
     from_environment = os.environ.get(LOCATION_VARIABLE)
     if from_environment:
         return _explicit(Path(from_environment), f" (from {LOCATION_VARIABLE})")
@@ -242,10 +254,12 @@ def check_limits(data: Table, path: Path | None = None) -> None:
         path: Its file.
 
     Raises:
-        ConfigError: The configuration is nested too deeply, or an integer is too large.
+        ConfigError: It is nested too deeply, an integer is too large, or a key of a dictionary is no text.
     """
     level: list[Any] = [data]
     for _ in range(_MAX_DEPTH):
+        if not all(isinstance(key, str) for table in level if isinstance(table, Mapping) for key in table):
+            raise ConfigError([Problem(Code.WRONG_TYPE.code, "a key is not a text", "write keys as text")])
         values = [value for table in level for value in (table.values() if isinstance(table, Mapping) else table)]
         if any(isinstance(value, int) and value not in _INTEGERS for value in values):
             raise _too_large(path)
@@ -261,7 +275,7 @@ def _too_deep(path: Path | None) -> ConfigError:
 
 
 def _too_large(path: Path | None) -> ConfigError:
-    hint = "use at most 64 bits: from -9223372036854775808 to 9223372036854775807"
+    hint = f"use at most 64 bits: from {-(2**63)} to {2**63 - 1}"
     return ConfigError([Problem(Code.NOT_TOML.code, "an integer is too large", hint, file=path)])
 
 

@@ -203,7 +203,7 @@ class Config:
             if name is None:
                 hint = f'write default_store = "{self.names[0]}", or name one of: {", ".join(self.names)}'
                 raise ConfigError([self._source.problem(Code.NO_DEFAULT_STORE, "default_store is not set", hint=hint)])
-        if name not in self._tables:
+        if name not in self.names:
             raise ConfigError([self._unknown_store(name)])
         return name
 
@@ -284,8 +284,8 @@ class Config:
         message, hint = f"unknown store ({why} the variable {variable})", f"use one of the stores: {listed(self.names)}"
         raise ConfigError([self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key, at=at)])
 
-    def _unknown_store(self, name: str, key: Key = (), *, at: Key | None = None) -> Problem:
-        hint = f"{suggestion(name, self._tables)} use one of the stores: {listed(self.names)}".lstrip()
+    def _unknown_store(self, name: object, key: Key = (), *, at: Key | None = None) -> Problem:
+        hint = f"{suggestion(str(name), self._tables)} use one of the stores: {listed(self.names)}".lstrip()
         message = f"unknown store {name!r}"
         return self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key, at=key if at is None else at)
 

@@ -34,13 +34,16 @@ def exact_units(table: pyarrow.Table) -> pyarrow.Table:
     fields = [field.with_type(with_leaves(field.type, _exact)) for field in table.schema]
     if [field.type for field in fields] == table.schema.types:
         return table
-    try:
-        return table.cast(pa.schema(fields))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise SchemaError(
-            f"the frame has a value that DuckDB would round: {str(error).strip()}",
-            hint="round times to microseconds and dates to days",
-        ) from error
+    columns = []
+    for field, column in zip(fields, table.columns, strict=True):
+        try:
+            columns.append(column.cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise SchemaError(
+                f"the frame's column {field.name!r} has a value that DuckDB would round: {str(error).strip()}",
+                hint="round times to microseconds, dates to days and decimals to 38 digits",
+            ) from error
+    return pa.table(columns, schema=pa.schema(fields))
 
 
 def with_leaves(found: Any, leaf: Callable[[Any], Any]) -> Any:

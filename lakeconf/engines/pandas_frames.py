@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -15,6 +16,16 @@ if TYPE_CHECKING:
 
 # The types that pandas gives to columns without values.
 _OF_NOTHING = frozenset({"object", "float64"})
+# Types that Arrow lacks, or that DuckDB reads without their meaning: the name of each in pandas, and the type that
+# keeps its values.
+_FOREIGN = (
+    (re.compile(r"period\[.*"), "string"),
+    (re.compile(r"interval\b.*"), "string"),
+    (re.compile(r"complex\d+"), "string"),
+    (re.compile(r"float16"), "float32"),
+    (re.compile(r"float(96|128)"), "float64"),
+    (re.compile(r"Sparse\[(?P<values>[^,]+).*"), None),
+)
 
 
 def is_pandas(frame: object) -> TypeGuard[pd.DataFrame]:
@@ -70,3 +81,22 @@ def without_types(frame: object, columns: Iterable[str]) -> object:
         name for name, kind in native.dtypes.items() if folded(str(name)) in known and str(kind) in _OF_NOTHING
     ]
     return native.astype(dict.fromkeys(found, object))
+
+
+def check_dtypes(frame: pd.DataFrame) -> None:
+    """Refuses columns of types of pandas that DuckDB lacks.
+
+    Raises:
+        SchemaError: A column has such a type; the hint is the cast that works.
+    """
+    dtypes: dict[Any, Any] = frame.dtypes.to_dict()
+    for column, dtype in dtypes.items():
+        # The values of a category.
+        values = str(getattr(getattr(dtype, "categories", None), "dtype", dtype))
+        for pattern, kept in _FOREIGN:
+            if (found := pattern.fullmatch(values)) is not None:
+                wanted = kept or found["values"]
+                raise SchemaError(
+                    f"the frame's column {column!r} has the type {values} of pandas, which DuckDB lacks",
+                    hint=f"cast it: frame.astype({{{column!r}: {wanted!r}}})",
+                )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime, time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from lakeconf.connection.connection import Connection
+from lakeconf.engines.python_values import check_values, is_null
 from lakeconf.errors import SchemaError, required
 from lakeconf.sql import folded, identifier
 
@@ -42,9 +42,10 @@ def arrow_rows(rows: Rows, wanted: Mapping[str, pa.DataType] | None = None) -> p
         for name in row:
             names.setdefault(folded(name), name)
     for key, name in names.items():
-        values = [row.get(key) for row in folded_rows]
+        # pyarrow knows NA and NaT only in frames of pandas.
+        values = [None if is_null(value) else value for value in (row.get(key) for row in folded_rows)]
+        check_values(name, values)
         try:
-            check_one_kind(values)
             found = pa.array(values)
             own = types.get(key)
             columns[name] = found if own is None or not _narrows(found.type, own) else _narrowed(values, found, own)
@@ -67,36 +68,6 @@ def arrow_types(connection: Connection, types: Mapping[str, str]) -> dict[str, p
     with required("pyarrow", extra="arrow", needed_for="a frame of dictionaries"):
         schema = connection.arrow(f"SELECT {listed} LIMIT 0").schema
     return {folded(field.name): field.type for field in schema}
-
-
-def check_one_kind(values: Iterable[object]) -> None:
-    """Refuses values of one column that pyarrow would convert to one type, although some of them would change.
-
-    Raises:
-        ValueError: Dates are mixed with times, texts with bytes, or times with a time zone with others.
-    """
-    known = [value for value in values if value is not None and value == value]
-    nested = [value for value in known if isinstance(value, Mapping)]
-    for name in {name for value in nested for name in value}:
-        check_one_kind(value.get(name) for value in nested)
-    lists = [value for value in known if isinstance(value, (list, tuple))]
-    if lists:
-        check_one_kind(part for value in lists for part in value)
-    kinds = sorted({kind for value in known if (kind := _kind(value)) is not None})
-    if len(kinds) > 1:
-        raise ValueError(f"they are {' and '.join(kinds)}")
-    if kinds == ["times of day with a time zone"]:
-        raise ValueError("pyarrow would ignore the time zones of times of day")
-
-
-def _kind(value: object) -> str | None:
-    if isinstance(value, datetime):
-        return "times without a time zone" if value.tzinfo is None else "times with a time zone"
-    if isinstance(value, date):
-        return "dates"
-    if isinstance(value, time) and value.tzinfo is not None:
-        return "times of day with a time zone"
-    return "texts" if isinstance(value, str) else "bytes" if isinstance(value, (bytes, bytearray)) else None
 
 
 def _narrowed(values: Sequence[object], found: pa.Array, own: pa.DataType) -> pa.Array:

@@ -44,6 +44,15 @@ _CHECKED = {
     "timestamp_ms": {"timestamp"},
     "timestamp_ns": {"timestamp", "timestamp_s", "timestamp_ms"},
 }
+# The types that DuckLake cannot store, each with the types that can hold the values.
+_UNSTORED = {
+    "time_ns": "TIME",
+    "enum": "VARCHAR",
+    "array": "a list, such as FLOAT[] for FLOAT[3]",
+    "union": "a STRUCT with a field for each kind of value",
+    "bit": "VARCHAR or BLOB",
+    "bignum": "VARCHAR or DECIMAL(38, 0)",
+}
 
 
 def selected(table: TableInfo, columns: Sequence[str] | None) -> tuple[Column, ...]:
@@ -54,9 +63,14 @@ def selected(table: TableInfo, columns: Sequence[str] | None) -> tuple[Column, .
         columns: Column names; default: all.
 
     Raises:
-        SchemaError: The table has no such column, or a name occurs twice.
+        SchemaError: The table has no such column, a name occurs twice, or there are no names.
     """
-    return table.columns if columns is None else columns_named(table, columns)
+    if columns is None:
+        return table.columns
+    found = columns_named(table, columns)
+    if not found:
+        raise SchemaError("no column is named", hint="name at least one column, or omit the list to use all columns")
+    return found
 
 
 def named_views(tables: Sequence[str], prefix: str) -> dict[str, str]:
@@ -86,19 +100,20 @@ def not_null_violation(column: str, table: str) -> SchemaError:
     )
 
 
-def check_distinct(names: Sequence[str], what: str = "the frame") -> None:
+def check_distinct(names: Sequence[str], what: str = "the frame", kind: str = "columns") -> None:
     """Checks that columns have different names: of two columns, only one would be written.
 
     Args:
         names: The names.
         what: What has the columns, for the message.
+        kind: What has the names, for the message.
 
     Raises:
         SchemaError: Two columns have the same name.
     """
     for name, count in Counter(map(folded, names)).items():
         if count > 1:
-            raise SchemaError(f"{what} has two columns {name!r}", hint="rename one of them")
+            raise SchemaError(f"{what} has two {kind} {name!r}", hint="rename one of them")
 
 
 def check_fit(table: str, frame: Mapping[str, str], wanted: Mapping[str, str]) -> None:
@@ -168,6 +183,10 @@ def check_names(names: Iterable[str]) -> None:
     for name in names:
         if not isinstance(name, str):
             raise SchemaError(f"the column name {name!r} is not a text", hint="write names as text")
+        if not name or "\0" in name:
+            raise SchemaError(
+                f"{name!r} is not a column name", hint="use a name of at least one character, without NUL"
+            )
         if name.lower().startswith(RESERVED):
             raise SchemaError(
                 f"the column name {name!r} is reserved: lakeconf uses names that start with {RESERVED!r}",
@@ -182,13 +201,14 @@ def contains(found: DuckDBPyType, kind: str) -> bool:
 
 
 def check_writable(column: str, found: DuckDBPyType) -> None:
-    """Refuses types of a table that DuckLake accepts, but cannot write: DuckDB would be unusable after the attempt.
+    """Refuses types that DuckLake cannot store: after an attempt to write TIME_NS, DuckDB would be unusable.
 
     Raises:
-        SchemaError: The type of the column is or contains TIME_NS.
+        SchemaError: The type of the column is or contains TIME_NS, or a type that DuckLake lacks.
     """
-    if contains(found, "time_ns"):
-        raise SchemaError(f"files cannot store the column {column!r} of the type {found}", hint="use TIME")
+    for kind, instead in _UNSTORED.items():
+        if contains(found, kind):
+            raise SchemaError(f"files cannot store the column {column!r} of the type {found}", hint=f"use {instead}")
 
 
 def check_promotion(found: DuckDBPyType, new: DuckDBPyType) -> None:

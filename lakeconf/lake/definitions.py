@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from lakeconf.arguments import check_flags
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.unknown_tables import readable_names, tables_suggested
 from lakeconf.catalog.views import view_names
 from lakeconf.commit.scope import Scope
 from lakeconf.completion import PublicNames
-from lakeconf.errors import LakeconfError, TableNotFoundError
+from lakeconf.errors import LakeconfError, QueryError, TableNotFoundError
 from lakeconf.lake.table import Table
 from lakeconf.write import schema_changes
 from lakeconf.write.ddl import Definition
@@ -57,6 +58,7 @@ class Definitions(PublicNames):
         Raises:
             SchemaError: The table already exists, or a type, a key or a column does not exist.
         """
+        check_flags(if_not_exists=if_not_exists)
         engine = self._session.engine
         if not (if_not_exists and schema_changes.exists(self._scope, name)):
             columns = dict(like) if isinstance(like, Mapping) else engine.schema(engine.adopt(like))
@@ -91,6 +93,7 @@ class Definitions(PublicNames):
             CommitConflictError: Another writer has changed its columns; or, after this lake has read the table or in a
                 transaction, its rows.
         """
+        check_flags(if_exists=if_exists)
         try:
             schema_changes.drop(self._scope, name)
         except TableNotFoundError:
@@ -128,6 +131,8 @@ class Definitions(PublicNames):
         Raises:
             QueryError: DuckDB rejects the query.
         """
+        if not isinstance(sql, str):
+            raise QueryError(f"the SQL is not a text: {type(sql).__name__}", hint="write it as text")
         with tables_suggested(partial(readable_names, self._session.reader), "use one of the tables"):
             schema_changes.create_view(self._scope, name, sql)
 
@@ -144,6 +149,7 @@ class Definitions(PublicNames):
         Raises:
             TableNotFoundError: There is no such view.
         """
+        check_flags(if_exists=if_exists)
         try:
             schema_changes.drop_view(self._scope, name)
         except TableNotFoundError:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
+from lakeconf.arguments import check_flags
 from lakeconf.catalog.column_lookup import name_list
 from lakeconf.catalog.snapshot import Snapshot, chosen, latest, snapshots
 from lakeconf.catalog.table import tables
@@ -223,6 +224,7 @@ class Lake(Definitions, Restores, Queries):
             UnsupportedError: The lake was opened without Spark, or its store is not declared in a file.
             SparkError: There is no such table, or Spark cannot hold its rows.
         """
+        check_flags(changes=changes)
         return stream(self._scope, table, since, snapshots_per_batch, changes=changes)
 
     def columns_of(self, frame: object) -> dict[str, str]:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeAlias
 
+from lakeconf.arguments import check_flags, whole_number
 from lakeconf.catalog.history import LakeSize, growth
 from lakeconf.catalog.snapshot import latest, snapshots
 from lakeconf.catalog.stored_queries import StoredQueries
@@ -143,8 +144,8 @@ class Maintenance(PublicNames):
             CatalogMovedError: The catalog was restored from a backup before the last cleanup; nothing was expired.
             CommitError: Writers were active all the time, or the backend has no locks; nothing was expired.
         """
-        if keep < 1:
-            raise LakeconfError(f"keep is {keep}, but the latest snapshot is always kept", hint="pass 1 or more")
+        check_flags(dry_run=dry_run, force=force)
+        keep = whole_number(keep, "keep", at_least=1)
         limit = self._limit(older_than, force=force)
         if dry_run:
             return self._expired(limit, keep)
@@ -184,6 +185,7 @@ class Maintenance(PublicNames):
                 files for removal that do not belong to the lake. Nothing was removed.
             CommitError: Writers were active all the time, or the backend has no locks; nothing was removed.
         """
+        check_flags(dry_run=dry_run, force=force)
         if dry_run:
             return self.plan_cleanup(older_than=older_than, force=force).paths
         limit = self._limit(older_than, force=force)
@@ -192,6 +194,7 @@ class Maintenance(PublicNames):
 
     def plan_cleanup(self, *, older_than: datetime | timedelta, force: bool = False) -> Removal:
         """The files that `cleanup` would remove, and whether it would search for files of crashed writers."""
+        check_flags(force=force)
         return self._cleanup().plan(self._limit(older_than, force=force))
 
     def plan_compaction(self) -> list[TableCompaction]:
@@ -214,7 +217,9 @@ class Maintenance(PublicNames):
         return expired
 
     def _limit(self, older_than: datetime | timedelta, *, force: bool) -> datetime:
-        if not isinstance(older_than, (datetime, timedelta)):
+        given: object = older_than
+        # NaT of pandas is a datetime, and is not equal to itself.
+        if not isinstance(given, (datetime, timedelta)) or given != given:
             raise LakeconfError(
                 f"older_than is {older_than!r}, which is neither an age nor a time",
                 hint="pass an age, such as datetime.timedelta(days=7), or a time with a time zone",

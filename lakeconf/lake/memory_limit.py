@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from lakeconf.backends.maintenance_limits import maintenance_problem
 from lakeconf.commit.session import Session
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import LakeconfError
@@ -23,6 +24,9 @@ def limited_memory(session: Session, memory_limit: str | None) -> Iterator[None]
         LakeconfError: The limit is not a size.
     """
     wanted = session.memory_limit if memory_limit is None else memory_limit
+    # DuckDB takes a negative number for no limit.
+    if wanted is not None and (problem := maintenance_problem("memory_limit", wanted)) is not None:
+        raise LakeconfError(f"the memory_limit {wanted!r} {problem}", hint="write a size such as 4GB")
     if wanted is None:
         yield
         return
@@ -41,5 +45,6 @@ def _set_memory(writer: Connection, limit: str) -> None:
         writer.execute(f"SET memory_limit = {literal(limit)}")
     except LakeconfError as error:
         raise LakeconfError(
-            f"the memory_limit {limit!r} is not possible: {error.message}", hint="write a size such as 4GB"
+            f"the memory_limit {limit!r} is not possible: {error.message.splitlines()[0]}",
+            hint="write a size such as 4GB",
         ) from error

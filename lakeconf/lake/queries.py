@@ -9,12 +9,14 @@ from typing import Any, Literal, Never
 
 import narwhals as nw
 
+from lakeconf.catalog.column_lookup import name_list
 from lakeconf.catalog.only_reads import check_only_reads
 from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.catalog.unknown_tables import readable_names, tables_suggested
 from lakeconf.commit.scope import Scope
 from lakeconf.completion import PublicNames
 from lakeconf.engines.base import SparkOperations
+from lakeconf.engines.schema_check import check_distinct
 from lakeconf.errors import LakeconfError, QueryError, UnsupportedError
 
 # The engines of a query, and the dialects with their names.
@@ -103,6 +105,7 @@ class Queries(PublicNames):
         _check_query(sql, ())
         if not isinstance(frames, Mapping):
             raise QueryError("the frames of a query have no names", hint='write lake.query(…, {"name": frame})')
+        check_distinct(name_list(frames, "frames"), "the query", "frames")
         prepare_query(self._session.reader, sql, frames=frames)
         check_only_reads(self._session.reader.connection, sql)
         if isinstance(self._session.engine, SparkOperations):
@@ -161,8 +164,8 @@ def _check_query(sql: object, parameters: Sequence[object]) -> None:
 
 
 def _check_options(engine: object, dialect: object, lakes: object) -> None:
-    for name, option in (("engine", engine), ("dialect", dialect)):
-        if option is not None and option not in _ENGINES:
+    for name, option, optional in (("engine", engine, True), ("dialect", dialect, False)):
+        if not (option is None and optional) and not (isinstance(option, str) and option in _ENGINES):
             raise UnsupportedError(f"the {name} {option!r} is unknown", hint=f"write {name}='duckdb' or 'spark'")
     if not isinstance(lakes, Iterable) or not all(isinstance(lake, Queries) for lake in lakes):
         raise LakeconfError("not all `lakes` are open lakes", hint="pass lakes: lakes=[store.open()]")

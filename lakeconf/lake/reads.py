@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import narwhals as nw
 
+from lakeconf.arguments import whole_number
 from lakeconf.catalog.comments import Comments, comments
 from lakeconf.catalog.history import TableChange, TableFile, files, history
 from lakeconf.catalog.predicate.where import Where
@@ -19,7 +20,7 @@ from lakeconf.commit.scope import Scope
 from lakeconf.completion import PublicNames
 from lakeconf.engines.change_feed import check_range
 from lakeconf.engines.scan_summary import ScanSummary, summary
-from lakeconf.errors import LakeconfError, required
+from lakeconf.errors import required
 from lakeconf.lake.notebook import html_table
 from lakeconf.write import writes
 from lakeconf.write.staged_refusal import committer_of_merges
@@ -105,15 +106,14 @@ class TableReads(PublicNames):
         """Some rows of the table at the lake's snapshot, each as a dictionary; the files of a table have no order.
 
         Args:
-            n: The number of rows.
+            n: The number of rows, 0 or more.
 
         Raises:
             TableNotFoundError: There is no such table at the lake's snapshot.
             MissingDependencyError: pyarrow is not installed.
         """
-        if not isinstance(n, int):
-            raise LakeconfError(f"{n!r} is not a number of rows", hint="pass a whole number")
-        rows: list[dict[str, Any]] = self._collected(self.scan().head(n), "pyarrow", "arrow").to_pylist()
+        count = whole_number(n, "n", at_least=0)
+        rows: list[dict[str, Any]] = self._collected(self.scan().head(count), "pyarrow", "arrow").to_pylist()
         return rows
 
     def count(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 
+from lakeconf.arguments import check_flags
 from lakeconf.catalog.column_lookup import name_list
 from lakeconf.catalog.predicate.where import Where
 from lakeconf.lake.memory_limit import limited_memory
@@ -47,6 +48,7 @@ class Table(TableReads):
             SchemaError: A column is missing, unknown, or of a type that does not fit; nothing was written.
             CommitError: Nothing was written.
         """
+        check_flags(evolve=evolve)
         change = partial(row_changes.append, frame=frame, evolve=evolve)
         return writes.write_once(self._scope, self.name, idempotency_key, change)
 
@@ -71,6 +73,7 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
+        check_flags(evolve=evolve)
         change = partial(row_changes.overwrite, frame=frame, where=where, evolve=evolve)
         return writes.write_once(self._scope, self.name, idempotency_key, change)
 
@@ -94,6 +97,7 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
+        check_flags(recurring=recurring)
         change = partial(row_changes.overwrite_partitions, frame=frame, recurring=recurring)
         return writes.write_once(self._scope, self.name, idempotency_key, change)
 
@@ -169,6 +173,7 @@ class Table(TableReads):
             CommitError: Several rows of the frame match one row of the table; nothing was written.
             CommitConflictError: Another writer has changed the table since it was read.
         """
+        check_flags(evolve=evolve)
         keys = (on,) if isinstance(on, str) else tuple(name_list(on, "on"))
         actions = tuple(matched or ()) if matched is None or isinstance(matched, (list, tuple)) else (matched,)
         clauses = Clauses(keys, actions, not_matched, not_matched_by_source)

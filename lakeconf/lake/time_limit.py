@@ -27,9 +27,10 @@ class TimeLimit:
         """The limit that ends after a time; None for no limit.
 
         Raises:
-            LakeconfError: It is not a `timedelta`.
+            LakeconfError: It is not a `timedelta`, or is negative.
         """
-        if not isinstance(deadline, timedelta | None):
+        given: object = deadline
+        if given is not None and not (isinstance(given, timedelta) and given >= timedelta(0)):
             raise LakeconfError(f"the deadline is {deadline!r}, and not a duration", hint="pass timedelta(hours=1)")
         return cls(None if deadline is None else time.monotonic() + deadline.total_seconds())
 

@@ -12,11 +12,17 @@ from lakeconf.catalog.column_lookup import name_list
 from lakeconf.catalog.sort_keys import SORT_KEY
 from lakeconf.catalog.table import NO_ID, Column, PartitionField, TableInfo
 from lakeconf.catalog.types import columns_of, parsed_type
-from lakeconf.engines.schema_check import check_names, check_writable, contains
+from lakeconf.engines.schema_check import check_distinct, check_names, check_writable, contains
 from lakeconf.errors import SchemaError, suggestion
 from lakeconf.sql import folded, identifier, literal
 
 _TRANSFORM = re.compile(r"(?P<name>year|month|day|hour)\((?P<column>.+)\)|bucket\((?P<count>\d+),\s*(?P<bucketed>.+)\)")
+
+_NOT_NULL = " NOT NULL"
+_MOST_BUCKETS = 2**31 - 1
+# The types with a year, a month and a day, and those that have only an hour.
+_DATED = frozenset({"date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamp with time zone"})
+_TIMES = frozenset({"time", "time with time zone"})
 
 
 @dataclass(frozen=True)
@@ -50,9 +56,12 @@ class Definition:
         if not self.columns:
             raise SchemaError("a table needs at least one column", hint="add a column, such as id of the type BIGINT")
         check_names(self.columns)
-        listed = ", ".join(f"{identifier(name)} {_checked_type(name, text)}" for name, text in self.columns.items())
+        check_distinct(list(self.columns), "the table")
+        types = {name: _checked_type(name, text) for name, text in self.columns.items()}
+        listed = ", ".join(f"{identifier(name)} {text}" for name, text in types.items())
         made = [f"CREATE SCHEMA IF NOT EXISTS {quoted_schema}", f"CREATE TABLE {quoted} ({listed})"]
-        keys = [_partition_key(key, self.columns) for key in name_list(self.partitioned_by, "partitioned_by")]
+        keys = [_partition_key(key, types) for key in name_list(self.partitioned_by, "partitioned_by")]
+        check_distinct(keys, "the table", "partition keys")
         order = [_sort_key(key, self.columns) for key in name_list(self.sorted_by, "sorted_by")]
         if keys:
             made.append(f"ALTER TABLE {quoted} SET PARTITIONED BY ({', '.join(keys)})")
@@ -128,7 +137,7 @@ def _checked_type(name: str, text: str) -> str:
     _check_text(name, text)
     found = re.fullmatch(r"(?P<type>.*?)(?P<not_null>\s+NOT\s+NULL)?", text.strip(), re.IGNORECASE | re.DOTALL)
     type_name = found["type"] if found else text
-    return type_sql(name, type_name) + (" NOT NULL" if found and found["not_null"] else "")
+    return type_sql(name, type_name) + (_NOT_NULL if found and found["not_null"] else "")
 
 
 def type_sql(name: str, text: str) -> str:
@@ -192,7 +201,18 @@ def _partition_key(key: str, columns: Mapping[str, str]) -> str:
     if transform == "identity":
         return quoted
     if transform.startswith("bucket("):
+        if not 1 <= int(transform[len("bucket(") : -1]) <= _MOST_BUCKETS:
+            raise SchemaError(
+                f"the partition key {key!r} has no valid number of buckets",
+                hint=f"use 1 to {_MOST_BUCKETS}, such as bucket(16, {column})",
+            )
         return f"{transform[:-1]}, {quoted})"
+    found = parsed_type(columns[known_column(column, columns, "")].removesuffix(_NOT_NULL))
+    if found.id not in _DATED and not (transform == "hour" and found.id in _TIMES):
+        raise SchemaError(
+            f"the partition key {key!r} is for dates and times, but the column is {found}",
+            hint=f"use the column itself as the key, or bucket(16, {column})",
+        )
     return f"{transform}({quoted})"
 
 
@@ -205,6 +225,8 @@ def _sort_key(key: str, columns: Mapping[str, str]) -> str:
 
 def known_column(name: str, columns: Mapping[str, str], why: str) -> str:
     """The column with this name, ignoring case."""
+    if not isinstance(name, str):
+        raise SchemaError(f"{why} {name!r}", hint="write names as text")
     names = {folded(column): column for column in columns}
     if folded(name) in names:
         return names[folded(name)]

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import narwhals as nw
 
+from lakeconf.catalog.column_lookup import columns_named
+from lakeconf.catalog.predicate.expression_errors import named_columns
 from lakeconf.catalog.predicate.nodes import Predicate, to_duckdb_sql
 from lakeconf.catalog.predicate.where import Where, predicate_of
 from lakeconf.catalog.table import NO_ID, Column, TableInfo, load_table
@@ -52,6 +54,8 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
     info, types = target.info, target.types
     if not isinstance(values, Mapping):
         raise SchemaError("the new values are not a dictionary", hint='write update({"kind": "sale"}, where=…)')
+    if not values:
+        raise SchemaError("there are no new values", hint='write update({"kind": "sale"}, where=…)')
     named = {column.name: value for column, value in zip(selected(info, list(values)), values.values(), strict=True)}
     computed = {name: value for name, value in named.items() if isinstance(value, nw.Expr)}
     settings = {
@@ -66,7 +70,8 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
         return
     read = _readable(transaction, target)
     rows = _rows(session.engine, transaction, target, read, where)
-    rows = rows.select(ROW_ID, *(value.alias(name) for name, value in computed.items()))
+    with named_columns(types):
+        rows = rows.select(ROW_ID, *(value.alias(name) for name, value in computed.items()))
     wanted = {name: types[name] for name in computed}
     staged = _stage(session.engine, transaction, target, rows, wanted)
     change = _change(target, transaction, (_update(session, target, settings, staged.source),), staged)
@@ -93,9 +98,11 @@ def _merge_rows(transaction: Transaction, target: Target, adopted: Any, clauses:
     read = _readable(transaction, target)
     with merge_source(transaction, target, read, adopted, given, clauses) as source:
         joined = _joined(transaction, target, read, source, given, clauses)
-        frame = joined.with_columns(action(clauses).alias(ACTION)).filter(nw.col(ACTION) != NOTHING)
-        values = [value(column, given, clauses).alias(column.name) for column in info.columns]
-        rows = frame.select(ROW_ID, ACTION, *values)
+        names = [*(f"source_{one.name}" for one in given), *(f"target_{one.name}" for one in info.columns)]
+        with named_columns(names):
+            frame = joined.with_columns(action(clauses).alias(ACTION)).filter(nw.col(ACTION) != NOTHING)
+            values = [value(column, given, clauses).alias(column.name) for column in info.columns]
+            rows = frame.select(ROW_ID, ACTION, *values)
         staged = _stage(source.engine, transaction, target, rows, target.types, acted=True)
         change = replace(_change(target, transaction, (), staged), decision=source.decision)
         transaction.add(change)  # first, so that a failure below removes the staged rows
@@ -172,7 +179,7 @@ def _check_frame(engine: Engine, target: Target, adopted: Any, clauses: Clauses)
             )
     for clause in clauses.matched:
         if isinstance(clause, Update):
-            selected(info, list(clause.values or ()))
+            columns_named(info, list(clause.values or ()))
     return given
 
 

@@ -12,7 +12,7 @@ import narwhals as nw
 
 from lakeconf.catalog.table import Column
 from lakeconf.engines.base import ROW_ID
-from lakeconf.errors import LakeconfError
+from lakeconf.errors import LakeconfError, PredicateError, SchemaError
 from lakeconf.sql import folded
 
 # Columns of the join, in addition to those of the frame and the table.
@@ -33,6 +33,20 @@ class Update:
     values: Mapping[str, object] | None = None
     when: nw.Expr | None = None
 
+    def __post_init__(self) -> None:
+        """Checks the arguments.
+
+        Raises:
+            SchemaError: The values are not a dictionary.
+            PredicateError: The condition is not an expression.
+        """
+        if not isinstance(self.values, Mapping | None):
+            raise SchemaError(
+                f"the values of an Update are {self.values!r}, and not a dictionary",
+                hint='write Update({"kind": nw.col("source_kind")}), or Update() for all columns of the frame',
+            )
+        _check_condition(self)
+
 
 @dataclass(frozen=True)
 class Delete:
@@ -44,6 +58,14 @@ class Delete:
 
     when: nw.Expr | None = None
 
+    def __post_init__(self) -> None:
+        """Checks the condition.
+
+        Raises:
+            PredicateError: It is not an expression.
+        """
+        _check_condition(self)
+
 
 @dataclass(frozen=True)
 class Insert:
@@ -54,6 +76,25 @@ class Insert:
     """
 
     when: nw.Expr | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the condition.
+
+        Raises:
+            PredicateError: It is not an expression.
+        """
+        _check_condition(self)
+
+
+def _check_condition(clause: Update | Delete | Insert) -> None:
+    when: object = clause.when
+    if not isinstance(when, nw.Expr | None):
+        kind = type(clause).__name__
+        raise PredicateError(
+            f"the condition of {'a Delete' if kind == 'Delete' else f'an {kind}'} is {when!r}, and not an "
+            "expression of narwhals",
+            hint=f'write {kind}(when=nw.col("source_id") > 1)',
+        )
 
 
 @dataclass(frozen=True)

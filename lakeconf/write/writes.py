@@ -17,7 +17,7 @@ from lakeconf.commit.journal import CommitKey, recorded_name
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
-from lakeconf.ducklake import check_placeholders
+from lakeconf.ducklake import check_commit_text
 from lakeconf.engines.base import Staged, StagingRequest
 from lakeconf.engines.pandas_frames import without_types
 from lakeconf.engines.row_dicts import arrow_rows, arrow_types, is_rows
@@ -230,7 +230,7 @@ def commit_key(scope: Scope, name: str, key: str | None) -> CommitKey | None:
         return None
     if not isinstance(key, str):
         raise LakeconfError(f"the idempotency key {key!r} is not a text", hint="write it as text")
-    check_placeholders(key, "the idempotency key")
+    check_commit_text(key, "the idempotency key")
     reader = scope.session.reader
     pending = scope.transaction.targets.get(table_key(name)) if scope.transaction else None
     info = pending.info if pending else load_table(reader, name, scope.snapshot_id)

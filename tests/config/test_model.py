@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from prod_store import DEV, LOCAL, PROD, SQLITE, postgres, problems_of, stores
@@ -206,3 +207,19 @@ def test_problems_of_storage_show_no_values(key: str, value: object) -> None:
         assert "hunter2" not in repr(init(source).get_store("prod"))
     assert "hunter2" not in shown
     assert "7351947" not in shown
+
+
+@pytest.mark.parametrize("source", [5, True, b"lakeconf.toml", [], {5: 5}, {"stores": {5: {}}}])
+def test_source_that_is_no_path_and_no_table_is_refused(source: Any) -> None:
+    with pytest.raises(ConfigError, match=r"is not a path|a key is not a text") as refused:
+        init(source)
+    assert refused.value.problems[0].hint in ("pass the path of a file as text", "write keys as text")
+    with pytest.raises(ConfigError, match="5 is not a path"):
+        init({"stores": {}}, env_file=cast("Any", 5))
+
+
+@pytest.mark.parametrize("name", [5, ["dev"]])
+def test_name_of_a_store_that_is_no_text_is_unknown(name: Any) -> None:
+    backends = {"metadata_backend": {"type": "sqlite", "uri": "x"}, "storage_backend": {"type": "local", "path": "y"}}
+    with pytest.raises(ConfigError, match="unknown store"):
+        init({"stores": {"dev": backends}}).get_store(name)

@@ -48,9 +48,11 @@ def test_smaller_units_convert_without_a_loss_or_are_rejected(name: str) -> None
     table = exact_units(pa.table({"i": pa.array([1], pa.int8()), "x": pa.array([3 * factor], small)}))
     assert table.schema.types == [pa.int8(), exact]
     assert table["x"].combine_chunks() == pa.array([3], exact)
-    with pytest.raises(SchemaError, match="the frame has a value that DuckDB would round: Casting") as refused:
+    with pytest.raises(
+        SchemaError, match="the frame's column 'x' has a value that DuckDB would round: Casting"
+    ) as refused:
         exact_units(pa.table({"x": pa.array([3 * factor + 1], small)}))
-    assert refused.value.hint == "round times to microseconds and dates to days"
+    assert refused.value.hint == "round times to microseconds, dates to days and decimals to 38 digits"
 
 
 @pytest.mark.parametrize("kind", NESTED)
@@ -183,7 +185,7 @@ def test_leaves_of_a_type_are_converted_and_its_nesting_is_kept() -> None:
 def test_decimals_that_duckdb_lacks_become_those_that_it_has() -> None:
     wide = pa.table({"a": pa.array([Decimal("1.5")], pa.decimal256(50, 2)), "b": pa.array([7], pa.decimal256(20, 0))})
     assert exact_units(wide).schema.types == [pa.decimal128(38, 2), pa.decimal128(20, 0)]
-    with pytest.raises(SchemaError, match="the frame has a value that DuckDB would round"):
+    with pytest.raises(SchemaError, match="column 'a' has a value that DuckDB would round"):
         exact_units(pa.table({"a": pa.array([Decimal(10**40)], pa.decimal256(50, 2))}))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import importlib.util
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import polars as pl
@@ -78,3 +78,23 @@ def test_objects_of_one_type_are_kept() -> None:
         {"d": dt.date(2026, 1, 1), "b": b"\xff", "l": [1]},
         {"d": None, "b": None, "l": None},
     ]
+
+
+@pytest.mark.parametrize(
+    ("frame", "message", "fixed"),
+    [
+        (
+            pd.DataFrame({"id": [1], "v": [pd.Period("2026-01")]}, dtype=object),
+            "Could not convert Period",
+            lambda frame: frame.astype({"v": "string"}),
+        ),
+        (pd.DataFrame({"id": [1, 2], "v": [1, "a"]}), "Could not convert 'a'", lambda f: f.astype({"v": "string"})),
+        (pl.DataFrame({"v": pl.Series([2**100], dtype=pl.Int128)}), "_pli128", lambda f: f.cast({"v": pl.String})),
+    ],
+    ids=["period", "mixed", "int128"],
+)
+def test_column_without_an_arrow_type_is_named_and_the_hint_works(frame: Any, message: str, fixed: Any) -> None:
+    with pytest.raises(SchemaError, match=f"the frame's column 'v' cannot be converted to Arrow: .*{message}") as error:
+        arrow_table(native_frame(frame))
+    assert ".astype({'v': 'string'})" in str(error.value.hint) or ".cast({'v': pl.String})" in str(error.value.hint)
+    assert arrow_table(native_frame(fixed(frame))).schema.field("v").type in (pa.string(), pa.large_string())

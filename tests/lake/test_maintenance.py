@@ -73,7 +73,7 @@ def test_memory_is_limited_during_a_compaction_only(lake: Lake) -> None:
     before = lake._session.writer.rows(setting)
     lake.maintenance.compact(memory_limit="1GB")
     assert lake._session.writer.rows(setting) == before
-    with pytest.raises(LakeconfError, match="the memory_limit 'much' is not possible"):
+    with pytest.raises(LakeconfError, match="the memory_limit 'much' is not a size"):
         lake.maintenance.compact(memory_limit="much")
     with pytest.raises(LakeconfError, match=r"(?i)memory"):
         lake.maintenance.compact(memory_limit="1KB")

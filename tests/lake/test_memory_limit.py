@@ -35,6 +35,6 @@ def test_no_limit_changes_nothing(two_tables: Lake) -> None:
 def test_limit_that_is_no_size_is_refused(two_tables: Lake) -> None:
     session = two_tables._session
     before = session.writer.rows(SETTING)
-    with pytest.raises(LakeconfError, match="the memory_limit 'much' is not possible"), limited_memory(session, "much"):
+    with pytest.raises(LakeconfError, match="the memory_limit 'much' is not a size"), limited_memory(session, "much"):
         pytest.fail("the block ran")
     assert session.writer.rows(SETTING) == before

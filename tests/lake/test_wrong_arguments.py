@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -13,6 +14,7 @@ import pytest
 from hint_words import VERBS
 from local_stores import store_of
 
+import lakeconf
 from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
 ROWS = pa.table({"id": [1, 2], "kind": ["view", "buy"]})
 FRAME = pd.DataFrame({"id": [1], "kind": ["sale"]})
+WEEK = dt.timedelta(weeks=1)
+Delete: Any = lakeconf.Delete
+Insert: Any = lakeconf.Insert
+Update: Any = lakeconf.Update
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +93,7 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda lake: lake.table("raw.events").append(FRAME, idempotency_key=5), "the idempotency key 5 is not a text"),
     (lambda lake: lake.table("raw.events").append(pd.DataFrame()), "the frame has no columns"),
     (lambda lake: lake.table("raw.events").append([{}]), "the frame has no columns"),
-    (lambda lake: lake.table("raw.events").head("x"), "'x' is not a number of rows"),
+    (lambda lake: lake.table("raw.events").head("x"), "n is 'x', and not a whole number of at least 0"),
     (lambda lake: lake.table("raw.events").rewrite([1]), "sorted_by contains 1"),
     (lambda lake: lake.maintenance.expire_snapshots(older_than=7), "neither an age nor a time"),
     (lambda lake: lake.maintenance.cleanup(older_than="7d"), "neither an age nor a time"),
@@ -95,6 +101,79 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda lake: lake.read_parquet("a.parquet"), "paths is 'a.parquet', and not a list of names"),
     (lambda lake: lake.read_parquet([]), "there are no files to read"),
     (lambda lake: lake.transaction(extra="x").__enter__(), "extra is 'x', and not a dictionary"),
+    (lambda lake: lake.transaction(5).__enter__(), "the commit message is 5, and not a text"),
+    (lambda lake: lake.transaction("a\0b").__enter__(), "the commit message .* contains NUL"),
+    (lambda lake: lake.transaction("\ud800").__enter__(), "the commit message .* or half a character"),
+    (lambda lake: lake.transaction(author=b"x").__enter__(), "the author is b'x', and not a text"),
+    (
+        lambda lake: lake.transaction(extra={"a": object()}).__enter__(),
+        "extra cannot be written as JSON: .*type object",
+    ),
+    (lambda lake: lake.transaction(extra={"a": float("nan")}).__enter__(), "extra cannot be written as JSON: Out of"),
+    (lambda lake: lake.at(timestamp=pd.NaT), "NaT is not a time"),
+    (lambda lake: lake.table("raw.events").changes(pd.NaT), "NaT is not a time"),
+    (lambda lake: lake.query("FROM a", {5: FRAME}), "frames contains 5, which is not a name"),
+    (lambda lake: lake.query("FROM a", {"a": FRAME, "A": FRAME}), "the query has two frames 'a'"),
+    (lambda lake: lake.sql("SELECT 1", dialect=None), "the dialect None is unknown"),
+    (lambda lake: lake.sql("SELECT 1", dialect=["duckdb"]), r"the dialect \['duckdb'\] is unknown"),
+    (lambda lake: lake.sql("SELECT 1", engine=[]), r"the engine \[\] is unknown"),
+    (lambda lake: lake.create_view("v", 5), "the SQL is not a text: int"),
+    (lambda lake: lake.create_table("t", {"": "DATE"}), "'' is not a column name"),
+    (lambda lake: lake.create_table("t", {"a\0": "DATE"}), "is not a column name"),
+    (lambda lake: lake.create_table("t", {"a": "DATE", "A": "DATE"}), "the table has two columns 'a'"),
+    (lambda lake: lake.create_table("t", {"a": "ENUM('a')"}), "files cannot store the column 'a' of the type ENUM"),
+    (lambda lake: lake.create_table("t", {"a": "STRUCT(b BIT)"}), r"the column 'a' of the type STRUCT\(b BIT\)"),
+    (lambda lake: lake.create_table("t", {"a": "INTEGER[3]"}), r"the column 'a' of the type INTEGER\[3\]"),
+    (lambda lake: lake.create_table("t", pl.DataFrame({"a": pl.Series([[1]], dtype=pl.Array(int, 1))})), "BIGINT"),
+    (lambda lake: lake.create_table("t", {"a": "DATE"}, partitioned_by=["a", "A"]), "the table has two partition keys"),
+    (lambda lake: lake.create_table("t", {"a": "DATE"}, partitioned_by=["bucket(0,a)"]), "no valid number of buckets"),
+    (lambda lake: lake.create_table("t", {"a": "DATE"}, partitioned_by=["bucket(9999999999,a)"]), "number of buckets"),
+    (lambda lake: lake.table("raw.events").evolve(add={"x": "ENUM('a')"}), "files cannot store the column 'x'"),
+    (lambda lake: lake.table("raw.events").evolve(rename={"id": ""}), "'' is not a column name"),
+    (lambda lake: lake.table("raw.events").set_comments(columns={5: "x"}), "unknown column: 5"),
+    (lambda lake: lake.table("raw.events").scan([]), "no column is named"),
+    (lambda lake: lake.table("raw.events").explain([]), "no column is named"),
+    (lambda lake: lake.table("raw.events").update({}, "id = 1"), "there are no new values"),
+    (lambda lake: lake.table("raw.events").update({"id": nw.col("nope")}, "id = 1"), "an unknown column: 'nope'"),
+    (lambda lake: lake.table("raw.events").update({"kind": nw.col("id") + nw.col("x")}, "id = 1"), "column: 'x'"),
+    (
+        lambda lake: lake.table("raw.events").update({"kind": nw.col("id").str.to_uppercase()}, "id = 1"),
+        "narwhals cannot",
+    ),
+    (lambda lake: lake.table("raw.events").scan(where=nw.col("nope") == 1), "an unknown column: 'nope'"),
+    (
+        lambda lake: lake.table("raw.events").delete("kind"),
+        "the condition is the column 'kind' alone, which is VARCHAR",
+    ),
+    (lambda lake: lake.table("raw.events").delete(nw.col("id")), "the condition is the column 'id' alone, .* BIGINT"),
+    (lambda lake: lake.table("raw.events").head(-1), "n is -1, and not a whole number of at least 0"),
+    (lambda lake: lake.table("raw.events").head(n=True), "n is True, and not a whole number"),
+    (lambda lake: lake.table("raw.events").head(2**70), "not a whole number of at least 0"),
+    (
+        lambda lake: lake.table("raw.events").merge(FRAME, on="id", matched=Update("s")),
+        "the values of an Update are 's'",
+    ),
+    (lambda lake: lake.table("raw.events").merge(FRAME, "id", matched=Update({"kind": nw.col("x")})), "column: 'x'"),
+    (lambda lake: lake.table("raw.events").merge(FRAME, "id", matched=Delete(nw.col("x") > 1)), "unknown column: 'x'"),
+    (
+        lambda lake: lake.table("raw.events").merge(FRAME, on="id", matched=Delete(when=5)),
+        "of a Delete is 5, and not an",
+    ),
+    (lambda lake: lake.table("raw.events").merge(FRAME, on="id", not_matched=Insert("x")), "of an Insert is 'x'"),
+    (lambda lake: lake.table("raw.events").merge(FRAME, on="id", matched=Update(when=True)), "of an Update is True"),
+    (lambda lake: lake.maintenance.expire_snapshots(older_than=WEEK, keep="1"), "keep is '1', and not a whole number"),
+    (lambda lake: lake.maintenance.expire_snapshots(older_than=WEEK, keep=1.5), "keep is 1.5, and not a whole number"),
+    (lambda lake: lake.maintenance.expire_snapshots(older_than=WEEK, keep=0), "keep is 0, and not a whole number"),
+    (lambda lake: lake.maintenance.expire_snapshots(older_than=pd.NaT), "older_than is NaT"),
+    (lambda lake: lake.maintenance.cleanup(older_than=pd.NaT), "older_than is NaT"),
+    (lambda lake: lake.maintenance.compact(deadline=dt.timedelta(-1)), "the deadline is .*, and not a duration"),
+    (lambda lake: lake.maintenance.compact(memory_limit=-5), "the memory_limit -5 must be a string"),
+    (lambda lake: lake.maintenance.compact(memory_limit="-5GB"), "the memory_limit '-5GB' is not a size"),
+    (lambda lake: lake.maintenance.rewrite(memory_limit="0GB"), "the memory_limit '0GB' must be more than 0"),
+    (
+        lambda lake: lake.table("raw.events").rewrite(["id"], memory_limit="-1GB"),
+        "the memory_limit '-1GB' is not a size",
+    ),
 ]
 
 

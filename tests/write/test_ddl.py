@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 from catalog_lake import lake
 
@@ -33,6 +34,33 @@ def test_table_is_created_with_its_schema() -> None:
         'CREATE SCHEMA IF NOT EXISTS "dev"."raw"',
         'CREATE TABLE "dev"."raw"."events" ("id" BIGINT NOT NULL, "At" TIMESTAMP, "o""dd, name" VARCHAR)',
     )
+
+
+@pytest.mark.parametrize("transform", ["year", "month", "day", "hour"])
+@pytest.mark.parametrize(
+    "column",
+    [
+        "DATE",
+        "TIMESTAMP NOT NULL",
+        "TIMESTAMP_S",
+        "TIMESTAMP_NS",
+        "TIMESTAMPTZ",
+        "TIME",
+        "INTEGER",
+        "VARCHAR",
+        "DATE[]",
+    ],
+)
+def test_transform_fits_the_types_for_which_duckdb_has_its_function(transform: str, column: str) -> None:
+    definition = Definition({"a": column}, [f"{transform}(a)"])
+    try:
+        duckdb.sql(f"SELECT {transform}(CAST(NULL AS {column.removesuffix(' NOT NULL')}))")
+    except duckdb.Error:
+        with pytest.raises(SchemaError, match=r"is for dates and times, but the column is") as refused:
+            definition.statements("s", "t")
+        assert refused.value.hint == "use the column itself as the key, or bucket(16, a)"
+    else:
+        assert definition.statements("s", "t")[-1] == f'ALTER TABLE t SET PARTITIONED BY ({transform}("a"))'
 
 
 def test_options_of_a_definition_follow_its_creation() -> None:

@@ -12,7 +12,11 @@ from sqlglot import exp
 from lakeconf.catalog.predicate.datetimes import parse_date, parse_timestamp
 from lakeconf.catalog.predicate.expression import NotUnderstoodError
 from lakeconf.catalog.predicate.literals import Raw, Text
+from lakeconf.catalog.predicate.nodes import Comparison, Predicate
+from lakeconf.catalog.table import Column
+from lakeconf.catalog.types import sql_type
 from lakeconf.errors import PredicateError
+from lakeconf.sql import identifier
 
 GRAMMAR = "use columns, literals, =, !=, <, <=, >, >=, AND, OR, NOT, IN, BETWEEN, IS NULL and LIKE 'prefix%'"
 
@@ -118,3 +122,17 @@ def refusal(node: exp.Expr) -> NotUnderstoodError:
 def shown(node: exp.Expr) -> str:
     """The SQL of a node, quoted for a message."""
     return repr(node.sql(dialect="duckdb"))
+
+
+def truth(column: Column) -> Predicate:
+    """The condition that a column is true.
+
+    Raises:
+        PredicateError: The column is not BOOLEAN.
+    """
+    if column.type != "boolean":
+        raise PredicateError(
+            f"the condition is the column {column.name!r} alone, which is {sql_type(column)} and not BOOLEAN",
+            hint=f"compare it: {identifier(column.name)} = …",
+        )
+    return Comparison(column, "=", True)  # noqa: FBT003

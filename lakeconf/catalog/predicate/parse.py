@@ -10,7 +10,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from lakeconf.catalog.predicate.constants import GRAMMAR, constant, only, refusal, shown, without_parentheses
+from lakeconf.catalog.predicate import expression_errors
+from lakeconf.catalog.predicate.constants import GRAMMAR, constant, only, refusal, shown, truth, without_parentheses
 from lakeconf.catalog.predicate.expression import (
     NotUnderstoodError,
     condition_of,
@@ -124,8 +125,9 @@ def _sql_of(where: nw.Expr, columns: Sequence[Column]) -> str:
         relation = connection.sql(f"SELECT {listed}")
         try:
             sql = nw.from_native(relation).filter(where).to_native().sql_query()
-        except (nw.exceptions.NarwhalsError, duckdb.Error, NotImplementedError, ValueError) as error:
-            raise PredicateError(f"narwhals cannot convert the expression to SQL: {error}", hint=GRAMMAR) from error
+        except expression_errors.ERRORS as error:
+            message, hint = expression_errors.problem(error, [column.name for column in columns], GRAMMAR)
+            raise PredicateError(message, hint=hint) from error
     condition = sqlglot.parse_one(sql, dialect="duckdb").args.get("where")
     if condition is None:
         raise PredicateError("narwhals cannot convert the expression to a condition", hint="write it as SQL")
@@ -164,7 +166,7 @@ class _Reader:
             operands = tuple(self.predicate(operand) for operand in node.flatten())
             return And(operands) if isinstance(node, exp.And) else Or(operands)
         if isinstance(node, exp.Column):
-            return compare(self._column(node), "=", True)  # noqa: FBT003
+            return truth(self._column(node))
         if type(node) in _OPERATORS:
             return self._comparison(node)
         handler = _HANDLERS.get(type(node))

@@ -30,6 +30,12 @@ class HasSparkSettings(Protocol):
         ...
 
 
+def _settings_of(store: HasSparkSettings) -> Settings:
+    if not hasattr(store, "spark_conf"):
+        raise SparkError(f"{store!r} is not a store", hint='pass a store: spark_session(config.get_store("dev"))')
+    return store.spark_conf()
+
+
 def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None = None) -> SparkSession:
     """Starts a Spark session with access to the files of `stores`, or returns the running session.
 
@@ -57,7 +63,7 @@ def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None 
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
-    confs = [store.spark_conf() for store in stores]
+    confs = [_settings_of(store) for store in stores]
     public = {key: value for conf in confs for key, value in conf.items() if key not in conf.secret_keys}
     chosen = public | dict(settings or {})
     for key, value in chosen.items():
