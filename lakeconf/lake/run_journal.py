@@ -106,8 +106,12 @@ class RunJournal:
         found = {}
         for snapshot_id, text in rows:
             extra = _read(text).get("extra")
-            if isinstance(extra, dict) and folded(str(extra.get("restored_table"))) == folded(table):
-                found[int(snapshot_id)] = int(extra["restored_version"])
+            if not isinstance(extra, dict) or folded(str(extra.get("restored_table"))) != folded(table):
+                continue
+            version = extra.get("restored_version")
+            # Other writers may store anything.
+            if type(version) is int and version < snapshot_id:
+                found[int(snapshot_id)] = version
         return found
 
     def commit_info(self, snapshot_id: int) -> dict[str, Any]:
