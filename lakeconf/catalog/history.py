@@ -118,9 +118,14 @@ def growth(reader: CatalogReader) -> list[LakeSize]:
 
 def files(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableFile]:
     """Returns the data files of a table at a snapshot; see `Table.files`."""
+    return stored_rows(reader, table, snapshot_id)[0]
+
+
+def stored_rows(reader: CatalogReader, table: str, snapshot_id: int) -> tuple[list[TableFile], int]:
+    """Returns the data files of a table at a snapshot, and the number of rows in the catalog."""
     plan = plan_scan(reader, table, snapshot_id)
     keys = _partition_keys(reader, plan.table.table_id)
-    return [
+    found = [
         TableFile(
             path=file.path,
             rows=file.record_count,
@@ -133,6 +138,7 @@ def files(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableFile
         )
         for file in plan.files
     ]
+    return found, plan.inlined_row_count
 
 
 def _partition_keys(reader: CatalogReader, table_id: int) -> dict[int, tuple[str, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakeconf.catalog.history import TableFile
+from lakeconf.catalog.history import TableFile, stored_rows
 from lakeconf.lake.lake import Lake
 
 
@@ -49,5 +49,6 @@ def table_sizes(lake: Lake) -> list[TableSize]:
     Args:
         lake: The lake.
     """
-    tables = ((name, lake.table(name)) for name in lake.tables())
-    return [TableSize(name, tuple(table.files()), table.explain().inlined_rows) for name, table in tables]
+    reader = lake._session.reader  # noqa: SLF001 - `Table.explain` would plan each scan twice more
+    found = ((name, *stored_rows(reader, name, lake.snapshot_id)) for name in lake.tables())
+    return [TableSize(name, tuple(files), inlined_rows) for name, files, inlined_rows in found]
