@@ -81,7 +81,7 @@ def _column_error(frame: nw.DataFrame[Any], name: str, error: Exception) -> Sche
     elif frame.implementation.is_polars():
         text = f", such as text: frame.cast({{{name!r}: pl.String}})"
     # pyarrow adds the name of a column of pandas as a second argument.
-    why = error.args[0] if len(error.args) == 2 else error
+    why = next(iter(error.args), error)
     return SchemaError(
         f"the frame's column {name!r} cannot be converted to Arrow: {str(why).strip()}",
         hint=f"use one type for each column{text}",

@@ -62,15 +62,16 @@ class Pipeline:
     def ordered(self) -> Sequence[Model]:
         """The models, each after the models that it needs."""
         order = {table: sorted(self.needed(self.by_table[table])) for table in sorted(self.by_table)}
+        for table, needed in order.items():
+            if table in needed:
+                raise PipelineError(
+                    f"the model {table} reads its own table",
+                    hint="read other tables only: to add to its rows, use the kinds append, incremental or merge",
+                )
         try:
             return [self.by_table[table] for table in graphlib.TopologicalSorter(order).static_order()]
         except graphlib.CycleError as error:
             found = error.args[1][::-1]
-            if len(set(found)) == 1:
-                raise PipelineError(
-                    f"the model {found[0]} reads its own table",
-                    hint="read other tables only: to add to its rows, use the kinds append, incremental or merge",
-                ) from error
             tested = [f"{a} only tests relationships with {b}" for a, b in pairwise(found) if b not in self._read[a]]
             reason = f" ({'; '.join(tested)})" if tested else ""
             raise PipelineError(

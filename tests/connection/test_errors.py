@@ -16,6 +16,7 @@ TRANSLATORS = {
     "lakeconf.config.file": "tomllib, which has no codes",
     "lakeconf.config.load_store": "backends, also of third parties: which key of the configuration an error names",
     "lakeconf.pipelines.sql_errors": "DuckDB: the place of an error in a query",
+    "lakeconf.pipelines.write_errors": "lakeconf: errors of a frame, which a model names as its files or its query",
     "lakeconf.engines.spark.read.codecs": "Spark",
     "lakeconf.engines.spark.write.storage": "Spark",
 }

@@ -107,7 +107,7 @@ def test_nanoseconds_that_spark_cannot_store_are_refused(
     with config.get_store("raw").open(spark) as lake:
         (result,) = run(Pipeline([Model("raw.files", Append(files="one.parquet"), folder=tmp_path)]), lake)
         assert result.status == "failed"
-        assert "Spark cannot convert the frame" in str(result.error)
+        assert "one.parquet: Spark cannot convert the file" in str(result.error)
         assert lake.tables() == []
 
 
