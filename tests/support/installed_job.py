@@ -103,7 +103,7 @@ def missing_extras() -> None:
     for module, extra in MODULES.items():
         found = message(MissingDependencyError, lambda: import_module(f"lakeconf.integrations.{module}"))  # noqa: B023
         assert f"pip install 'lakeconf[{extra}]'" in found, found
-    assert "[polars]" in message(MissingDependencyError, lambda: lakeconf.scan_polars)
+    assert "[polars]" in message(MissingDependencyError, lambda: lakeconf.scan_polars("dev", "t"))
     assert "[spark]" in message(MissingDependencyError, lakeconf.spark_session)
 
 
