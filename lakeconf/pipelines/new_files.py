@@ -79,5 +79,5 @@ def unmatched_warnings(model: Model, pattern: str, loaded: Iterable[str]) -> lis
 def _matches(model: Model, pattern: str, file: str) -> bool:
     """True if a file may match a pattern. A `*` also matches folders, so a doubtful case is no warning."""
     if "://" not in pattern:
-        pattern = os.path.relpath(model.folder / pattern, model.folder)
+        pattern, file = _full_name(model, pattern, pattern), _full_name(model, pattern, file)
     return any(fnmatch.fnmatchcase(file, one) for one in (pattern, pattern.replace("**/", "")))

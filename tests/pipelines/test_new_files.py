@@ -58,6 +58,23 @@ def test_pattern_whose_files_are_loaded_and_gone_is_no_warning(lakes: tuple[Lake
     assert run(misspelled, lake)[0].warnings == ["no file has ever matched im/*.csv"]
 
 
+def test_absolute_pattern_whose_files_are_loaded_and_gone_is_no_warning(
+    lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    file = tmp_path / "in" / "1.csv"
+    file.parent.mkdir()
+    file.write_text("id\n1\n")
+    lake, pipeline = lakes[0], Pipeline([events(tmp_path, str(tmp_path / "in" / "*.csv"))])
+    assert run(pipeline, lake)[0].status == "done"
+    assert lake.runs.committed("raw.events")[0].files == (str(file),)
+    file.unlink()
+    assert plan(pipeline, lake)[0].warnings == []
+    misspelled = str(tmp_path / "in" / "*.cvs")
+    assert plan(Pipeline([events(tmp_path, misspelled)]), lake)[0].warnings == [
+        f"no file has ever matched {misspelled}"
+    ]
+
+
 @pytest.mark.parametrize(
     ("pattern", "file", "matches"),
     [
