@@ -273,10 +273,10 @@ class CommitUnknownError(CommitError):
     """
 
 
-def listed(names: Collection[str]) -> str:
-    """Joins names with commas; lists only the first names if there are many."""
-    first = ", ".join(itertools.islice(names, _LISTED))
-    return first if len(names) <= _LISTED else f"{first} and {len(names) - _LISTED} more"
+def listed(names: Collection[str], most: int = _LISTED) -> str:
+    """Joins names with commas; lists only the first names if there are more than `most`."""
+    first = ", ".join(itertools.islice(names, most))
+    return first if len(names) <= most else f"{first} and {len(names) - most} more"
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:

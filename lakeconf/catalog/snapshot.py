@@ -148,7 +148,7 @@ def moment_of(found: object) -> datetime:
             moment = datetime.fromisoformat(found.strip())
         except ValueError:
             moment = None
-    if moment != moment:
+    if moment != moment:  # NaT of pandas, which is a datetime
         moment = None
     if isinstance(moment, datetime) and moment.utcoffset() is not None:
         return moment

@@ -17,19 +17,19 @@ from lakeconf.cli.configuration_options import config_option
 if TYPE_CHECKING:
     from lakeconf.pipelines import Pipeline
 
-MOST = 100_000
+_MOST = 100_000
 
 
 class Amount(click.FloatRange):
     """A number of days or minutes; NaN is in each range of click."""
 
     def __init__(self) -> None:
-        super().__init__(min=0, max=MOST)
+        super().__init__(min=0, max=_MOST)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         found: float = super().convert(value, param, ctx)
         if math.isnan(found):
-            self.fail(f"{value!r} is not a number from 0 to {MOST:,}.", param, ctx)
+            self.fail(f"{value!r} is not a number from 0 to {_MOST:,}.", param, ctx)
         return found
 
 

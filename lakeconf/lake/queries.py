@@ -76,11 +76,12 @@ class Queries(PublicNames):
             )
         if dialect == "spark" and engine not in (None, "spark"):
             raise UnsupportedError("DuckDB does not run SQL of spark", hint="omit the engine or the dialect")
-        if lakes or dialect == "spark" or self._on_spark(engine):
+        on_spark = isinstance(self._session.engine, SparkOperations) if engine is None else engine == "spark"
+        if lakes or on_spark or dialect == "spark":
             from lakeconf.lake.rewritten_queries import run_rewritten
 
             others = [lake._scope for lake in lakes]  # noqa: SLF001 - of the same class
-            return run_rewritten(self._scope, query, others, dialect=dialect, on_spark=self._on_spark(engine))
+            return run_rewritten(self._scope, query, others, dialect=dialect, on_spark=on_spark)
         self._scope.add_read(None)
         prepare_query(self._session.reader, query)
         check_only_reads(self._session.reader.connection, query)
@@ -143,9 +144,6 @@ class Queries(PublicNames):
 
         with self._tables_suggested():
             return execute(self._scope, sql, frames, idempotency_key)
-
-    def _on_spark(self, engine: str | None) -> bool:
-        return isinstance(self._session.engine, SparkOperations) if engine is None else engine == "spark"
 
     def _tables_suggested(self) -> AbstractContextManager[None]:
         otherwise = 'pass a frame by its name, as in lake.query(…, {"name": frame}); or use one of the tables'

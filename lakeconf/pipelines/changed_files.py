@@ -9,6 +9,7 @@ from pathlib import Path
 from lakeconf.commit.journal import ModelRun
 from lakeconf.commit.loaded_files import FileState
 from lakeconf.connection.connection import fetched
+from lakeconf.errors import listed
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.kinds import Append
 from lakeconf.pipelines.model import Model
@@ -58,11 +59,8 @@ def changed_file_warnings(lake: Lake, model: Model, found: Iterable[str], runs: 
     ]
     if not changed:
         return []
-    place = model.place("files")
-    at = "" if place is None else f"{place}: "
-    more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
     return [
-        f"{at}{', '.join(changed[:_SHOWN])}{more} changed after the table was loaded "
+        f"{model.at('files')}{listed(changed, _SHOWN)} changed after the table was loaded "
         "from it: run with --rebuild to load all files of the pattern again, or write new rows to new files"
     ]
 
@@ -90,10 +88,8 @@ def copied_file_warnings(model: Model, new: Iterable[str], runs: Sequence[ModelR
             same += [] if before is None else [f"{file} has the content of {before}"]
     if not same:
         return []
-    place = model.place("files")
-    more = f" and {len(same) - _SHOWN} more" if len(same) > _SHOWN else ""
     return [
-        f"{'' if place is None else f'{place}: '}{', '.join(same[:_SHOWN])}{more}, which was loaded before: a run "
+        f"{model.at('files')}{listed(same, _SHOWN)}, which was loaded before: a run "
         "loads the same rows again; delete the file if it is a copy, or give it its former name"
     ]
 

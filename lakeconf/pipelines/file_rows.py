@@ -226,8 +226,7 @@ def _key(name: str, kind: str) -> str:
 
 
 def _place(files: Files) -> str:
-    place = files.model.place("columns") if files.columns else None
-    return "" if place is None else f"{place}: "
+    return files.model.at("columns") if files.columns else ""
 
 
 def _name(files: Files, path: str) -> str:

@@ -102,6 +102,11 @@ class Model:
             return self.declared_at(key)
         return None if self.body is None else self.body.place()
 
+    def at(self, key: str) -> str:
+        """Returns the start of a message about a key: its place, if it is known."""
+        place = self.place(key)
+        return "" if place is None else f"{place}: "
+
     def definition(self) -> str:
         """Returns the hash of the definition, without comments."""
         return self._digest("" if self.body is None else self.body.code())

@@ -72,8 +72,7 @@ def unmatched_warnings(model: Model, pattern: str, loaded: Iterable[str]) -> lis
     """
     if any(_matches(model, pattern, file) for file in loaded):
         return []
-    place = model.place("files")
-    return [f"{'' if place is None else f'{place}: '}no file has ever matched {pattern}"]
+    return [f"{model.at('files')}no file has ever matched {pattern}"]
 
 
 def _matches(model: Model, pattern: str, file: str) -> bool:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from lakeconf.commit.journal import ModelRun
 from lakeconf.counted import counted
-from lakeconf.errors import PipelineError, SnapshotNotFoundError, TableNotFoundError
+from lakeconf.errors import PipelineError, SnapshotNotFoundError, TableNotFoundError, listed
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.changed_files import changed_file_warnings, copied_file_warnings
@@ -268,7 +268,7 @@ def _intervals(
     warnings = [*late.unknown, *_late_warnings(left, late)]
     if not found:
         return Step(model, "all intervals are done", runs=False, warnings=warnings)
-    ranges = ", ".join(map(str, found[:3])) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    ranges = listed([*map(str, found)], 3)
     changes = list(dict.fromkeys([*changed, *(late.since if redo else ())]))
     why = fresh or (f"{' and '.join(changes)} changed" if all(one.redone for one in found) else "missing")
     return Step(

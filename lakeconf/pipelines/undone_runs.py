@@ -7,6 +7,7 @@ from datetime import datetime
 
 from lakeconf.commit.journal import ModelRun
 from lakeconf.counted import counted
+from lakeconf.errors import listed
 from lakeconf.pipelines.intervals import Batch, short, without
 from lakeconf.pipelines.kinds import Append, Incremental, Merge
 from lakeconf.pipelines.model import Model
@@ -39,9 +40,7 @@ def undone_warnings(
         return [f"{restored}, before these intervals were done: run with {ranges}{more}"] if left else []
     if isinstance(model.kind, Append) and model.kind.files is not None:
         files = list(dict.fromkeys(file for run in undone for file in run.files))
-        more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
-        shown = ", ".join(files[:_SHOWN])
-        missing = f"{restored}, without the rows of {shown}{more}"
+        missing = f"{restored}, without the rows of {listed(files, _SHOWN)}"
         return [f"{missing}: run with --rebuild to load all files of the pattern again"]
     reads_changes = isinstance(model.kind, Append) or (
         isinstance(model.kind, Merge) and model.driving_input is not None

@@ -243,7 +243,7 @@ def create_view(scope: Scope, name: str, sql: str) -> None:
         QueryError: DuckDB refuses the query, or it is more than one query.
     """
     # Without this check, DuckDB would run statements that follow the query.
-    if not is_query(str(sql)):
+    if not is_query(sql):
         raise QueryError("a view needs a single query", hint="write one SELECT … or FROM …")
     schema, view = split_name(name)
     created = joined_name(schema, view)
