@@ -7,6 +7,8 @@ STAMP := .venv/.setup
 ifneq ($(PIP_INDEX_URL),)
 export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
 endif
+# Without cached byte code, each of the hundreds of processes of the tests compiles its modules again.
+unexport PYTHONDONTWRITEBYTECODE
 # PySpark is a download of 450 MB, which can be slow.
 export UV_HTTP_TIMEOUT ?= 600
 

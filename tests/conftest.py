@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -47,18 +48,20 @@ if not PROVE:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
 
 _connect = duckdb.connect
+# Verifying the signature of an extension takes 0.1 s, thousands of times in a run.
+_CHEAP = {"allow_unsigned_extensions": "true"}
+if not PROVE:
+    # Tables of tests have few rows, which DuckDB never divides, but each instance starts its threads and wakes them for
+    # each query: a quarter of the CPU time.
+    _CHEAP["threads"] = "1"
 
 
-def _connect_without_checksums(*arguments: Any, config: Any = None, **settings: Any) -> duckdb.DuckDBPyConnection:
-    """`duckdb.connect` without verifying the signatures of extensions.
-
-    Verification takes 0.1 s for each extension, thousands of times in a run. Subprocesses of tests do verify them.
-    """
-    unchecked: dict[str, Any] = {"allow_unsigned_extensions": "true", **(config or {})}
-    return _connect(*arguments, **settings | {"config": unchecked})
+def _connect_cheaply(*arguments: Any, config: Any = None, **settings: Any) -> duckdb.DuckDBPyConnection:
+    """`duckdb.connect` without the cost of signatures and threads. Subprocesses of tests have both."""
+    return _connect(*arguments, **settings | {"config": {**_CHEAP, **(config or {})}})
 
 
-duckdb.connect = _connect_without_checksums
+duckdb.connect = _connect_cheaply
 
 PROJECT = """\
 default_store = "dev"
@@ -71,6 +74,12 @@ uri = "catalog.sqlite"
 type = "local"
 path = "data"
 """
+
+
+def pytest_collection_finish() -> None:
+    """Spares Python's garbage collector the objects of the 11,000 collected tests, which live to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
