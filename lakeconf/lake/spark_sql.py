@@ -14,6 +14,7 @@ from lakeconf.commit.scope import Scope
 from lakeconf.engines.base import SparkOperations, spark_operations
 from lakeconf.engines.untranslated import UntranslatedError
 from lakeconf.errors import UnsupportedError
+from lakeconf.lake.counted_table import counted
 from lakeconf.lake.query_names import NamedTable, QueryText
 from lakeconf.lake.table import Table
 
@@ -42,7 +43,11 @@ def sql_on_spark(scope: Scope, query: str, lakes: Mapping[str, Scope]) -> nw.Laz
     for table in text.tree.find_all(exp.Table):
         if not isinstance(table.this, exp.Identifier):
             raise UnsupportedError(f"Spark cannot run {table.sql(dialect='duckdb')}", hint=_HINT)
-    views = [(table, f"lakeconf_table_{uuid.uuid4().hex}") for table in text.tables(lakes)]
+    tables = text.tables(lakes)
+    constant = counted(text.tree, tables[0]) if len(tables) == 1 else None
+    if constant is not None:
+        return engine.query_tables(constant, {}, {})
+    views = [(table, f"lakeconf_table_{uuid.uuid4().hex}") for table in tables]
     frames = {view: spark_scan(table) for table, view in views}
     columns = {view: _columns(table) for table, view in views}
     try:
