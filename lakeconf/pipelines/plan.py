@@ -20,10 +20,6 @@ from lakeconf.pipelines.new_files import found_files, runs_by_full_name, unmatch
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.undone_runs import undone_warnings
 
-# Definition of the record that a promotion or a new load of all files writes when it replaces the rows of a table:
-# earlier runs no longer count.
-PROMOTED = "promoted"
-
 
 @dataclass(frozen=True)
 class Bounds:
@@ -117,12 +113,6 @@ class Known:
     pending: frozenset[str] = frozenset()
     loaded_files: frozenset[str] = frozenset()
     restores: Mapping[int, int] = field(default_factory=dict)
-
-
-def current_runs(runs: Sequence[ModelRun]) -> Sequence[ModelRun]:
-    """Returns the runs that produced a table's current rows: those since it was last replaced."""
-    marks = [index for index, run in enumerate(runs) if run.definition == PROMOTED]
-    return runs[marks[-1] + 1 :] if marks else runs
 
 
 def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:

@@ -19,7 +19,8 @@ from lakeconf.pipelines.kinds import Full, Merge, Seed, View
 from lakeconf.pipelines.late import late_intervals
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import Bounds, Known, Step, current_runs, decide
+from lakeconf.pipelines.plan import Bounds, Known, Step, decide
+from lakeconf.pipelines.recorded_runs import current_runs, restores_of
 from lakeconf.pipelines.rows import rows_of
 from lakeconf.pipelines.step_run import StepRun
 from lakeconf.pipelines.write import split_deleted
@@ -258,9 +259,7 @@ def _known(lakes: Mapping[str, Lake], model: Model, pending: frozenset[str] = fr
     exists = model.table in lake.tables() or isinstance(model.kind, View)
     loaded = frozenset(file for one in runs for file in one.files)
     current = current_runs(runs)
-    restores = {snapshot_id: version for each in current for snapshot_id, version in each.restores.items()}
-    if current and current[-1].snapshot_id is not None:
-        restores |= lake.runs.restores(model.table, current[-1].snapshot_id)
+    restores = restores_of(lake, model.table, current, current[-1]) if current else {}
     return Known(lakes, exists, current, len(runs), pending, loaded, restores)
 
 

@@ -16,7 +16,8 @@ from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import View
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import PROMOTED, Step, located
+from lakeconf.pipelines.plan import Step, located
+from lakeconf.pipelines.recorded_runs import PROMOTED
 from lakeconf.pipelines.rows import placeholder_values, rows_of
 from lakeconf.pipelines.write import write
 from lakeconf.pipelines.write_errors import reworded

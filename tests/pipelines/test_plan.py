@@ -14,7 +14,7 @@ from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.kinds import Append, Full, Incremental, Kind, Merge, Seed, View
 from lakeconf.pipelines.model import Model, model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import PROMOTED, Bounds, Known, Late, Step, current_runs, decide, located
+from lakeconf.pipelines.plan import Bounds, Known, Late, Step, decide, located
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,23 +67,11 @@ def told(step: Step) -> tuple[str, bool, bool]:
     return step.reason, step.runs, step.rebuild
 
 
-def test_mark_of_a_promotion_is_the_same_in_every_version() -> None:
-    assert PROMOTED == "promoted"
-
-
 def test_a_run_asks_for_missing_intervals_only() -> None:
     asked = Bounds(None, UNTIL)
     assert (asked.rebuild, asked.allow_drop_columns, asked.redo_late) == (False, False, False)
     step = Step(Model("marts.t", Full()), "why")
     assert (step.runs, step.rebuild, step.replaces, step.since, step.earlier) == (True, False, False, None, 0)
-
-
-def test_runs_since_the_last_promotion_are_current() -> None:
-    first, mark, second = (ModelRun("a.t", definition, "r") for definition in ("x", PROMOTED, "y"))
-    assert current_runs([first]) == [first]
-    assert current_runs([]) == []
-    assert current_runs([first, mark]) == []
-    assert current_runs([first, mark, first, mark, second]) == [second]
 
 
 @pytest.mark.parametrize(
