@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Literal
 
-from lakeconf.errors import LakeconfError, PipelineError
+from lakeconf.errors import CommitUnknownError, LakeconfError, PipelineError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
 from lakeconf.pipelines.columns import column_changes
@@ -186,10 +186,15 @@ class _Running:
         self._progress(result)
 
     def end_committed(self) -> None:
-        """Records the results of models that had committed everything when the run was interrupted."""
+        """Records the results of models that had, or may have, committed everything when the run was interrupted."""
         for table, one in self._step_runs.items():
-            if one.is_complete and table not in self.results:
+            if table in self.results:
+                continue
+            if one.is_complete:
                 self.end(table, self._done(one))
+            elif one.unknown is not None:
+                failed = ModelResult(table, "failed", one.step.reason, one.snapshot_id, one.rows, error=one.unknown)
+                self.end(table, failed)
 
     def _result(self, model: Model, lakes: Mapping[str, Lake]) -> ModelResult:
         began, table, one = time.monotonic(), model.table, None
@@ -227,7 +232,7 @@ def _run_parallel(running: _Running, lakes: Mapping[str, Lake], jobs: int) -> No
         lambda table: running.work(table, forked(lakes)),
         running.end,
         lambda: interrupt_queries(lakes),
-        lambda result: result.snapshot_id is not None,
+        lambda result: result.snapshot_id is not None or isinstance(result.error, CommitUnknownError),
     )
     for one in lakes.values():
         one.refresh()
