@@ -128,7 +128,7 @@ class StepRun:
         """Adds a model's rows to a transaction; returns their columns."""
         body = step.model.body
         files = files_of(step.model, step.files)
-        frame = rows_of(self.pipeline, step, {**self.lakes, "": transaction}, batch)
+        frame = rows_of(self.pipeline, step, {**self.lakes, "": transaction}, batch, files)
         columns = [*frame.collect_schema().names()]
         if files is not None:
             check_files(files, self.lakes[""])
