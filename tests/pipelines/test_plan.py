@@ -102,7 +102,11 @@ def test_first_run_changed_definition_and_request(lakes: dict[str, Lake]) -> Non
     assert told(planned(Full(), lakes=lakes, runs=[other])) == ("its definition has changed", True, True)
     assert told(planned(Full(), lakes=lakes, runs=[unchanged, other])) == ("its definition has changed", True, True)
     assert told(planned(Full(), lakes=lakes, runs=[other, unchanged])) == ("nothing has changed", False, False)
-    assert told(planned(Full(), lakes=lakes, runs=[unchanged], rebuild=True)) == ("requested", True, True)
+    assert told(planned(Full(), lakes=lakes, runs=[unchanged], rebuild=True)) == (
+        "requested: replaces all rows",
+        True,
+        True,
+    )
 
 
 def test_pending_input_has_changed(lakes: dict[str, Lake]) -> None:
@@ -114,6 +118,8 @@ def test_changed_seed_is_a_changed_file(tmp_path: Path, lakes: dict[str, Lake]) 
     (tmp_path / "s.csv").write_text("a\n1\n")
     step = planned(Seed("s.csv"), None, lakes=lakes, runs=[{"definition": "other"}], folder=tmp_path)
     assert told(step) == ("its file has changed", True, True)
+    asked = planned(Seed("s.csv"), None, lakes=lakes, runs=[{}], folder=tmp_path, rebuild=True)
+    assert asked.reason == "requested: replaces all rows by those of s.csv"
     assert told(planned(Seed("s.csv"), None, lakes=lakes, runs=[{}], folder=tmp_path)) == (
         "nothing has changed",
         False,
@@ -155,7 +161,7 @@ def test_model_of_changes_reads_those_since_its_last_run(kind: Kind, lakes: dict
     assert (step.since, step.earlier) == (None, 7)
     assert told(planned(kind, lakes=lakes)) == ("first run", True, True)
     rebuilt = planned(kind, lakes=lakes, runs=[{"inputs": {"raw.a": 3}}], rebuild=True)
-    assert (told(rebuilt), rebuilt.since) == (("requested", True, True), None)
+    assert (told(rebuilt), rebuilt.since) == (("requested: replaces all rows", True, True), None)
 
 
 def test_change_of_another_input_of_a_model_of_changes_waits(lakes: dict[str, Lake]) -> None:
