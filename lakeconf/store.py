@@ -18,6 +18,7 @@ from lakeconf.backends.committers import checked_committer
 from lakeconf.backends.maintenance_limits import MaintenanceLimits, maintenance_problem
 from lakeconf.backends.metadata.migration import check_merged_files
 from lakeconf.backends.secrecy import guard_options
+from lakeconf.backends.store_arguments import check_arguments, checked_secrets, checked_table
 from lakeconf.completion import PublicNames
 from lakeconf.connection.connection import Connection, connect, load_extension
 from lakeconf.ducklake import metadata_database
@@ -71,12 +72,13 @@ class Store(PublicNames):
         hidden: Iterable[Secret] = (),
         maintenance: Mapping[str, str] | None = None,
     ) -> None:
+        check_arguments(name, metadata_backend, storage_backend, alias)
         if (refusal := metadata_backend.refusal(storage_backend)) is not None:
             raise LakeconfError(f"stores.{name}: {metadata_backend.type} {refusal}")
-        self.name, self.committer = name, checked_committer(name, committer)
+        self.name, self.committer, self.hidden = name, checked_committer(name, committer), checked_secrets(hidden)
         self.metadata_backend, self.storage_backend = metadata_backend, storage_backend
-        self.attach_options = guard_options(attach_options or {})
-        self.hidden, self.maintenance = tuple(hidden), dict(maintenance or {})
+        self.attach_options = guard_options(checked_table(attach_options, "attach_options", '{"read_only": True}'))
+        self.maintenance = dict(checked_table(maintenance, "maintenance", '{"deadline": "30m"}'))
         self.alias: str = hide(alias or metadata_backend.default_alias(name, dict(metadata_backend)), self.secrets)
         # The file that declares the store; None if Python code made it.
         self.config: str | None = None

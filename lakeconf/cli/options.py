@@ -11,25 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lakeconf.arguments import LONGEST_DAYS
 from lakeconf.cli.completion import complete_stores
 from lakeconf.cli.configuration_options import config_option
 
 if TYPE_CHECKING:
     from lakeconf.pipelines import Pipeline
 
-_MOST = 100_000
-
 
 class Amount(click.FloatRange):
     """A number of days or minutes; NaN is in each range of click."""
 
     def __init__(self) -> None:
-        super().__init__(min=0, max=_MOST)
+        super().__init__(min=0, max=LONGEST_DAYS)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         found: float = super().convert(value, param, ctx)
         if math.isnan(found):
-            self.fail(f"{value!r} is not a number from 0 to {_MOST:,}.", param, ctx)
+            self.fail(f"{value!r} is not a number from 0 to {LONGEST_DAYS:,}.", param, ctx)
         return found
 
 

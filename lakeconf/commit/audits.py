@@ -16,6 +16,7 @@ from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.catalog.unknown_tables import readable_names, tables_suggested
 from lakeconf.connection.connection import Connection, fetched
 from lakeconf.connection.errors import translated_errors
+from lakeconf.engines.lazy_rows import lazy_rows
 from lakeconf.errors import AuditError, LakeconfError
 from lakeconf.secret import scrub
 
@@ -106,8 +107,8 @@ def _broken(audit: Audit, writer: Connection) -> nw.LazyFrame[Any]:
                 hint="write one SELECT that returns the rows that violate the condition",
             )
         check_only_reads(writer, audit.check)
-        return nw.from_native(writer.relation(audit.check))
-    rows = nw.from_native(writer.relation(f"FROM {audit.source}"))
+        return lazy_rows(writer.relation(audit.check))
+    rows = lazy_rows(writer.relation(f"FROM {audit.source}"))
     with writer.errors():
         found = audit.check(rows)
     if not isinstance(found, nw.LazyFrame):

@@ -121,6 +121,19 @@ class Commit:
         """True if the commit is certainly not in the catalog."""
         return self.phase in (Phase.OPEN, Phase.ABSENT)
 
+    def unknown(self) -> CommitUnknownError | None:
+        """The error that says what to do if the outcome is unknown; None if it is known."""
+        if self.phase is not Phase.SENT:
+            return None
+        return self._unknown("the commit was interrupted, and its outcome could not be determined")
+
+    def _unknown(self, what: str) -> CommitUnknownError:
+        return CommitUnknownError(
+            f"{what}. The commit may have succeeded, so its files were kept",
+            hint=f"look for the token {self.token} in the snapshots' extra_info before you try again: if it is there, "
+            "the commit succeeded; otherwise `lakeconf maintain` removes the files later",
+        )
+
     def lost_race(self, error: LakeconfError, *, conflicts: bool) -> bool:
         """True if the attempt failed only because another commit was faster or held the catalog's lock.
 
@@ -251,9 +264,4 @@ class Commit:
             except LakeconfError as error:
                 last = error
         reason = last.message if last else "no time was left to look for the commit"
-        raise CommitUnknownError(
-            f"the reply to a commit was lost, and the catalog does not answer: {reason}. The commit may have "
-            "succeeded, so its files were kept",
-            hint=f"look for the token {self.token} in the snapshots' extra_info before you try again: if it is there, "
-            "the commit succeeded; otherwise `lakeconf maintain` removes the files later",
-        )
+        raise self._unknown(f"the reply to a commit was lost, and the catalog does not answer: {reason}")

@@ -59,6 +59,7 @@ class Transaction:
         runs: The runs of models that this transaction records.
         held: The lake's lock that protects the transaction; None if the metadata backend has no locks.
         writing: Held by the thread that adds a write, so that threads sharing a transaction take turns.
+        attempt: The last attempt to commit.
     """
 
     session: Session
@@ -80,10 +81,10 @@ class Transaction:
     _repeated: set[CommitKey] = field(default_factory=set)
     _staged: int = 0
     _ended: bool = False
-    _attempt: Commit = field(init=False)
+    attempt: Commit = field(init=False)
 
     def __post_init__(self) -> None:
-        self._attempt = self.session.new_commit(self.token)
+        self.attempt = self.session.new_commit(self.token)
 
     def check_open(self) -> None:
         """Refuses writes, audits and runs in a transaction that has ended.
@@ -144,14 +145,14 @@ class Transaction:
         """
         with self.session.writer_lock:
             snapshot_id = self._commit() if self.changes or self.runs else self.snapshot_id
-            return self.session.advance(snapshot_id, own=self._attempt.made)
+            return self.session.advance(snapshot_id, own=self.attempt.made)
 
     def outcome(self) -> tuple[int, int] | None:
         """The snapshot of the commit and the number of its new rows; None unless it is certainly in the catalog."""
-        if self._attempt.phase is not Phase.COMMITTED:
+        if self.attempt.phase is not Phase.COMMITTED:
             return None
         new = [change for change in self.changes if change.key not in self._repeated]
-        return self._attempt.made or self.session.snapshot_id, row_count(new)
+        return self.attempt.made or self.session.snapshot_id, row_count(new)
 
     def _commit(self) -> int:
         """Returns the new snapshot; if all changes were already committed, the snapshot of that commit."""
@@ -163,9 +164,9 @@ class Transaction:
             return snapshot_id
         finally:
             # The phase decides, not the error: a signal can arrive at any time.
-            if self._attempt.phase is Phase.COMMITTED:
+            if self.attempt.phase is Phase.COMMITTED:
                 self._tidy(self.changes, committed=True)
-            elif self._attempt.may_discard:
+            elif self.attempt.may_discard:
                 self.discard()
 
     def discard(self) -> None:
@@ -202,13 +203,13 @@ class Transaction:
     def _commit_with_retry(self) -> int:
         last: LakeconfError | None = None
         for _ in pauses():
-            self._attempt = self.session.new_commit(self.token, staged=any(change.by_files for change in self.changes))
+            self.attempt = self.session.new_commit(self.token, staged=any(change.by_files for change in self.changes))
             if self.held is not None:
                 self.held.renew()
             try:
-                return self._attempt.run(self._work)
+                return self.attempt.run(self._work)
             except LakeconfError as error:
-                if not self._attempt.lost_race(error, conflicts=True):
+                if not self.attempt.lost_race(error, conflicts=True):
                     raise
                 _log.warning("another writer overtook commit %s; trying again", self.token)
                 last = error
@@ -236,7 +237,7 @@ class Transaction:
         check_conflicts(self.session.reader, dependencies, self.base, begun)
         check_columns(self.session.reader, [change.written_for for change in changes if change.written_for], begun)
         check_delete_files(self.session.reader, [change.depends_on for change in changes if change.deletes])
-        if isinstance(catalog := self._attempt.catalog, StagedCatalog):
+        if isinstance(catalog := self.attempt.catalog, StagedCatalog):
             info = (self.author, self.message, self._commit_info(changes))
             catalog.stage([change.by_files for change in changes], begun, info)
         else:
@@ -249,7 +250,7 @@ class Transaction:
         # Files that Spark wrote are registered, and DuckLake does not remove them.
         by_ducklake = {change.table for change in changes if change.writes_files}
         keeps = self.runs or any(change.key and not change.by_files for change in changes)
-        self._attempt.catalog.keep_written(by_ducklake | ({journal.TABLE} if keeps else set[str]()), begun)
+        self.attempt.catalog.keep_written(by_ducklake | ({journal.TABLE} if keeps else set[str]()), begun)
         return None
 
     def _carry_out(self, changes: list[Change], begun: int) -> None:
@@ -278,7 +279,7 @@ class Transaction:
             "token": self.token,
             "engine": self.session.engine.name,
             **self.session.engine.details(),
-            "committer": "staged" if isinstance(self._attempt.catalog, StagedCatalog) else "public",
+            "committer": "staged" if isinstance(self.attempt.catalog, StagedCatalog) else "public",
             "rows": row_count(changes),
             "seconds": round(time.monotonic() - self._started, 3),
         }

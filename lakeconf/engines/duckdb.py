@@ -25,6 +25,7 @@ from lakeconf.engines.base import ROW_ID, Staged, StagingRequest
 from lakeconf.engines.change_feed import changes_sql
 from lakeconf.engines.exact_casts import exact_casts
 from lakeconf.engines.foreign_frames import arrow_table, native_frame
+from lakeconf.engines.lazy_rows import lazy_rows
 from lakeconf.engines.schema_check import check_distinct, not_null_violation, selected
 from lakeconf.engines.sorted_files import write_sorted
 from lakeconf.engines.sorting import SortedFiles, SortRequest
@@ -69,13 +70,13 @@ class DuckDBEngine:
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         query = changes_sql(self._reader, plan_changes(self._reader, table, since, until))
-        return nw.from_native(self._connection.relation(query))
+        return lazy_rows(self._connection.relation(query))
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
         for name, frame in frames.items():
             # A temporary view exists as long as the connection, like the frames that use it.
             self._connection.register(name, self.adopt(frame))
-        return nw.from_native(self._connection.relation(sql))
+        return lazy_rows(self._connection.relation(sql))
 
     def adopt(self, frame: object) -> duckdb.DuckDBPyRelation:
         native = native_frame(frame)
@@ -151,7 +152,7 @@ class DuckDBEngine:
         condition = "" if where is None else f" WHERE {to_duckdb_sql(predicate_of(where, info.columns))}"
         name = qualified(self._reader.alias, info.schema_name, info.name)
         query = f"SELECT {', '.join(values)} FROM {name} AT (VERSION => {snapshot_id}){condition}"
-        return nw.from_native(self._connection.relation(query))
+        return lazy_rows(self._connection.relation(query))
 
     def _run_over(self, relation: duckdb.DuckDBPyRelation, statement: str) -> None:
         """Runs a statement that names a relation of this connection as `_ROWS`."""

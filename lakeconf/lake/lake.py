@@ -18,6 +18,7 @@ from lakeconf.commit.audits import Audit, Check
 from lakeconf.commit.journal import INTERNAL_SCHEMA
 from lakeconf.commit.scope import Scope
 from lakeconf.engines.base import SparkOperations, spark_operations
+from lakeconf.engines.lazy_rows import lazy_rows
 from lakeconf.engines.schema_check import named_views
 from lakeconf.errors import LakeconfError, StorageError
 from lakeconf.lake.definitions import Definitions
@@ -256,7 +257,7 @@ class Lake(Definitions, Restores, Queries):
         types = dict(zip(files.columns, map(str, files.types), strict=True))
         engine = self._session.engine
         found = engine.read_files(given, types) if isinstance(engine, SparkOperations) else None
-        return nw.from_native(files) if found is None else found
+        return lazy_rows(files) if found is None else found
 
     def register_views(self, spark: Any = None, prefix: str = "", *, tables: Sequence[str] | None = None) -> list[str]:
         """Registers tables as temporary views of a Spark session, at the lake's snapshot, for `spark.sql`.

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeAlias
 
-from lakeconf.arguments import check_flags, whole_number
+from lakeconf.arguments import LONGEST_DAYS, check_flags, whole_number
 from lakeconf.catalog.history import LakeSize, growth
 from lakeconf.catalog.snapshot import latest, snapshots
 from lakeconf.catalog.stored_queries import StoredQueries
@@ -31,7 +31,7 @@ from lakeconf.lake.time_limit import TimeLimit
 from lakeconf.logs import EventLogger
 
 SHORTEST_AGE = timedelta(days=1)
-LONGEST_AGE = timedelta(days=100_000)
+LONGEST_AGE = timedelta(days=LONGEST_DAYS)
 
 _log = EventLogger("maintenance")
 
@@ -225,7 +225,9 @@ class Maintenance(PublicNames):
                 hint="pass an age, such as datetime.timedelta(days=7), or a time with a time zone",
             )
         if isinstance(older_than, timedelta) and older_than > LONGEST_AGE:
-            raise LakeconfError(f"the age {older_than} is too long", hint="pass an age of at most 100,000 days")
+            raise LakeconfError(
+                f"the age {older_than} is too long", hint=f"pass an age of at most {LONGEST_DAYS:,} days"
+            )
         now = self._session.clock.now()
         moment = now - older_than if isinstance(older_than, timedelta) else older_than
         if moment.tzinfo is None:

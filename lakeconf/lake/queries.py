@@ -16,6 +16,7 @@ from lakeconf.catalog.unknown_tables import readable_names, tables_suggested
 from lakeconf.commit.scope import Scope
 from lakeconf.completion import PublicNames
 from lakeconf.engines.base import SparkOperations
+from lakeconf.engines.lazy_rows import lazy_rows
 from lakeconf.engines.schema_check import check_distinct
 from lakeconf.errors import LakeconfError, QueryError, UnsupportedError
 
@@ -86,7 +87,7 @@ class Queries(PublicNames):
         prepare_query(self._session.reader, query)
         check_only_reads(self._session.reader.connection, query)
         with self._tables_suggested():
-            return nw.from_native(self._session.reader.connection.relation(query))
+            return lazy_rows(self._session.reader.connection.relation(query))
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
         """Runs a query over frames on the lake's engine; Spark is given its translation.

@@ -13,7 +13,7 @@ from lakeconf.commit.audits import Audit
 from lakeconf.commit.journal import ModelRun
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.transaction import Transaction
-from lakeconf.errors import LakeconfError
+from lakeconf.errors import CommitUnknownError, LakeconfError
 from lakeconf.sql import folded
 
 
@@ -73,6 +73,10 @@ class RunJournal:
         An exception may say otherwise: Ctrl-C can arrive after the commit.
         """
         return None if self._scope.transaction is None else self._scope.transaction.outcome()
+
+    def unknown(self) -> CommitUnknownError | None:
+        """The error of this lake's transaction if nobody knows whether it is committed; None otherwise."""
+        return None if self._scope.transaction is None else self._scope.transaction.attempt.unknown()
 
     def changes_since(self, table: str, snapshot_id: int) -> list[int]:
         """The snapshots after a given one that changed a table's rows or columns, up to the lake's snapshot.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from lakeconf.errors import PipelineError, SchemaError, listed
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.kinds import Append, Seed
 from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.nested_keys import KeyPath, path_text, unknown_fields, unknown_json_keys
 from lakeconf.pipelines.rounded_values import read_as, rounds
 from lakeconf.sql import folded, identifier, literal
 from lakeconf.write.ddl import type_sql
@@ -33,11 +34,14 @@ class Files:
         model: The model.
         names: The files as messages name them: relative to the folder of the model, or URIs.
         columns: The columns of the model and their DuckDB types; empty to infer them.
+        found: The columns of the files and the types that DuckDB infers; empty until a read has asked for them, which
+            is a request for each file in a bucket.
     """
 
     model: Model
     names: Sequence[str]
     columns: Mapping[str, str]
+    found: dict[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def paths(self) -> list[str]:
@@ -106,11 +110,11 @@ def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
     _check_paths(files)
     columns = {name: type_sql(name, kind) for name, kind in files.columns.items()}
     if not columns:
-        return (
-            lake.read_parquet(files.paths)
-            if ending == "parquet"
-            else lake.sql(f"FROM {files.source({})}", engine="duckdb")
-        )
+        if ending == "parquet":
+            return lake.read_parquet(files.paths)
+        rows = lake.sql(f"FROM {files.source({})}", engine="duckdb")
+        files.found.update(_types(rows))
+        return rows
     # The columns of JSON files are those of their rows: see `check_files`.
     found = {name: name for name in columns} if ending == "json" else _matched(files, lake, columns)
     # CSV and JSON values are parsed directly as these types: 29.99 becomes an exact DECIMAL.
@@ -125,7 +129,7 @@ def check_files(files: Files, lake: Lake) -> None:
     """Checks that `read_files` changes no value and leaves out no key of a JSON file. It reads the files.
 
     Args:
-        files: The files.
+        files: The files that `read_files` has read.
         lake: The lake, whose secrets read URIs.
 
     Raises:
@@ -134,7 +138,7 @@ def check_files(files: Files, lake: Lake) -> None:
     columns = {name: type_sql(name, kind) for name, kind in files.columns.items()}
     if files.ending == "json" and columns:
         _check_keys(files, lake, columns)
-    given = _types(lake, files.source({}))
+    given = dict(files.found)
     if files.ending == "parquet":
         pairs = {name: (given[one], columns[name]) for name, one in _names(given, columns).items()}
     else:
@@ -178,12 +182,12 @@ def _matched(files: Files, lake: Lake, columns: Mapping[str, str]) -> dict[str, 
     Raises:
         SchemaError: The files have other columns.
     """
-    given = _types(lake, files.source({}))
-    names, wanted = _names(given, columns), {folded(name) for name in columns}
-    extra = [name for name in given if folded(name) not in wanted]
-    if extra:
-        having = (path for path in files.paths if extra[0] in _types(lake, files.source({}, only=path)))
-        raise _left_out(files, next(having, files.paths[0]), extra[0], given[extra[0]])
+    given = _found(lake, files)
+    files.found.update(given)
+    names = _names(given, columns)
+    if _extra(files, given, columns):
+        each = ((path, one) for path in files.paths for one in _extra(files, _found(lake, files, path), columns))
+        raise _left_out(files, *next(each))
     missing = [name for name in columns if name not in names]
     if missing:
         raise SchemaError(
@@ -193,23 +197,33 @@ def _matched(files: Files, lake: Lake, columns: Mapping[str, str]) -> dict[str, 
     return names
 
 
+def _extra(files: Files, given: Mapping[str, str], columns: Mapping[str, str]) -> list[tuple[KeyPath, str]]:
+    """Returns the columns that are not declared, or else such fields of Parquet files, each with its type."""
+    wanted = {folded(name) for name in columns}
+    extra: list[tuple[KeyPath, str]] = [((name,), kind) for name, kind in given.items() if folded(name) not in wanted]
+    if extra or files.ending != "parquet":
+        return extra
+    return [*unknown_fields(given, {one: columns[name] for name, one in _names(given, columns).items()})]
+
+
 def _check_keys(files: Files, lake: Lake, columns: Mapping[str, str]) -> None:
-    known = ", ".join(map(literal, columns))
     paths = ", ".join(map(literal, files.paths))
     source = f"read_json_objects([{paths}], filename = {literal(_FILE)})"
-    keys = f"SELECT {_FILE}, unnest(json_keys(json)) AS name FROM {source}"
-    for path, name in _rows(lake, f"FROM ({keys}) WHERE name NOT IN ({known}) LIMIT 1"):
-        raise _left_out(files, path, name, "VARCHAR")
+    keys = f"SELECT {_FILE}, unnest({unknown_json_keys('json', columns)}) AS name FROM {source}"
+    for file, path in _rows(lake, f"FROM ({keys}) LIMIT 1"):
+        raise _left_out(files, file, (tuple(path), "VARCHAR"))
 
 
-def _left_out(files: Files, path: str, name: str, kind: str) -> SchemaError:
-    hint = f"add {_key(name, kind)} to columns"
+def _left_out(files: Files, file: str, unknown: tuple[KeyPath, str]) -> SchemaError:
+    path, kind = unknown
+    what, others, hint = f"column {path[0]!r}", "columns", f"add {_key(path[0], kind)} to columns"
+    if len(path) > 1:
+        what, others = f"field {path_text(path)!r}", "fields"
+        hint = f"add {identifier(path[-1])} {kind} to the type of {path_text(path[:-1])!r} in columns"
     if isinstance(files.model.kind, Append):
-        hint += "; to leave it out, select the other columns FROM files in the SQL of the model"
-    return SchemaError(
-        f"{_place(files)}{_name(files, path)} has the column {name!r}, which is not in columns of {files.model.table}",
-        hint=hint,
-    )
+        hint += f"; to leave it out, select the other {others} FROM files in the SQL of the model"
+    named = f"{_place(files)}{_name(files, file)} has the {what}"
+    return SchemaError(f"{named}, which is not in columns of {files.model.table}", hint=hint)
 
 
 def _rounding(files: Files, path: str, name: str, types: Mapping[str, str]) -> SchemaError:
@@ -240,8 +254,12 @@ def _names(given: Mapping[str, str], wanted: Sequence[str] | Mapping[str, str]) 
     return {name: known[folded(name)] for name in wanted if folded(name) in known}
 
 
-def _types(lake: Lake, source: str) -> dict[str, str]:
-    relation: Any = lake.sql(f"FROM {source}", engine="duckdb").to_native()
+def _found(lake: Lake, files: Files, path: str | None = None) -> dict[str, str]:
+    return _types(lake.sql(f"FROM {files.source({}, only=path)}", engine="duckdb"))
+
+
+def _types(rows: nw.LazyFrame[Any]) -> dict[str, str]:
+    relation: Any = rows.to_native()
     return dict(zip(relation.columns, map(str, relation.types), strict=True))
 
 

@@ -14,9 +14,8 @@ from lakeconf.pipelines.declared_tests import declared_unit_tests
 from lakeconf.pipelines.file_rows import READERS
 from lakeconf.pipelines.kinds import Append, Seed
 from lakeconf.pipelines.model import Model
-from lakeconf.pipelines.pipeline import Pipeline
+from lakeconf.pipelines.pipeline import Pipeline, same_table, twins
 from lakeconf.pipelines.unit_tests import check_unit_test
-from lakeconf.sql import folded
 from lakeconf.write.ddl import is_partition_key, type_sql
 
 _MODELS, _TESTS = ("pipeline", "models"), ("pipeline", "tests")
@@ -51,9 +50,12 @@ def joint_problems(config: Config, models: Sequence[Model], *, all_known: bool) 
         models: The declared models.
         all_known: False if Python files may declare further models, which validate does not run.
     """
-    twins = _twins(config, models)
-    if twins:
-        return twins
+    doubled = [(model, same_table(model, first)) for model, first in twins(models)]
+    if doubled:
+        return [
+            config.problem(Code.WRONG_VALUE, error.message, (*_MODELS, model.table), hint=error.hint)
+            for model, error in doubled
+        ]
     if not all_known:
         # Such an input may be the table of a model in Python.
         models = [model for model in models if all("." in name for name in model.arguments)]
@@ -94,18 +96,6 @@ def _of_partitions(model: Model) -> list[_Wrong]:
     wrong = [key for key in model.partitioned_by if not is_partition_key(key)]
     hint = "write a column, or year(column), month(column), day(column), hour(column) or bucket(n, column)"
     return [_Wrong(("partitioned_by",), f"the partition key {key!r} has an unknown function", hint) for key in wrong]
-
-
-def _twins(config: Config, models: Sequence[Model]) -> list[Problem]:
-    seen: dict[str, str] = {}
-    found = []
-    for model in models:
-        first = seen.setdefault(folded(model.table), model.table)
-        if first != model.table:
-            message = f"{model.table} and {first} are the same table: names ignore case"
-            hint = "remove one of the models, or change its table"
-            found.append(config.problem(Code.WRONG_VALUE, message, (*_MODELS, model.table), hint=hint))
-    return found
 
 
 def _named_in(message: str, models: Sequence[Model]) -> str | None:

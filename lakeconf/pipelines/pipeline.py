@@ -36,15 +36,12 @@ class Pipeline:
     models: Sequence[Model]
 
     def __post_init__(self) -> None:
-        seen: set[str] = set()
+        for model, first in twins(self.models):
+            with _placed(model):
+                raise same_table(model, first)
         for model in self.models:
             with _placed(model):
                 check(model)
-                if model.table.lower() in seen:
-                    raise PipelineError(
-                        f"two models write {model.table}", hint="remove one of them, or change its table"
-                    )
-            seen.add(model.table.lower())
             self._check_changes(model)
         self.ordered  # noqa: B018 - raises if the models form a cycle
 
@@ -203,6 +200,23 @@ def _unknown(name: str, known: Sequence[str]) -> PipelineError:
         return PipelineError(f"no model has the tag {tag!r}", hint=suggestion(name, known, otherwise))
     otherwise = f"use one of the models: {', '.join(known)}" if known else "declare models in the pipeline"
     return PipelineError(f"unknown model {name!r}", hint=suggestion(name, known, otherwise))
+
+
+def twins(models: Iterable[Model]) -> Iterator[tuple[Model, Model]]:
+    """Yields the models whose table another model writes, each with the first model of this table."""
+    seen: dict[str, Model] = {}
+    for model in models:
+        first = seen.setdefault(folded(model.table), model)
+        if first is not model:
+            yield model, first
+
+
+def same_table(model: Model, first: Model) -> PipelineError:
+    """The error for a model whose table another one writes."""
+    what = f"two models write {model.table}"
+    if model.table != first.table:
+        what = f"{model.table} and {first.table} are the same table: names ignore case"
+    return PipelineError(what, hint="remove one of the models, or change its table")
 
 
 def check(model: Model) -> None:

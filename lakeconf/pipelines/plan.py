@@ -20,9 +20,8 @@ from lakeconf.pipelines.new_files import found_files, runs_by_full_name, unmatch
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.undone_runs import undone_warnings
 
-# Definition of the record that a promotion or a new load of all files writes when it replaces the rows of a table:
-# earlier runs no longer count.
-PROMOTED = "promoted"
+_REQUESTED = "requested"
+_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -119,12 +118,6 @@ class Known:
     restores: Mapping[int, int] = field(default_factory=dict)
 
 
-def current_runs(runs: Sequence[ModelRun]) -> Sequence[ModelRun]:
-    """Returns the runs that produced a table's current rows: those since it was last replaced."""
-    marks = [index for index, run in enumerate(runs) if run.definition == PROMOTED]
-    return runs[marks[-1] + 1 :] if marks else runs
-
-
 def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:
     """Plans the run of a model.
 
@@ -151,7 +144,7 @@ def _decided(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, lat
     if isinstance(model.kind, View):
         return _view(pipeline, model, last, earlier)
     changed, lost = _changed_inputs(pipeline, model, known, last)
-    fresh = "requested" if bounds.rebuild else _rebuild_reason(pipeline, model, last)
+    fresh = _requested(model, known) if bounds.rebuild else _rebuild_reason(pipeline, model, last)
     if isinstance(model.kind, Incremental):
         return _intervals(pipeline, model, model.kind, known, bounds, fresh, changed, late)
     if isinstance(model.kind, Append) and model.kind.files is not None:
@@ -186,8 +179,16 @@ def _files(model: Model, pattern: str, known: Known, runs: Sequence[ModelRun], b
     warnings += copied_file_warnings(model, new, runs)
     why = counted(len(new), "new file")
     if bounds.rebuild and known.exists:
-        why = f"requested: replaces all rows by those of {counted(len(new), 'file')}"
+        why = f"{_REQUESTED}: replaces all rows by those of {listed(new, _SHOWN)}"
     return Step(model, why, rebuild=bounds.rebuild, files=new, earlier=known.earlier, warnings=warnings)
+
+
+def _requested(model: Model, known: Known) -> str:
+    """Returns the reason of a rebuild, with what happens to existing rows; the intervals follow later."""
+    if isinstance(model.kind, Incremental) or not known.exists:
+        return _REQUESTED
+    by = f" by those of {model.kind.csv}" if isinstance(model.kind, Seed) else ""
+    return f"{_REQUESTED}: replaces all rows{by}"
 
 
 def _rebuild_reason(pipeline: Pipeline, model: Model, last: ModelRun | None) -> str | None:
@@ -268,7 +269,7 @@ def _intervals(
     warnings = [*late.unknown, *_late_warnings(left, late)]
     if not found:
         return Step(model, "all intervals are done", runs=False, warnings=warnings)
-    ranges = listed([*map(str, found)], 3)
+    ranges = listed([*map(str, found)], _SHOWN)
     changes = list(dict.fromkeys([*changed, *(late.since if redo else ())]))
     why = fresh or (f"{' and '.join(changes)} changed" if all(one.redone for one in found) else "missing")
     return Step(
@@ -281,8 +282,8 @@ def _late_warnings(left: Sequence[Range], late: Late) -> list[str]:
     """Returns a warning that says how to process intervals with late rows."""
     if not left:
         return []
-    ranges = [f"--from {_argument(start)} --to {_argument(end)}" for start, end in left[:3]]
-    more = f" and {len(left) - 3} more ranges" if len(left) > 3 else ""
+    ranges = [f"--from {_argument(start)} --to {_argument(end)}" for start, end in left[:_SHOWN]]
+    more = f" and {counted(len(left) - _SHOWN, 'more range')}" if len(left) > _SHOWN else ""
     tables = " and ".join(late.since)
     return [f"{tables} changed in done intervals: run with {', '.join(ranges)}{more}, or with --redo-late for all"]
 

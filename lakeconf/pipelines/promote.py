@@ -11,8 +11,8 @@ from lakeconf.errors import CommitConflictError
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.columns import apply
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import PROMOTED
 from lakeconf.pipelines.promotion import Promotion, PromotionPlan, plan_promotion
+from lakeconf.pipelines.recorded_runs import PROMOTED
 
 
 def promote(

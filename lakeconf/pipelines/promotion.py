@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from lakeconf.commit.journal import ModelRun
@@ -15,10 +15,11 @@ from lakeconf.pipelines.columns import ColumnChanges, check_dropped, column_chan
 from lakeconf.pipelines.kinds import Merge, View
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import current_runs
+from lakeconf.pipelines.recorded_runs import current_runs, restores_of, runs_in
 from lakeconf.sql import folded, identifier
 
 Action = Literal["create", "replace", "remember", "skip"]
+_UNDONE = "; without the runs that `restore` undid: the target computes them"
 
 
 @dataclass(frozen=True)
@@ -158,24 +159,31 @@ def _absent(model: Model, source: Lake) -> str | None:
     return None if current_runs(source.runs.committed(model.table)) else "the source has no run of the model"
 
 
+def _done(model: Model, lake: Lake, recorded: Sequence[ModelRun]) -> Sequence[ModelRun]:
+    """Returns the runs whose rows the model's table has: a restore may have undone others."""
+    restores = restores_of(lake, model.table, recorded, recorded[0]) if recorded else {}
+    return runs_in(model, recorded, lake.snapshot_id, restores)
+
+
 def _step(model: Model, source: Lake, target: Lake, name: str | None) -> Promotion:
-    runs = current_runs(source.runs.committed(model.table))
-    remembered = target.runs.committed(model.table)
+    recorded, remembered = source.runs.committed(model.table), target.runs.committed(model.table)
+    runs = _done(model, source, recorded)
+    undone = _UNDONE if [*runs] != [*current_runs(recorded)] else ""
     frame = source.table(model.table).scan()
     if name is None:
         ((count,),) = _counts(target, {"s": frame}, "SELECT count(*) FROM s")
         added = RowChanges(added=count)
-        reason = f"new table, {counted(count, 'row')}"
+        reason = f"new table, {counted(count, 'row')}{undone}"
         return Promotion(model, "create", reason, added, runs=runs, earlier=len(remembered))
     types = target.columns_of(frame)
     columns = column_changes(model, target.table(name).schema, types)
     rows = _compared(model, target, frame, target.table(name).scan(), columns, types)
     step = Promotion(model, "replace", "", rows, columns, runs, len(remembered))
     if rows or columns:
-        return Promotion(**{**vars(step), "reason": describe(step)})
-    if _is_remembered(runs, current_runs(remembered)):
+        return replace(step, reason=f"{describe(step)}{undone}")
+    if _is_remembered(runs, _done(model, target, remembered)):
         return Promotion(model, "skip", "equal in both")
-    return Promotion(**{**vars(step), "action": "remember", "reason": "equal rows: only the model's runs are copied"})
+    return replace(step, action="remember", reason=f"equal rows: only the model's runs are copied{undone}")
 
 
 def describe(step: Promotion) -> str:
@@ -186,7 +194,9 @@ def describe(step: Promotion) -> str:
 
 
 def _is_remembered(runs: Sequence[ModelRun], there: Sequence[ModelRun]) -> bool:
-    """Returns True if the target would skip everything that the source would skip."""
+    """Returns True if the target would skip everything that is done in the source."""
+    if not runs:
+        return True
     if not there or there[-1].definition != runs[-1].definition:
         return False
     done = {(run.definition, run.interval) for run in there if run.interval is not None}

@@ -13,7 +13,7 @@ from lakeconf.errors import LakeconfError, PipelineError
 from lakeconf.lake.frame_names import unique_view
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.body import Query
-from lakeconf.pipelines.file_rows import files_of, read_files
+from lakeconf.pipelines.file_rows import Files, files_of, read_files
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.model import Model
@@ -23,7 +23,9 @@ from lakeconf.pipelines.plan import Step, located
 _FEED = ("snapshot_id", "rowid", "change_type")
 
 
-def rows_of(pipeline: Pipeline, step: Step, lakes: Mapping[str, Lake], batch: Batch | None) -> nw.LazyFrame[Any]:
+def rows_of(
+    pipeline: Pipeline, step: Step, lakes: Mapping[str, Lake], batch: Batch | None, files: Files | None = None
+) -> nw.LazyFrame[Any]:
     """Returns the rows of a step as a lazy frame of the lake's engine.
 
     Args:
@@ -31,25 +33,26 @@ def rows_of(pipeline: Pipeline, step: Step, lakes: Mapping[str, Lake], batch: Ba
         step: The planned run of the model.
         lakes: The lakes, by store name; the pipeline's own lake under the empty name.
         batch: The time range of an incremental model.
+        files: The files of the step, if the caller needs what the read finds out about them.
 
     Raises:
         PipelineError: The model fails.
     """
     model, lake = step.model, lakes[""]
-    loaded = files_of(model, step.files)
+    loaded = files_of(model, step.files) if files is None else files
     if loaded is not None and isinstance(model.kind, Seed):
         return read_files(loaded, lake)
     frames = {name: _input(pipeline, step, name, lakes) for name in pipeline.inputs(model)}
     if loaded is not None:
-        files = read_files(loaded, lake)
+        rows = read_files(loaded, lake)
         if model.body is None:
-            return files
+            return rows
         arguments = model.body.arguments()
         if not arguments:
             raise PipelineError(
                 f"the model {model.table} does not read its files", hint="read them: SELECT … FROM files"
             )
-        frames = {arguments[0]: files, **frames}
+        frames = {arguments[0]: rows, **frames}
     return computed(model, lake, frames, placeholder_values(model, batch))
 
 

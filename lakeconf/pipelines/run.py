@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Literal
 
-from lakeconf.errors import LakeconfError, PipelineError
+from lakeconf.errors import CommitUnknownError, LakeconfError, PipelineError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
 from lakeconf.pipelines.columns import column_changes
@@ -19,7 +19,8 @@ from lakeconf.pipelines.kinds import Full, Merge, Seed, View
 from lakeconf.pipelines.late import late_intervals
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import Bounds, Known, Step, current_runs, decide
+from lakeconf.pipelines.plan import Bounds, Known, Step, decide
+from lakeconf.pipelines.recorded_runs import current_runs, restores_of
 from lakeconf.pipelines.rows import rows_of
 from lakeconf.pipelines.step_run import StepRun
 from lakeconf.pipelines.write import split_deleted
@@ -185,10 +186,15 @@ class _Running:
         self._progress(result)
 
     def end_committed(self) -> None:
-        """Records the results of models that had committed everything when the run was interrupted."""
+        """Records the results of models that had, or may have, committed everything when the run was interrupted."""
         for table, one in self._step_runs.items():
-            if one.is_complete and table not in self.results:
+            if table in self.results:
+                continue
+            if one.is_complete:
                 self.end(table, self._done(one))
+            elif one.unknown is not None:
+                failed = ModelResult(table, "failed", one.step.reason, one.snapshot_id, one.rows, error=one.unknown)
+                self.end(table, failed)
 
     def _result(self, model: Model, lakes: Mapping[str, Lake]) -> ModelResult:
         began, table, one = time.monotonic(), model.table, None
@@ -226,7 +232,7 @@ def _run_parallel(running: _Running, lakes: Mapping[str, Lake], jobs: int) -> No
         lambda table: running.work(table, forked(lakes)),
         running.end,
         lambda: interrupt_queries(lakes),
-        lambda result: result.snapshot_id is not None,
+        lambda result: result.snapshot_id is not None or isinstance(result.error, CommitUnknownError),
     )
     for one in lakes.values():
         one.refresh()
@@ -258,9 +264,7 @@ def _known(lakes: Mapping[str, Lake], model: Model, pending: frozenset[str] = fr
     exists = model.table in lake.tables() or isinstance(model.kind, View)
     loaded = frozenset(file for one in runs for file in one.files)
     current = current_runs(runs)
-    restores = {snapshot_id: version for each in current for snapshot_id, version in each.restores.items()}
-    if current and current[-1].snapshot_id is not None:
-        restores |= lake.runs.restores(model.table, current[-1].snapshot_id)
+    restores = restores_of(lake, model.table, current, current[-1]) if current else {}
     return Known(lakes, exists, current, len(runs), pending, loaded, restores)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lakeconf.commit.journal import ModelRun
-from lakeconf.errors import CommitError, LakeconfError, PipelineError
+from lakeconf.errors import CommitError, CommitUnknownError, LakeconfError, PipelineError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
 from lakeconf.pipelines.body import Query
@@ -16,7 +16,8 @@ from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import View
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import PROMOTED, Step, located
+from lakeconf.pipelines.plan import Step, located
+from lakeconf.pipelines.recorded_runs import PROMOTED
 from lakeconf.pipelines.rows import placeholder_values, rows_of
 from lakeconf.pipelines.write import write
 from lakeconf.pipelines.write_errors import reworded
@@ -37,6 +38,7 @@ class StepRun:
         snapshot_id: The last snapshot; None if there is none.
         rows: The number of rows in its snapshots.
         is_complete: True if every transaction is in the catalog.
+        unknown: The error of a transaction that may be in the catalog.
         warnings: Those of the step, and what went wrong after a commit.
     """
 
@@ -48,6 +50,7 @@ class StepRun:
     snapshot_id: int | None = None
     rows: int = 0
     is_complete: bool = False
+    unknown: CommitUnknownError | None = None
     warnings: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -79,6 +82,7 @@ class StepRun:
             self.warnings.append(f"its commit succeeded, but then: {error.message}")
         finally:
             outcome = None if runs is None else runs.outcome()
+            self.unknown = None if runs is None else runs.unknown()
             if outcome is not None:
                 self.snapshot_id, rows = outcome
                 self.rows += rows
@@ -124,7 +128,7 @@ class StepRun:
         """Adds a model's rows to a transaction; returns their columns."""
         body = step.model.body
         files = files_of(step.model, step.files)
-        frame = rows_of(self.pipeline, step, {**self.lakes, "": transaction}, batch)
+        frame = rows_of(self.pipeline, step, {**self.lakes, "": transaction}, batch, files)
         columns = [*frame.collect_schema().names()]
         if files is not None:
             check_files(files, self.lakes[""])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from lakeconf.catalog.types import parsed_type
 from lakeconf.engines.schema_check import check_names, check_promotion, fits
 from lakeconf.errors import SchemaError
 from lakeconf.sql import folded, identifier, literal, qualified
+from lakeconf.write.column_names import ColumnNames, fields
 from lakeconf.write.constants import text_of
 from lakeconf.write.ddl import known_column, type_sql
 
@@ -47,7 +49,8 @@ class Evolution:
             types: The table's columns and the DuckDB names of their types.
 
         Raises:
-            SchemaError: A column or a type does not exist, or a default is for a column that is not added.
+            SchemaError: A column or a type does not exist, two columns would have the same name, or a default is for a
+                column that is not added.
         """
         self._check_arguments()
         for name in self.defaults:
@@ -57,6 +60,7 @@ class Evolution:
         alter = f"ALTER TABLE {quoted}"
         dropped = [f"{alter} DROP COLUMN {_existing(name, types)}" for name in name_list(self.drop, "drop")]
         renames, renamed = self._renamed(types)
+        self._check_distinct(types)
         added = []
         for name, text in self.add.items():
             value = self.defaults.get(name)
@@ -76,6 +80,19 @@ class Evolution:
         for name, value in given.items():
             if not isinstance(value, Mapping):
                 raise SchemaError(f"{name} is not a dictionary: {value!r}", hint=f"write {name}={{'column': …}}")
+
+    def _check_distinct(self, types: Mapping[str, str]) -> None:
+        """Refuses two columns, or two fields of a column, with the same name at any step."""
+        names = ColumnNames(types)
+        for name in self.drop:
+            names.drop(_parts(name))
+        for old, new in self.rename.items():
+            names.rename(_parts(old), new)
+        for name, count in Counter(folded(_path(name)) for name in self.promote).items():
+            if count > 1:
+                raise SchemaError(f"promote has two types for {name}", hint="name the column once")
+        for name, text in self.add.items():
+            names.add(_parts(name), text)
 
     def _renamed(self, types: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
         """The changes of names, and the columns after them; a later change sees the names of those before it."""
@@ -134,19 +151,11 @@ def _existing(name: str, types: Mapping[str, str]) -> str:
     why, (first, *rest) = "cannot drop an unknown column:", _parts(name)
     found = parsed_type(types[known_column(first, types, why)])
     for part in rest:
-        fields = _fields(found)
-        if not fields:
+        inner = fields(found)
+        if not inner:
             raise SchemaError(f"{why} {name!r}", hint=f"omit {part!r}: a column of the type {found} has no fields")
-        found = fields[known_column(part, {field: str(kind) for field, kind in fields.items()}, why)]
+        found = inner[known_column(part, {field: str(kind) for field, kind in inner.items()}, why)]
     return _path(name)
-
-
-def _fields(found: DuckDBPyType) -> dict[str, DuckDBPyType]:
-    """The fields of a struct, the element of a list, or the key and the value of a map."""
-    if found.id not in ("struct", "list", "map"):
-        return {}
-    called = {"child": "element"} if found.id == "list" else {}
-    return {called.get(name, name): part for name, part in found.children if isinstance(part, DuckDBPyType)}
 
 
 def _promotion(name: str, text: str, types: Mapping[str, str]) -> str:
@@ -162,7 +171,7 @@ def _promoted(found: DuckDBPyType, path: Sequence[str], new: str) -> str:
         check_promotion(found, parsed_type(new))
         return new
     first, *rest = path
-    called = _fields(found)
+    called = fields(found)
     known = known_column(first, {name: str(part) for name, part in called.items()}, "cannot promote an unknown column:")
     inner = {name: _promoted(part, rest, new) if name == known else str(part) for name, part in called.items()}
     if found.id == "list":

@@ -143,7 +143,7 @@ def test_file_that_is_absent_while_all_files_are_loaded_again_is_loaded_when_it_
 def test_plan_of_a_rebuild_says_what_happens_to_the_rows(loaded: tuple[Lake, Pipeline, Path]) -> None:
     lake, pipeline, folder = loaded
     (step,) = plan(pipeline, lake, rebuild=True)
-    assert (step.reason, step.replaces) == ("requested: replaces all rows by those of 1 file", True)
+    assert (step.reason, step.replaces) == ("requested: replaces all rows by those of in/1.csv", True)
     (folder / "1.csv").unlink()
     (skipped,) = run(pipeline, lake, rebuild=True)
     assert (skipped.status, skipped.reason) == ("skipped", "no file of in/*.csv exists, so the table keeps its rows")

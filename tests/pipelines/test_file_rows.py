@@ -10,14 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lakeconf import Lake
 from lakeconf.pipelines import Append, Model, ModelResult, Pipeline, Seed, run
 from lakeconf.pipelines.body import Query
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-    from lakeconf import Lake
 
 TYPES = {"id": "BIGINT", "price": "DECIMAL(10,2)"}
 SAMPLE_ROWS = 20480  # from which DuckDB infers the types of JSON and CSV files
@@ -223,3 +222,26 @@ def test_empty_file_and_folder_are_named(ending: str, lakes: tuple[Lake, Lake], 
     assert failed.error is not None
     assert failed.error.message == f"2.{ending} is a folder, not a file"
     assert failed.error.hint == (f'write files = "2.{ending}/*.{ending}" to load the files in it, or rename the folder')
+
+
+@pytest.mark.parametrize("columns", [TYPES, {}])
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_columns_of_files_are_inferred_once_per_load(
+    ending: str,
+    columns: Mapping[str, str],
+    lakes: tuple[Lake, Lake],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written(tmp_path / f"1.{ending}", "SELECT 1 AS id, 2.5 AS price")
+    sql, seen = Lake.sql, list[str]()
+
+    def spied(self: Lake, query: str, **given: Any) -> Any:
+        seen.append(query)
+        return sql(self, query, **given)
+
+    monkeypatch.setattr(Lake, "sql", spied)
+    assert loaded(lakes[0], tmp_path, f"*.{ending}", columns).status == "done"
+    inferred = [query for query in seen if query.startswith(f"FROM read_{ending}(")]
+    # The columns of JSON are those of `columns`; a scan of Parquet files without `columns` needs no SQL.
+    assert len(inferred) == (0 if (ending == "json" and columns) or (ending == "parquet" and not columns) else 1)

@@ -14,7 +14,7 @@ from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.kinds import Append, Full, Incremental, Kind, Merge, Seed, View
 from lakeconf.pipelines.model import Model, model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import PROMOTED, Bounds, Known, Late, Step, current_runs, decide, located
+from lakeconf.pipelines.plan import Bounds, Known, Late, Step, decide, located
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,23 +67,11 @@ def told(step: Step) -> tuple[str, bool, bool]:
     return step.reason, step.runs, step.rebuild
 
 
-def test_mark_of_a_promotion_is_the_same_in_every_version() -> None:
-    assert PROMOTED == "promoted"
-
-
 def test_a_run_asks_for_missing_intervals_only() -> None:
     asked = Bounds(None, UNTIL)
     assert (asked.rebuild, asked.allow_drop_columns, asked.redo_late) == (False, False, False)
     step = Step(Model("marts.t", Full()), "why")
     assert (step.runs, step.rebuild, step.replaces, step.since, step.earlier) == (True, False, False, None, 0)
-
-
-def test_runs_since_the_last_promotion_are_current() -> None:
-    first, mark, second = (ModelRun("a.t", definition, "r") for definition in ("x", PROMOTED, "y"))
-    assert current_runs([first]) == [first]
-    assert current_runs([]) == []
-    assert current_runs([first, mark]) == []
-    assert current_runs([first, mark, first, mark, second]) == [second]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +102,11 @@ def test_first_run_changed_definition_and_request(lakes: dict[str, Lake]) -> Non
     assert told(planned(Full(), lakes=lakes, runs=[other])) == ("its definition has changed", True, True)
     assert told(planned(Full(), lakes=lakes, runs=[unchanged, other])) == ("its definition has changed", True, True)
     assert told(planned(Full(), lakes=lakes, runs=[other, unchanged])) == ("nothing has changed", False, False)
-    assert told(planned(Full(), lakes=lakes, runs=[unchanged], rebuild=True)) == ("requested", True, True)
+    assert told(planned(Full(), lakes=lakes, runs=[unchanged], rebuild=True)) == (
+        "requested: replaces all rows",
+        True,
+        True,
+    )
 
 
 def test_pending_input_has_changed(lakes: dict[str, Lake]) -> None:
@@ -126,6 +118,8 @@ def test_changed_seed_is_a_changed_file(tmp_path: Path, lakes: dict[str, Lake]) 
     (tmp_path / "s.csv").write_text("a\n1\n")
     step = planned(Seed("s.csv"), None, lakes=lakes, runs=[{"definition": "other"}], folder=tmp_path)
     assert told(step) == ("its file has changed", True, True)
+    asked = planned(Seed("s.csv"), None, lakes=lakes, runs=[{}], folder=tmp_path, rebuild=True)
+    assert asked.reason == "requested: replaces all rows by those of s.csv"
     assert told(planned(Seed("s.csv"), None, lakes=lakes, runs=[{}], folder=tmp_path)) == (
         "nothing has changed",
         False,
@@ -167,7 +161,7 @@ def test_model_of_changes_reads_those_since_its_last_run(kind: Kind, lakes: dict
     assert (step.since, step.earlier) == (None, 7)
     assert told(planned(kind, lakes=lakes)) == ("first run", True, True)
     rebuilt = planned(kind, lakes=lakes, runs=[{"inputs": {"raw.a": 3}}], rebuild=True)
-    assert (told(rebuilt), rebuilt.since) == (("requested", True, True), None)
+    assert (told(rebuilt), rebuilt.since) == (("requested: replaces all rows", True, True), None)
 
 
 def test_change_of_another_input_of_a_model_of_changes_waits(lakes: dict[str, Lake]) -> None:

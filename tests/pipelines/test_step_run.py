@@ -11,8 +11,10 @@ import pyarrow as pa
 import pytest
 from commit_hooks import at_commit
 
+from lakeconf.commit import committer
+from lakeconf.commit.recovery import AttachedCatalog
 from lakeconf.connection.connection import Connection
-from lakeconf.errors import CatalogError, CommitError, QueryError
+from lakeconf.errors import CatalogError, CommitError, CommitUnknownError, QueryError
 from lakeconf.guard.guard import LakeGuard
 from lakeconf.lake.run_journal import RunJournal
 from lakeconf.pipelines import Full, Incremental, Model, ModelResult, Pipeline, Query, View, run
@@ -157,6 +159,30 @@ def test_interrupted_commit_that_succeeded_is_reported_as_done(
     assert (result.model, result.status, result.rows) == ("marts.copy", "done", 3)
     assert result.snapshot_id == lake.refresh()
     assert len(lake.runs.committed("marts.copy")) == 1
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_interrupted_commit_of_unknown_outcome_is_reported_as_such(
+    jobs: int, lake: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def lose_the_catalog() -> None:
+        monkeypatch.setattr(AttachedCatalog, "find", lost)
+        raise KeyboardInterrupt
+
+    def lost(*_: object, **__: object) -> int:
+        raise CatalogError("the catalog does not answer")
+
+    monkeypatch.setattr(committer, "LOOK_UP_SECONDS", 0.5)
+    at_commit(monkeypatch, after=lose_the_catalog)
+    path, pipeline, ended = tmp_path / "events.json", Pipeline([COPY]), list[ModelResult]()
+    with pytest.raises(KeyboardInterrupt), LineageEvents(EventFile(path), pipeline, "dev") as events:
+        run(pipeline, lake, began=events.began, progress=each(ended.append, events.ended), jobs=jobs)
+    (result,) = ended
+    assert (result.status, result.snapshot_id) == ("failed", None)
+    assert isinstance(result.error, CommitUnknownError)
+    assert "The commit may have succeeded" in result.error.message
+    assert str(result.error.hint).startswith("look for the token ")
+    assert [json.loads(line)["eventType"] for line in path.read_text().splitlines()] == ["START", "FAIL"]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

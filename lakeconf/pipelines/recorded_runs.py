@@ -1,0 +1,110 @@
+"""The recorded runs that count: those whose rows a version of the table has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from lakeconf.commit.journal import ModelRun
+from lakeconf.lake.lake import Lake
+from lakeconf.pipelines.intervals import Batch, Range, merged, without
+from lakeconf.pipelines.kinds import Append, Incremental, Merge
+from lakeconf.pipelines.model import Model
+
+# Definition of the record that a promotion or a new load of all files writes when it replaces the rows of a table:
+# earlier runs no longer count.
+PROMOTED = "promoted"
+
+
+def current_runs(runs: Sequence[ModelRun]) -> Sequence[ModelRun]:
+    """Returns the runs that produced a table's current rows: those since it was last replaced."""
+    marks = [index for index, run in enumerate(runs) if run.definition == PROMOTED]
+    return runs[marks[-1] + 1 :] if marks else runs
+
+
+def restores_of(lake: Lake, table: str, runs: Sequence[ModelRun], since: ModelRun) -> dict[int, int]:
+    """The version that a table was restored to, by the snapshot of the restore.
+
+    Args:
+        lake: The lake of the table.
+        table: The full name of the table.
+        runs: Recorded runs of its model. They know the restores before them, whose snapshots may have expired.
+        since: The run after which restores are looked up.
+    """
+    found = {snapshot_id: version for run in runs for snapshot_id, version in run.restores.items()}
+    return found if since.snapshot_id is None else found | lake.runs.restores(table, since.snapshot_id)
+
+
+def undone_runs(
+    runs: Sequence[ModelRun], version: int | None, restores: Mapping[int, int]
+) -> list[tuple[ModelRun, list[ModelRun]]]:
+    """The runs whose rows a version of the table lacks, each with the later runs whose rows it has.
+
+    Args:
+        runs: Recorded runs of a model, oldest first.
+        version: The version of the table; None: the current one.
+        restores: As `restores_of` returns them.
+    """
+    has = [_is_in(run, version, restores) for run in runs]
+    return [
+        (run, [later for later, there in zip(runs[index:], has[index:], strict=True) if there])
+        for index, run in enumerate(runs)
+        if not has[index]
+    ]
+
+
+def undone_intervals(undone: Iterable[tuple[ModelRun, Sequence[ModelRun]]]) -> list[Range]:
+    """The intervals of undone runs that no later run has done again."""
+    return merged(
+        part
+        for run, later in undone
+        if run.interval is not None
+        for part in without([run.interval], [Batch(*one.interval, one.interval[1]) for one in later if one.interval])
+    )
+
+
+def reads_changes(model: Model) -> bool:
+    """True if a run of the model reads only rows that changed since the run before, so that it repeats no other."""
+    return isinstance(model.kind, Append) or (isinstance(model.kind, Merge) and model.driving_input is not None)
+
+
+def runs_in(model: Model, runs: Sequence[ModelRun], version: int, restores: Mapping[int, int]) -> Sequence[ModelRun]:
+    """Returns the runs that are done in a version of the table: a lake with its rows has to compute everything else.
+
+    Args:
+        model: The model.
+        runs: All recorded runs of the model, oldest first.
+        version: The version of the table.
+        restores: As `restores_of` returns them.
+    """
+    # A restored version may be older than the last replacement of the rows, so the runs before it count again.
+    has = [index for index, run in enumerate(runs) if _is_in(run, version, restores)]
+    kept = current_runs([runs[index] for index in has])
+    first = has[-len(kept)] if kept else 0
+    undone = [one for one in undone_runs(runs[first:], version, restores) if one[0].definition != PROMOTED]
+    if isinstance(model.kind, Incremental):
+        missing = [Batch(start, end, end) for start, end in undone_intervals(undone)]
+        return [part for run in kept for part in _without(run, missing)]
+    if isinstance(model.kind, Append) and model.kind.files is not None:
+        return kept
+    is_complete = not undone if reads_changes(model) else all(later for _, later in undone)
+    return kept if is_complete else []
+
+
+def _without(run: ModelRun, missing: Sequence[Batch]) -> list[ModelRun]:
+    if run.interval is None:
+        return [run]
+    return [run if part == run.interval else replace(run, interval=part) for part in without([run.interval], missing)]
+
+
+def _is_in(run: ModelRun, version: int | None, restores: Mapping[int, int]) -> bool:
+    """True if a version of the table, None for the current one, has the rows of a run."""
+    if run.snapshot_id is None:
+        return True
+    before = [one for one in restores if version is None or one <= version]
+    if not before:
+        return version is None or run.snapshot_id <= version
+    last = max(before)
+    if run.snapshot_id > last:
+        return version is None or run.snapshot_id <= version
+    return _is_in(run, restores[last], restores)

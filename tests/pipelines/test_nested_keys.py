@@ -1,0 +1,93 @@
+"""Keys of structs that the declared types lack, in JSON and Parquet files."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from lakeconf.pipelines import Append, Model, ModelResult, Pipeline, Query, run
+from lakeconf.pipelines.nested_keys import path_text, unknown_fields, unknown_json_keys
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakeconf import Lake
+
+
+def unknown(value: Any, **types: str) -> list[list[str]]:
+    sql = unknown_json_keys("json", types)
+    ((found,),) = duckdb.execute(f"SELECT {sql} FROM (SELECT CAST(? AS JSON) AS json)", [json.dumps(value)]).fetchall()
+    return [] if found is None else list(found)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "paths"),
+    [
+        ({"a": 1, "b": 2}, "STRUCT(a INTEGER)", [["s", "b"]]),
+        ({"A": 1}, "STRUCT(a INTEGER)", [["s", "A"]]),
+        ({"a": {"b": 1, "c": 2}}, "STRUCT(a STRUCT(b INTEGER))", [["s", "a", "c"]]),
+        ([{"a": 1}, {"a": 1, "b": 2}, None], "STRUCT(a INTEGER)[]", [["s", "[]", "b"]]),
+        ([{"b": 2}], "STRUCT(a INTEGER)[1]", [["s", "[]", "b"]]),
+        ([[{"b": 2}], []], "STRUCT(a INTEGER)[][]", [["s", "[]", "[]", "b"]]),
+        ({"k": {"a": 1, "z": 2}, "l": {"a": 3}}, "MAP(VARCHAR, STRUCT(a INTEGER))", [["s", "[]", "z"]]),
+        ({"a/b~c": {"z": 1}}, 'STRUCT("a/b~c" STRUCT(d INTEGER))', [["s", "a/b~c", "z"]]),
+        ({"q\"x'": {"z": 1}}, """STRUCT("q""x'" STRUCT(d INTEGER))""", [["s", "q\"x'", "z"]]),
+        ({"a": 1}, "STRUCT(a INTEGER, b INTEGER)", []),
+        ({"a": {"x": 1}}, "STRUCT(a JSON)", []),
+        ({"a": 1}, "JSON", []),
+        ({"a": 1}, "MAP(VARCHAR, INTEGER)", []),
+        (None, "STRUCT(a INTEGER)", []),
+        ("text", "STRUCT(a INTEGER)", []),
+    ],
+)
+def test_unknown_keys_have_their_path(value: Any, kind: str, paths: list[list[str]]) -> None:
+    assert unknown({"s": value}, s=kind) == paths
+    assert unknown({}, s=kind) == []
+    assert unknown({"t": value}, s=kind) == [["t"]]
+
+
+def test_fields_that_a_cast_would_leave_out() -> None:
+    given = {"s": "STRUCT(a INTEGER, b STRUCT(c DATE, d DATE)[])", "t": "STRUCT(x INTEGER)", "u": "INTEGER"}
+    wanted = {"s": "STRUCT(A BIGINT, b STRUCT(c DATE)[])", "t": "VARCHAR", "u": "INTEGER"}
+    assert [*unknown_fields(given, wanted)] == [(("s", "b", "[]", "d"), "DATE")]
+    assert [*unknown_fields(given, given)] == []
+    assert [
+        *unknown_fields({"m": "MAP(INTEGER, STRUCT(a INTEGER, b TIME))"}, {"m": "MAP(INTEGER, STRUCT(a INTEGER))"})
+    ] == [(("m", "[]", "b"), "TIME")]
+
+
+def test_path_as_text() -> None:
+    assert path_text(("s", "a")) == "s.a"
+    assert path_text(("s", "[]", "[]", "a")) == "s[][].a"
+
+
+def loaded(lake: Lake, folder: Path, files: str, kind: str, sql: str | None = None) -> ModelResult:
+    body = None if sql is None else Query(sql)
+    model = Model("raw.t", Append(files=files, columns={"id": "BIGINT", "s": kind}), body, folder=folder)
+    (result,) = run(Pipeline([model]), lake)
+    return result
+
+
+@pytest.mark.parametrize(("ending", "shown"), [("json", "VARCHAR"), ("parquet", "INTEGER")])
+def test_field_that_is_not_in_columns_is_refused(
+    ending: str, shown: str, lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    lake, _ = lakes
+    for number, value in ((1, "{'a': 1}"), (2, "{'a': 1, 'b': 2}")):
+        duckdb.execute(f"COPY (SELECT {number} AS id, [{value}] AS s) TO '{tmp_path / str(number)}.{ending}'")
+    failed = loaded(lake, tmp_path, f"*.{ending}", "STRUCT(a INTEGER)[]")
+    assert failed.error is not None
+    assert failed.error.message == f"2.{ending} has the field 's[].b', which is not in columns of raw.t"
+    assert failed.error.hint == (
+        f"""add "b" {shown} to the type of 's[]' in columns; to leave it out, select the other fields FROM files """
+        "in the SQL of the model"
+    )
+    assert lake.tables() == []
+    # What the hint says.
+    sql = "SELECT id, s[1].a AS a FROM files"
+    done = loaded(lake, tmp_path, f"*.{ending}", f"STRUCT(a INTEGER, b {shown})[]", sql)
+    assert done.status == "done", done.error
+    assert lake.table("raw.t").to_arrow().sort_by("id").to_pylist() == [{"id": 1, "a": 1}, {"id": 2, "a": 1}]

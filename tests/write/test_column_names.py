@@ -1,0 +1,91 @@
+"""Changes that would give two columns or fields the same name are refused before DuckLake sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from local_stores import store_of
+
+from lakeconf.catalog.types import parsed_type
+from lakeconf.errors import SchemaError
+from lakeconf.write.column_names import ColumnNames, fields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lakeconf import Lake
+
+TYPES = {"id": "BIGINT", "a": "INTEGER", "s": "STRUCT(x INTEGER, y INTEGER)", "l": "STRUCT(z DATE)[]"}
+NAMES = "use another name, or drop or rename that one, too"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with store_of(tmp_path).open() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("changes", "message", "hint"),
+    [
+        ({"add": {"ID": "INTEGER"}}, "cannot add 'ID': there is a column 'id'", NAMES),
+        ({"add": {"b": "DATE", "B": "DATE"}}, "cannot add 'B': there is a column 'b'", NAMES),
+        ({"add": {"b": "DATE", '"b"': "DATE"}}, "cannot add 'b': there is a column 'b'", NAMES),
+        ({"add": {"s.X": "DATE"}}, "cannot add 's.X': there is a field 'x'", NAMES),
+        ({"add": {"s.w": "DATE", "S.W": "DATE"}}, "cannot add 'S.W': there is a field 'w'", NAMES),
+        ({"add": {"l.element.Z": "DATE"}}, "cannot add 'l.element.Z': there is a field 'z'", NAMES),
+        ({"add": {"n": "STRUCT(q DATE)", "n.q": "DATE"}}, "cannot add 'n.q': there is a field 'q'", NAMES),
+        ({"rename": {"a": "ID"}}, "cannot rename 'a' to 'ID': there is a column 'id'", NAMES),
+        ({"rename": {"a": "id", "id": "a"}}, "cannot rename 'a' to 'id': there is a column 'id'", NAMES),
+        ({"rename": {"a": "z", "id": "Z"}}, "cannot rename 'id' to 'Z': there is a column 'z'", NAMES),
+        ({"rename": {"s.x": "Y"}}, "cannot rename 's.x' to 'Y': there is a field 'y'", NAMES),
+        ({"rename": {"a": "b"}, "add": {"B": "DATE"}}, "cannot add 'B': there is a column 'b'", NAMES),
+        ({"drop": ["a", "A"]}, "'A' is dropped twice", "name it once, or only its column"),
+        ({"drop": ["s.x", "S.X"]}, "'S.X' is dropped twice", "name it once, or only its column"),
+        ({"drop": ["s", "s.x"]}, "'s.x' is dropped twice", "name it once, or only its column"),
+        ({"promote": {"a": "BIGINT", "A": "HUGEINT"}}, 'promote has two types for "a"', "name the column once"),
+    ],
+)
+def test_evolution_with_one_name_twice_is_refused(changes: dict[str, Any], message: str, hint: str, lake: Lake) -> None:
+    table = lake.create_table("t", TYPES)
+    before = lake.snapshot_id
+    with pytest.raises(SchemaError) as refused:
+        table.evolve(**changes)
+    assert (refused.value.message, refused.value.hint) == (message, hint)
+    assert (lake.refresh(), table.schema) == (before, TYPES)
+
+
+@pytest.mark.parametrize(
+    ("changes", "columns"),
+    [
+        ({"rename": {"a": "A"}}, ["id", "A", "s", "l"]),
+        ({"rename": {"a": "b"}, "add": {"a": "DATE"}}, ["id", "b", "s", "l", "a"]),
+        ({"drop": ["a"], "add": {"A": "DATE"}}, ["id", "s", "l", "A"]),
+        ({"drop": ["a"], "rename": {"id": "a"}}, ["a", "s", "l"]),
+        ({"rename": {"a": "b", "id": "a"}}, ["a", "b", "s", "l"]),
+        ({"drop": ["s.x"], "rename": {"s.y": "x"}, "add": {"s.y": "DATE"}}, ["id", "a", "s", "l"]),
+        ({"rename": {"s": "t"}, "add": {"t.w": "DATE"}}, ["id", "a", "t", "l"]),
+        ({"add": {"ä": "DATE", "Ä": "DATE"}}, ["id", "a", "s", "l", "ä", "Ä"]),
+    ],
+)
+def test_name_that_is_free_when_it_is_used_is_accepted(changes: dict[str, Any], columns: list[str], lake: Lake) -> None:
+    table = lake.create_table("t", TYPES)
+    table.evolve(**changes)
+    assert [*table.schema] == columns
+
+
+def test_change_of_an_unknown_column_is_left_to_others() -> None:
+    names = ColumnNames(TYPES)
+    names.rename(["x"], "y")
+    names.rename(["x", "y"], "z")
+    names.add(["x", "y"], "DATE")
+    names.add(["x"], "DATE")
+
+
+def test_fields_of_types() -> None:
+    assert [*fields(parsed_type("STRUCT(x INTEGER, y DATE)"))] == ["x", "y"]
+    assert [*fields(parsed_type("INTEGER[]"))] == ["element"]
+    assert [*fields(parsed_type("MAP(INTEGER, DATE)"))] == ["key", "value"]
+    assert fields(parsed_type("INTEGER")) == {}
