@@ -78,7 +78,7 @@ def test_rebuild_without_a_terminal_needs_yes(pipeline_folder: Path, called: Any
     assert called("run", "--rebuild", *UNTIL)[0] == 0
     before = snapshot()
     code, out, err = called("run", "marts.dearest", "--rebuild", *UNTIL)
-    assert (code, out) == (2, "run  marts.dearest  full  requested\n")
+    assert (code, out) == (2, "run  marts.dearest  full  requested: replaces all rows\n")
     assert "--yes" in err
     code, out, err = called("run", "marts.dearest", "--rebuild", "--format", "json", *UNTIL)
     assert (code, out) == (2, "")
