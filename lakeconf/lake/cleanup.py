@@ -124,6 +124,8 @@ class Cleanup:
     def _scheduled(self, older_than: datetime) -> tuple[datetime, list[str]]:
         """The time limit for `ducklake_cleanup_old_files`, and the scheduled files that it would remove."""
         moment, paths = self._given_up(older_than)
+        if not paths:
+            return moment, []
         foreign = [path for path in paths if not self._is_below_data_path(path)]
         if foreign:
             raise CatalogError(
@@ -174,7 +176,9 @@ class Cleanup:
 
     def _orphans(self, older_than: datetime) -> list[str]:
         paths = self._listed("ducklake_delete_orphaned_files", older_than)
-        if paths and self.marker is not None and not self.marker.knows_files():
+        if not paths:
+            return []
+        if self.marker is not None and not self.marker.knows_files():
             raise CatalogError(
                 f"the catalog has no files, but there are {len(paths):,} Parquet files below {self.reader.data_path}, "
                 f"such as {paths[0]}: no file was removed",

@@ -16,6 +16,7 @@ from plain_sql import run_plain
 from staged_changes import COLUMNS, staged, with_key
 
 import lakeconf
+from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.cli.commands import run
 from lakeconf.engines.staging import announce
 from lakeconf.errors import CatalogError
@@ -390,3 +391,24 @@ def test_empty_catalog_does_not_write_next_to_unknown_files(tmp_path: Path) -> N
             lake.create_table("raw.t", ROWS)
         assert lake.refresh() == 0
     assert not (tmp_path / "data" / MARKER).exists()
+
+
+def test_without_files_to_remove_the_files_of_the_lake_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make_store(tmp_path / "catalog", tmp_path / "data")
+    fill(store)
+    read, rows = [], MetadataTransaction.rows
+
+    def recorded(self: MetadataTransaction, sql: str, *parameters: Any) -> Any:
+        read.append(sql)
+        return rows(self, sql, *parameters)
+
+    with store.open() as lake:
+        monkeypatch.setattr(MetadataTransaction, "rows", recorded)
+        assert lake.maintenance.plan_cleanup(older_than=dt.timedelta(days=2)).paths == []
+        assert read
+        assert not [sql for sql in read if "ducklake_data_file" in sql]
+        lake.maintenance.expire_snapshots(older_than=NOW, force=True)
+        assert lake.maintenance.plan_cleanup(older_than=NOW, force=True).paths
+        assert [sql for sql in read if "ducklake_data_file" in sql]
