@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lakeconf.catalog.changes_made import made_changes
-from lakeconf.catalog.reader import CatalogReader, repeated
-from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
+from lakeconf.catalog.scan import plan_in
 from lakeconf.catalog.snapshot import snapshots
 from lakeconf.catalog.table import key_text, load_table
 
@@ -121,10 +121,13 @@ def files(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableFile
     return stored_rows(reader, table, snapshot_id)[0]
 
 
+@repeated
 def stored_rows(reader: CatalogReader, table: str, snapshot_id: int) -> tuple[list[TableFile], int]:
     """Returns the data files of a table at a snapshot, and the number of rows in the catalog."""
-    plan = plan_scan(reader, table, snapshot_id)
-    keys = _partition_keys(reader, plan.table.table_id)
+    time_zone = reader.time_zone
+    with reader.transaction() as transaction:
+        plan = plan_in(transaction, time_zone, table, snapshot_id)
+        keys = _partition_keys(transaction, plan.table.table_id)
     found = [
         TableFile(
             path=file.path,
@@ -141,12 +144,11 @@ def stored_rows(reader: CatalogReader, table: str, snapshot_id: int) -> tuple[li
     return found, plan.inlined_row_count
 
 
-def _partition_keys(reader: CatalogReader, table_id: int) -> dict[int, tuple[str, ...]]:
+def _partition_keys(transaction: MetadataTransaction, table_id: int) -> dict[int, tuple[str, ...]]:
     """The partition keys of each file of a table, with the newest names of the columns."""
-    with reader.transaction() as transaction:
-        of_files = transaction.rows(_PARTITIONS_OF_FILES, [table_id])
-        columns = transaction.rows(_KEY_COLUMNS, [table_id]) if of_files else []
-        names = dict(transaction.rows(_COLUMN_NAMES, [table_id]) if of_files else [])
+    of_files = transaction.rows(_PARTITIONS_OF_FILES, [table_id])
+    columns = transaction.rows(_KEY_COLUMNS, [table_id]) if of_files else []
+    names = dict(transaction.rows(_COLUMN_NAMES, [table_id]) if of_files else [])
     keys: dict[int, tuple[str, ...]] = {}
     for partition_id, column_id, transform in columns:
         keys[partition_id] = (*keys.get(partition_id, ()), key_text(transform, names[column_id]))

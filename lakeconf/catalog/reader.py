@@ -17,6 +17,8 @@ from lakeconf.sql import identifier, literal
 
 # Reads of one transaction, which take some milliseconds each.
 _ATTEMPTS = 50
+# In the SQL of the catalogs that run queries themselves.
+_HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = "
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -69,16 +71,32 @@ class CatalogReader:
         """True if the queries of a transaction may see different states, unless it writes."""
         return self._catalog_type in SEPARATE_READS
 
-    @cached
+    @property
     def _catalog_type(self) -> str:
-        with self.connection.cursor() as cursor:
-            ((catalog_type,),) = cursor.rows("SELECT catalog_type FROM ducklake_settings(?)", [self.alias])
-        return str(catalog_type)
+        return self._settings[0]
 
     @cached
+    def _settings(self) -> tuple[str, str]:
+        """The type of the catalog, and the data path."""
+        with self.connection.cursor() as cursor:
+            ((catalog_type, path),) = cursor.rows(
+                "SELECT catalog_type, data_path FROM ducklake_settings(?)", [self.alias]
+            )
+        return str(catalog_type), str(path)
+
+    @property
     def _is_read_only(self) -> bool:
-        attached = "SELECT readonly FROM duckdb_databases() WHERE database_name = ?"
-        return (True,) in self.connection.rows(attached, [self.alias])
+        return self._attached is not None and self._attached[2]
+
+    @cached
+    def _attached(self) -> tuple[str | None, str | None, bool] | None:
+        """The metadata database and schema of ATTACH, and whether it is read-only; None without a lake of this name."""
+        found = self.connection.rows(
+            "SELECT options['metadata_catalog'], options['metadata_schema'], readonly FROM duckdb_databases() "
+            "WHERE database_name = ? AND type = 'ducklake'",
+            [self.alias],
+        )
+        return found[0] if found else None
 
     def _snapshots(self) -> object:
         """Identifies the state of the catalog: every commit adds or removes snapshots."""
@@ -100,15 +118,9 @@ class CatalogReader:
         Raises:
             CatalogError: No lake is attached under this name, or its metadata schema is unknown.
         """
-        options = self.connection.rows(
-            "SELECT options['metadata_catalog'], options['metadata_schema'] FROM duckdb_databases() "
-            "WHERE database_name = ? AND type = 'ducklake'",
-            [self.alias],
-        )
-        if not options:
+        if self._attached is None:
             raise CatalogError(f"no DuckLake is attached as {self.alias!r}")
-        _, schema = options[0]
-        schema = self.metadata_schema or schema
+        schema = self.metadata_schema or self._attached[1]
         if schema is None and self._a_secret_names_a_schema():
             # DuckDB does not show a schema that a secret sets, and the server's default schema may contain another
             # lake.
@@ -122,12 +134,7 @@ class CatalogReader:
     @cached
     def metadata_database(self) -> str:
         """The name of the metadata database, which DuckLake hides."""
-        options = self.connection.rows(
-            "SELECT options['metadata_catalog'] FROM duckdb_databases() "  # noqa: S608
-            f"WHERE database_name = {literal(self.alias)} AND type = 'ducklake'"
-        )
-        named = options[0][0] if options else None
-        return metadata_database(self.alias, named)
+        return metadata_database(self.alias, None if self._attached is None else self._attached[0])
 
     def _a_secret_names_a_schema(self) -> bool:
         found = self.connection.rows(
@@ -138,7 +145,7 @@ class CatalogReader:
     @cached
     def data_path(self) -> str:
         """The absolute folder of the lake's files, ending in `/`; includes an override by ATTACH."""
-        path = self._attached_data_path
+        path = self._settings[1]
         if not self.data_path_is_absolute:
             path = os.path.abspath(path)
         return path if path.endswith("/") else f"{path}/"
@@ -146,13 +153,7 @@ class CatalogReader:
     @cached
     def data_path_is_absolute(self) -> bool:
         """True if the lake is attached with an absolute data path, so that DuckDB's `filename` is absolute too."""
-        return "://" in self._attached_data_path or os.path.isabs(self._attached_data_path)
-
-    @cached
-    def _attached_data_path(self) -> str:
-        with self.connection.cursor() as cursor:
-            ((path,),) = cursor.rows("SELECT data_path FROM ducklake_settings(?)", [self.alias])
-        return str(path)
+        return "://" in self._settings[1] or os.path.isabs(self._settings[1])
 
     @cached
     def lake_id(self) -> str:
@@ -254,6 +255,9 @@ class MetadataTransaction:
 
     def has_table(self, name: str) -> bool:
         """Returns True if the metadata database has this table now; DuckLake creates some tables on first use."""
+        if self.own_query is not None:
+            # Faster: with its error for an unknown table, DuckDB names similar ones, and loads all tables for that.
+            return bool(self.rows(f"FROM {self.own_query}{literal(_HAS_TABLE + literal(name))})"))
         try:
             self.cursor.execute(f"SELECT 1 FROM {identifier(name)} LIMIT 0")  # noqa: S608
         except UnknownNameError:

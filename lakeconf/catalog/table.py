@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.snapshot import require
@@ -158,11 +158,16 @@ def tables(reader: CatalogReader, snapshot_id: int) -> tuple[TableInfo, ...]:
         SnapshotNotFoundError: The snapshot does not exist.
     """
     with reader.transaction() as transaction:
-        require(transaction, snapshot_id)
-        rows = transaction.rows(_TABLES + " ORDER BY schema_name, table_name", [snapshot_id])
-        columns = _by_table(transaction.rows(_COLUMNS.format("")))
-        keys = _by_table(transaction.rows(_PARTITIONING.format(""), [snapshot_id]))
-        return tuple(_table(transaction, row, columns[row[0]], keys[row[0]], snapshot_id) for row in rows)
+        return tables_in(transaction, snapshot_id)
+
+
+def tables_in(transaction: MetadataTransaction, snapshot_id: int) -> tuple[TableInfo, ...]:
+    """Returns all tables like `tables`, in an open transaction."""
+    require(transaction, snapshot_id)
+    rows = transaction.rows(_TABLES + " ORDER BY schema_name, table_name", [snapshot_id])
+    columns = _by_table(transaction.rows(_COLUMNS.format("")))
+    keys = _by_table(transaction.rows(_PARTITIONING.format(""), [snapshot_id]))
+    return tuple(_table(transaction, row, columns[row[0]], keys[row[0]], snapshot_id) for row in rows)
 
 
 def find_table(transaction: MetadataTransaction, name: str, snapshot_id: int) -> TableInfo:
@@ -241,8 +246,7 @@ def _table(
     )
 
 
-@dataclass(frozen=True)
-class _Version:
+class _Version(NamedTuple):
     """A row of `ducklake_column`: the definition of a column for a range of snapshots."""
 
     field_id: int
@@ -255,19 +259,16 @@ class _Version:
     end: int | None
     order: int
 
-    def visible_at(self, snapshot_id: int) -> bool:
-        return self.begin <= snapshot_id and (self.end is None or snapshot_id < self.end)
-
 
 def _columns(rows: Sequence[tuple[Any, ...]], snapshot_id: int) -> tuple[Column, ...]:
     history: dict[int, list[_Version]] = defaultdict(list)
     # Files may be newer than the snapshot that is read, so later names of a column count as well.
     name_owners: dict[tuple[int | None, str], set[int]] = defaultdict(set)
     children: dict[int | None, list[_Version]] = defaultdict(list)
-    for version in (_Version(*row) for row in rows):
+    for version in map(_Version._make, rows):
         history[version.field_id].append(version)
         name_owners[version.parent, version.name.lower()].add(version.field_id)
-        if version.visible_at(snapshot_id):
+        if version.begin <= snapshot_id and (version.end is None or snapshot_id < version.end):
             children[version.parent].append(version)
 
     def column(now: _Version, *, parent_is_unique: bool) -> Column:

@@ -12,6 +12,7 @@ from lakeconf.cli.completion import complete_tables
 from lakeconf.cli.options import config_option, default_store_option, format_option
 from lakeconf.cli.output import plain, show, show_json, show_table
 from lakeconf.config.model import init
+from lakeconf.inspection.sizes import table_size
 
 _HEADER = ("file", "rows", "size", "snapshot", "deleted rows", "partition")
 
@@ -24,10 +25,9 @@ _HEADER = ("file", "rows", "size", "snapshot", "deleted rows", "partition")
 def command(table: str, store: str | None, source: str | None, format_name: str) -> None:
     """List the data files of TABLE and the number of deleted rows in each."""
     with init(source).get_store(store).open(read_only=True) as lake:
-        found = lake.table(table).files()
-        inlined = lake.table(table).explain().inlined_rows
+        size = table_size(lake, table)
     if format_name == "json":
-        show_json([plain(dataclasses.asdict(file)) for file in found])
+        show_json([plain(dataclasses.asdict(file)) for file in size.files])
         return
     rows = [
         (
@@ -38,11 +38,11 @@ def command(table: str, store: str | None, source: str | None, format_name: str)
             f"{one.deleted_rows:,}",
             _partition(one),
         )
-        for one in found
+        for one in size.files
     ]
     show_table([_HEADER, *rows], numbers=range(1, 5))
-    if inlined:
-        show(f"inlined rows in the catalog: {inlined}", to_stderr=True)
+    if size.inlined_rows:
+        show(f"inlined rows in the catalog: {size.inlined_rows}", to_stderr=True)
 
 
 def _partition(file: TableFile) -> str:

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from lakeconf.catalog.reader import CatalogReader
@@ -71,6 +71,13 @@ class Examination:
     has_catalog: bool = True
     failed: set[str] = field(default_factory=set)
 
+    @cached_property
+    def reader(self) -> CatalogReader:
+        """Reads the catalog; skips the step if there is none yet."""
+        if not self.has_catalog:
+            raise Skip("there is no catalog yet")
+        return reader_of(self.store.metadata_backend, self.store.names, self.connection)
+
 
 def diagnose(store: Store) -> list[Step]:
     """Tests everything that a job with this store needs, without changing the lake.
@@ -115,7 +122,7 @@ def repair_marker(store: Store, confirm_move: Callable[[CatalogMovedError], None
             raise CatalogError(
                 f"stores.{store.name} has no lake yet", hint="write to the lake: the first write creates the marker"
             )
-        marker = marker_of(_reader(examination), store.metadata_backend)
+        marker = marker_of(examination.reader, store.metadata_backend)
         try:
             marker.repair()
         except CatalogMovedError as error:
@@ -193,7 +200,7 @@ def _catalog(examination: Examination) -> str:
 
 
 def _version(examination: Examination) -> str:
-    with _reader(examination).transaction() as transaction:
+    with examination.reader.transaction() as transaction:
         ((version,),) = transaction.rows("SELECT value FROM ducklake_metadata WHERE key = 'version'")
         ((count,),) = transaction.rows("SELECT count(*) FROM ducklake_snapshot")
     return f"DuckLake {version}, {counted(count, 'snapshot')}"
@@ -231,13 +238,11 @@ def _marker(examination: Examination) -> str:
 
 def _files(examination: Examination) -> str:
     _location(examination)
-    return _examined(examination, examine_files)
+    return examine_files(examination.reader)
 
 
-def _examined(examination: Examination, examine: Callable[[Store, Connection], str]) -> str:
-    if not examination.has_catalog:
-        raise Skip("there is no catalog yet")
-    return examine(examination.store, examination.connection)
+def _examined(examination: Examination, examine: Callable[[Store, CatalogReader], str]) -> str:
+    return examine(examination.store, examination.reader)
 
 
 def _spark(examination: Examination) -> str:
@@ -270,13 +275,6 @@ def _in_repository(package: str) -> bool:
     return any(place.exists() for place in places)
 
 
-def _reader(examination: Examination) -> CatalogReader:
-    if not examination.has_catalog:
-        raise Skip("there is no catalog yet")
-    store = examination.store
-    return reader_of(store.metadata_backend, store.names, examination.connection)
-
-
 def _location(examination: Examination) -> str:
     if examination.store.storage_backend is None:
         raise Skip("the metadata backend keeps the files")
@@ -295,6 +293,6 @@ _STEPS: tuple[tuple[str, tuple[str, ...], Callable[[Examination], str]], ...] = 
     ("server", ("catalog",), partial(_examined, examine=examine_timeout)),
     ("marker", ("catalog", "data path readable"), _marker),
     ("files", ("catalog", "data path readable"), _files),
-    ("statistics", ("catalog",), partial(_examined, examine=examine_statistics)),
+    ("statistics", ("catalog",), lambda examination: examine_statistics(examination.reader)),
     ("spark", (), _spark),
 )

@@ -10,10 +10,8 @@ from lakeconf.catalog.lost_deletes import lost_deletes
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.stale_bounds import stale_bounds
 from lakeconf.catalog.table_name import joined_name
-from lakeconf.connection.connection import Connection
 from lakeconf.counted import counted
 from lakeconf.errors import CatalogError, LakeconfError
-from lakeconf.guard.catalog_place import reader_of
 from lakeconf.guard.guard import marker_of
 from lakeconf.inspection.data_path_files import data_path_files
 from lakeconf.logs import escaped
@@ -34,17 +32,17 @@ class Warn(Exception):  # noqa: N818 - no error
     """A step with a warning, with the finding and the fix."""
 
 
-def examine_clock(store: Store, connection: Connection) -> str:
+def examine_clock(store: Store, reader: CatalogReader) -> str:
     """Compares the clock of this machine with the clock of the catalog's server.
 
     Args:
         store: The store.
-        connection: A connection with the attached lake.
+        reader: Reads the catalog of its lake.
 
     Raises:
         LakeconfError: Object storage refuses requests with this difference.
     """
-    ((server,),) = connection.rows(_server(store).clock(_reader(store, connection).metadata_database))
+    ((server,),) = reader.connection.rows(_server(store).clock(reader.metadata_database))
     difference = timedelta(seconds=abs(datetime.now(UTC).timestamp() - float(server)))
     found = f"this machine and the catalog's server differ by {difference.total_seconds():.0f} s"
     if difference > _CLOCK_LIMIT:
@@ -56,14 +54,14 @@ def examine_clock(store: Store, connection: Connection) -> str:
     return found
 
 
-def examine_timeout(store: Store, connection: Connection) -> str:
+def examine_timeout(store: Store, reader: CatalogReader) -> str:
     """Looks for a timeout of the catalog's server that could end a transaction before its commit is complete.
 
     Args:
         store: The store.
-        connection: A connection with the attached lake.
+        reader: Reads the catalog of its lake.
     """
-    ((milliseconds,),) = connection.rows(_server(store).idle_timeout(_reader(store, connection).metadata_database))
+    ((milliseconds,),) = reader.connection.rows(_server(store).idle_timeout(reader.metadata_database))
     if 0 < milliseconds < _SHORTEST_TIMEOUT_SECONDS * 1000:
         raise Warn(
             f"the server ends transactions that are idle for {milliseconds / 1000:g} s: a long commit would fail",
@@ -72,14 +70,14 @@ def examine_timeout(store: Store, connection: Connection) -> str:
     return "no timeout that would end a commit"
 
 
-def examine_marker(store: Store, connection: Connection) -> str:
+def examine_marker(store: Store, reader: CatalogReader) -> str:
     """Checks that the marker below the data path names the catalog of a store.
 
     Args:
         store: The store.
-        connection: A connection with the attached lake.
+        reader: Reads the catalog of its lake.
     """
-    marker = marker_of(_reader(store, connection), store.metadata_backend)
+    marker = marker_of(reader, store.metadata_backend)
     if not marker.exists() and not marker.knows_files():
         raise Skip("none yet: the first write creates it")
     try:
@@ -89,18 +87,16 @@ def examine_marker(store: Store, connection: Connection) -> str:
     return f"{marker.path} names this catalog"
 
 
-def examine_files(store: Store, connection: Connection) -> str:
+def examine_files(reader: CatalogReader) -> str:
     """Compares the files that the catalog knows with those below the data path.
 
     Args:
-        store: The store.
-        connection: A connection with the attached lake.
+        reader: Reads the catalog of the lake.
 
     Raises:
         CatalogError: Files of the catalog do not exist.
         Warn: A rewrite has undone deletes, or there are unknown files.
     """
-    reader = _reader(store, connection)
     files = data_path_files(reader)
     root = files.root
     if files.missing:
@@ -124,17 +120,16 @@ def examine_files(store: Store, connection: Connection) -> str:
     return f"{root} has all files of the catalog ({len(files.needed):,}), and no others{more}"
 
 
-def examine_statistics(store: Store, connection: Connection) -> str:
+def examine_statistics(reader: CatalogReader) -> str:
     """Looks for columns whose statistics hide rows from DuckDB.
 
     Args:
-        store: The store.
-        connection: A connection with the attached lake.
+        reader: Reads the catalog of the lake.
 
     Raises:
         Warn: There are such columns.
     """
-    found = stale_bounds(_reader(store, connection))
+    found = stale_bounds(reader)
     if found:
         tables = [f"{joined_name(*table)} ({', '.join(columns)})" for table, columns in found.items()]
         first = joined_name(*next(iter(found)))
@@ -149,10 +144,6 @@ def examine_statistics(store: Store, connection: Connection) -> str:
 def _some(paths: Sequence[str]) -> str:
     shown = ", ".join(paths[:_SHOWN]) + (", …" if len(paths) > _SHOWN else "")
     return f"{counted(len(paths), 'file')} ({shown})"
-
-
-def _reader(store: Store, connection: Connection) -> CatalogReader:
-    return reader_of(store.metadata_backend, store.names, connection)
 
 
 def _server(store: Store) -> CatalogServer:

@@ -13,10 +13,10 @@ import duckdb
 
 from lakeconf.backends.metadata.libpq import hidden_credentials
 from lakeconf.catalog.only_reads import READERS
-from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.references import References, check_syntax, find_references
 from lakeconf.catalog.stored_queries import StoredQueries
-from lakeconf.catalog.table import compose_path, tables
+from lakeconf.catalog.table import compose_path, tables_in
 from lakeconf.catalog.table_name import joined_name
 from lakeconf.catalog.unknown_tables import tables_suggested
 from lakeconf.connection.connection import Connection
@@ -185,12 +185,13 @@ def _restrict(connection: Connection, reader: CatalogReader, snapshot_id: int, *
         connection.execute(f"SET {name} = {value}")
 
 
+@repeated
 def _files_elsewhere(reader: CatalogReader, snapshot_id: int) -> list[str]:
     """Returns the tables' files outside the data path, such as registered files."""
-    folders = {info.table_id: info.path for info in tables(reader, snapshot_id)}
-    moved = [str(table_id) for table_id, folder in folders.items() if not folder.startswith(reader.data_path)]
-    condition = f"NOT path_is_relative OR table_id IN ({', '.join(moved) or 'NULL'})"
     with reader.transaction() as transaction:
+        folders = {info.table_id: info.path for info in tables_in(transaction, snapshot_id)}
+        moved = [str(table_id) for table_id, folder in folders.items() if not folder.startswith(reader.data_path)]
+        condition = f"NOT path_is_relative OR table_id IN ({', '.join(moved) or 'NULL'})"
         found = transaction.rows(
             f"SELECT table_id, path, path_is_relative FROM ducklake_data_file WHERE {condition} "
             f"UNION ALL SELECT table_id, path, path_is_relative FROM ducklake_delete_file WHERE {condition}"

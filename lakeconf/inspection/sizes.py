@@ -49,6 +49,19 @@ def table_sizes(lake: Lake) -> list[TableSize]:
     Args:
         lake: The lake.
     """
-    reader = lake._session.reader  # noqa: SLF001 - `Table.explain` would plan each scan twice more
-    found = ((name, *stored_rows(reader, name, lake.snapshot_id)) for name in lake.tables())
-    return [TableSize(name, tuple(files), inlined_rows) for name, files, inlined_rows in found]
+    return [table_size(lake, name) for name in lake.tables()]
+
+
+def table_size(lake: Lake, table: str) -> TableSize:
+    """Returns a table with its files, at the lake's snapshot.
+
+    Args:
+        lake: The lake.
+        table: The name of the table, as for `Lake.table`.
+
+    Raises:
+        TableNotFoundError: There is no such table.
+    """
+    reader = lake._session.reader  # noqa: SLF001 - `Table.explain` would plan the scan twice more
+    files, inlined_rows = stored_rows(reader, table, lake.snapshot_id)
+    return TableSize(table, tuple(files), inlined_rows)

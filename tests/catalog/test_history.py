@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from catalog_lake import lake
 
 from lakeconf.catalog.history import files, growth, history
+from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.catalog.snapshot import snapshots
 from lakeconf.errors import SnapshotNotFoundError, TableNotFoundError
 
@@ -96,6 +97,25 @@ def test_history_has_the_commit_information(local: Lake) -> None:
     assert (created.author, created.message, created.extra_info) == (None, None, None)
     assert (load.author, load.message, load.extra_info) == ("me", "a load", "{}")
     assert [created.time, load.time] == [snapshot.time for snapshot in snapshots(local.reader)[1:]]
+
+
+def test_files_are_read_again_if_the_catalog_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a read-only SQLite catalog, the queries of a transaction may see different states."""
+    read_rows, changes = MetadataTransaction.rows, ["ALTER TABLE lake.t RENAME COLUMN p TO q"]
+
+    def rows(self: MetadataTransaction, sql: str, *parameters: Any) -> Any:
+        if "partition_id IS NOT NULL" in sql and changes:
+            writer.run(changes.pop())
+        return read_rows(self, sql, *parameters)
+
+    monkeypatch.setattr(MetadataTransaction, "rows", rows)
+    with lake("sqlite", tmp_path, options=", META_JOURNAL_MODE 'WAL'") as writer:
+        writer.run("CREATE TABLE lake.t (a INTEGER, p VARCHAR)", "ALTER TABLE lake.t SET PARTITIONED BY (p)")
+        writer.run("CALL lake.set_option('data_inlining_row_limit', 0)", "INSERT INTO lake.t VALUES (1, 'x')")
+        with lake("sqlite", tmp_path, options=", READ_ONLY") as reading:
+            (file,) = files(reading.reader, "t", reading.newest)
+    assert not changes
+    assert (file.partition, file.partition_keys) == (("x",), ("q",))
 
 
 def test_history_of_an_unknown_table_is_an_error(local: Lake) -> None:

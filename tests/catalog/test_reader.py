@@ -154,6 +154,31 @@ def test_reads_of_a_catalog_that_always_changes_end_with_an_error() -> None:
     assert len(reads) > 1
 
 
+def test_tables_of_the_catalog_are_found(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(20) r(i)")
+    with source.reader.transaction() as transaction:
+        names = ["ducklake_table", "ducklake_inlined_delete_1", "it's \" none"]
+        assert [transaction.has_table(name) for name in names] == [True, False, False]
+    source.run("CALL lake.set_option('data_inlining_row_limit', 10)", "DELETE FROM lake.t WHERE a = 3")
+    with source.reader.transaction() as transaction:
+        assert transaction.has_table("ducklake_inlined_delete_1")
+
+
+def test_sqlite_looks_for_a_table_without_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the message of its error, DuckDB loads the tables of all databases."""
+
+    def refuse(_: object, sql: str) -> None:
+        raise AssertionError(sql)
+
+    with (
+        lake("sqlite", tmp_path) as source,
+        source.reader.transaction() as transaction,
+        monkeypatch.context() as patch,
+    ):
+        patch.setattr(type(transaction.cursor), "execute", refuse)
+        assert not transaction.has_table("ducklake_inlined_delete_1")
+
+
 def test_uncommitted_changes_are_not_visible(local: Lake) -> None:
     local.run("CREATE TABLE lake.t (a INTEGER)", "BEGIN", "INSERT INTO lake.t VALUES (1)")
     assert plan_scan(local.reader, "t", 1).files == ()

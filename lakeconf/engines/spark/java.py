@@ -97,7 +97,8 @@ def _ask(home: Path | None, executable: str) -> _Java | None:
 
 
 def _settings(executable: str, *options: str) -> dict[str, str] | None:
-    command = [executable, *options, "-XshowSettings:properties", "-version"]
+    # Interpreted: compiling takes longer than this short run.
+    command = [executable, *options, "-Xint", "-XshowSettings:properties", "-version"]
     try:
         result = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):

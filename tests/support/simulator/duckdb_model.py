@@ -102,7 +102,7 @@ class DuckDBModel:
             session.metadata = True
             return []
         if session.metadata and sql.startswith(("SELECT", "WITH")):
-            return self._metadata(session, sql, parameters)
+            return self.in_metadata(session, sql, parameters)
         answer, found = _answer(sql)
         if answer is not None:
             return answer(self, session, found, parameters) or []
@@ -110,7 +110,8 @@ class DuckDBModel:
             return []
         raise NotImplementedError(f"the model of DuckDB does not know this statement: {sql} {parameters}")
 
-    def _metadata(self, session: Session, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def in_metadata(self, session: Session, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Runs a query on the metadata tables, in the state that the transaction reads."""
         if session.pinned is None:
             session.pinned = self.catalog.state
         sql = re.sub(r"\$(\d)", r"?\1", sql)
@@ -320,7 +321,11 @@ def _constant(*rows: tuple[Any, ...]) -> Callable[..., list[tuple[Any, ...]]]:
 
 
 def _settings(model: DuckDBModel, *_: Any) -> list[tuple[Any, ...]]:
-    return [(model.catalog.data_path,)]
+    return [("sqlite", model.catalog.data_path)]
+
+
+def _in_catalog(model: DuckDBModel, session: Session, found: re.Match[str], __: Any) -> list[tuple[Any, ...]]:
+    return model.in_metadata(session, found["query"].replace("''", "'"), ())
 
 
 def _retries(_: DuckDBModel, session: Session, found: re.Match[str], __: Any) -> list[tuple[Any, ...]]:
@@ -386,11 +391,12 @@ _STATEMENTS: list[tuple[re.Pattern[str], Callable[..., Any]]] = [
         (r"SELECT loaded FROM duckdb_extensions\(\) .*", _constant((True,))),
         (r"SELECT name, secret_string FROM duckdb_secrets\(\)", _constant()),
         (r"SELECT 1 FROM duckdb_secrets\(\) .*", _constant()),
-        (r"SELECT options\['metadata_catalog'\], options.*", _constant((None, None))),
-        (r"SELECT options\['metadata_catalog'\] FROM .*", _constant((None,))),
-        (r"SELECT data_path FROM ducklake_settings\(\?\)", _settings),
-        (r"SELECT catalog_type FROM ducklake_settings\(\?\)", _constant(("sqlite",))),
-        (r"SELECT readonly FROM duckdb_databases\(\) .*", _constant((False,))),
+        (
+            r"SELECT options\['metadata_catalog'\], options\['metadata_schema'\], readonly .*",
+            _constant((None, None, False)),
+        ),
+        (r"SELECT catalog_type, data_path FROM ducklake_settings\(\?\)", _settings),
+        (r"FROM system\.main\.sqlite_query\('\w+', '(?P<query>.*)'\)", _in_catalog),
         (r"DELETE FROM ducklake_metadata WHERE false", _constant()),
     )
 ]
