@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -86,6 +85,8 @@ class Secret:
         return f"Secret({MASK!r})"
 
     def __eq__(self, other: object) -> bool:
+        import hmac
+
         return isinstance(other, Secret) and hmac.compare_digest(self._value.encode(), other._value.encode())
 
     def __hash__(self) -> int:

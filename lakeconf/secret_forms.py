@@ -6,7 +6,6 @@ import base64
 import contextlib
 import json
 import re
-from html.entities import codepoint2name
 from itertools import groupby
 from urllib.parse import quote, quote_plus
 
@@ -92,6 +91,8 @@ def _run(character: str, times: int, backslash: str) -> str:
     """Returns a pattern for `times` repetitions of a character, in each of its encodings."""
     if _is_plain(character):
         return character * times
+    from html.entities import codepoint2name
+
     code = ord(character)
     octets = character.encode("utf-8", "surrogatepass")
     # Longer encodings come first: `%25` begins with `%`.

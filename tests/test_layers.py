@@ -5,7 +5,7 @@ from __future__ import annotations
 import graphlib
 
 import pytest
-from source_tree import Import, all_imports, imports_of
+from source_tree import Import, all_imports, deferred_in, for_type_checkers, imports_of, needed_as_class, sources
 
 # The top-level modules, each with the modules that it may import.
 BASE: dict[str, set[str]] = {
@@ -13,6 +13,7 @@ BASE: dict[str, set[str]] = {
     "byte_size": set(),
     "counted": set(),
     "completion": set(),
+    "deferred": set(),
     "errors": set(),
     "logs": set(),
     "secret_forms": set(),
@@ -47,10 +48,6 @@ LAYERS: dict[str, set[str]] = BASE | {
 BACK = ("lakeconf.store", "lakeconf.lake.lake")
 # Function-level imports that follow the order; they load slow modules or optional dependencies.
 LAZY = {
-    ("lakeconf.catalog.predicate.where", "lakeconf.catalog.predicate.parse"),
-    ("lakeconf.lake.queries", "lakeconf.lake.frame_names"),
-    ("lakeconf.lake.queries", "lakeconf.lake.rewritten_queries"),
-    ("lakeconf.lake.queries", "lakeconf.write.execute"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.engine"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.connect.engine"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.version"),
@@ -62,7 +59,7 @@ LAZY = {
     ("lakeconf.integrations.pytest", "lakeconf.backends.registry"),
 }
 # Modules that import from a table of names: public names, commands and backends.
-BY_TABLE = {"lakeconf", "lakeconf.cli.commands", "lakeconf.backends.registry"}
+BY_TABLE = {"lakeconf", "lakeconf.cli.commands", "lakeconf.backends.registry", "lakeconf.deferred"}
 
 
 def own(found: Import) -> bool:
@@ -125,6 +122,31 @@ def test_layers_have_no_cycle() -> None:
 def test_dynamic_imports_only_in_known_modules() -> None:
     computed = {found.importer for found in all_imports() if found.imported == "?"}
     assert computed <= BY_TABLE | {"lakeconf.lake.opening"}
+
+
+def test_type_checkers_see_the_import_of_each_deferred_name() -> None:
+    """So the tests above see it, too."""
+    for module, path in sources().items():
+        seen, deferred = for_type_checkers(path.read_text()), deferred_in(path.read_text())
+        assert deferred.items() <= seen.items(), module
+
+
+def test_no_deferred_class_is_needed_as_a_class() -> None:
+    """What stands for a class is none. A deferred module is not concerned: `module.Class` is the class."""
+    modules = sources()
+    for module, path in modules.items():
+        source = path.read_text()
+        found = {
+            name for name, full in deferred_in(source).items() if full.startswith("lakeconf.") and full not in modules
+        }
+        assert found & needed_as_class(source) == set(), module
+
+
+@pytest.mark.parametrize(
+    "use", ["issubclass(x, Store)", "class Other(Store): pass", "try: pass\nexcept (A, Store): pass"]
+)
+def test_needed_as_class_detects_each_use(use: str) -> None:
+    assert "Store" in needed_as_class(use)
 
 
 def test_only_the_spark_engine_imports_pyspark() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.errors import SchemaError, suggestion
 from lakeconf.sql import folded
+
+if TYPE_CHECKING:
+    from lakeconf.catalog.table import Column, TableInfo
 
 
 def columns_named(table: TableInfo, names: Sequence[str]) -> tuple[Column, ...]:

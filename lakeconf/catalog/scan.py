@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lakeconf.catalog.column_lookup import columns_named
 from lakeconf.catalog.data_file import DataFile, NameMapping, load_data_files, load_name_mappings
-from lakeconf.catalog.predicate.nodes import Predicate
-from lakeconf.catalog.predicate.where import Where, predicate_of
-from lakeconf.catalog.pruning.files import Survivors, surviving_files
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.table import Column, TableInfo, find_table
+from lakeconf.deferred import deferred
 from lakeconf.ducklake import INLINED_TABLES, INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID, visible_at
 from lakeconf.errors import CatalogChangedError, UnsupportedError
 from lakeconf.logs import EventLogger
@@ -20,6 +18,13 @@ from lakeconf.sql import folded, identifier, literal
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from lakeconf.catalog.predicate.nodes import Predicate
+    from lakeconf.catalog.predicate.where import Where, predicate_of
+    from lakeconf.catalog.pruning.files import Survivors, surviving_files
+else:
+    predicate_of = deferred("lakeconf.catalog.predicate.where", "predicate_of")
+    surviving_files = deferred("lakeconf.catalog.pruning.files", "surviving_files")
 
 # DuckDB's virtual columns, and their names in files and in results of this module.
 _VIRTUAL = {"rowid": INTERNAL_ROW_ID.name, "snapshot_id": INTERNAL_SNAPSHOT_ID.name}

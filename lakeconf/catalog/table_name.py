@@ -8,6 +8,8 @@ from lakeconf.errors import TableNotFoundError
 from lakeconf.sql import identifier
 
 DEFAULT_SCHEMA = "main"
+# The schema of lakeconf's own tables.
+INTERNAL_SCHEMA = "lakeconf"
 
 _PART = r'"(?:[^"]|"")+"|[^".]+'
 

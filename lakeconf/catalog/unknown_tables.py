@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import tables
+from lakeconf.catalog.table_name import INTERNAL_SCHEMA
 from lakeconf.catalog.views import view_names
 from lakeconf.errors import LakeconfError, UnknownNameError, listed, suggestion
 
 _UNKNOWN = re.compile(r"\bTable with name (?P<name>.+?) does not exist")
-# The schema of lakeconf's own tables, which `commit.journal` defines.
-_INTERNAL = "lakeconf"
 _ADVICE = re.compile(r"\nDid you mean \"[^\n]*")
 
 
@@ -49,7 +48,7 @@ def tables_suggested(names: Callable[[], Iterable[str]], otherwise: str) -> Iter
 def readable_names(reader: CatalogReader) -> list[str]:
     """The sorted names of the tables and views at the latest snapshot, without internal tables."""
     snapshot_id = latest(reader).snapshot_id
-    found = [info.full_name for info in tables(reader, snapshot_id) if info.schema_name.lower() != _INTERNAL]
+    found = [info.full_name for info in tables(reader, snapshot_id) if info.schema_name.lower() != INTERNAL_SCHEMA]
     return sorted([*found, *view_names(reader, snapshot_id)])
 
 

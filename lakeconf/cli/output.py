@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -20,7 +19,7 @@ from lakeconf.errors import ConfigError, LakeconfError, Problem
 from lakeconf.logs import escaped
 
 # Our colour codes carry a random mark, so that colour codes in untrusted text can be recognized and escaped.
-_MARK = secrets.token_hex(8)
+_MARK = os.urandom(8).hex()
 _STYLE = re.compile(f"\x1b\\[([0-9;]*)m{_MARK}")
 # Columns of a table that is too wide get no narrower than this.
 _NARROWEST = 8

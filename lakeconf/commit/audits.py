@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import duckdb
 import narwhals as nw
 
 from lakeconf.catalog.only_reads import check_only_reads
-from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.catalog.unknown_tables import readable_names, tables_suggested
 from lakeconf.connection.connection import Connection, fetched
@@ -19,6 +18,9 @@ from lakeconf.connection.errors import translated_errors
 from lakeconf.engines.lazy_rows import lazy_rows
 from lakeconf.errors import AuditError, LakeconfError
 from lakeconf.secret import scrub
+
+if TYPE_CHECKING:
+    from lakeconf.catalog.reader import CatalogReader
 
 SAMPLE_ROWS = 5
 # The tests of columns count rows in a column of this name. It is part of the definition of models, so it stays.

@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from lakeconf.catalog.changes_made import changed_tables, changes_between, flushed_tables
-from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import TableInfo, find_table
-from lakeconf.connection.connection import Connection
 from lakeconf.errors import (
     CatalogLockedError,
     CommitConflictError,
@@ -19,6 +18,10 @@ from lakeconf.errors import (
     UnsupportedError,
 )
 from lakeconf.sql import folded
+
+if TYPE_CHECKING:
+    from lakeconf.catalog.reader import CatalogReader
+    from lakeconf.connection.connection import Connection
 
 _OF_COLUMNS = ("altered_table", "dropped_table")
 

@@ -9,12 +9,12 @@ from datetime import datetime
 from typing import NamedTuple
 
 from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.table_name import INTERNAL_SCHEMA
 from lakeconf.commit.loaded_files import FileState, loaded_files, loaded_files_json
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogError, CommitConflictError, UnknownNameError
 from lakeconf.sql import folded, identifier, literal
 
-INTERNAL_SCHEMA = "lakeconf"
 TABLE = f"{INTERNAL_SCHEMA}.commits"
 _COLUMNS = {
     "token": "VARCHAR",

@@ -9,27 +9,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import compose_path, tables
 from lakeconf.catalog.table_folder import table_folder
 from lakeconf.catalog.table_name import joined_name, split_name
+from lakeconf.commit.committing import Committing
 from lakeconf.commit.kept_files import KeptFiles
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogError, CommitError, FileMissingError, LakeconfError, StorageError
 from lakeconf.sql import folded, literal
 
-# DuckDB settings for reading a lake and committing to it.
-SETTINGS: Mapping[str, str | int | float] = {
-    # DuckDB applies today's statistics to filters on older snapshots, which is wrong after files were rewritten.
-    "disabled_optimizers": "statistics_propagation",
-    # Retries of a commit that another commit overtook: 10 are too few for 8 writers. Pauses grow to 6 seconds.
-    "ducklake_max_retry_count": 100,
-    "ducklake_retry_wait_ms": 50,
-    "ducklake_retry_backoff": 1.05,
-}
 # Select by id: files of compactions and of repeated deletes have the snapshot of the files that they replace.
 _WRITTEN = """
     WITH earlier AS (SELECT coalesce(max(next_file_id), 0) AS files FROM ducklake_snapshot WHERE snapshot_id < ?)
@@ -53,13 +44,6 @@ _KNOWN = """
     SELECT path FROM ducklake_data_file, newest WHERE data_file_id >= since
     UNION ALL SELECT path FROM ducklake_delete_file, newest WHERE delete_file_id >= since
 """
-
-
-class Committing(Enum):
-    """What commits, if it is no server that can wait for commits in progress."""
-
-    THIS_PROCESS = "this process"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,26 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from lakeconf.catalog.reader import CatalogReader
-from lakeconf.commit.committer import Commit
 from lakeconf.commit.conflicts import Base
-from lakeconf.commit.recovery import AttachedCatalog, Committing
-from lakeconf.commit.staged_commit import StagedCatalog
-from lakeconf.connection.connection import Connection
-from lakeconf.engines.base import Engine
+from lakeconf.deferred import deferred
 from lakeconf.errors import LakeconfError
-from lakeconf.guard.clock import Clock
-from lakeconf.guard.guard import LakeGuard
+
+if TYPE_CHECKING:
+    from lakeconf.catalog.reader import CatalogReader
+    from lakeconf.commit.committer import Commit
+    from lakeconf.commit.committing import Committing
+    from lakeconf.commit.recovery import AttachedCatalog
+    from lakeconf.commit.staged_commit import StagedCatalog
+    from lakeconf.connection.connection import Connection
+    from lakeconf.engines.base import Engine
+    from lakeconf.guard.clock import Clock
+    from lakeconf.guard.guard import LakeGuard
+else:
+    Commit = deferred("lakeconf.commit.committer", "Commit")
+    AttachedCatalog = deferred("lakeconf.commit.recovery", "AttachedCatalog")
+    StagedCatalog = deferred("lakeconf.commit.staged_commit", "StagedCatalog")
 
 
 @dataclass(eq=False)

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-import narwhals as nw
-
-from lakeconf.catalog.predicate.nodes import Predicate
-from lakeconf.catalog.predicate.where import Where
-from lakeconf.catalog.scan import ScanPlan
-from lakeconf.catalog.table import Column, TableInfo
-from lakeconf.engines.checksum import TableCheck
 from lakeconf.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    import narwhals as nw
+
+    from lakeconf.catalog.predicate.nodes import Predicate
+    from lakeconf.catalog.predicate.where import Where
+    from lakeconf.catalog.scan import ScanPlan
+    from lakeconf.catalog.table import Column, TableInfo
+    from lakeconf.engines.checksum import TableCheck
 
 # The name of the column with DuckLake's row id.
 ROW_ID = "__lakeconf_row_id"

@@ -6,32 +6,48 @@ import contextlib
 import importlib.util
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import duckdb
-import narwhals as nw
 
-from lakeconf.catalog.change_feed import plan_changes
-from lakeconf.catalog.predicate.nodes import Predicate, is_misread_in_files, not_pushed_down, to_duckdb_sql
-from lakeconf.catalog.predicate.where import Where, predicate_of
-from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import Column, TableInfo, load_table
-from lakeconf.connection.connection import Connection
-from lakeconf.connection.error_places import errors_with_places
-from lakeconf.connection.removal import remove_files
-from lakeconf.engines.arrow_frames import exact_units, frame_type, with_null_types
+from lakeconf.deferred import deferred
 from lakeconf.engines.base import ROW_ID, Staged, StagingRequest
-from lakeconf.engines.change_feed import changes_sql
-from lakeconf.engines.exact_casts import exact_casts
-from lakeconf.engines.foreign_frames import arrow_table, native_frame
-from lakeconf.engines.lazy_rows import lazy_rows
-from lakeconf.engines.schema_check import check_distinct, not_null_violation, selected
-from lakeconf.engines.sorted_files import write_sorted
-from lakeconf.engines.sorting import SortedFiles, SortRequest
-from lakeconf.engines.staging import announce, manifest_path
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import identifier, qualified
+
+if TYPE_CHECKING:
+    import narwhals as nw
+
+    from lakeconf.catalog.change_feed import plan_changes
+    from lakeconf.catalog.predicate import nodes
+    from lakeconf.catalog.predicate.nodes import Predicate
+    from lakeconf.catalog.predicate.where import Where, predicate_of
+    from lakeconf.catalog.reader import CatalogReader
+    from lakeconf.connection.connection import Connection
+    from lakeconf.connection.error_places import errors_with_places
+    from lakeconf.connection.removal import remove_files
+    from lakeconf.engines import arrow_frames, foreign_frames, schema_check, sorted_files, staging
+    from lakeconf.engines.change_feed import changes_sql
+    from lakeconf.engines.exact_casts import exact_casts
+    from lakeconf.engines.lazy_rows import lazy_rows
+    from lakeconf.engines.sorting import SortedFiles, SortRequest
+else:
+    plan_changes = deferred("lakeconf.catalog.change_feed", "plan_changes")
+    nodes = deferred("lakeconf.catalog.predicate.nodes")
+    predicate_of = deferred("lakeconf.catalog.predicate.where", "predicate_of")
+    errors_with_places = deferred("lakeconf.connection.error_places", "errors_with_places")
+    remove_files = deferred("lakeconf.connection.removal", "remove_files")
+    arrow_frames = deferred("lakeconf.engines.arrow_frames")
+    foreign_frames = deferred("lakeconf.engines.foreign_frames")
+    schema_check = deferred("lakeconf.engines.schema_check")
+    sorted_files = deferred("lakeconf.engines.sorted_files")
+    staging = deferred("lakeconf.engines.staging")
+    changes_sql = deferred("lakeconf.engines.change_feed", "changes_sql")
+    exact_casts = deferred("lakeconf.engines.exact_casts", "exact_casts")
+    lazy_rows = deferred("lakeconf.engines.lazy_rows", "lazy_rows")
+    SortedFiles = deferred("lakeconf.engines.sorting", "SortedFiles")
 
 # The name of a relation in a statement about its rows.
 _ROWS = "lakeconf_rows"
@@ -62,7 +78,7 @@ class DuckDBEngine:
         self, table: str, snapshot_id: int, columns: Sequence[str] | None = None, where: Where | None = None
     ) -> nw.LazyFrame[Any]:
         info = load_table(self._reader, table, snapshot_id)
-        return self._scan(info, snapshot_id, list(map(_value, selected(info, columns))), where)
+        return self._scan(info, snapshot_id, list(map(_value, schema_check.selected(info, columns))), where)
 
     def scan_rows(self, table: str, snapshot_id: int, where: Where | Predicate | None = None) -> nw.LazyFrame[Any]:
         info = load_table(self._reader, table, snapshot_id)
@@ -79,16 +95,16 @@ class DuckDBEngine:
         return lazy_rows(self._connection.relation(sql))
 
     def adopt(self, frame: object) -> duckdb.DuckDBPyRelation:
-        native = native_frame(frame)
+        native = foreign_frames.native_frame(frame)
         with self._connection.errors():
             if isinstance(native, duckdb.DuckDBPyRelation):
                 return native if self._connection.owns(native) else self._copied(native)
-            table = exact_units(arrow_table(native))
-            return with_null_types(self._connection.from_arrow(table), table)
+            table = arrow_frames.exact_units(foreign_frames.arrow_table(native))
+            return arrow_frames.with_null_types(self._connection.from_arrow(table), table)
 
     def schema(self, adopted: duckdb.DuckDBPyRelation) -> dict[str, str]:
-        check_distinct(adopted.columns)
-        return dict(zip(adopted.columns, map(frame_type, adopted.types), strict=True))
+        schema_check.check_distinct(adopted.columns)
+        return dict(zip(adopted.columns, map(arrow_frames.frame_type, adopted.types), strict=True))
 
     def conform(self, adopted: duckdb.DuckDBPyRelation, columns: Mapping[Column, str]) -> duckdb.DuckDBPyRelation:
         with self._connection.errors():
@@ -103,7 +119,7 @@ class DuckDBEngine:
             self.release(staged)
             name = next(name for name, found in zip(required, nulls, strict=True) if found)
             # DuckDB detects this too, but only after it has written a file, which it does not remove.
-            raise not_null_violation(name, request.table.full_name)
+            raise schema_check.not_null_violation(name, request.table.full_name)
         return replace(staged, row_count=count)
 
     def stage_rows(self, adopted: duckdb.DuckDBPyRelation, request: StagingRequest) -> Staged:
@@ -125,10 +141,10 @@ class DuckDBEngine:
 
     def stage_sorted(self, request: SortRequest) -> SortedFiles:
         paths = request.paths([f"{number}.parquet" for number in range(request.file_count)])
-        announce(self._writer, request.folder, self._reader.lake_id)
+        staging.announce(self._writer, request.folder, self._reader.lake_id)
         staged = Staged("", tuple(paths), folder=request.folder, row_count=0)
         try:
-            return SortedFiles(staged, write_sorted(self._writer, self._reader.alias, request, paths))
+            return SortedFiles(staged, sorted_files.write_sorted(self._writer, self._reader.alias, request, paths))
         except BaseException:
             with contextlib.suppress(LakeconfError):
                 self.release(replace(staged, keeps_files=False))
@@ -138,7 +154,7 @@ class DuckDBEngine:
         self.discard(staged)
         if staged.folder is not None:
             unused = () if staged.keeps_files else staged.files
-            remove_files(self._writer, [*unused, manifest_path(staged.folder)])
+            remove_files(self._writer, [*unused, staging.manifest_path(staged.folder)])
 
     def discard(self, staged: Staged) -> None:
         """Removes staged rows from DuckDB, but no files."""
@@ -149,7 +165,7 @@ class DuckDBEngine:
     def _scan(
         self, info: TableInfo, snapshot_id: int, values: Sequence[str], where: Where | Predicate | None
     ) -> nw.LazyFrame[Any]:
-        condition = "" if where is None else f" WHERE {to_duckdb_sql(predicate_of(where, info.columns))}"
+        condition = "" if where is None else f" WHERE {nodes.to_duckdb_sql(predicate_of(where, info.columns))}"
         name = qualified(self._reader.alias, info.schema_name, info.name)
         query = f"SELECT {', '.join(values)} FROM {name} AT (VERSION => {snapshot_id}){condition}"
         return lazy_rows(self._connection.relation(query))
@@ -182,21 +198,21 @@ def _casts(relation: duckdb.DuckDBPyRelation, types: Mapping[str, str]) -> str:
     return exact_casts(dict(zip(relation.columns, map(str, relation.types), strict=True)), types)
 
 
-@dataclass(frozen=True)
 class _Stream:
     """The rows of another connection as an Arrow stream for one read: DuckDB rejects the relation itself.
 
     Unlike `to_arrow_table`, the stream does not need pyarrow.
     """
 
-    relation: duckdb.DuckDBPyRelation
+    def __init__(self, relation: duckdb.DuckDBPyRelation) -> None:
+        self._relation = relation
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        stream: object = self.relation.__arrow_c_stream__(requested_schema)
+        stream: object = self._relation.__arrow_c_stream__(requested_schema)
         return stream
 
 
 def _value(column: Column) -> str:
     """A column of a scan. Filters of the frame must find rows that DuckDB would not find in the files."""
     name = identifier(column.name)
-    return f"{not_pushed_down(name)} AS {name}" if is_misread_in_files(column) else name
+    return f"{nodes.not_pushed_down(name)} AS {name}" if nodes.is_misread_in_files(column) else name

@@ -5,15 +5,18 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lakeconf.byte_size import byte_size
-from lakeconf.catalog.predicate.where import Where
-from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.catalog.table import TableInfo
-from lakeconf.engines.base import Engine
 from lakeconf.engines.small_merges import MOST_FRAME_BYTES, size_refusal, type_refusal
 from lakeconf.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from lakeconf.catalog.predicate.where import Where
+    from lakeconf.catalog.reader import CatalogReader
+    from lakeconf.catalog.table import TableInfo
+    from lakeconf.engines.base import Engine
 
 
 @dataclass(frozen=True)

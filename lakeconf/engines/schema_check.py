@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.column_lookup import columns_named
-from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.catalog.table_name import split_name
 from lakeconf.catalog.types import integers, parsed_type
 from lakeconf.engines.exact_casts import rounded_columns
 from lakeconf.errors import LakeconfError, SchemaError, suggestion
 from lakeconf.sql import folded
+
+if TYPE_CHECKING:
+    from lakeconf.catalog.table import Column, TableInfo
 
 # Prefix of the columns that merges add to those of the frame and the table.
 RESERVED = "__lakeconf_"

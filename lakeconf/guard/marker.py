@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import uuid
@@ -267,6 +266,8 @@ class LakeMarker:
 
 def _hashes(places: Sequence[str]) -> list[str]:
     # Hashes do not reveal hosts and folders to users who can list the bucket.
+    import hashlib
+
     return [hashlib.sha256(f"lakeconf:{place}".encode()).hexdigest()[:32] for place in places]
 
 

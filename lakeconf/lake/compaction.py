@@ -67,8 +67,7 @@ class TableCompaction:
         return f"{self.table}: {', '.join(done)}"
 
 
-@dataclass(frozen=True)
-class _File:
+class _File(NamedTuple):
     file_id: int
     rows: int
     size: int
@@ -77,8 +76,7 @@ class _File:
     folder: str
 
 
-@dataclass(frozen=True)
-class _Table:
+class _Table(NamedTuple):
     table_id: int
     schema: str
     name: str

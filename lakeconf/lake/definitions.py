@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 from lakeconf.arguments import check_flags
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.unknown_tables import readable_names, tables_suggested
 from lakeconf.catalog.views import view_names
-from lakeconf.commit.scope import Scope
 from lakeconf.completion import PublicNames
+from lakeconf.deferred import deferred
 from lakeconf.errors import LakeconfError, QueryError, TableNotFoundError
 from lakeconf.lake.table import Table
-from lakeconf.write import schema_changes
-from lakeconf.write.ddl import Definition
+
+if TYPE_CHECKING:
+    from lakeconf.commit.scope import Scope
+    from lakeconf.lake.restore import RestorePlan, Restores
+    from lakeconf.write import schema_changes
+    from lakeconf.write.ddl import Definition
+else:
+    Restores = deferred("lakeconf.lake.restore", "Restores")
+    schema_changes = deferred("lakeconf.write.schema_changes")
+    Definition = deferred("lakeconf.write.ddl", "Definition")
 
 
 class Definitions(PublicNames):
@@ -120,6 +130,40 @@ class Definitions(PublicNames):
         """
         schema_changes.rename(self._scope, name, new_name)
         return Table(self._scope, new_name)
+
+    def plan_restore(
+        self, name: str, *, version: int | None = None, timestamp: datetime | str | None = None
+    ) -> RestorePlan:
+        """What `restore` would do with the same arguments; nothing is changed.
+
+        Raises:
+            SnapshotNotFoundError: The snapshot does not exist or has expired.
+            TableNotFoundError: There was no such table at that snapshot.
+            CommitConflictError: The snapshot is newer than that of the lake.
+        """
+        return Restores(self._scope).plan(name, version, timestamp)
+
+    def restore(self, name: str, *, version: int | None = None, timestamp: datetime | str | None = None) -> int:
+        """Gives a table the rows and columns of an older snapshot, in one new snapshot; a dropped table comes back.
+
+        The state before remains in earlier snapshots, so a restore can be undone by another one. The table is the one
+        that had the name at that snapshot. If its columns have changed since, or it was dropped, it is created again:
+        its history begins anew, without idempotency keys.
+
+        Args:
+            name: A name in the form that `table` accepts.
+            version: The version of a snapshot.
+            timestamp: A time with a time zone, instead of a version, as for `at`.
+
+        Returns:
+            The new snapshot; the lake's snapshot if the table has not changed since.
+
+        Raises:
+            SnapshotNotFoundError: The snapshot does not exist or has expired.
+            TableNotFoundError: There was no such table at that snapshot.
+            CommitConflictError: Another writer has changed the table since the lake's snapshot.
+        """
+        return Restores(self._scope).restore(name, version, timestamp)
 
     def create_view(self, name: str, sql: str) -> None:
         """Creates or replaces a view of the lake, which DuckDB computes.

@@ -7,37 +7,44 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
-
 from lakeconf.arguments import check_flags
 from lakeconf.catalog.column_lookup import name_list
 from lakeconf.catalog.snapshot import Snapshot, chosen, latest, snapshots
 from lakeconf.catalog.table import tables
-from lakeconf.catalog.table_name import split_name
-from lakeconf.commit.audits import Audit, Check
-from lakeconf.commit.journal import INTERNAL_SCHEMA
+from lakeconf.catalog.table_name import INTERNAL_SCHEMA, split_name
 from lakeconf.commit.scope import Scope
+from lakeconf.deferred import deferred
 from lakeconf.engines.base import SparkOperations, spark_operations
-from lakeconf.engines.lazy_rows import lazy_rows
-from lakeconf.engines.schema_check import named_views
 from lakeconf.errors import LakeconfError, StorageError
 from lakeconf.lake.definitions import Definitions
-from lakeconf.lake.maintenance import Maintenance
 from lakeconf.lake.notebook import Snapshots, html_table, listed
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.queries import Queries
-from lakeconf.lake.restore import Restores
-from lakeconf.lake.run_journal import RunJournal
-from lakeconf.lake.stream_source import stream
-from lakeconf.lake.streaming import StreamSink
 from lakeconf.lake.table import Table
 from lakeconf.sql import literal, qualified
 
 if TYPE_CHECKING:
+    import narwhals as nw
+
+    from lakeconf.commit.audits import Audit, Check
+    from lakeconf.engines.lazy_rows import lazy_rows
+    from lakeconf.engines.schema_check import named_views
+    from lakeconf.lake.maintenance import Maintenance
+    from lakeconf.lake.run_journal import RunJournal
+    from lakeconf.lake.stream_source import stream
+    from lakeconf.lake.streaming import StreamSink
     from lakeconf.store import Store
+else:
+    Audit = deferred("lakeconf.commit.audits", "Audit")
+    lazy_rows = deferred("lakeconf.engines.lazy_rows", "lazy_rows")
+    named_views = deferred("lakeconf.engines.schema_check", "named_views")
+    Maintenance = deferred("lakeconf.lake.maintenance", "Maintenance")
+    RunJournal = deferred("lakeconf.lake.run_journal", "RunJournal")
+    stream = deferred("lakeconf.lake.stream_source", "stream")
+    StreamSink = deferred("lakeconf.lake.streaming", "StreamSink")
 
 
-class Lake(Definitions, Restores, Queries):
+class Lake(Definitions, Queries):
     """An open lake, returned by `Store.open`. All its tables are read at one snapshot.
 
     Its own commits and `refresh()` move the snapshot. Use it as a context manager to close it, with all its frames.

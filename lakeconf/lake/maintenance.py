@@ -9,33 +9,45 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lakeconf.arguments import LONGEST_DAYS, check_flags, whole_number
-from lakeconf.catalog.history import LakeSize, growth
 from lakeconf.catalog.snapshot import latest, snapshots
-from lakeconf.catalog.stored_queries import StoredQueries
-from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
 from lakeconf.completion import PublicNames
+from lakeconf.deferred import deferred
 from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
 from lakeconf.guard.locks import pauses
 from lakeconf.lake.cleanup import Cleanup, Removal
-from lakeconf.lake.compaction import TableCompaction, plan_compaction
-from lakeconf.lake.flushing import flush_lake
-from lakeconf.lake.memory_limit import limited_memory
-from lakeconf.lake.merging import Merging
-from lakeconf.lake.rewriting import Rewriting
-from lakeconf.lake.staged_rewriting import StagedRewriting
-from lakeconf.lake.time_limit import TimeLimit
+from lakeconf.lake.compaction import RewrittenFiles, TableCompaction, plan_compaction
 from lakeconf.logs import EventLogger
+
+if TYPE_CHECKING:
+    from lakeconf.catalog.history import LakeSize, growth
+    from lakeconf.catalog.stored_queries import StoredQueries
+    from lakeconf.commit.scope import Scope
+    from lakeconf.lake.flushing import flush_lake
+    from lakeconf.lake.memory_limit import limited_memory
+    from lakeconf.lake.merging import Merging
+    from lakeconf.lake.rewriting import Rewriting
+    from lakeconf.lake.staged_rewriting import StagedRewriting
+    from lakeconf.lake.time_limit import TimeLimit
+else:
+    growth = deferred("lakeconf.catalog.history", "growth")
+    StoredQueries = deferred("lakeconf.catalog.stored_queries", "StoredQueries")
+    flush_lake = deferred("lakeconf.lake.flushing", "flush_lake")
+    limited_memory = deferred("lakeconf.lake.memory_limit", "limited_memory")
+    Merging = deferred("lakeconf.lake.merging", "Merging")
+    Rewriting = deferred("lakeconf.lake.rewriting", "Rewriting")
+    StagedRewriting = deferred("lakeconf.lake.staged_rewriting", "StagedRewriting")
+    TimeLimit = deferred("lakeconf.lake.time_limit", "TimeLimit")
 
 SHORTEST_AGE = timedelta(days=1)
 LONGEST_AGE = timedelta(days=LONGEST_DAYS)
 
 _log = EventLogger("maintenance")
 
-Step: TypeAlias = Callable[[Session, TimeLimit], None]
+Step: TypeAlias = "Callable[[Session, TimeLimit], None]"
 
 
 @dataclass(frozen=True)
@@ -199,7 +211,11 @@ class Maintenance(PublicNames):
 
     def plan_compaction(self) -> list[TableCompaction]:
         """The tables that `compact` would change, according to the catalog; no data file is read."""
-        return plan_compaction(self._session.reader, StagedRewriting(self._session, TimeLimit()).planned)
+
+        def planned(table: RewrittenFiles) -> int:
+            return StagedRewriting(self._session, TimeLimit()).planned(table)
+
+        return plan_compaction(self._session.reader, planned)
 
     def _cleanup(self) -> Cleanup:
         self._scope.check_maintainable()

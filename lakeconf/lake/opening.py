@@ -5,10 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import Snapshot, by_version, latest
+from lakeconf.commit.committing import SETTINGS, Committing
 from lakeconf.commit.conflicts import Base
-from lakeconf.commit.recovery import SETTINGS, Committing
 from lakeconf.commit.session import Session
 from lakeconf.connection.connection import search_path_sql
 from lakeconf.connection.shared import SharedConnection
@@ -22,6 +21,7 @@ from lakeconf.sql import literal
 
 if TYPE_CHECKING:
     from lakeconf.backends.base import MetadataBackend
+    from lakeconf.catalog.reader import CatalogReader
     from lakeconf.engines.base import Engine
     from lakeconf.store import Store
 

@@ -5,20 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Literal, Never
-
-import narwhals as nw
+from typing import TYPE_CHECKING, Any, Literal, Never
 
 from lakeconf.catalog.column_lookup import name_list
-from lakeconf.catalog.only_reads import check_only_reads
-from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.catalog.unknown_tables import readable_names, tables_suggested
-from lakeconf.commit.scope import Scope
 from lakeconf.completion import PublicNames
+from lakeconf.deferred import deferred
 from lakeconf.engines.base import SparkOperations
-from lakeconf.engines.lazy_rows import lazy_rows
-from lakeconf.engines.schema_check import check_distinct
 from lakeconf.errors import LakeconfError, QueryError, UnsupportedError
+
+if TYPE_CHECKING:
+    import narwhals as nw
+
+    from lakeconf.catalog.only_reads import check_only_reads
+    from lakeconf.catalog.stored_queries import prepare_query
+    from lakeconf.commit.scope import Scope
+    from lakeconf.engines.lazy_rows import lazy_rows
+    from lakeconf.engines.schema_check import check_distinct
+    from lakeconf.lake.frame_names import query_on_duckdb
+    from lakeconf.lake.rewritten_queries import run_rewritten
+    from lakeconf.write.execute import execute
+else:
+    check_only_reads = deferred("lakeconf.catalog.only_reads", "check_only_reads")
+    prepare_query = deferred("lakeconf.catalog.stored_queries", "prepare_query")
+    lazy_rows = deferred("lakeconf.engines.lazy_rows", "lazy_rows")
+    check_distinct = deferred("lakeconf.engines.schema_check", "check_distinct")
+    query_on_duckdb = deferred("lakeconf.lake.frame_names", "query_on_duckdb")
+    run_rewritten = deferred("lakeconf.lake.rewritten_queries", "run_rewritten")
+    execute = deferred("lakeconf.write.execute", "execute")
 
 # The engines of a query, and the dialects with their names.
 _ENGINES = frozenset({"duckdb", "spark"})
@@ -79,8 +93,6 @@ class Queries(PublicNames):
             raise UnsupportedError("DuckDB does not run SQL of spark", hint="omit the engine or the dialect")
         on_spark = isinstance(self._session.engine, SparkOperations) if engine is None else engine == "spark"
         if lakes or on_spark or dialect == "spark":
-            from lakeconf.lake.rewritten_queries import run_rewritten
-
             others = [lake._scope for lake in lakes]  # noqa: SLF001 - of the same class
             return run_rewritten(self._scope, query, others, dialect=dialect, on_spark=on_spark)
         self._scope.add_read(None)
@@ -112,8 +124,6 @@ class Queries(PublicNames):
         check_only_reads(self._session.reader.connection, sql)
         if isinstance(self._session.engine, SparkOperations):
             return self._session.engine.query(sql, frames)
-        from lakeconf.lake.frame_names import query_on_duckdb
-
         with self._tables_suggested():
             return query_on_duckdb(self._session.engine, sql, frames)
 
@@ -141,8 +151,6 @@ class Queries(PublicNames):
             CommitError: Nothing was written, for example because several rows of the source match one row.
         """
         _check_query(sql, parameters)
-        from lakeconf.write.execute import execute
-
         with self._tables_suggested():
             return execute(self._scope, sql, frames, idempotency_key)
 

@@ -7,28 +7,39 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-import narwhals as nw
-
 from lakeconf.arguments import whole_number
-from lakeconf.catalog.comments import Comments, comments
-from lakeconf.catalog.history import TableChange, TableFile, files, history
-from lakeconf.catalog.predicate.where import Where
-from lakeconf.catalog.row_count import row_count
 from lakeconf.catalog.table import load_table
 from lakeconf.catalog.table_name import full_name
-from lakeconf.commit.scope import Scope
 from lakeconf.completion import PublicNames
-from lakeconf.engines.change_feed import check_range
-from lakeconf.engines.scan_summary import ScanSummary, summary
+from lakeconf.deferred import deferred
 from lakeconf.errors import required
 from lakeconf.lake.notebook import html_table
-from lakeconf.write import writes
-from lakeconf.write.staged_refusal import committer_of_merges
 
 if TYPE_CHECKING:
+    import narwhals as nw
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+
+    from lakeconf.catalog.comments import Comments, comments
+    from lakeconf.catalog.history import TableChange, TableFile, files, history
+    from lakeconf.catalog.predicate.where import Where
+    from lakeconf.catalog.row_count import row_count
+    from lakeconf.commit.scope import Scope
+    from lakeconf.engines.change_feed import check_range
+    from lakeconf.engines.scan_summary import ScanSummary, summary
+    from lakeconf.write import writes
+    from lakeconf.write.staged_refusal import committer_of_merges
+else:
+    nw = deferred("narwhals")
+    comments = deferred("lakeconf.catalog.comments", "comments")
+    files = deferred("lakeconf.catalog.history", "files")
+    history = deferred("lakeconf.catalog.history", "history")
+    row_count = deferred("lakeconf.catalog.row_count", "row_count")
+    check_range = deferred("lakeconf.engines.change_feed", "check_range")
+    summary = deferred("lakeconf.engines.scan_summary", "summary")
+    writes = deferred("lakeconf.write.writes")
+    committer_of_merges = deferred("lakeconf.write.staged_refusal", "committer_of_merges")
 
 
 class TableReads(PublicNames):

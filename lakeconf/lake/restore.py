@@ -10,9 +10,9 @@ from lakeconf.catalog.changes_made import changes_since
 from lakeconf.catalog.comments import comments
 from lakeconf.catalog.snapshot import chosen, latest
 from lakeconf.catalog.table import TableInfo, load_table
-from lakeconf.catalog.table_name import full_name, joined_name, split_name
+from lakeconf.catalog.table_name import INTERNAL_SCHEMA, full_name, joined_name, split_name
 from lakeconf.catalog.table_options import table_options
-from lakeconf.commit.journal import INTERNAL_SCHEMA, names_of
+from lakeconf.commit.journal import names_of
 from lakeconf.commit.scope import Scope
 from lakeconf.errors import (
     CommitConflictError,
@@ -63,7 +63,7 @@ class RestorePlan:
 
 
 class Restores:
-    """Restores tables; `Lake` inherits these methods.
+    """Restores tables; see `Lake.restore`.
 
     Args:
         scope: The lake.
@@ -73,39 +73,13 @@ class Restores:
         self._scope = scope
         self._session = scope.session
 
-    def plan_restore(
-        self, name: str, *, version: int | None = None, timestamp: datetime | str | None = None
-    ) -> RestorePlan:
-        """What `restore` would do with the same arguments; nothing is changed.
-
-        Raises:
-            SnapshotNotFoundError: The snapshot does not exist or has expired.
-            TableNotFoundError: There was no such table at that snapshot.
-            CommitConflictError: The snapshot is newer than that of the lake.
-        """
+    def plan(self, name: str, version: int | None, timestamp: datetime | str | None) -> RestorePlan:
+        """What a restore would do; see `Lake.plan_restore`."""
         found = self._chosen(version, timestamp)
         return self._planned(name, self._then(name, found), found)
 
-    def restore(self, name: str, *, version: int | None = None, timestamp: datetime | str | None = None) -> int:
-        """Gives a table the rows and columns of an older snapshot, in one new snapshot; a dropped table comes back.
-
-        The state before remains in earlier snapshots, so a restore can be undone by another one. The table is the one
-        that had the name at that snapshot. If its columns have changed since, or it was dropped, it is created again:
-        its history begins anew, without idempotency keys.
-
-        Args:
-            name: A name in the form that `table` accepts.
-            version: The version of a snapshot.
-            timestamp: A time with a time zone, instead of a version, as for `at`.
-
-        Returns:
-            The new snapshot; the lake's snapshot if the table has not changed since.
-
-        Raises:
-            SnapshotNotFoundError: The snapshot does not exist or has expired.
-            TableNotFoundError: There was no such table at that snapshot.
-            CommitConflictError: Another writer has changed the table since the lake's snapshot.
-        """
+    def restore(self, name: str, version: int | None, timestamp: datetime | str | None) -> int:
+        """Restores a table; see `Lake.restore`."""
         found = self._chosen(version, timestamp)
         then = self._then(name, found)
         plan = self._planned(name, then, found)

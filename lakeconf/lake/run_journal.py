@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakeconf.catalog.changes_made import changes_since
 from lakeconf.catalog.snapshot import by_version
 from lakeconf.catalog.table import load_table
 from lakeconf.commit import journal
 from lakeconf.commit.audits import Audit
-from lakeconf.commit.journal import ModelRun
-from lakeconf.commit.scope import Scope
-from lakeconf.commit.transaction import Transaction
 from lakeconf.errors import CommitUnknownError, LakeconfError
 from lakeconf.sql import folded
+
+if TYPE_CHECKING:
+    from lakeconf.commit.journal import ModelRun
+    from lakeconf.commit.scope import Scope
+    from lakeconf.commit.transaction import Transaction
 
 
 class RunJournal:

@@ -5,18 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
 from lakeconf.arguments import check_flags
 from lakeconf.catalog.column_lookup import name_list
-from lakeconf.catalog.predicate.where import Where
-from lakeconf.lake.memory_limit import limited_memory
+from lakeconf.deferred import deferred
 from lakeconf.lake.reads import TableReads
-from lakeconf.lake.sorting import Sorting, SortPlan, SortResult
-from lakeconf.lake.time_limit import TimeLimit
-from lakeconf.write import merge, row_changes, writes
-from lakeconf.write.evolution import Evolution
 from lakeconf.write.merge_clauses import Clauses, Delete, Insert, Update
-from lakeconf.write.schema_changes import evolve, set_comments
+
+if TYPE_CHECKING:
+    from lakeconf.catalog.predicate.where import Where
+    from lakeconf.lake.memory_limit import limited_memory
+    from lakeconf.lake.sorting import Sorting, SortPlan, SortResult
+    from lakeconf.lake.time_limit import TimeLimit
+    from lakeconf.write import merge, row_changes, writes
+    from lakeconf.write.evolution import Evolution
+    from lakeconf.write.schema_changes import evolve, set_comments
+else:
+    limited_memory = deferred("lakeconf.lake.memory_limit", "limited_memory")
+    Sorting = deferred("lakeconf.lake.sorting", "Sorting")
+    TimeLimit = deferred("lakeconf.lake.time_limit", "TimeLimit")
+    merge = deferred("lakeconf.write.merge")
+    row_changes = deferred("lakeconf.write.row_changes")
+    writes = deferred("lakeconf.write.writes")
+    Evolution = deferred("lakeconf.write.evolution", "Evolution")
+    evolve = deferred("lakeconf.write.schema_changes", "evolve")
+    set_comments = deferred("lakeconf.write.schema_changes", "set_comments")
 
 
 class Table(TableReads):

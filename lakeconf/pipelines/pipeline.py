@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
+from lakeconf.catalog.table_name import INTERNAL_SCHEMA
 from lakeconf.commit.audits import is_query
-from lakeconf.commit.journal import INTERNAL_SCHEMA
 from lakeconf.errors import LakeconfError, PipelineError, suggestion
 from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.definition_hash import digest

@@ -6,14 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from types import NoneType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import narwhals as nw
-
-from lakeconf.catalog.table import Column
+from lakeconf.deferred import deferred
 from lakeconf.engines.base import ROW_ID
 from lakeconf.errors import LakeconfError, PredicateError, SchemaError
 from lakeconf.sql import folded
+
+if TYPE_CHECKING:
+    import narwhals as nw
+
+    from lakeconf.catalog.table import Column
+else:
+    nw = deferred("narwhals")
 
 # Columns of the join, in addition to those of the frame and the table.
 ACTION, IN_SOURCE = "__lakeconf_action", "__lakeconf_in_source"
@@ -88,7 +93,7 @@ class Insert:
 
 def _check_condition(clause: Update | Delete | Insert) -> None:
     when: object = clause.when
-    if not isinstance(when, nw.Expr | None):
+    if when is not None and not isinstance(when, nw.Expr):
         kind = type(clause).__name__
         raise PredicateError(
             f"the condition of {'a Delete' if kind == 'Delete' else f'an {kind}'} is {when!r}, and not an "

@@ -8,12 +8,11 @@ from dataclasses import replace
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import NO_ID, TableInfo, tables
 from lakeconf.catalog.table_folder import table_folder
-from lakeconf.catalog.table_name import full_name, joined_name, split_name
+from lakeconf.catalog.table_name import INTERNAL_SCHEMA, full_name, joined_name, split_name
 from lakeconf.catalog.views import view_names
 from lakeconf.commit.audits import is_query
 from lakeconf.commit.change import Change, Target
 from lakeconf.commit.conflicts import ReadDependency, check_columns
-from lakeconf.commit.journal import INTERNAL_SCHEMA
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.transaction import Transaction
 from lakeconf.ducklake import check_placeholders

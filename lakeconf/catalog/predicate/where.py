@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
-
-import narwhals as nw
+from typing import TYPE_CHECKING, TypeAlias
 
 from lakeconf.catalog.predicate.nodes import Predicate
-from lakeconf.catalog.table import Column
+from lakeconf.deferred import deferred
+
+if TYPE_CHECKING:
+    import narwhals as nw
+
+    from lakeconf.catalog.predicate.parse import parse
+    from lakeconf.catalog.table import Column
+else:
+    parse = deferred("lakeconf.catalog.predicate.parse", "parse")
 
 Where: TypeAlias = "str | nw.Expr"
 
@@ -25,6 +31,4 @@ def predicate_of(where: Where | Predicate, columns: Sequence[Column]) -> Predica
     """
     if isinstance(where, Predicate):
         return where
-    from lakeconf.catalog.predicate.parse import parse
-
     return parse(where, columns)
