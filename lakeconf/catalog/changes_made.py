@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from lakeconf.catalog.reader import CatalogReader, repeated
+from lakeconf.catalog.own_queries import own_rows
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.errors import SnapshotNotFoundError
 
 # A quoted name is matched too, so that its text is not taken for changes.
@@ -14,8 +16,9 @@ _FLUSHES = ("inline_flush", "flushed_inlined")
 _MAINTENANCE = ("merge_adjacent", "compacted_table", "rewrite_delete", *_FLUSHES)
 _CHANGES = (
     "SELECT snapshot_id, changes_made FROM ducklake_snapshot LEFT JOIN ducklake_snapshot_changes "
-    "USING (snapshot_id) WHERE snapshot_id > ? AND snapshot_id <= ? ORDER BY snapshot_id"
+    "USING (snapshot_id) WHERE snapshot_id > ? AND snapshot_id <= ?"
 )
+_TYPES = "snapshot_id BIGINT, changes_made VARCHAR"
 
 
 @repeated
@@ -31,7 +34,7 @@ def changes_between(reader: CatalogReader, after: int, until: int) -> list[tuple
         Snapshots and their `changes_made`; None if the catalog does not record what a snapshot changed.
     """
     with reader.transaction() as transaction:
-        return [(version, changes) for version, changes in transaction.rows(_CHANGES, [after, until])]
+        return [(version, changes) for version, changes in _changes(transaction, after, until)]
 
 
 @repeated
@@ -43,7 +46,7 @@ def changes_since(reader: CatalogReader, table_id: int, since: int, until: int) 
             that the first one deleted.
     """
     with reader.transaction() as transaction:
-        found = transaction.rows(_CHANGES, [since, until])
+        found = _changes(transaction, since, until)
         before = transaction.rows("SELECT 1 FROM ducklake_snapshot WHERE snapshot_id = ?", [since])
         ((made_in,),) = transaction.rows(
             "SELECT min(begin_snapshot) FROM ducklake_table WHERE table_id = ?", [table_id]
@@ -58,6 +61,10 @@ def changes_since(reader: CatalogReader, table_id: int, since: int, until: int) 
         for version, made in found
         if version == made_in or any(table == table_id for _, table in changed_tables(made))
     ]
+
+
+def _changes(transaction: MetadataTransaction, after: int, until: int) -> list[tuple[Any, ...]]:
+    return own_rows(transaction, _CHANGES, _TYPES, [after, until], order="snapshot_id")
 
 
 def changed_tables(made: str | None) -> list[tuple[str, int]]:

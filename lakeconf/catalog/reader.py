@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
 from lakeconf.catalog.cached import cached
+from lakeconf.catalog.cursors import Cursor, Cursors
+from lakeconf.catalog.definitions import Definitions
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import OWN_QUERIES, SEPARATE_READS, SUPPORTED_VERSION, metadata_database, version_sentence
 from lakeconf.errors import CatalogChangedError, CatalogError, LakeconfError, QueryError, UnknownNameError
@@ -52,19 +54,29 @@ class CatalogReader:
         """
         metadata, data_path = self.metadata, self.data_path
         before = self._snapshots() if self.reads_separately and self._is_read_only else None
-        with self.lake_cursor() as cursor:
-            self._begin(cursor, metadata)
+        with self._cursors.taken() as taken:
+            taken.set_up("TimeZone", self._time_zone_sql)
+            self._begin(taken, metadata)
             try:
                 query = OWN_QUERIES.get(self._catalog_type)
                 own = None if query is None else f"{query}({literal(self.metadata_database)}, "
-                yield MetadataTransaction(cursor, self.alias, data_path, own)
+                yield MetadataTransaction(taken.connection, self.alias, data_path, own)
             finally:
                 with contextlib.suppress(LakeconfError):
-                    cursor.execute("ROLLBACK")
+                    taken.connection.execute("ROLLBACK")
+                    taken.is_clean = True
         if before is not None and self._snapshots() != before:
             raise CatalogChangedError(
                 f"another process committed to {self.alias!r} while it was read", hint="try again"
             )
+
+    @contextlib.contextmanager
+    def one_state(self) -> Iterator[CatalogReader]:
+        """A reader whose transactions, inside the `with` block, are one transaction, so that they see one state."""
+        with self.transaction() as transaction:
+            state = _OneState(self.connection, self.alias, self.metadata_schema, transaction)
+            vars(state).update(vars(self) | vars(state))
+            yield state
 
     @cached
     def reads_separately(self) -> bool:
@@ -108,8 +120,21 @@ class CatalogReader:
     def lake_cursor(self) -> Iterator[Connection]:
         """Opens a cursor for reading the lake, with the time zone of the reader's connection."""
         with self.connection.cursor() as cursor:
-            cursor.execute(f"SET TimeZone = {literal(self.time_zone)}")
+            cursor.execute(self._time_zone_sql)
             yield cursor
+
+    @cached
+    def definitions(self) -> Definitions[Any]:
+        """The definitions of tables that `load_table` has read."""
+        return Definitions()
+
+    @cached
+    def _cursors(self) -> Cursors:
+        return Cursors(self.connection)
+
+    @property
+    def _time_zone_sql(self) -> str:
+        return f"SET TimeZone = {literal(self.time_zone)}"
 
     @cached
     def metadata(self) -> str:
@@ -182,9 +207,10 @@ class CatalogReader:
             found = transaction.rows("SELECT value FROM ducklake_metadata WHERE key = 'encrypted' AND scope IS NULL")
         return [str(value).lower() for (value,) in found] == ["true"]
 
-    def _begin(self, cursor: Connection, metadata: str) -> None:
+    def _begin(self, taken: Cursor, metadata: str) -> None:
+        cursor = taken.connection
         try:
-            cursor.execute(f"USE {metadata}")
+            taken.set_up("database", f"USE {metadata}")
             cursor.execute("BEGIN")
             if self.reads_separately and not self._is_read_only:
                 # With this statement, the transaction counts as one that writes. It matches no row and takes no lock.
@@ -199,6 +225,19 @@ class CatalogReader:
         if versions != [SUPPORTED_VERSION]:
             found_version = ", ".join(map(str, versions)) or "unknown"
             raise CatalogError(f"{self.alias!r}: {version_sentence(found_version, SUPPORTED_VERSION, 'lakeconf')}")
+
+
+@dataclass(frozen=True)
+class _OneState(CatalogReader):
+    """The reader of `CatalogReader.one_state`; what its lake's reader has found out is known to it too."""
+
+    open_transaction: MetadataTransaction | None = field(default=None, repr=False)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[MetadataTransaction]:
+        if self.open_transaction is None:
+            raise AssertionError("only one_state makes this reader")
+        yield self.open_transaction
 
 
 def repeated(read: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lakeconf.catalog.reader import CatalogReader, repeated
-from lakeconf.catalog.table import TableInfo
+from lakeconf.catalog.table import NO_ID, TableInfo
 
 
 @repeated
 def with_bytes_per_row(reader: CatalogReader, table: TableInfo) -> TableInfo:
-    """Returns the table with `bytes_per_row` from the catalog's table statistics."""
+    """Returns the table with `bytes_per_row` from the catalog's table statistics, if the catalog has the table."""
+    if table.table_id == NO_ID:
+        return table
     with reader.transaction() as transaction:
         found = transaction.rows(
             "SELECT record_count, file_size_bytes FROM ducklake_table_stats WHERE table_id = ?", [table.table_id]

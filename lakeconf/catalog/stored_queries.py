@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.references import Name, References, find_references, mentioned
+from lakeconf.catalog.stored_sql import stored_sql
 from lakeconf.catalog.table_name import DEFAULT_SCHEMA
 from lakeconf.connection.connection import Connection, schemas_of
 from lakeconf.ducklake import check_placeholders
@@ -39,32 +40,6 @@ _THIS_LAKE = "{DUCKLAKE_CATALOG}."
 # DuckLake does not quote it, so views that contain the word only work for such names.
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SYSTEM_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
-
-_STORED = """
-    SELECT 'view', v.schema_id, v.view_name, v.sql, v.begin_snapshot, v.end_snapshot FROM ducklake_view AS v
-    UNION ALL
-    SELECT i.type || ' macro', m.schema_id, m.macro_name, i.sql, m.begin_snapshot, m.end_snapshot
-    FROM ducklake_macro AS m JOIN ducklake_macro_impl AS i ON i.macro_id = m.macro_id
-"""
-# Expressions that DuckLake evaluates when it writes rows or merges files.
-_EXPRESSIONS = """
-    WITH latest AS (SELECT max(snapshot_id) AS id FROM ducklake_snapshot),
-    expressions AS (
-        SELECT 'sort key' AS kind, i.table_id, e.expression, i.begin_snapshot, i.end_snapshot
-        FROM ducklake_sort_expression AS e JOIN ducklake_sort_info AS i USING (sort_id, table_id)
-        UNION ALL SELECT 'default value', table_id, default_value, begin_snapshot, end_snapshot
-        FROM ducklake_column WHERE default_value_type = 'expression')
-    SELECT DISTINCT e.kind || ' of the table', coalesce(t.table_name, ''), e.expression,
-        e.begin_snapshot, e.end_snapshot
-    FROM expressions AS e LEFT JOIN ducklake_table AS t USING (table_id)
-    WHERE coalesce(e.end_snapshot > (SELECT id FROM latest), true)
-"""
-_RELATIONS = """
-    SELECT s.schema_name, r.name, r.begin_snapshot, r.end_snapshot
-    FROM (SELECT schema_id, table_name AS name, begin_snapshot, end_snapshot FROM ducklake_table
-          UNION ALL SELECT schema_id, view_name, begin_snapshot, end_snapshot FROM ducklake_view) AS r
-    JOIN ducklake_schema AS s ON s.schema_id = r.schema_id
-"""
 
 
 @dataclass(frozen=True)
@@ -106,24 +81,23 @@ class StoredQueries:
 
     @classmethod
     @repeated
-    def load(cls, reader: CatalogReader, snapshot_id: int | None = None) -> StoredQueries:
+    def load(cls, reader: CatalogReader, snapshot_id: int | None = None, *, names: bool = True) -> StoredQueries:
         """Reads the stored SQL from the catalog without binding it.
 
         Args:
             reader: The lake.
             snapshot_id: The snapshot that queries read; default: the latest.
+            names: False to read `relations` only if there is stored SQL, which may use them.
         """
         with reader.transaction() as transaction:
-            stored = tuple(
-                StoredQuery(kind, name.lower(), _as_run(kind, sql, reader.alias), *rest)
-                for kind, _, name, sql, *rest in transaction.rows(_STORED)
-            )
-            relations = transaction.rows(_RELATIONS)
-            expressions = tuple(StoredQuery(*row) for row in transaction.rows(_EXPRESSIONS))
+            views, expressions, relations = stored_sql(transaction, names=names)
             if snapshot_id is None:
                 ((snapshot_id,),) = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
-        named = tuple((schema.lower(), name.lower(), begin, end) for schema, name, begin, end in relations)
-        return cls(reader, snapshot_id, stored, named, expressions)
+        stored = tuple(
+            StoredQuery(kind, name.lower(), _as_run(kind, sql, reader.alias), *rest) for kind, name, sql, *rest in views
+        )
+        named = tuple((schema.lower(), name.lower(), *ends) for schema, name, *ends in relations)
+        return cls(reader, snapshot_id, stored, named, tuple(StoredQuery(*row) for row in expressions))
 
     def check(self, query: References | None) -> None:
         """Rejects a query that uses a view or macro that does more than compute from the lake's tables.

@@ -5,47 +5,49 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn
+from functools import partial
+from typing import Any, NamedTuple
 
+from lakeconf.catalog.definitions import STATE, STATE_TYPES
+from lakeconf.catalog.missing_table import refuse_missing
+from lakeconf.catalog.own_queries import own_rows
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.snapshot import require
 from lakeconf.catalog.table_name import joined_name, split_name
 from lakeconf.ducklake import visible_at
-from lakeconf.errors import TableNotFoundError, UnsupportedError, suggestion
-from lakeconf.sql import folded, identifier
+from lakeconf.sql import folded
 
 _TABLES = f"""
-    SELECT t.table_id, s.schema_name, t.table_name, s.path, s.path_is_relative, t.path, t.path_is_relative
+    SELECT t.table_id AS table_id, s.schema_name AS schema_name, t.table_name AS table_name, s.path AS schema_path,
+        s.path_is_relative AS schema_is_relative, t.path AS path, t.path_is_relative AS is_relative
     FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
     WHERE {visible_at(row="t")} AND {visible_at(row="s")}
 """  # noqa: S608
+_TABLE_TYPES = (
+    "table_id BIGINT, schema_name VARCHAR, table_name VARCHAR, schema_path VARCHAR, schema_is_relative BOOLEAN, "
+    "path VARCHAR, is_relative BOOLEAN"
+)
 # The id of a table that is not committed yet; the catalog assigns ids at the commit.
 NO_ID = -1
-# Other objects that may have the name, with their kinds.
-_VIEWS_AND_MACROS = f"""
-    WITH other AS (
-        SELECT 'view' AS kind, schema_id, view_name AS name, begin_snapshot, end_snapshot FROM ducklake_view
-        UNION ALL
-        SELECT 'macro', schema_id, macro_name, begin_snapshot, end_snapshot FROM ducklake_macro
-    )
-    SELECT o.kind, s.schema_name, o.name
-    FROM other AS o JOIN ducklake_schema AS s ON s.schema_id = o.schema_id
-    WHERE {visible_at(row="o")} AND {visible_at(row="s")}
-      AND lower(s.schema_name) = lower($2) AND lower(o.name) = lower($3)
-"""  # noqa: S608
+_COLUMN_TYPES = (
+    "table_id BIGINT, column_id BIGINT, parent_column BIGINT, column_name VARCHAR, column_type VARCHAR, "
+    "nulls_allowed BOOLEAN, initial_default VARCHAR, begin_snapshot BIGINT, end_snapshot BIGINT, column_order BIGINT"
+)
 _COLUMNS = """
     SELECT table_id, column_id, parent_column, column_name, column_type, nulls_allowed, initial_default,
         begin_snapshot, end_snapshot, column_order
-    FROM ducklake_column{} ORDER BY table_id, column_id, begin_snapshot
+    FROM ducklake_column
 """
+_COLUMN_ORDER = "table_id, column_id, begin_snapshot"
 _OF_TABLE = " WHERE table_id = ?"
 _PARTITIONING = f"""
-    SELECT i.table_id, i.partition_id, c.partition_key_index, c.column_id, c.transform
+    SELECT i.table_id AS table_id, i.partition_id AS partition_id, c.partition_key_index AS key_index,
+        c.column_id AS column_id, c.transform AS transform
     FROM ducklake_partition_info AS i LEFT JOIN ducklake_partition_column AS c
       ON c.partition_id = i.partition_id AND c.table_id = i.table_id
-    WHERE {visible_at(row="i")}{{}}
-    ORDER BY c.partition_key_index
+    WHERE {visible_at(row="i")}
 """  # noqa: S608
+_KEY_TYPES = "table_id BIGINT, partition_id BIGINT, key_index BIGINT, column_id BIGINT, transform VARCHAR"
 _PARTITIONS_OF_TABLE = " AND i.table_id = $2"
 
 
@@ -147,7 +149,13 @@ def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
         SnapshotNotFoundError: The snapshot does not exist.
     """
     with reader.transaction() as transaction:
-        return find_table(transaction, name, snapshot_id)
+
+        def state(known: int) -> tuple[Any, ...]:
+            return own_rows(transaction, STATE, STATE_TYPES, [snapshot_id, known])[0]
+
+        read = partial(find_table, transaction, name, snapshot_id)
+        found: TableInfo = reader.definitions.get(name, state, read)
+        return found
 
 
 @repeated
@@ -165,24 +173,27 @@ def tables_in(transaction: MetadataTransaction, snapshot_id: int) -> tuple[Table
     """Returns all tables like `tables`, in an open transaction."""
     require(transaction, snapshot_id)
     rows = transaction.rows(_TABLES + " ORDER BY schema_name, table_name", [snapshot_id])
-    columns = _by_table(transaction.rows(_COLUMNS.format("")))
-    keys = _by_table(transaction.rows(_PARTITIONING.format(""), [snapshot_id]))
+    columns = _by_table(transaction.rows(f"{_COLUMNS} ORDER BY {_COLUMN_ORDER}"))
+    keys = _by_table(transaction.rows(f"{_PARTITIONING} ORDER BY key_index", [snapshot_id]))
     return tuple(_table(transaction, row, columns[row[0]], keys[row[0]], snapshot_id) for row in rows)
 
 
-def find_table(transaction: MetadataTransaction, name: str, snapshot_id: int) -> TableInfo:
-    """Loads a table like `load_table`, in an open transaction."""
-    require(transaction, snapshot_id)
+def find_table(transaction: MetadataTransaction, name: str, snapshot_id: int, *, exists: bool = False) -> TableInfo:
+    """Reads a table like `load_table`, in an open transaction; `exists` is True if the snapshot certainly exists."""
+    if not exists:
+        require(transaction, snapshot_id)
     schema_name, table_name = split_name(name)
     where = " AND lower(s.schema_name) = lower($2) AND lower(t.table_name) = lower($3)"
     # SQL's `lower` also folds non-ASCII letters, but DuckDB's name comparison does not.
-    found = transaction.rows(_TABLES + where, [snapshot_id, schema_name, table_name])
+    found = own_rows(transaction, _TABLES + where, _TABLE_TYPES, [snapshot_id, schema_name, table_name])
     rows = [row for row in found if (folded(row[1]), folded(row[2])) == (folded(schema_name), folded(table_name))]
     if not rows:
-        _refuse_missing(transaction, (schema_name, table_name), snapshot_id)
+        existing = [joined_name(schema, table) for _, schema, table, *_ in transaction.rows(_TABLES, [snapshot_id])]
+        refuse_missing(transaction, (schema_name, table_name), snapshot_id, existing)
     row, table_id = rows[0], rows[0][0]
-    columns = _by_table(transaction.rows(_COLUMNS.format(_OF_TABLE), [table_id]))
-    keys = _by_table(transaction.rows(_PARTITIONING.format(_PARTITIONS_OF_TABLE), [snapshot_id, table_id]))
+    columns = _by_table(own_rows(transaction, _COLUMNS + _OF_TABLE, _COLUMN_TYPES, [table_id], order=_COLUMN_ORDER))
+    partitioning = _PARTITIONING + _PARTITIONS_OF_TABLE
+    keys = _by_table(own_rows(transaction, partitioning, _KEY_TYPES, [snapshot_id, table_id], order="key_index"))
     return _table(transaction, row, columns[table_id], keys[table_id], snapshot_id)
 
 
@@ -204,19 +215,6 @@ def compose_path(parent: str, path: str | None, *, is_relative: bool) -> str:
     if path is None:
         return parent
     return parent + path if is_relative else path
-
-
-def _refuse_missing(transaction: MetadataTransaction, name: tuple[str, str], snapshot_id: int) -> NoReturn:
-    for kind, *found in transaction.rows(_VIEWS_AND_MACROS, [snapshot_id, *name]):
-        qualified = ".".join(identifier(part) for part in (transaction.alias, *found))
-        call = f"{qualified} AT (VERSION => {snapshot_id})" if kind == "view" else f"{qualified}(…)"
-        raise UnsupportedError(
-            f"{joined_name(*found)} is a {kind} in DuckDB's SQL dialect and has no files",
-            hint=f"run it in DuckDB: FROM {call}",
-        )
-    names = [joined_name(schema, table) for _, schema, table, *_ in transaction.rows(_TABLES, [snapshot_id])]
-    wanted = joined_name(*name)
-    raise TableNotFoundError(f"no table {wanted!r} at version {snapshot_id}", hint=suggestion(wanted, names) or None)
 
 
 def _by_table(rows: Sequence[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:

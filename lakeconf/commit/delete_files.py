@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lakeconf.catalog.own_queries import own_rows
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table_name import split_name
 from lakeconf.commit.conflicts import ReadDependency
@@ -43,15 +44,19 @@ def check_delete_files(reader: CatalogReader, deleted_from: Iterable[ReadDepende
         return
     ids = ", ".join(map(str, sorted(tables)))
     with reader.transaction() as transaction:
-        doubled = transaction.rows(
+        doubled = own_rows(
+            transaction,
             "SELECT table_id, data_file_id FROM ducklake_delete_file "
             f"WHERE end_snapshot IS NULL AND table_id IN ({ids}) "
-            "GROUP BY table_id, data_file_id HAVING count(*) > 1"
+            "GROUP BY table_id, data_file_id HAVING count(*) > 1",
+            "table_id BIGINT, data_file_id BIGINT",
         )
-        repeated = transaction.rows(
+        repeated = own_rows(
+            transaction,
             "SELECT table_id, path FROM ducklake_data_file "
             f"WHERE end_snapshot IS NULL AND table_id IN ({ids}) "
-            "GROUP BY table_id, path, path_is_relative HAVING count(*) > 1 LIMIT 1"
+            "GROUP BY table_id, path, path_is_relative HAVING count(*) > 1 LIMIT 1",
+            "table_id BIGINT, path VARCHAR",
         )
     if doubled:
         table_id, data_file_id = doubled[0]

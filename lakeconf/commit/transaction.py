@@ -56,6 +56,7 @@ class Transaction:
         changes: The collected changes.
         audits: Conditions on the new state.
         targets: Tables that this transaction created or changed, by full name in lower case.
+        read: Other tables that the write in progress has looked up, in the same way.
         runs: The runs of models that this transaction records.
         held: The lake's lock that protects the transaction; None if the metadata backend has no locks.
         writing: Held by the thread that adds a write, so that threads sharing a transaction take turns.
@@ -74,6 +75,7 @@ class Transaction:
     changes: list[Change] = field(default_factory=list)
     audits: list[Audit] = field(default_factory=list)
     targets: dict[str, Target] = field(default_factory=dict)
+    read: dict[str, Target] = field(default_factory=dict)
     runs: list[ModelRun] = field(default_factory=list)
     held: Held | None = None
     writing: threading.RLock = field(default_factory=threading.RLock)
@@ -227,16 +229,16 @@ class Transaction:
         changes = [change for change in self.changes if change.key not in done]
         if done and not changes:
             return max(done.values())
-        stored = StoredQueries.load(self.session.reader, begun)
-        stored.check_expressions()
-        for change in changes:
-            if change.sql is not None:
-                stored.check_statement(change.sql)
-        journal.check_runs(writer, alias, self.runs)
         dependencies = [change.depends_on for change in changes if change.depends_on]
-        check_conflicts(self.session.reader, dependencies, self.base, begun)
-        check_columns(self.session.reader, [change.written_for for change in changes if change.written_for], begun)
-        check_delete_files(self.session.reader, [change.depends_on for change in changes if change.deletes])
+        with self.session.reader.one_state() as reader:
+            stored = StoredQueries.load(reader, begun, names=False)
+            stored.check_expressions()
+            for sql in [change.sql for change in changes if change.sql is not None]:
+                stored.check_statement(sql)
+            journal.check_runs(writer, alias, self.runs)
+            check_conflicts(reader, dependencies, self.base, begun)
+            check_columns(reader, [change.written_for for change in changes if change.written_for], begun)
+            check_delete_files(reader, [change.depends_on for change in changes if change.deletes])
         if isinstance(catalog := self.attempt.catalog, StagedCatalog):
             info = (self.author, self.message, self._commit_info(changes))
             catalog.stage([change.by_files for change in changes], begun, info)

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from lakeconf.catalog.row_size import with_bytes_per_row
 from lakeconf.catalog.table import NO_ID, Column, TableInfo, load_table
 from lakeconf.catalog.table_name import full_name
 from lakeconf.commit import journal
@@ -56,6 +55,7 @@ class Writing:
             # Writes of other threads to the same transaction must not be mixed with this one.
             guarded.enter_context(transaction.writing)
             transaction.check_open()  # it may have ended while this write waited
+            transaction.read.clear()
             self._check_key(transaction)
             self._guarded = guarded.pop_all()
         self._transaction = transaction
@@ -72,6 +72,7 @@ class Writing:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._guarded:
+            self._transaction.read.clear()
             if kind is not None:
                 # A caller may catch the error and continue, so no part of the failed write may be committed.
                 self._transaction.forget(self._changes, self._targets)
@@ -105,7 +106,10 @@ def target(transaction: Transaction, name: str) -> Target:
             f"{full_name(name)} cannot be used: the transaction has {found.ended_by}",
             hint="write to a table before you rename it, or after the transaction",
         )
-    return found or _at(transaction.session, name, transaction.snapshot_id)
+    if found is None:
+        found = transaction.read.get(table_key(name)) or _at(transaction.session, name, transaction.snapshot_id)
+        transaction.read[table_key(name)] = found
+    return found
 
 
 def current(scope: Scope, name: str) -> Target:
@@ -139,8 +143,7 @@ def stage(transaction: Transaction, adopted: Any, wanted: Target) -> Staged:
     """
     session = transaction.session
     check_fit(wanted.info.full_name, session.engine.schema(adopted), wanted.types)
-    info = wanted.info if wanted.info.table_id == NO_ID else with_bytes_per_row(session.reader, wanted.info)
-    token = transaction.next_token()
+    info, token = wanted.info, transaction.next_token()
     _log.info("staging rows for %s (write %s)", info.full_name, token)
     staged = session.engine.stage(adopted, StagingRequest(info, wanted.types, token))
     _log.info("staged %d rows in %d files for %s", staged.row_count or 0, len(staged.files), info.full_name)
@@ -278,7 +281,11 @@ def written_for(transaction: Transaction, info: TableInfo) -> TableInfo | None:
 def _at(session: Session, name: str, snapshot_id: int) -> Target:
     info = load_table(session.reader, name, snapshot_id)
     query = f"DESCRIBE SELECT * FROM {quoted(session, info)} AT (VERSION => {snapshot_id})"
-    return Target(info, {column: type_name for column, type_name, *_ in session.reader.connection.rows(query)})
+
+    def described() -> dict[str, str]:
+        return {column: type_name for column, type_name, *_ in session.reader.connection.rows(query)}
+
+    return Target(info, session.reader.definitions.types(info.columns, described))
 
 
 def table_key(name: str) -> str:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 Answers = list[tuple[str, list[tuple[Any, ...]]]]
 # Statements about the lake; the others set up DuckDB or depend on the place of the files.
 ABOUT_THE_LAKE = re.compile(
-    r"FROM ducklake_(?!settings)|SELECT (?!.*(duckdb_|read_|glob|postgres_query|system\.main|count\(\*\)|_uuid FROM|"
-    r'record_count|arg_max|EXISTS|ducklake_metadata W))|DELETE FROM "dev"|DESCRIBE'
+    r"FROM ducklake_(?!settings)|SELECT (?!.*(duckdb_|read_|glob|postgres_query|system\.main\.current|count\(\*\)|"
+    r'_uuid FROM|record_count|arg_max|EXISTS|ducklake_metadata W))|DELETE FROM "dev"|DESCRIBE'
 )
 
 
@@ -82,6 +82,8 @@ def program(lake: Lake, later: dt.datetime) -> None:
     lake.maintenance.expire_snapshots(older_than=later, force=True, keep=2)
     lake.maintenance.cleanup(older_than=later, force=True)
     events.append([7])
+    events.append([8], idempotency_key="l")
+    events.delete("id = 8")
     assert sorted(events.scan()) == [2, 3, 7]
 
 

@@ -14,6 +14,7 @@ from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
 from lakeconf.catalog.predicate.nodes import Predicate, columns_of
 from lakeconf.catalog.predicate.where import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.row_size import with_bytes_per_row
 from lakeconf.catalog.scan import ScanPlan, plan_scan, plan_with_inlined_rows
 from lakeconf.catalog.table import Column, load_table
 from lakeconf.connection.connection import Connection
@@ -180,8 +181,9 @@ class SparkEngine:
         return conformed(adopted, tuple(columns))
 
     def stage(self, adopted: DataFrame, request: StagingRequest) -> Staged:
+        sized = replace(request, table=with_bytes_per_row(self._reader, request.table))
         with self._announced(staging_folder(request.table, request.token)):
-            return stage_files(self._storage, adopted, request)
+            return stage_files(self._storage, adopted, sized)
 
     def stage_rows(self, adopted: DataFrame, request: StagingRequest) -> Staged:
         with self._announced(staging_folder(request.table, request.token)):

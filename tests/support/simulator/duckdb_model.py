@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from simulator.server import Server
 
 METADATA = re.compile(r'USE "?__ducklake_metadata_')
+_OWN_QUERY = re.compile(r"FROM system\.main\.sqlite_query\('\w+', '((?:[^']|'')*)'\)")
 _WITHOUT_EFFECT = re.compile(
     r"LOAD |INSTALL |CREATE OR REPLACE TEMPORARY SECRET |ATTACH |USE |SET (?!ducklake_max_retry)|CREATE SCHEMA IF NOT |"
     r"CREATE TABLE IF NOT |ALTER TABLE \S+ ADD COLUMN IF NOT |DETACH |CREATE SECRET "
@@ -114,6 +115,7 @@ class DuckDBModel:
         """Runs a query on the metadata tables, in the state that the transaction reads."""
         if session.pinned is None:
             session.pinned = self.catalog.state
+        sql = _OWN_QUERY.sub(lambda found: f"FROM ({found[1]})".replace("''", "'"), sql)
         sql = re.sub(r"\$(\d)", r"?\1", sql)
         sql = sql.replace("FILTER (", "FILTER (WHERE ")
         sql = re.sub(r"CAST\(([^()]+) AS TIMESTAMPTZ\)", r"timestamptz(\1)", sql)

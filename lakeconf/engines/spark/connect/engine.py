@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import narwhals as nw
@@ -15,6 +16,7 @@ from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
 from lakeconf.catalog.predicate.nodes import Predicate, columns_of
 from lakeconf.catalog.predicate.where import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.row_size import with_bytes_per_row
 from lakeconf.catalog.scan import plan_with_inlined_rows
 from lakeconf.catalog.table import Column, load_table
 from lakeconf.connection.connection import Connection
@@ -129,7 +131,8 @@ class ConnectEngine:
         folder = staging_folder(request.table, request.token)
         announce(self._writer, folder, self._reader.lake_id)
         try:
-            return stage_frame(self._spark, self._writer, adopted, request)
+            sized = replace(request, table=with_bytes_per_row(self._reader, request.table))
+            return stage_frame(self._spark, self._writer, adopted, sized)
         except Exception:
             # After an interruption, tasks may still write: the manifest lets a cleanup find their files.
             remove_files(self._writer, [manifest_path(folder)])

@@ -1,0 +1,101 @@
+"""Remembers definitions of tables, each with a proof that a read of the catalog would give the same.
+
+A definition at a snapshot never changes, but what lakeconf needs to know includes later definitions: a file that is
+read at a snapshot may have the later type of a column. The proof has two parts. The snapshot that was the newest when
+the definition was read still exists, with its time: then the catalog has the same history up to it, and is no backup
+that was restored and took another way. And no commit after it has changed a definition: each such commit has a new
+schema version, by which DuckLake remembers definitions too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+Definition = TypeVar("Definition")
+# A process that uses more tables reads their definitions again.
+_MOST = 256
+# The SQL of every catalog.
+STATE = """
+    SELECT max(CASE WHEN snapshot_id = $1 THEN schema_version END) AS version,
+        max(CASE WHEN snapshot_id = $2 THEN CAST(snapshot_time AS VARCHAR) END) AS moment, max(newest) AS newest,
+        max(CASE WHEN snapshot_id = newest THEN CAST(snapshot_time AS VARCHAR) END) AS newest_moment,
+        max(schema_version) AS newest_version
+    FROM ducklake_snapshot, (SELECT max(snapshot_id) AS newest FROM ducklake_snapshot) AS n
+"""
+STATE_TYPES = "version BIGINT, moment VARCHAR, newest BIGINT, newest_moment VARCHAR, newest_version BIGINT"
+
+
+class _Proof(NamedTuple):
+    """The state of a catalog in which a definition was read, or was proven to be the same.
+
+    Attributes:
+        schema_version: The schema version of the snapshot at which it was read.
+        newest: The newest snapshot.
+        moment: The time of the newest snapshot, as the catalog writes it.
+        newest_version: The highest schema version.
+    """
+
+    schema_version: int
+    newest: int
+    moment: str
+    newest_version: int
+
+
+@dataclass(frozen=True)
+class _Remembered(Generic[Definition]):
+    value: Definition
+    proof: _Proof
+
+
+class Definitions(Generic[Definition]):
+    """The definitions of tables of a lake, by the names that they were asked for; threads may share it."""
+
+    def __init__(self) -> None:
+        self._remembered: dict[str, _Remembered[Definition]] = {}
+        self._types: dict[Hashable, dict[str, str]] = {}
+
+    def get(self, name: str, state: Callable[[int], Sequence[Any]], read: Callable[..., Definition]) -> Definition:
+        """The definition of a table at a snapshot.
+
+        Args:
+            name: The name of the table.
+            state: The row of `STATE` for the snapshot, given another one.
+            read: Reads the definition in the same state of the catalog; its argument `exists` is True if the snapshot
+                does.
+
+        Raises:
+            LakeconfError: `read` raises it. It is called if the definition is not remembered, or nothing proves it, and
+                if the snapshot does not exist.
+        """
+        found = self._remembered.get(name)
+        newest = -1 if found is None else found.proof.newest
+        version, moment, newest_now, moment_now, newest_version = state(newest)
+        if version is None:
+            return read(exists=False)
+        is_same = found is not None and found.proof == (version, newest, moment, newest_version)
+        value = found.value if found is not None and is_same else read(exists=True)
+        # A proof by the snapshot that is the newest now lasts longer: older ones expire.
+        self._remember(name, _Remembered(value, _Proof(version, newest_now, moment_now, newest_version)))
+        return value
+
+    def types(self, columns: Hashable, describe: Callable[[], dict[str, str]]) -> dict[str, str]:
+        """The types of columns, which depend on nothing but their definition.
+
+        Args:
+            columns: The definition of the columns.
+            describe: Finds out the types by the names of the columns.
+        """
+        found = self._types.get(columns)
+        if found is None:
+            found = describe()
+            if len(self._types) >= _MOST:
+                self._types = {}
+            self._types[columns] = found
+        return dict(found)
+
+    def _remember(self, name: str, definition: _Remembered[Definition]) -> None:
+        if len(self._remembered) >= _MOST:
+            self._remembered = {}
+        self._remembered[name] = definition

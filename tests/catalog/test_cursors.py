@@ -1,0 +1,120 @@
+"""Cursors that transactions take in turn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeconf.catalog.cursors import Cursor, Cursors
+from lakeconf.connection.connection import Connection, connect
+from lakeconf.errors import LakeconfError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    with connect() as made:
+        yield made
+
+
+def use(cursors: Cursors, *, is_clean: bool = True) -> Cursor:
+    with cursors.taken() as cursor:
+        cursor.connection.execute("SELECT 1")
+        cursor.is_clean = is_clean
+    return cursor
+
+
+def is_closed(cursor: Cursor) -> bool:
+    try:
+        cursor.connection.execute("SELECT 1")
+    except LakeconfError:
+        return True
+    return False
+
+
+def test_clean_cursor_is_used_again(connection: Connection) -> None:
+    cursors = Cursors(connection)
+    assert use(cursors) is use(cursors)
+
+
+def test_cursor_with_an_open_transaction_is_closed(connection: Connection) -> None:
+    cursors = Cursors(connection)
+    first = use(cursors, is_clean=False)
+    assert is_closed(first)
+    assert use(cursors) is not first
+
+
+@pytest.mark.parametrize("error", [LakeconfError, KeyboardInterrupt])
+def test_cursor_of_a_failed_transaction_is_closed(connection: Connection, error: type[BaseException]) -> None:
+    cursors = Cursors(connection)
+    block = cursors.taken()
+    failed = block.__enter__()
+    failed.is_clean = True
+    assert not block.__exit__(error, error("it failed"), None)
+    assert is_closed(failed)
+    assert use(cursors) is not failed
+
+
+def test_cursor_that_was_clean_before_is_not_clean_by_itself(connection: Connection) -> None:
+    cursors = Cursors(connection)
+    first = use(cursors)
+    with cursors.taken() as again:
+        assert again is first
+    assert is_closed(first)
+
+
+def test_transactions_at_the_same_time_have_their_own_cursors(connection: Connection) -> None:
+    cursors = Cursors(connection)
+    with cursors.taken() as one, cursors.taken() as other:
+        assert one is not other
+        one.connection.execute("BEGIN")
+        other.connection.execute("BEGIN")  # it would fail on the same cursor
+
+
+def test_few_cursors_are_kept(connection: Connection) -> None:
+    cursors = Cursors(connection)
+    taken: list[Cursor] = []
+    blocks = [cursors.taken() for _ in range(6)]
+    for block in blocks:
+        taken.append(block.__enter__())
+        taken[-1].is_clean = True
+    for block in blocks:
+        block.__exit__(None, None, None)
+    assert [is_closed(cursor) for cursor in taken] == [False] * 4 + [True] * 2
+
+
+def test_closing_the_connection_closes_the_cursors() -> None:
+    """An idle cursor would keep the catalog's file open."""
+    with connect() as made:
+        cursor = use(Cursors(made))
+    assert is_closed(cursor)
+
+
+def test_set_up_runs_a_statement_once_and_again_if_it_changes(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+    execute = Connection.execute
+
+    def recorded(self: Connection, sql: str, *arguments: object) -> object:
+        ran.append(sql)
+        return execute(self, sql, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Connection, "execute", recorded)
+    with Cursors(connection).taken() as cursor:
+        for zone in ("UTC", "UTC", "Asia/Tokyo", "UTC"):
+            cursor.set_up("TimeZone", f"SET TimeZone = '{zone}'")
+        assert ran == ["SET TimeZone = 'UTC'", "SET TimeZone = 'Asia/Tokyo'", "SET TimeZone = 'UTC'"]
+
+
+def test_statement_that_failed_runs_again(connection: Connection) -> None:
+    with Cursors(connection).taken() as cursor:
+        cursor.set_up("database", "USE memory")
+        with pytest.raises(LakeconfError):
+            cursor.set_up("database", "USE missing")
+        connection.execute("ATTACH ':memory:' AS missing")
+        cursor.set_up("database", "USE missing")
+        assert cursor.connection.database == "missing"

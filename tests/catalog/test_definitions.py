@@ -1,0 +1,219 @@
+"""Remembered definitions are those that a reader finds that remembers nothing."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from catalog_lake import Lake, lake
+
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
+from lakeconf.catalog.snapshot import latest
+from lakeconf.catalog.table import TableInfo, load_table
+from lakeconf.connection.shared import SharedConnection
+from lakeconf.errors import LakeconfError, SnapshotNotFoundError, TableNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from servers import PostgresServer
+
+# Otherwise a read transaction on SQLite blocks writers.
+WAL = {"sqlite": ", META_JOURNAL_MODE 'WAL'"}
+NAMES = ("t", "u", "main.t", "s.t")
+STATEMENTS = (
+    "CREATE TABLE lake.t (a INTEGER, b STRUCT(x INTEGER), c VARCHAR)",
+    "INSERT INTO lake.t VALUES (1, {x: 2}, 'c')",
+    "INSERT INTO lake.t VALUES (2, {x: 3}, 'd')",
+    "CREATE TABLE lake.u (a INTEGER)",
+    "ALTER TABLE lake.t ALTER a TYPE BIGINT",
+    "ALTER TABLE lake.t ADD COLUMN d INTEGER DEFAULT 5",
+    "DELETE FROM lake.t WHERE a = 1",
+    "ALTER TABLE lake.t RENAME d TO e",
+    "ALTER TABLE lake.t RENAME e TO d",
+    "ALTER TABLE lake.t DROP d",
+    "ALTER TABLE lake.t ALTER c SET NOT NULL",
+    "ALTER TABLE lake.t ALTER c DROP NOT NULL",
+    "ALTER TABLE lake.t ADD COLUMN b.y INTEGER",
+    "ALTER TABLE lake.t RENAME b.y TO z",
+    "ALTER TABLE lake.t DROP COLUMN b.z",
+    "ALTER TABLE lake.t SET PARTITIONED BY (a)",
+    "ALTER TABLE lake.t SET PARTITIONED BY (c)",
+    "ALTER TABLE lake.t RESET PARTITIONED BY",
+    "ALTER TABLE lake.t RENAME TO v",
+    "ALTER TABLE lake.u RENAME TO t",
+    "DROP TABLE lake.t",
+    "CREATE VIEW lake.t AS SELECT 1 AS a",
+    "DROP VIEW lake.t",
+    "CREATE SCHEMA lake.s",
+    "CREATE TABLE lake.s.t (a INTEGER)",
+    "BEGIN; DROP TABLE lake.s.t; CREATE TABLE lake.s.t (a INTEGER); COMMIT",
+    "UPDATE lake.v SET a = 7",
+)
+
+
+@pytest.fixture(params=["duckdb", "sqlite", "postgres"])
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
+    kind = request.param
+    server: PostgresServer | None = request.getfixturevalue("postgres_server") if kind == "postgres" else None
+    with lake(kind, tmp_path, server=server, options=WAL.get(kind, "")) as attached:
+        yield attached
+
+
+def found(reader: CatalogReader, name: str, version: int) -> TableInfo | str:
+    try:
+        return load_table(reader, name, version)
+    except LakeconfError as error:
+        return f"{type(error).__name__} {error}"
+
+
+def check(source: Lake, versions: list[int]) -> None:
+    fresh = CatalogReader(source.connection, "lake")
+    for version in versions:
+        for name in NAMES:
+            vars(fresh).pop("definitions", None)
+            assert found(source.reader, name, version) == found(fresh, name, version), (name, version)
+
+
+def queries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The queries of metadata transactions from now on."""
+    ran: list[str] = []
+    rows = MetadataTransaction.rows
+
+    def recorded(self: MetadataTransaction, sql: str, *arguments: Any) -> list[tuple[Any, ...]]:
+        ran.append(sql)
+        return rows(self, sql, *arguments)
+
+    monkeypatch.setattr(MetadataTransaction, "rows", recorded)
+    return ran
+
+
+def test_remembered_definitions_are_those_of_a_fresh_read_after_every_statement(source: Lake) -> None:
+    for statement in STATEMENTS:
+        source.run(statement)
+        newest = source.newest
+        # Newest first, and then again: earlier snapshots see later types, too.
+        check(source, [newest, newest, max(newest - 1, 0), newest + 1])
+    check(source, source.versions())
+    check(source, source.versions()[::-1])
+
+
+def test_definition_is_read_once_while_only_rows_change(source: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER)")
+    load_table(source.reader, "t", source.newest)
+    ran = queries(monkeypatch)
+    for _ in range(3):
+        source.run("INSERT INTO lake.t VALUES (1)")
+        load_table(source.reader, "t", source.newest)
+    assert len(ran) == 3
+    source.run("ALTER TABLE lake.t ADD COLUMN b INTEGER")
+    load_table(source.reader, "t", source.newest)
+    assert len(ran) > 4
+
+
+def test_definition_of_an_expired_snapshot_is_not_found(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
+    version = source.newest
+    load_table(source.reader, "t", version)
+    source.run("INSERT INTO lake.t VALUES (2)", f"CALL ducklake_expire_snapshots('lake', versions => [{version}])")
+    with pytest.raises(SnapshotNotFoundError, match=f"version {version} has expired"):
+        load_table(source.reader, "t", version)
+    check(source, [source.newest])
+
+
+def test_definition_whose_newest_snapshot_expired_is_read_again(source: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
+    version = source.newest
+    load_table(source.reader, "t", version)
+    source.run("INSERT INTO lake.t VALUES (2)", f"CALL ducklake_expire_snapshots('lake', versions => [{version}])")
+    ran = queries(monkeypatch)
+    load_table(source.reader, "t", source.newest)
+    assert len(ran) > 1
+
+
+def test_missing_table_is_looked_up_again(source: Lake) -> None:
+    with pytest.raises(TableNotFoundError):
+        load_table(source.reader, "t", 0)
+    source.run("CREATE TABLE lake.t (a INTEGER)")
+    assert load_table(source.reader, "t", source.newest).name == "t"
+
+
+RESTORED = (
+    # What the lake did after the backup, and what the restored one did; both with the same ids and schema versions.
+    ("ALTER TABLE lake.t ALTER a TYPE BIGINT", "ALTER TABLE lake.t ADD COLUMN b INTEGER"),
+    ("ALTER TABLE lake.t RENAME TO u", "ALTER TABLE lake.t SET PARTITIONED BY (a)"),
+    ("DROP TABLE lake.t", "INSERT INTO lake.t VALUES (1)"),
+    ("INSERT INTO lake.t VALUES (1)", "ALTER TABLE lake.t ALTER a TYPE BIGINT"),
+    ("INSERT INTO lake.t VALUES (1)", "INSERT INTO lake.t VALUES (2)"),
+)
+
+
+@pytest.mark.parametrize("reads_before", [True, False])
+@pytest.mark.parametrize(("lost", "instead"), RESTORED)
+def test_restored_catalog_is_noticed(lost: str, instead: str, tmp_path: Path, *, reads_before: bool) -> None:
+    """A reader that stays open while a backup takes the place of the catalog."""
+    with lake("duckdb", tmp_path) as before:
+        before.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (0)")
+    shutil.copy(tmp_path / "catalog.duckdb", tmp_path / "backup")
+    with lake("duckdb", tmp_path) as source:
+        remembered = source.reader.definitions
+        versions = source.versions()
+        for version in versions[1:] if reads_before else []:
+            found(source.reader, "t", version)
+        source.run(lost)
+        for version in source.versions():
+            found(source.reader, "t", version)
+    shutil.copy(tmp_path / "backup", tmp_path / "catalog.duckdb")
+    with lake("duckdb", tmp_path) as source:
+        vars(source.reader)["definitions"] = remembered
+        check(source, source.versions()[::-1])
+        source.run(instead)
+        vars(source.reader)["definitions"] = remembered
+        check(source, source.versions())
+
+
+def test_threads_see_definitions_as_other_connections_change_them(tmp_path: Path) -> None:
+    with lake("sqlite", tmp_path, options=WAL["sqlite"]) as source:
+        source.run("CREATE TABLE lake.t (a0 INTEGER)")
+        first, reader = source.newest, CatalogReader(SharedConnection(source.connection, "SELECT 1"), "lake")
+
+        def read() -> None:
+            for _ in range(20):
+                version = latest(reader).snapshot_id
+                names = [column.name for column in load_table(reader, "t", version).columns]
+                assert names == [f"a{index}" for index in range(version - first + 1)]
+
+        with ThreadPoolExecutor(3) as threads:
+            waiting = [threads.submit(read) for _ in range(2)]
+            for number in range(1, 8):
+                source.run(f"ALTER TABLE lake.t ADD COLUMN a{number} INTEGER")
+            for one in waiting:
+                one.result(60)
+
+
+def test_few_definitions_are_remembered(local: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakeconf.catalog.definitions._MOST", 2)
+    local.run(*(f"CREATE TABLE lake.t{number} (a INTEGER)" for number in range(3)))
+    for number in (0, 1, 2):
+        load_table(local.reader, f"t{number}", local.newest)
+    ran = queries(monkeypatch)
+    load_table(local.reader, "t2", local.newest)
+    assert len(ran) == 1
+    load_table(local.reader, "t0", local.newest)
+    assert len(ran) > 2
+
+
+def test_types_are_described_once_and_belong_to_the_caller(local: Lake) -> None:
+    calls: list[str] = []
+
+    def describe() -> dict[str, str]:
+        calls.append("described")
+        return {"a": "INTEGER"}
+
+    first = local.reader.definitions.types(("a",), describe)
+    first["a"] = "changed"
+    assert local.reader.definitions.types(("a",), describe) == {"a": "INTEGER"}
+    assert len(calls) == 1
