@@ -82,15 +82,31 @@ class CatalogReader:
         return self._catalog_type in SEPARATE_READS
 
     @cached
-    def _catalog_type(self) -> str:
+    def _settings(self) -> tuple[str, str]:
+        """The type of the catalog and the data path."""
         with self.connection.cursor() as cursor:
-            ((catalog_type,),) = cursor.rows("SELECT catalog_type FROM ducklake_settings(?)", [self.alias])
-        return str(catalog_type)
+            ((kind, path),) = cursor.rows("SELECT catalog_type, data_path FROM ducklake_settings(?)", [self.alias])
+        return str(kind), str(path)
+
+    @property
+    def _catalog_type(self) -> str:
+        return self._settings[0]
 
     @cached
+    def _attached(self) -> tuple[Any, Any, bool]:
+        """In the options of ATTACH: the metadata database, its schema, and if it is read-only."""
+        found = self.connection.rows(
+            "SELECT options['metadata_catalog'], options['metadata_schema'], readonly FROM duckdb_databases() "
+            "WHERE database_name = ? AND type = 'ducklake'",
+            [self.alias],
+        )
+        if not found:
+            raise CatalogError(f"no DuckLake is attached as {self.alias!r}")
+        return found[0][0], found[0][1], found[0][2]
+
+    @property
     def _is_read_only(self) -> bool:
-        attached = "SELECT readonly FROM duckdb_databases() WHERE database_name = ?"
-        return (True,) in self.connection.rows(attached, [self.alias])
+        return self._attached[2]
 
     def _snapshots(self) -> object:
         """Identifies the state of the catalog: every commit adds or removes snapshots."""
@@ -125,15 +141,7 @@ class CatalogReader:
         Raises:
             CatalogError: No lake is attached under this name, or its metadata schema is unknown.
         """
-        options = self.connection.rows(
-            "SELECT options['metadata_catalog'], options['metadata_schema'] FROM duckdb_databases() "
-            "WHERE database_name = ? AND type = 'ducklake'",
-            [self.alias],
-        )
-        if not options:
-            raise CatalogError(f"no DuckLake is attached as {self.alias!r}")
-        _, schema = options[0]
-        schema = self.metadata_schema or schema
+        schema = self.metadata_schema or self._attached[1]
         if schema is None and self._a_secret_names_a_schema():
             # DuckDB does not show a schema that a secret sets, and the server's default schema may contain another
             # lake.
@@ -147,12 +155,7 @@ class CatalogReader:
     @cached
     def metadata_database(self) -> str:
         """The name of the metadata database, which DuckLake hides."""
-        options = self.connection.rows(
-            "SELECT options['metadata_catalog'] FROM duckdb_databases() "  # noqa: S608
-            f"WHERE database_name = {literal(self.alias)} AND type = 'ducklake'"
-        )
-        named = options[0][0] if options else None
-        return metadata_database(self.alias, named)
+        return metadata_database(self.alias, self._attached[0])
 
     def _a_secret_names_a_schema(self) -> bool:
         found = self.connection.rows(
@@ -163,7 +166,7 @@ class CatalogReader:
     @cached
     def data_path(self) -> str:
         """The absolute folder of the lake's files, ending in `/`; includes an override by ATTACH."""
-        path = self._attached_data_path
+        _, path = self._settings
         if not self.data_path_is_absolute:
             path = os.path.abspath(path)
         return path if path.endswith("/") else f"{path}/"
@@ -171,13 +174,7 @@ class CatalogReader:
     @cached
     def data_path_is_absolute(self) -> bool:
         """True if the lake is attached with an absolute data path, so that DuckDB's `filename` is absolute too."""
-        return "://" in self._attached_data_path or os.path.isabs(self._attached_data_path)
-
-    @cached
-    def _attached_data_path(self) -> str:
-        with self.connection.cursor() as cursor:
-            ((path,),) = cursor.rows("SELECT data_path FROM ducklake_settings(?)", [self.alias])
-        return str(path)
+        return "://" in self._settings[1] or os.path.isabs(self._settings[1])
 
     @cached
     def lake_id(self) -> str:

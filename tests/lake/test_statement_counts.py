@@ -76,7 +76,7 @@ OPERATIONS: dict[str, tuple[Callable[[Lake], object], int, int]] = {
     "create": (lambda lake: lake.create_table("raw.u", {"id": "BIGINT"}), 22, 2),
     "types": (lambda lake: lake.table("raw.t").schema, 6, 1),
     "scan": (lambda lake: lake.table("raw.t").scan(), 7, 1),
-    "query": (lambda lake: lake.sql("SELECT count(*) FROM raw.t"), 14, 1),
+    "query": (lambda lake: lake.sql("SELECT count(*) FROM raw.t"), 12, 1),
 }
 
 
@@ -92,7 +92,7 @@ def test_operation_sends_few_statements(operation: str, lake: Lake, sent: list[s
 def test_opening_sends_few_statements(store: Store, lake: Lake, sent: list[str]) -> None:
     with store.open():
         assert transactions(sent) == 1
-        assert len(sent) <= 34, sent
+        assert len(sent) <= 26, sent
 
 
 def test_write_reads_the_definition_again_while_it_holds_the_lock(lake: Lake, sent: list[str]) -> None:
