@@ -170,6 +170,16 @@ def test_writes_of_a_transaction_see_its_own_definitions(lake: Lake) -> None:
     assert lake.table("raw.t").scan().collect().shape == (8, 3)
 
 
+def test_each_write_of_a_transaction_looks_up_its_table_once(lake: Lake, sent: list[str]) -> None:
+    with lake.transaction() as tx:
+        for number in range(1, 4):
+            tx.table("raw.t").append(ROWS)
+            assert transactions(sent) == number
+        for number in range(4, 6):  # no write is in progress, so each look-up proves its definition
+            assert tx.table("raw.t").schema
+            assert transactions(sent) == number
+
+
 def test_failed_read_does_not_harm_the_next(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     reader: CatalogReader = lake._scope.session.reader
     with pytest.raises(duckdb.Error), reader.transaction() as transaction:
