@@ -39,10 +39,16 @@ def medians(alternatives: Mapping[str, Callable[[], object]], repeats: int = 5) 
 
 
 def compare(
-    what: str, ours: Callable[[], object], rival: str, theirs: Callable[[], object], *, goal: float | None = None
+    what: str,
+    ours: Callable[[], object],
+    rival: str,
+    theirs: Callable[[], object],
+    *,
+    goal: float | None = None,
+    repeats: int = 5,
 ) -> Result:
     """Compares our time with a rival's, and prints the row."""
-    taken = medians({"ours": ours, "theirs": theirs})
+    taken = medians({"ours": ours, "theirs": theirs}, repeats)
     result = Result(what, taken["ours"] / taken["theirs"], rival, goal)
     print(row(result), flush=True)
     return result

@@ -23,7 +23,7 @@ from scanning.lakes import make_catalog
 import lakeconf
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 FILES = 20
 KEYS = 1_000_000
@@ -46,7 +46,7 @@ def make_source(folder: Path, rows: int) -> Path:
     return folder
 
 
-def new_store(folder: Path, **settings: str) -> lakeconf.Store:
+def new_store(folder: Path, **settings: object) -> lakeconf.Store:
     """An empty lake; `settings` are those of the store."""
     backends = {
         **settings,
@@ -93,6 +93,33 @@ def measure_partitions(lake: lakeconf.Lake, frame: DataFrame, folder: Path) -> N
         shutil.rmtree(target)
 
     compare("append to 30 days", ours, "df.repartition.write.partitionBy.parquet", theirs, goal=1.2)
+
+
+def measure_few_rows(folder: Path) -> None:
+    """Appends ten rows with DuckDB, which has to write a file and to commit for them too."""
+    rows = pa.table({"id": list(range(10)), "name": [f"row {number}" for number in range(10)]})
+    plain = new_store(fresh(folder), attach_options={"data_inlining_row_limit": 0})
+    with new_store(fresh(folder)).open() as lake, plain.connect() as con:
+        table = lake.create_table("t", {"id": "BIGINT", "name": "VARCHAR"})
+        con.execute("CREATE TABLE t (id BIGINT, name VARCHAR)")
+        con.register("ten_rows", rows)
+
+        def theirs() -> None:
+            for statement in ("BEGIN", "INSERT INTO t FROM ten_rows", "COMMIT"):
+                con.execute(statement)
+
+        compare("append of 10 rows", lambda: table.append(rows), "INSERT in DuckDB", theirs, goal=2, repeats=101)
+
+
+def measure_few_rows_on_spark(lake: lakeconf.Lake, spark: SparkSession, folder: Path) -> None:
+    """Appends ten rows with Spark; each run of the rival writes a new folder."""
+    frame = spark.createDataFrame([(number, f"row {number}") for number in range(10)], "id long, name string")
+    table = lake.create_table("few", {"id": "BIGINT", "name": "VARCHAR"})
+
+    def theirs() -> None:
+        frame.write.option("compression", "zstd").parquet(str(folder / f"few_{next(numbers)}"))
+
+    compare("append of 10 rows on Spark", lambda: table.append(frame), "df.write.parquet", theirs, goal=2, repeats=21)
 
 
 def measure_commits(folder: Path) -> None:
@@ -160,7 +187,9 @@ def main(rows: int) -> None:
             folder_of_lake = Path(store.storage_backend.path).parent  # type: ignore[union-attr]
             measure_append(lake, frame, folder_of_lake)
             measure_partitions(lake, frame, folder_of_lake)
+            measure_few_rows_on_spark(lake, spark, folder_of_lake)
         spark.stop()
+        measure_few_rows(folder)
         measure_commits(folder)
 
 

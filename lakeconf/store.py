@@ -194,8 +194,8 @@ class Store(PublicNames):
         copy.config = self.config
         return copy
 
-    def attach_to(self, connection: Connection) -> None:
-        """Attaches the lake to a lakeconf connection; otherwise like `attach`."""
+    def attach_to(self, connection: Connection, *, use: bool = True) -> None:
+        """Attaches the lake to a lakeconf connection; otherwise like `attach`. Without `use`, it is not the default."""
         self._check_free(connection)
         try:
             must_exist = creates_nothing(self.attach_options)
@@ -208,7 +208,8 @@ class Store(PublicNames):
             if self.storage_backend is not None:
                 self.storage_backend.prepare(read_only=must_exist)
             for statement in self.statements:
-                self._run(connection, statement)
+                if use or not isinstance(statement, Use):
+                    self._run(connection, statement)
         except CatalogMissingError as error:
             file = self.metadata_backend.file()
             raise CatalogMissingError(
@@ -226,14 +227,14 @@ class Store(PublicNames):
 
     def open_connection(self) -> Connection:
         """Like `connect`, but raises lakeconf's errors with secrets masked, and lake macros cannot hide functions."""
-        connection = self._open()
-        connection.prefer_builtins(self.alias)
-        return connection
+        return self._open(prefer_builtins=True)
 
-    def _open(self) -> Connection:
+    def _open(self, *, prefer_builtins: bool = False) -> Connection:
         connection = connect(self.secrets)
         try:
-            self.attach_to(connection)
+            self.attach_to(connection, use=not prefer_builtins)
+            if prefer_builtins:  # instead of USE
+                connection.prefer_builtins(self.alias)
         except BaseException:
             connection.close()
             raise

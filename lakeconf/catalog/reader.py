@@ -19,8 +19,6 @@ from lakeconf.sql import identifier, literal
 
 # Reads of one transaction, which take some milliseconds each.
 _ATTEMPTS = 50
-# In the SQL of the catalogs that run queries themselves.
-_HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = "
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -58,7 +56,7 @@ class CatalogReader:
             taken.set_up("TimeZone", self._time_zone_sql)
             self._begin(taken, metadata)
             try:
-                query = OWN_QUERIES.get(self._catalog_type)
+                query = OWN_QUERIES.get(self._settings[0])
                 own = None if query is None else f"{query}({literal(self.metadata_database)}, "
                 yield MetadataTransaction(taken.connection, self.alias, data_path, own)
             finally:
@@ -81,34 +79,30 @@ class CatalogReader:
     @cached
     def reads_separately(self) -> bool:
         """True if the queries of a transaction may see different states, unless it writes."""
-        return self._catalog_type in SEPARATE_READS
-
-    @property
-    def _catalog_type(self) -> str:
-        return self._settings[0]
+        return self._settings[0] in SEPARATE_READS
 
     @cached
     def _settings(self) -> tuple[str, str]:
-        """The type of the catalog, and the data path."""
+        """The type of the catalog and the data path."""
         with self.connection.cursor() as cursor:
-            ((catalog_type, path),) = cursor.rows(
-                "SELECT catalog_type, data_path FROM ducklake_settings(?)", [self.alias]
-            )
-        return str(catalog_type), str(path)
-
-    @property
-    def _is_read_only(self) -> bool:
-        return self._attached is not None and self._attached[2]
+            ((kind, path),) = cursor.rows("SELECT catalog_type, data_path FROM ducklake_settings(?)", [self.alias])
+        return str(kind), str(path)
 
     @cached
-    def _attached(self) -> tuple[str | None, str | None, bool] | None:
-        """The metadata database and schema of ATTACH, and whether it is read-only; None without a lake of this name."""
+    def _attached(self) -> tuple[Any, Any, bool]:
+        """In the options of ATTACH: the metadata database, its schema, and if it is read-only."""
         found = self.connection.rows(
             "SELECT options['metadata_catalog'], options['metadata_schema'], readonly FROM duckdb_databases() "
             "WHERE database_name = ? AND type = 'ducklake'",
             [self.alias],
         )
-        return found[0] if found else None
+        if not found:
+            raise CatalogError(f"no DuckLake is attached as {self.alias!r}")
+        return found[0][0], found[0][1], found[0][2]
+
+    @property
+    def _is_read_only(self) -> bool:
+        return self._attached[2]
 
     def _snapshots(self) -> object:
         """Identifies the state of the catalog: every commit adds or removes snapshots."""
@@ -143,8 +137,6 @@ class CatalogReader:
         Raises:
             CatalogError: No lake is attached under this name, or its metadata schema is unknown.
         """
-        if self._attached is None:
-            raise CatalogError(f"no DuckLake is attached as {self.alias!r}")
         schema = self.metadata_schema or self._attached[1]
         if schema is None and self._a_secret_names_a_schema():
             # DuckDB does not show a schema that a secret sets, and the server's default schema may contain another
@@ -159,7 +151,7 @@ class CatalogReader:
     @cached
     def metadata_database(self) -> str:
         """The name of the metadata database, which DuckLake hides."""
-        return metadata_database(self.alias, None if self._attached is None else self._attached[0])
+        return metadata_database(self.alias, self._attached[0])
 
     def _a_secret_names_a_schema(self) -> bool:
         found = self.connection.rows(
@@ -170,7 +162,7 @@ class CatalogReader:
     @cached
     def data_path(self) -> str:
         """The absolute folder of the lake's files, ending in `/`; includes an override by ATTACH."""
-        path = self._settings[1]
+        _, path = self._settings
         if not self.data_path_is_absolute:
             path = os.path.abspath(path)
         return path if path.endswith("/") else f"{path}/"
@@ -296,7 +288,8 @@ class MetadataTransaction:
         """Returns True if the metadata database has this table now; DuckLake creates some tables on first use."""
         if self.own_query is not None:
             # Faster: with its error for an unknown table, DuckDB names similar ones, and loads all tables for that.
-            return bool(self.rows(f"FROM {self.own_query}{literal(_HAS_TABLE + literal(name))})"))
+            known = f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = {literal(name)}"  # noqa: S608
+            return bool(self.rows(f"FROM {self.own_query}{literal(known)})"))
         try:
             self.cursor.execute(f"SELECT 1 FROM {identifier(name)} LIMIT 0")  # noqa: S608
         except UnknownNameError:

@@ -90,14 +90,14 @@ class StoredQueries:
             names: False to read `relations` only if there is stored SQL, which may use them.
         """
         with reader.transaction() as transaction:
-            views, expressions, relations = stored_sql(transaction, names=names)
-            if snapshot_id is None:
-                ((snapshot_id,),) = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
+            found = stored_sql(transaction, names=names)
         stored = tuple(
-            StoredQuery(kind, name.lower(), _as_run(kind, sql, reader.alias), *rest) for kind, name, sql, *rest in views
+            StoredQuery(kind, name.lower(), _as_run(kind, sql, reader.alias), *rest)
+            for kind, name, sql, *rest in found.views
         )
-        named = tuple((schema.lower(), name.lower(), *ends) for schema, name, *ends in relations)
-        return cls(reader, snapshot_id, stored, named, tuple(StoredQuery(*row) for row in expressions))
+        named = tuple((schema.lower(), name.lower(), *ends) for schema, name, *ends in found.names)
+        expressions = tuple(StoredQuery(*row) for row in found.expressions)
+        return cls(reader, found.newest if snapshot_id is None else snapshot_id, stored, named, expressions)
 
     def check(self, query: References | None) -> None:
         """Rejects a query that uses a view or macro that does more than compute from the lake's tables.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from lakeconf.catalog.own_queries import own_rows
 from lakeconf.catalog.reader import MetadataTransaction
@@ -11,7 +11,8 @@ from lakeconf.catalog.reader import MetadataTransaction
 _ANY = """
     SELECT EXISTS (SELECT 1 FROM ducklake_view) OR EXISTS (SELECT 1 FROM ducklake_macro)
         OR EXISTS (SELECT 1 FROM ducklake_sort_expression) OR EXISTS (SELECT 1 FROM ducklake_column
-            WHERE NOT coalesce(default_value_type = 'literal', true)) AS found
+            WHERE NOT coalesce(default_value_type = 'literal', true)) AS found,
+        (SELECT max(snapshot_id) FROM ducklake_snapshot) AS newest
 """
 _STORED = """
     SELECT 'view', view_name, sql, begin_snapshot, end_snapshot FROM ducklake_view
@@ -32,27 +33,40 @@ _EXPRESSIONS = """
     WHERE coalesce(e.end_snapshot > (SELECT id FROM latest), true)
 """
 _RELATIONS = """
-    SELECT s.schema_name, r.name, r.begin_snapshot, r.end_snapshot
+    SELECT s.schema_name AS schema_name, r.name AS name, r.begin_snapshot AS begin_snapshot,
+        r.end_snapshot AS end_snapshot
     FROM (SELECT schema_id, table_name AS name, begin_snapshot, end_snapshot FROM ducklake_table
           UNION ALL SELECT schema_id, view_name, begin_snapshot, end_snapshot FROM ducklake_view) AS r
     JOIN ducklake_schema AS s ON s.schema_id = r.schema_id
 """
+_RELATION_TYPES = "schema_name VARCHAR, name VARCHAR, begin_snapshot BIGINT, end_snapshot BIGINT"
 
 
-def stored_sql(
-    transaction: MetadataTransaction, *, names: bool
-) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """Reads the SQL, and the names that it may use.
+class StoredSql(NamedTuple):
+    """The SQL of a lake.
+
+    Attributes:
+        views: Views and macros, each with the kind, name, SQL and snapshots of a `StoredQuery`.
+        expressions: Sort keys and default values, in the same way.
+        names: The names of tables and views, as in `StoredQueries.relations`.
+        newest: The newest snapshot.
+    """
+
+    views: list[tuple[Any, ...]]
+    expressions: list[tuple[Any, ...]]
+    names: list[tuple[Any, ...]]
+    newest: int
+
+
+def stored_sql(transaction: MetadataTransaction, *, names: bool) -> StoredSql:
+    """Reads the SQL of a lake, and the names that it may use.
 
     Args:
         transaction: An open read transaction.
-        names: False to read names only if there is such SQL.
-
-    Returns:
-        The views and macros, the expressions, each with the kind, name, SQL and snapshots of a `StoredQuery`; and the
-        names of tables and views, as in `StoredQueries.relations`.
+        names: False to read the names only if there is SQL.
     """
-    ((has_any,),) = own_rows(transaction, _ANY, "found BOOLEAN")
-    views = transaction.rows(_STORED) if has_any else []
-    expressions = transaction.rows(_EXPRESSIONS) if has_any else []
-    return views, expressions, transaction.rows(_RELATIONS) if names or has_any else []
+    ((has_any, newest),) = own_rows(transaction, _ANY, "found BOOLEAN, newest BIGINT")
+    if not has_any:
+        return StoredSql([], [], own_rows(transaction, _RELATIONS, _RELATION_TYPES) if names else [], newest)
+    views, expressions, relations = map(transaction.rows, (_STORED, _EXPRESSIONS, _RELATIONS))
+    return StoredSql(views, expressions, relations, newest)

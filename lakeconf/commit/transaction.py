@@ -56,7 +56,7 @@ class Transaction:
         changes: The collected changes.
         audits: Conditions on the new state.
         targets: Tables that this transaction created or changed, by full name in lower case.
-        read: Other tables that the write in progress has looked up, in the same way.
+        read: Other tables that the write in progress has looked up, in the same way; None if there is no such write.
         runs: The runs of models that this transaction records.
         held: The lake's lock that protects the transaction; None if the metadata backend has no locks.
         writing: Held by the thread that adds a write, so that threads sharing a transaction take turns.
@@ -75,7 +75,7 @@ class Transaction:
     changes: list[Change] = field(default_factory=list)
     audits: list[Audit] = field(default_factory=list)
     targets: dict[str, Target] = field(default_factory=dict)
-    read: dict[str, Target] = field(default_factory=dict)
+    read: dict[str, Target] | None = None
     runs: list[ModelRun] = field(default_factory=list)
     held: Held | None = None
     writing: threading.RLock = field(default_factory=threading.RLock)

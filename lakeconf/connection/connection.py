@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from lakeconf.connection.duckdb_version import create_supported_catalogs, warn_if_untested
 from lakeconf.connection.errors import is_interrupt, translated_errors
 from lakeconf.connection.literal_values import with_literals
+from lakeconf.connection.search_path import SearchPaths, search_path_sql
 from lakeconf.errors import ConnectionFailed, LakeconfError
 from lakeconf.secret import Secret
-from lakeconf.sql import LoadExtension, Statement, bind, identifier, literal
+from lakeconf.sql import LoadExtension, Statement, bind, literal
 
 if TYPE_CHECKING:
     import duckdb
@@ -34,6 +35,9 @@ class Connection:
         self._native = native
         self.secrets = tuple(secrets)
         self._database: str | None = None
+        # The extensions of its instance that are known to be loaded: none can be unloaded.
+        self.extensions: set[str] = set()
+        self._paths = SearchPaths()
 
     @property
     def native(self) -> duckdb.DuckDBPyConnection:
@@ -122,7 +126,8 @@ class Connection:
             schemas: Its schemas, besides `main`, that queries may use as `schema.table`.
         """
         self._database = database
-        self.execute(search_path_sql(database, schemas))
+        with self.errors():
+            self._paths.set(self.native, search_path_sql(database, schemas))
 
     def relation(self, sql: str) -> duckdb.DuckDBPyRelation:
         """Binds a query without running it.
@@ -198,13 +203,6 @@ def schemas_of(connection: Connection, database: str) -> list[str]:
     return sorted(schema for (schema,) in found)
 
 
-def search_path_sql(database: str, schemas: Iterable[str] = ()) -> str:
-    """Returns the statement of `Connection.prefer_builtins`."""
-    found = dict.fromkeys(["main", *schemas])
-    path = ["system.main", *(f"{identifier(database)}.{identifier(schema)}" for schema in found)]
-    return f"SET search_path = {literal(','.join(path))}"
-
-
 def connect(secrets: Iterable[Secret] = ()) -> Connection:
     """Opens an in-memory DuckDB instance without a progress bar, which DuckDB would print to stdout.
 
@@ -254,8 +252,10 @@ def load_extension(connection: Connection, name: str) -> None:
     Raises:
         ConnectionFailed: The extension can be neither installed nor loaded.
     """
-    loaded = "SELECT loaded FROM duckdb_extensions() WHERE extension_name = ?"
-    if (True,) in connection.rows(loaded, [name]):
+    if not connection.extensions:  # DuckDB looks for installed extensions in files each time
+        found = connection.rows("SELECT extension_name FROM duckdb_extensions() WHERE loaded")
+        connection.extensions.update(str(loaded) for (loaded,) in found)
+    if name in connection.extensions:
         return
     try:
         connection.execute(extension_sql(name))
@@ -264,6 +264,7 @@ def load_extension(connection: Connection, name: str) -> None:
             f"the DuckDB extension {name!r} can neither be installed nor loaded: {error.message}",
             hint="install the extensions as packages: pip install 'lakeconf[bundled]'",
         ) from error
+    connection.extensions.add(name)
     if name == "ducklake":
         create_supported_catalogs(connection.rows)
 

@@ -9,7 +9,7 @@ from lakeconf.catalog.snapshot import Snapshot, by_version, latest
 from lakeconf.commit.committing import SETTINGS, Committing
 from lakeconf.commit.conflicts import Base
 from lakeconf.commit.session import Session
-from lakeconf.connection.connection import search_path_sql
+from lakeconf.connection.search_path import search_path_sql
 from lakeconf.connection.shared import SharedConnection
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.errors import required

@@ -20,7 +20,8 @@ from lakeconf.catalog.types import parsed_type
 from lakeconf.commit.change import Change, Target
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.transaction import Transaction
-from lakeconf.connection.connection import schemas_of, search_path_sql
+from lakeconf.connection.connection import schemas_of
+from lakeconf.connection.search_path import search_path_sql
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.base import StagingRequest
 from lakeconf.engines.exact_casts import is_stored_inexactly

@@ -55,7 +55,7 @@ class Writing:
             # Writes of other threads to the same transaction must not be mixed with this one.
             guarded.enter_context(transaction.writing)
             transaction.check_open()  # it may have ended while this write waited
-            transaction.read.clear()
+            transaction.read = {}
             self._check_key(transaction)
             self._guarded = guarded.pop_all()
         self._transaction = transaction
@@ -72,7 +72,7 @@ class Writing:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._guarded:
-            self._transaction.read.clear()
+            self._transaction.read = None
             if kind is not None:
                 # A caller may catch the error and continue, so no part of the failed write may be committed.
                 self._transaction.forget(self._changes, self._targets)
@@ -106,10 +106,12 @@ def target(transaction: Transaction, name: str) -> Target:
             f"{full_name(name)} cannot be used: the transaction has {found.ended_by}",
             hint="write to a table before you rename it, or after the transaction",
         )
-    if found is None:
-        found = transaction.read.get(table_key(name)) or _at(transaction.session, name, transaction.snapshot_id)
-        transaction.read[table_key(name)] = found
-    return found
+    if found is not None:
+        return found
+    known, key = {} if transaction.read is None else transaction.read, table_key(name)
+    if key not in known:
+        known[key] = _at(transaction.session, name, transaction.snapshot_id)
+    return known[key]
 
 
 def current(scope: Scope, name: str) -> Target:

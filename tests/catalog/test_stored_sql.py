@@ -34,10 +34,12 @@ def test_each_kind_of_sql_is_found(kind: str, statement: str, tmp_path: Path, po
     with lake(kind, tmp_path, server=postgres_server) as source:
         source.run("CREATE TABLE lake.t (a INTEGER, b TIMESTAMP, c INTEGER DEFAULT 5)", statement)
         with source.reader.transaction() as transaction:
-            views, expressions, names = stored_sql(transaction, names=False)
-            assert {row[0] for row in [*views, *expressions]} == STATEMENTS[statement]
-            assert bool(names) == bool(STATEMENTS[statement])
-            assert ("main", "t") in {row[:2] for row in stored_sql(transaction, names=True)[2]}
+            found = stored_sql(transaction, names=False)
+            assert {row[0] for row in [*found.views, *found.expressions]} == STATEMENTS[statement]
+            assert bool(found.names) == bool(STATEMENTS[statement])
+            named = stored_sql(transaction, names=True)
+            assert ("main", "t", 1, None) in named.names
+            assert named.newest == found.newest == source.newest
 
 
 def test_sql_that_ended_is_still_found(tmp_path: Path) -> None:
@@ -45,7 +47,7 @@ def test_sql_that_ended_is_still_found(tmp_path: Path) -> None:
     with lake("sqlite", tmp_path) as source:
         source.run("CREATE VIEW lake.v AS SELECT 1 AS a", "DROP VIEW lake.v")
         with source.reader.transaction() as transaction:
-            assert [row[:2] for row in stored_sql(transaction, names=False)[0]] == [("view", "v")]
+            assert [row[:2] for row in stored_sql(transaction, names=False).views] == [("view", "v")]
 
 
 def test_value_that_the_catalog_stores_as_another_type_is_not_overlooked(tmp_path: Path) -> None:

@@ -326,10 +326,6 @@ def _settings(model: DuckDBModel, *_: Any) -> list[tuple[Any, ...]]:
     return [("sqlite", model.catalog.data_path)]
 
 
-def _in_catalog(model: DuckDBModel, session: Session, found: re.Match[str], __: Any) -> list[tuple[Any, ...]]:
-    return model.in_metadata(session, found["query"].replace("''", "'"), ())
-
-
 def _retries(_: DuckDBModel, session: Session, found: re.Match[str], __: Any) -> list[tuple[Any, ...]]:
     return [(session.instance.retries,)]
 
@@ -342,6 +338,7 @@ def _on_server(model: DuckDBModel, session: Session, found: re.Match[str], _: An
     return model.server.query(session, found["query"].replace("''", "'"))
 
 
+_EXTENSIONS = [(name,) for name in ("ducklake", "sqlite_scanner", "postgres_scanner", "httpfs")]
 _T = r'"dev"\."main"\."(?P<table>\w+)"'
 _TIME = r"older_than => CAST\('(?P<time>[^']*)' AS TIMESTAMPTZ\), dry_run => (?P<dry>\w+)\)"
 _STATEMENTS: list[tuple[re.Pattern[str], Callable[..., Any]]] = [
@@ -390,15 +387,12 @@ _STATEMENTS: list[tuple[re.Pattern[str], Callable[..., Any]]] = [
         (r"FROM postgres_query\('\w+', '(?P<query>.*)'\)", _on_server),
         (r"CALL postgres_execute\('\w+', '(?P<query>.*)'\)", _on_server),
         (r"SELECT 1 FROM duckdb_databases\(\) .*", _constant()),
-        (r"SELECT loaded FROM duckdb_extensions\(\) .*", _constant((True,))),
+        (r"SELECT extension_name FROM duckdb_extensions\(\) .*", _constant(*_EXTENSIONS)),
+        (r"SELECT system\.main\.current_setting\('search_path'\)", _constant(("system.main,dev.main",))),
         (r"SELECT name, secret_string FROM duckdb_secrets\(\)", _constant()),
         (r"SELECT 1 FROM duckdb_secrets\(\) .*", _constant()),
-        (
-            r"SELECT options\['metadata_catalog'\], options\['metadata_schema'\], readonly .*",
-            _constant((None, None, False)),
-        ),
+        (r"SELECT options\['metadata_catalog'\], options.*", _constant((None, None, False))),
         (r"SELECT catalog_type, data_path FROM ducklake_settings\(\?\)", _settings),
-        (r"FROM system\.main\.sqlite_query\('\w+', '(?P<query>.*)'\)", _in_catalog),
         (r"DELETE FROM ducklake_metadata WHERE false", _constant()),
     )
 ]
