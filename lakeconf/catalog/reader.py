@@ -19,8 +19,6 @@ from lakeconf.sql import identifier, literal
 
 # Reads of one transaction, which take some milliseconds each.
 _ATTEMPTS = 50
-# In the SQL of the catalogs that run queries themselves.
-_HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = "
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -58,7 +56,7 @@ class CatalogReader:
             taken.set_up("TimeZone", self._time_zone_sql)
             self._begin(taken, metadata)
             try:
-                query = OWN_QUERIES.get(self._catalog_type)
+                query = OWN_QUERIES.get(self._settings[0])
                 own = None if query is None else f"{query}({literal(self.metadata_database)}, "
                 yield MetadataTransaction(taken.connection, self.alias, data_path, own)
             finally:
@@ -81,11 +79,7 @@ class CatalogReader:
     @cached
     def reads_separately(self) -> bool:
         """True if the queries of a transaction may see different states, unless it writes."""
-        return self._catalog_type in SEPARATE_READS
-
-    @property
-    def _catalog_type(self) -> str:
-        return self._settings[0]
+        return self._settings[0] in SEPARATE_READS
 
     @cached
     def _settings(self) -> tuple[str, str]:
@@ -296,7 +290,8 @@ class MetadataTransaction:
         """Returns True if the metadata database has this table now; DuckLake creates some tables on first use."""
         if self.own_query is not None:
             # Faster: with its error for an unknown table, DuckDB names similar ones, and loads all tables for that.
-            return bool(self.rows(f"FROM {self.own_query}{literal(_HAS_TABLE + literal(name))})"))
+            own = f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = {literal(name)}"  # noqa: S608
+            return bool(self.rows(f"FROM {self.own_query}{literal(own)})"))
         try:
             self.cursor.execute(f"SELECT 1 FROM {identifier(name)} LIMIT 0")  # noqa: S608
         except UnknownNameError:
