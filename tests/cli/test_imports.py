@@ -34,10 +34,14 @@ SLOW = {
     "sqlglot",
     "sqlmesh",
 }
+# What reads a catalog needs.
+CATALOG = {
+    *("catalog.cached", "catalog.cursors", "catalog.definitions", "catalog.missing_table", "catalog.own_queries"),
+    *("catalog.reader", "catalog.snapshot", "catalog.table", "catalog.table_name"),
+}
 # What opens a lake needs.
-LAKE = {
-    *("catalog.cached", "catalog.changes_made", "catalog.column_lookup", "catalog.reader", "catalog.snapshot"),
-    *("catalog.table", "catalog.table_name", "catalog.unknown_tables", "catalog.views"),
+LAKE = CATALOG | {
+    *("catalog.changes_made", "catalog.column_lookup", "catalog.unknown_tables", "catalog.views"),
     *("commit.committing", "commit.conflicts", "commit.scope", "commit.session"),
     *("engines.base", "engines.duckdb"),
     *("lake.definitions", "lake.lake", "lake.notebook", "lake.opening", "lake.queries", "lake.reads", "lake.table"),
@@ -51,16 +55,12 @@ COMMANDS: dict[str, set[str]] = {
     "maintain --dry-run": LAKE
     | {"catalog.lost_bounds", "catalog.stale_bounds", "engines.staging"}
     | {"lake.cleanup", "lake.compaction", "lake.maintenance", "lake.maintenance_plan"},
-    "sql --": {
-        *("catalog.cached", "catalog.only_reads", "catalog.parse_tree", "catalog.reader", "catalog.references"),
-        *("catalog.snapshot", "catalog.stored_queries", "catalog.table", "catalog.table_name"),
-        *("catalog.unknown_tables", "catalog.views", "inspection.read_only_sql"),
-    },
-    "doctor": {
-        *("catalog.cached", "catalog.lost_deletes", "catalog.reader", "catalog.snapshot", "catalog.stale_bounds"),
-        *("catalog.table", "catalog.table_name", "engines.spark.java", "inspection.data_path_files"),
-        *("inspection.doctor", "inspection.doctor_lake", "inspection.doctor_probe"),
-    },
+    "sql --": CATALOG
+    | {"catalog.only_reads", "catalog.parse_tree", "catalog.references", "catalog.stored_queries", "catalog.stored_sql"}
+    | {"catalog.unknown_tables", "catalog.views", "inspection.read_only_sql"},
+    "doctor": CATALOG
+    | {"catalog.lost_deletes", "catalog.stale_bounds", "engines.spark.java"}
+    | {"inspection.data_path_files", "inspection.doctor", "inspection.doctor_lake", "inspection.doctor_probe"},
     "stores": set(),
 }
 FOLDERS = ("catalog", "commit", "datasource", "engines", "inspection", "integrations", "lake", "pipelines", "write")
