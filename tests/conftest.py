@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,10 @@ hypothesis.settings.register_profile("prove", max_examples=2000, deadline=None, 
 hypothesis.settings.load_profile("prove" if PROVE else "test")
 if not PROVE:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
+
+# For each column, PySpark looks for this module anew in all folders of packages. `None` says that it is missing.
+if importlib.util.find_spec("ipykernel") is None:
+    sys.modules["ipykernel"] = None  # type: ignore[assignment]
 
 _connect = duckdb.connect
 # Verifying the signature of an extension takes 0.1 s, thousands of times in a run.
