@@ -1,9 +1,9 @@
-"""Reads the files that models load: no column is left out, and no value is rounded, without the user's consent."""
+"""Reads the files that models load: no column is left out, no value is rounded, and no date is guessed."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.connection.connection import fetched
 from lakeconf.errors import PipelineError, SchemaError, listed
 from lakeconf.lake.lake import Lake
+from lakeconf.pipelines.date_texts import guess_error, is_guessed, is_lost
 from lakeconf.pipelines.kinds import Append, Seed
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.nested_keys import KeyPath, path_text, unknown_fields, unknown_json_keys
@@ -118,7 +119,10 @@ def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
     # The columns of JSON files are those of their rows: see `check_files`.
     found = {name: name for name in columns} if ending == "json" else _matched(files, lake, columns)
     # CSV and JSON values are parsed directly as these types: 29.99 becomes an exact DECIMAL.
-    source = files.source({found[name]: kind for name, kind in columns.items()})
+    is_csv = ending == "csv"
+    source = files.source(
+        {found[name]: "VARCHAR" if is_csv and is_lost(kind) else kind for name, kind in columns.items()}
+    )
     wanted = ", ".join(
         f"CAST({identifier(found[name])} AS {kind}) AS {identifier(name)}" for name, kind in columns.items()
     )
@@ -133,7 +137,7 @@ def check_files(files: Files, lake: Lake) -> None:
         lake: The lake, whose secrets read URIs.
 
     Raises:
-        SchemaError: A value would be rounded, or a key would be left out.
+        SchemaError: A value would be rounded, the reader would guess a date, or a key would be left out.
     """
     columns = {name: type_sql(name, kind) for name, kind in files.columns.items()}
     if files.ending == "json" and columns:
@@ -147,16 +151,44 @@ def check_files(files: Files, lake: Lake) -> None:
         # The text of a value, or a type that holds more digits.
         pairs = {name: (read_as(kind), kind) for name, kind in wanted.items()}
         given = {found[name]: kind for name, (kind, _) in pairs.items()}
-    conditions = {name: rounds(identifier(name), *kinds) for name, kinds in pairs.items()}
-    checked = {name: condition for name, condition in conditions.items() if condition is not None}
+    _check_values(files, lake, given, pairs)
+
+
+def _check_values(files: Files, lake: Lake, given: Mapping[str, str], pairs: Mapping[str, tuple[str, str]]) -> None:
+    """Refuses values that another type would change.
+
+    Args:
+        files: The files.
+        lake: The lake, whose secrets read URIs.
+        given: The columns of the files, and the types to read them as.
+        pairs: For each column of the model, the type that it is read as and its own.
+    """
+    rounding, guessing = _conditions(rounds, pairs), _conditions(is_guessed, pairs)
+    checked = [name for name in pairs if name in rounding or name in guessing]
     if not checked:
         return
-    types = given if files.ending == "json" else {name: given[_names(given, [name])[name]] for name in checked}
-    cases = " ".join(f"WHEN {condition} THEN {literal(name)}" for name, condition in checked.items())
+    types = given if files.ending == "json" else {one: given[one] for one in _names(given, checked).values()}
+    changed = " ".join(f"WHEN {condition} THEN {literal(name)}" for name, condition in rounding.items())
+    guessed = " ".join(
+        f"WHEN {condition} THEN [{literal(name)}, {identifier(name)}]" for name, condition in guessing.items()
+    )
+    cases = ", ".join(f"CASE {whens or 'WHEN false THEN NULL'} END" for whens in (changed, guessed))
     source = files.source({} if files.ending == "parquet" else types, with_file=True)
-    rows = f"SELECT {_FILE}, CASE {cases} END AS name FROM {source}"
-    for path, name in _rows(lake, f"FROM ({rows}) WHERE name IS NOT NULL LIMIT 1"):
-        raise _rounding(files, path, name, columns or {name: pairs[name][1]})
+    rows = f"SELECT {_FILE}, {cases} FROM {source}"
+    wrong = f"FROM ({rows}) AS found(file, rounded, guess) WHERE rounded IS NOT NULL OR guess IS NOT NULL LIMIT 1"
+    for path, name, guess in _rows(lake, wrong):
+        if guess is not None:
+            kind, is_seed = pairs[guess[0]][1], isinstance(files.model.kind, Seed)
+            raise guess_error(_place(files), _name(files, path), guess, kind, is_seed=is_seed)
+        raise _rounding(files, path, name, pairs[name][1])
+
+
+def _conditions(
+    condition: Callable[[str, str, str], str | None], pairs: Mapping[str, tuple[str, str]]
+) -> dict[str, str]:
+    """Returns the conditions of the columns that have one."""
+    found = {name: condition(identifier(name), *kinds) for name, kinds in pairs.items()}
+    return {name: one for name, one in found.items() if one is not None}
 
 
 def _check_paths(files: Files) -> None:
@@ -226,13 +258,13 @@ def _left_out(files: Files, file: str, unknown: tuple[KeyPath, str]) -> SchemaEr
     return SchemaError(f"{named}, which is not in columns of {files.model.table}", hint=hint)
 
 
-def _rounding(files: Files, path: str, name: str, types: Mapping[str, str]) -> SchemaError:
+def _rounding(files: Files, path: str, name: str, kind: str) -> SchemaError:
     hint = f"set a type that holds them in columns, such as {_key(name, 'DECIMAL(38, 10)')}"
     if isinstance(files.model.kind, Append):
-        cast = f"SELECT CAST({identifier(name)} AS {types[name]}) FROM files"
+        cast = f"SELECT CAST({identifier(name)} AS {kind}) FROM files"
         hint += f"; to round them, also cast it in the SQL of the model: {cast}"
     what = f"the column {name!r} of {_name(files, path)}"
-    return SchemaError(f"{_place(files)}{what} has values that its type {types[name]} would round", hint=hint)
+    return SchemaError(f"{_place(files)}{what} has values that its type {kind} would round", hint=hint)
 
 
 def _key(name: str, kind: str) -> str:

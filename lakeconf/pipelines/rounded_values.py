@@ -12,14 +12,15 @@ from lakeconf.sql import literal
 _INTEGERS = integers()
 # The digits of a second that a type holds.
 _MICROSECONDS = ("timestamp", "timestamp with time zone", "time")
-_SECONDS = {"timestamp_s": 0, "timestamp_ms": 3, **dict.fromkeys(_MICROSECONDS, 6)}
+_SECONDS = {"timestamp_s": 0, "timestamp_ms": 3, "timestamp_ns": 9, **dict.fromkeys(_MICROSECONDS, 6)}
+_ZONED_TIME = "time with time zone"
 _NESTED = ("struct", "list", "map", "array")
 _INTEGER = r"U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?(?!\w)"
 _NUMBER = re.compile(rf'"(?:[^"]|"")*"|\b(?:(?P<decimal>DECIMAL\(\d+, *\d+\))|{_INTEGER})')
 
 
 def read_as(kind: str) -> str:
-    """Returns the type to read a column of text as, so that `rounds` finds values that the type would round.
+    """Returns the type to read a column of text as, so that checks find values that the type would change.
 
     Args:
         kind: The DuckDB type of the column.
@@ -27,7 +28,7 @@ def read_as(kind: str) -> str:
     found = parsed_type(kind)
     if found.id in _NESTED:
         return _NUMBER.sub(lambda one: one[0] if one[0][0] == '"' else "DOUBLE", kind)
-    is_checked = found.id in _INTEGERS or found.id in _SECONDS or found.id in ("decimal", "date")
+    is_checked = found.id in _INTEGERS or found.id in _SECONDS or found.id in ("decimal", "date", _ZONED_TIME)
     return "VARCHAR" if is_checked else kind
 
 

@@ -23,6 +23,7 @@ from lakeconf.pipelines.plan import Bounds, Known, Step, decide
 from lakeconf.pipelines.recorded_runs import current_runs, restores_of
 from lakeconf.pipelines.rows import rows_of
 from lakeconf.pipelines.step_run import StepRun
+from lakeconf.pipelines.utc import in_utc
 from lakeconf.pipelines.write import split_deleted
 
 _log = EventLogger("pipeline")
@@ -86,11 +87,12 @@ def plan(
     lakes = {"": lake, **(others or {})}
     bounds = replace(_asked(since, until, rebuild=rebuild), redo_late=redo_late)
     steps: list[Step] = []
-    for model in pipeline.chosen(tables):
-        pending = frozenset(step.model.table for step in steps if step.runs)
-        known = _known(lakes, model, pending)
-        step = decide(pipeline, model, known, bounds, late_intervals(pipeline, model, known, bounds))
-        steps.append(_with_columns(pipeline, step, known) if step.runs else step)
+    with in_utc(lakes.values()):
+        for model in pipeline.chosen(tables):
+            pending = frozenset(step.model.table for step in steps if step.runs)
+            known = _known(lakes, model, pending)
+            step = decide(pipeline, model, known, bounds, late_intervals(pipeline, model, known, bounds))
+            steps.append(_with_columns(pipeline, step, known) if step.runs else step)
     return steps
 
 
@@ -200,17 +202,18 @@ class _Running:
         began, table, one = time.monotonic(), model.table, None
         reason = "cannot be planned"
         try:
-            known = _known(lakes, model)
-            step = decide(
-                self._pipeline, model, known, self._bounds, late_intervals(self._pipeline, model, known, self._bounds)
-            )
-            reason = step.reason
-            if not step.runs:
-                return ModelResult(table, "skipped", reason, seconds=time.monotonic() - began, warnings=step.warnings)
-            self._began(model)
-            one = StepRun(self._pipeline, step, lakes, self._id, self._bounds.allow_drop_columns)
-            self._step_runs[table] = one
-            one.carry_out()
+            with in_utc(lakes.values()):
+                known = _known(lakes, model)
+                late = late_intervals(self._pipeline, model, known, self._bounds)
+                step = decide(self._pipeline, model, known, self._bounds, late)
+                reason = step.reason
+                if not step.runs:
+                    took = time.monotonic() - began
+                    return ModelResult(table, "skipped", reason, seconds=took, warnings=step.warnings)
+                self._began(model)
+                one = StepRun(self._pipeline, step, lakes, self._id, self._bounds.allow_drop_columns)
+                self._step_runs[table] = one
+                one.carry_out()
         except LakeconfError as error:
             _log.debug("model %s failed", table, exc_info=True)
             snapshot_id, rows = (None, 0) if one is None else (one.snapshot_id, one.rows)

@@ -20,6 +20,7 @@ from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.row_comparison import Cell, RowDifference, compared
 from lakeconf.pipelines.rows import computed, placeholder_values
+from lakeconf.pipelines.utc import in_utc
 from lakeconf.sql import folded, identifier
 
 FILES = "files"
@@ -185,7 +186,8 @@ def run_unit_tests(
 def _run(pipeline: Pipeline, test: UnitTest, lake: Lake) -> UnitTestResult:
     try:
         model = check_unit_test(pipeline, test)
-        difference = _difference(pipeline, model, test.declared, lake)
+        with in_utc([lake]):
+            difference = _difference(pipeline, model, test.declared, lake)
     except LakeconfError as error:
         return UnitTestResult(test, "error", error=error)
     return UnitTestResult(test, "failed" if difference else "passed", difference)

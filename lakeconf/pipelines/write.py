@@ -56,7 +56,9 @@ def split_deleted(kind: Merge, frame: nw.LazyFrame[Any]) -> tuple[nw.LazyFrame[A
         return frame, None
     keys = [kind.on] if isinstance(kind.on, str) else list(kind.on)
     deleted = nw.col(kind.deleted)
-    return frame.filter(~deleted).drop(kind.deleted), frame.filter(deleted).select(*keys)
+    # NOT NULL is NULL, and a filter leaves it out: only true deletes a key.
+    kept = frame.filter(~deleted | deleted.is_null())
+    return kept.drop(kind.deleted), frame.filter(deleted).select(*keys)
 
 
 def _prepare(transaction: Lake, model: Model, rows: nw.LazyFrame[Any], *, allow_drop_columns: bool) -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeconf import Lake
+from lakeconf.errors import SchemaError
 from lakeconf.pipelines import Append, Model, ModelResult, Pipeline, Seed, run
 from lakeconf.pipelines.body import Query
 
@@ -245,3 +246,52 @@ def test_columns_of_files_are_inferred_once_per_load(
     inferred = [query for query in seen if query.startswith(f"FROM read_{ending}(")]
     # The columns of JSON are those of `columns`; a scan of Parquet files without `columns` needs no SQL.
     assert len(inferred) == (0 if (ending == "json" and columns) or (ending == "parquet" and not columns) else 1)
+
+
+@pytest.mark.parametrize("columns", [{}, {"id": "BIGINT", "d": "DATE"}], ids=["inferred", "declared"])
+def test_date_whose_order_the_reader_would_guess_is_refused(
+    columns: dict[str, str], lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    """The reader takes 03/04/2024 as 3 April in the first file and as 4 March in the second."""
+    (tmp_path / "1.csv").write_text("id,d\n1,01/02/2024\n2,03/04/2024\n")
+    (tmp_path / "2.csv").write_text("id,d\n3,01/25/2024\n4,03/04/2024\n")
+    failed = loaded(lakes[0], tmp_path, "*.csv", columns)
+    assert isinstance(failed.error, SchemaError)
+    assert failed.error.message == ("the column 'd' of 1.csv has the value '01/02/2024', which is no DATE in ISO 8601")
+    assert lakes[0].tables() == []
+    # What the hint says.
+    sql = "SELECT id, CAST(strptime(d, '%m/%d/%Y') AS DATE) AS d FROM files"
+    done = loaded(lakes[0], tmp_path, "*.csv", {"id": "BIGINT", "d": "VARCHAR"}, sql)
+    assert done.status == "done", done.error
+    assert [(one.month, one.day) for _, one in rows(lakes[0])] == [(1, 2), (3, 4), (1, 25), (3, 4)]
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_date_with_two_digits_for_the_year_is_refused(ending: str, lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    """A cast reads the year 24."""
+    written(tmp_path / f"1.{ending}", "SELECT 1 AS id, '24/01/02' AS at")
+    failed = loaded(lakes[0], tmp_path, f"*.{ending}", {"id": "BIGINT", "at": "TIMESTAMP"})
+    assert failed.error is not None
+    assert failed.error.message == (
+        f"the column 'at' of 1.{ending} has the value '24/01/02', which is no TIMESTAMP in ISO 8601"
+    )
+
+
+@pytest.mark.parametrize("kind", ["TIMESTAMPTZ", "TIMETZ", "TIMESTAMPTZ[]", "STRUCT(a TIMESTAMPTZ)"])
+def test_unreadable_time_with_a_zone_is_not_null(kind: str, lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    value = {"TIMESTAMPTZ[]": "[x]", "STRUCT(a TIMESTAMPTZ)": "{'a': x}"}.get(kind, "x")
+    (tmp_path / "1.csv").write_text(f'id,t\n1,"{value}"\n')
+    failed = loaded(lakes[0], tmp_path, "*.csv", {"id": "BIGINT", "t": kind})
+    assert failed.status == "failed"
+    assert "x" in str(failed.error)
+    (tmp_path / "1.csv").write_text("id,t\n1,\n")
+    assert loaded(lakes[0], tmp_path, "*.csv", {"id": "BIGINT", "t": kind}).status == "done"
+    assert rows(lakes[0]) == [(1, None)]
+
+
+def test_unreadable_time_after_the_sample_is_not_null(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    times = "2024-01-02 03:04:05+00\n" * (SAMPLE_ROWS + 1)
+    (tmp_path / "1.csv").write_text(f"t\n{times}late\n")
+    failed = loaded(lakes[0], tmp_path, "*.csv")
+    assert failed.error is not None
+    assert failed.error.message.startswith("the column 't' of 1.csv has the value 'late', which is no TIMESTAMP WITH")

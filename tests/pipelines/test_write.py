@@ -72,6 +72,12 @@ def test_merge_deletes_marked_keys_and_inserts_none_of_them(on: str | list[str],
     assert written(lake, Merge(on, deleted="gone"), sql, rebuild=True) == [(3, "c")]
 
 
+def test_row_whose_deleted_column_is_null_is_written(lake: Lake) -> None:
+    sql = "SELECT * FROM (VALUES (1, 'A', NULL), (2, NULL, true), (3, 'c', NULL)) AS t(id, name, gone)"
+    assert written(lake, Merge("id", deleted="gone"), sql) == [(1, "A"), (3, "c")]
+    assert written(lake, Merge("id", deleted="gone"), sql, rebuild=True) == [(1, "A"), (3, "c")]
+
+
 def test_rows_are_split_only_if_the_kind_deletes_keys(lake: Lake) -> None:
     frame = lake.sql("SELECT * FROM (VALUES (1, 2, true), (3, 4, false)) AS t(a, b, gone)", engine="duckdb")
     assert split_deleted(Merge("a"), frame) == (frame, None)

@@ -1,0 +1,66 @@
+"""Texts in files that DuckDB would guess or lose."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from lakeconf.pipelines.date_texts import guess_error, is_guessed, is_lost
+
+ZONED = "TIMESTAMP WITH TIME ZONE"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "expected"),
+    [
+        ("2024-01-02", "DATE", False),
+        (" 2024-1-2", "DATE", False),
+        ("2024/01/02", "DATE", False),
+        ("12024-01-02", "DATE", False),
+        ("0044-03-15 (BC)", "DATE", False),
+        ("-infinity", "DATE", False),
+        ("Infinity", ZONED, False),
+        ("epoch", "TIMESTAMP", False),
+        ("2024-01-02T03:04:05.123+01:00", ZONED, False),
+        ("2024-01-02 03:04:05 Europe/Berlin", ZONED, False),
+        (None, ZONED, False),
+        ("03/04/2024", "DATE", True),
+        ("   1-02-2024", "DATE", True),
+        ("24/01/02", "DATE", True),
+        ("24-01-02", "TIMESTAMP", True),
+        ("01.02.2024 10:00", "TIMESTAMP", True),
+        ("2024", "TIMESTAMP_S", True),
+        ("20240102", "TIMESTAMP_NS", True),
+        ("03/04/2024", ZONED, True),
+        ("2024-13-01", ZONED, True),
+        ("x", "TIME WITH TIME ZONE", True),
+        ("10:00:00+01", "TIME WITH TIME ZONE", False),
+    ],
+)
+def test_text_without_a_date_in_iso_8601_is_guessed(text: str | None, wanted: str, expected: bool) -> None:
+    condition = is_guessed("v", "VARCHAR", wanted)
+    found = duckdb.execute(f"SELECT {condition} FROM (SELECT CAST(? AS VARCHAR) AS v)", [text]).fetchall()
+    assert found == [(expected,)]
+
+
+@pytest.mark.parametrize(("given", "wanted"), [("DATE", "DATE"), ("VARCHAR", "BIGINT"), ("VARCHAR", "TIME")])
+def test_types_whose_values_are_not_guessed(given: str, wanted: str) -> None:
+    assert is_guessed("v", given, wanted) is None
+
+
+@pytest.mark.parametrize("kind", [ZONED, f"STRUCT(a {ZONED}[])", "TIME WITH TIME ZONE", "DATE[]", "TIMESTAMP"])
+def test_types_whose_unreadable_values_the_reader_loses(kind: str) -> None:
+    """If the reader no longer loses them, the text need not be cast."""
+    assert is_lost(kind) == ("ZONE" in kind)
+
+
+def test_error_says_how_to_convert_the_text() -> None:
+    error = guess_error("", "a.csv", ["a d", "1/2/24"], "DATE", is_seed=False)
+    assert error.message == "the column 'a d' of a.csv has the value '1/2/24', which is no DATE in ISO 8601"
+    assert str(error.hint).endswith(
+        "in the SQL of the model: SELECT CAST(strptime(\"a d\", '%d/%m/%Y') AS DATE) FROM files"
+    )
+    seed = guess_error("", "a.csv", ["d", "x"], "DATE", is_seed=True)
+    assert 'in the SQL of a model that reads the seed: SELECT CAST(strptime("d",' in str(seed.hint)
+    time = guess_error("", "a.csv", ["t", "x"], "TIME WITH TIME ZONE", is_seed=False)
+    assert time.message == "the column 't' of a.csv has the value 'x', which is no TIME WITH TIME ZONE"
