@@ -18,6 +18,7 @@ from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.new_files import found_files, runs_by_full_name, unmatched_warnings
 from lakeconf.pipelines.pipeline import Pipeline
+from lakeconf.pipelines.recorded_runs import done_ranges
 from lakeconf.pipelines.undone_runs import undone_warnings
 
 _REQUESTED = "requested"
@@ -262,7 +263,7 @@ def _intervals(
     definition = pipeline.definition(model)
     done: list[Range] = []
     if known.exists and bounds.since is None and not bounds.rebuild:
-        done = [run.interval for run in known.runs if run.interval is not None and run.definition == definition]
+        done = done_ranges(kind, known.runs, definition)
     redo = late.ranges if bounds.redo_late or kind.late == "redo" else ()
     found = batches(kind, start, bounds.until, done, late=bool(changed), redo=redo)
     left = without(late.ranges, found)

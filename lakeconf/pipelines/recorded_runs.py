@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lakeconf.commit.journal import ModelRun
 from lakeconf.lake.lake import Lake
-from lakeconf.pipelines.intervals import Batch, Range, merged, without
+from lakeconf.pipelines.intervals import Batch, Range, merged, step, without
 from lakeconf.pipelines.kinds import Append, Incremental, Merge
 from lakeconf.pipelines.model import Model
 
@@ -20,6 +20,27 @@ def current_runs(runs: Sequence[ModelRun]) -> Sequence[ModelRun]:
     """Returns the runs that produced a table's current rows: those since it was last replaced."""
     marks = [index for index, run in enumerate(runs) if run.definition == PROMOTED]
     return runs[marks[-1] + 1 :] if marks else runs
+
+
+def done_ranges(kind: Incremental, runs: Iterable[ModelRun], definition: str) -> list[Range]:
+    """The ranges whose rows the last run that wrote them computed with a definition.
+
+    Args:
+        kind: The kind of the model.
+        runs: Recorded runs of the model, oldest first.
+        definition: The hash of the definition.
+    """
+    done: list[Range] = []
+    for run in runs:
+        if run.interval is None:
+            continue
+        if run.definition == definition:
+            done = merged([*done, run.interval])
+            continue
+        start, end = run.interval
+        # The run may also have written a part of the interval after it, which does not count as done.
+        done = without(done, [Batch(start, step(end, kind.interval) if kind.partial else end, end)])
+    return done
 
 
 def restores_of(lake: Lake, table: str, runs: Sequence[ModelRun], since: ModelRun) -> dict[int, int]:
