@@ -233,7 +233,7 @@ class Store(PublicNames):
         connection = connect(self.secrets)
         try:
             self.attach_to(connection, use=not prefer_builtins)
-            if prefer_builtins:  # instead of USE
+            if prefer_builtins:
                 connection.prefer_builtins(self.alias)
         except BaseException:
             connection.close()
@@ -298,8 +298,7 @@ class Store(PublicNames):
 
     def _run(self, connection: Connection, statement: Statement) -> None:
         if not (isinstance(statement, Attach) and statement.options.get(_MIGRATION)):
-            connection.run(statement)
-            return
+            return connection.run(statement)
         options = {key: value for key, value in statement.options.items() if key != _MIGRATION}
         try:
             connection.run(statement._replace(options=options))

@@ -10,7 +10,13 @@ from lakeconf.catalog.snapshot import by_version
 from lakeconf.catalog.table import load_table
 from lakeconf.commit import journal
 from lakeconf.commit.audits import Audit
-from lakeconf.errors import CommitUnknownError, LakeconfError
+from lakeconf.errors import (
+    CommitUnknownError,
+    LakeconfError,
+    SnapshotNotFoundError,
+    TableNotFoundError,
+    UnsupportedError,
+)
 from lakeconf.sql import folded
 
 if TYPE_CHECKING:
@@ -95,6 +101,22 @@ class RunJournal:
         """
         info = load_table(self._session.reader, table, self._scope.snapshot_id)
         return changes_since(self._session.reader, info.table_id, snapshot_id, self._scope.snapshot_id)
+
+    def created(self, table: str, version: int | None = None) -> int | None:
+        """The snapshot that created the table which has a name; a rename creates no table.
+
+        Args:
+            table: A name in the form that `table` accepts.
+            version: The snapshot at which the table has the name; default: that of the lake.
+
+        Returns:
+            The snapshot; None if there is no such table, or if the version has expired.
+        """
+        try:
+            info = load_table(self._session.reader, table, self._scope.snapshot_id if version is None else version)
+        except (TableNotFoundError, UnsupportedError, SnapshotNotFoundError):
+            return None
+        return min(one.begin for one in journal.names_of(self._session.reader, info.table_id)[1])
 
     def restores(self, table: str, since: int) -> dict[int, int]:
         """The version that a table was restored to, by the snapshot of the restore, except those that have expired.

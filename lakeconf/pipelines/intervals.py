@@ -81,11 +81,11 @@ def batches(
     """
     known = merged(done)
     wanted = list(_intervals(kind, floor(start, kind.interval), end))
-    missing = {one for one in wanted if not _covered(one, known)}
+    missing = {one for one in wanted if not covered(one, known)}
     ends = missing or ({step(wanted[-1], kind.interval)} if late and wanted else set())
     again = {step(one, kind.interval, -count) for one in ends for count in range(1, kind.lookback + 1)} & set(wanted)
     asked = merged(redo)
-    chosen = sorted(missing | again | {one for one in wanted if _covered(one, asked)})
+    chosen = sorted(missing | again | {one for one in wanted if covered(one, asked)})
     return list(_batched(kind, chosen, end, missing))
 
 
@@ -135,7 +135,8 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
     return found
 
 
-def _covered(start: datetime, ranges: Sequence[Range]) -> bool:
+def covered(start: datetime, ranges: Sequence[Range]) -> bool:
+    """True if a time is in one of the ranges."""
     return any(first <= start < last for first, last in ranges)
 
 

@@ -10,11 +10,12 @@ import narwhals as nw
 
 from lakeconf.commit.journal import ModelRun
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError
-from lakeconf.pipelines.intervals import Batch, floor, merged, moment, step
+from lakeconf.pipelines.intervals import Batch, covered, floor, merged, moment, step
 from lakeconf.pipelines.kinds import Incremental
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Bounds, Known, Late, Step, located
+from lakeconf.pipelines.recorded_runs import done_ranges
 from lakeconf.pipelines.rows import rows_of
 from lakeconf.sql import folded
 
@@ -39,10 +40,12 @@ def late_intervals(pipeline: Pipeline, model: Model, known: Known, bounds: Bound
         return Late()
     definition = pipeline.definition(model)
     runs = [run for run in known.runs if run.interval is not None and run.definition == definition]
-    if not runs or known.runs[-1].definition != definition:
+    done = done_ranges(kind, known.runs, definition)
+    latest = {one: run for run in runs for one in _within(kind, run) if covered(one, done)}
+    if not latest:
         return Late()  # all intervals are processed again
-    latest = {one: run for run in runs for one in _within(kind, run)}
-    last, found, since, unknown = known.runs[-1], set[datetime](), dict[str, int](), []
+    # Runs of other definitions after the last one of this definition know nothing about its intervals.
+    last, found, since, unknown = runs[-1], set[datetime](), dict[str, int](), []
     for table in pipeline.stored_inputs(model):
         if table in known.pending or table not in last.inputs:
             continue

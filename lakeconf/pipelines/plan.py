@@ -13,12 +13,14 @@ from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.changed_files import changed_file_warnings, copied_file_warnings
 from lakeconf.pipelines.columns import ColumnChanges
-from lakeconf.pipelines.intervals import Batch, Range, batches, moment, short, without
+from lakeconf.pipelines.former_table import check_former
+from lakeconf.pipelines.intervals import Batch, Range, batches, moment, without
 from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.new_files import found_files, runs_by_full_name, unmatched_warnings
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.undone_runs import undone_warnings
+from lakeconf.pipelines.recorded_runs import done_ranges
+from lakeconf.pipelines.undone_runs import argument, undone_warnings
 
 _REQUESTED = "requested"
 _SHOWN = 3
@@ -107,6 +109,7 @@ class Known:
         pending: Tables that this run would change; only for plans.
         loaded_files: The files that all recorded runs of the model have loaded.
         restores: The version that the model's table was restored to, by the snapshot of the restore.
+        former: Runs of a former table of this name, if the table that exists may have their rows.
     """
 
     lakes: Mapping[str, Lake]
@@ -116,6 +119,7 @@ class Known:
     pending: frozenset[str] = frozenset()
     loaded_files: frozenset[str] = frozenset()
     restores: Mapping[int, int] = field(default_factory=dict)
+    former: Sequence[ModelRun] = ()
 
 
 def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:
@@ -132,7 +136,12 @@ def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late:
         PipelineError: The run cannot be planned; for example, an incremental model has no start.
     """
     step = _decided(pipeline, model, known, bounds, late)
-    if not known.exists or not known.restores or (step.runs and step.rebuild and not step.batches):
+    if not known.exists:
+        return replace(step, restores=known.restores)
+    asked = bounds.rebuild or (isinstance(model.kind, Incremental) and bounds.since is not None)
+    if step.runs and known.former and not asked:
+        check_former(model, pipeline.definition(model), known.runs, known.former, step.batches, step.files)
+    if not known.restores or (step.runs and step.rebuild and not step.batches):
         return step
     warnings = undone_warnings(model, known.runs, known.restores, step.batches)
     return replace(step, warnings=[*warnings, *step.warnings], restores=known.restores)
@@ -262,7 +271,7 @@ def _intervals(
     definition = pipeline.definition(model)
     done: list[Range] = []
     if known.exists and bounds.since is None and not bounds.rebuild:
-        done = [run.interval for run in known.runs if run.interval is not None and run.definition == definition]
+        done = done_ranges(kind, known.runs, definition)
     redo = late.ranges if bounds.redo_late or kind.late == "redo" else ()
     found = batches(kind, start, bounds.until, done, late=bool(changed), redo=redo)
     left = without(late.ranges, found)
@@ -282,12 +291,7 @@ def _late_warnings(left: Sequence[Range], late: Late) -> list[str]:
     """Returns a warning that says how to process intervals with late rows."""
     if not left:
         return []
-    ranges = [f"--from {_argument(start)} --to {_argument(end)}" for start, end in left[:_SHOWN]]
+    ranges = [f"--from {argument(start)} --to {argument(end)}" for start, end in left[:_SHOWN]]
     more = f" and {counted(len(left) - _SHOWN, 'more range')}" if len(left) > _SHOWN else ""
     tables = " and ".join(late.since)
     return [f"{tables} changed in done intervals: run with {', '.join(ranges)}{more}, or with --redo-late for all"]
-
-
-def _argument(value: datetime) -> str:
-    """Formats a time for the command line."""
-    return short(value).replace(" ", "T")

@@ -15,7 +15,7 @@ from lakeconf.pipelines.columns import ColumnChanges, check_dropped, column_chan
 from lakeconf.pipelines.kinds import Merge, View
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.recorded_runs import current_runs, restores_of, runs_in
+from lakeconf.pipelines.recorded_runs import current_runs, restores_of, runs_in, standing_runs
 from lakeconf.sql import folded, identifier
 
 Action = Literal["create", "replace", "remember", "skip"]
@@ -159,16 +159,16 @@ def _absent(model: Model, source: Lake) -> str | None:
     return None if current_runs(source.runs.committed(model.table)) else "the source has no run of the model"
 
 
-def _done(model: Model, lake: Lake, recorded: Sequence[ModelRun]) -> Sequence[ModelRun]:
-    """Returns the runs whose rows the model's table has: a restore may have undone others."""
+def _done(model: Model, lake: Lake, recorded: Sequence[ModelRun]) -> tuple[Sequence[ModelRun], Sequence[ModelRun]]:
+    """Returns the runs whose rows the model's table has, and those that also count: a restore may have undone some."""
     restores = restores_of(lake, model.table, recorded, recorded[0]) if recorded else {}
-    return runs_in(model, recorded, lake.snapshot_id, restores)
+    return runs_in(model, recorded, lake.snapshot_id, restores), standing_runs(recorded, restores)
 
 
 def _step(model: Model, source: Lake, target: Lake, name: str | None) -> Promotion:
     recorded, remembered = source.runs.committed(model.table), target.runs.committed(model.table)
-    runs = _done(model, source, recorded)
-    undone = _UNDONE if [*runs] != [*current_runs(recorded)] else ""
+    runs, standing = _done(model, source, recorded)
+    undone = _UNDONE if [*runs] != [*standing] else ""
     frame = source.table(model.table).scan()
     if name is None:
         ((count,),) = _counts(target, {"s": frame}, "SELECT count(*) FROM s")
@@ -181,7 +181,7 @@ def _step(model: Model, source: Lake, target: Lake, name: str | None) -> Promoti
     step = Promotion(model, "replace", "", rows, columns, runs, len(remembered))
     if rows or columns:
         return replace(step, reason=f"{describe(step)}{undone}")
-    if _is_remembered(runs, _done(model, target, remembered)):
+    if _is_remembered(runs, _done(model, target, remembered)[0]):
         return Promotion(model, "skip", "equal in both")
     return replace(step, action="remember", reason=f"equal rows: only the model's runs are copied{undone}")
 

@@ -7,13 +7,15 @@ from dataclasses import replace
 
 from lakeconf.commit.journal import ModelRun
 from lakeconf.lake.lake import Lake
-from lakeconf.pipelines.intervals import Batch, Range, merged, without
+from lakeconf.pipelines.intervals import Batch, Range, merged, step, without
 from lakeconf.pipelines.kinds import Append, Incremental, Merge
 from lakeconf.pipelines.model import Model
 
 # Definition of the record that a promotion or a new load of all files writes when it replaces the rows of a table:
 # earlier runs no longer count.
 PROMOTED = "promoted"
+# The version among `restores` of a table that was created without the rows of earlier runs. No table exists in it.
+CREATED = 0
 
 
 def current_runs(runs: Sequence[ModelRun]) -> Sequence[ModelRun]:
@@ -22,8 +24,32 @@ def current_runs(runs: Sequence[ModelRun]) -> Sequence[ModelRun]:
     return runs[marks[-1] + 1 :] if marks else runs
 
 
+def done_ranges(kind: Incremental, runs: Iterable[ModelRun], definition: str) -> list[Range]:
+    """The ranges whose rows the last run that wrote them computed with a definition.
+
+    Args:
+        kind: The kind of the model.
+        runs: Recorded runs of the model, oldest first.
+        definition: The hash of the definition.
+    """
+    done: list[Range] = []
+    for run in runs:
+        if run.interval is None:
+            continue
+        if run.definition == definition:
+            done = merged([*done, run.interval])
+            continue
+        start, end = run.interval
+        # The run may also have written a part of the interval after it, which does not count as done.
+        done = without(done, [Batch(start, step(end, kind.interval) if kind.partial else end, end)])
+    return done
+
+
 def restores_of(lake: Lake, table: str, runs: Sequence[ModelRun], since: ModelRun) -> dict[int, int]:
     """The version that a table was restored to, by the snapshot of the restore.
+
+    The snapshot that created the table restores it to `CREATED`, if runs are older: those of a table that was dropped
+    or renamed.
 
     Args:
         lake: The lake of the table.
@@ -32,7 +58,52 @@ def restores_of(lake: Lake, table: str, runs: Sequence[ModelRun], since: ModelRu
         since: The run after which restores are looked up.
     """
     found = {snapshot_id: version for run in runs for snapshot_id, version in run.restores.items()}
-    return found if since.snapshot_id is None else found | lake.runs.restores(table, since.snapshot_id)
+    if since.snapshot_id is None:
+        return found
+    created = lake.runs.created(table)
+    if created is None or all(run.snapshot_id is None or run.snapshot_id >= created for run in runs):
+        return found | lake.runs.restores(table, since.snapshot_id)
+    found |= lake.runs.restores(table, min(since.snapshot_id, created - 1))  # a restore may have created it
+    made = creation(lake, table, found)
+    return found if made is None else found | {made: CREATED}
+
+
+def creation(lake: Lake, table: str, restores: Mapping[int, int]) -> int | None:
+    """The snapshot that created a table, not counting restores that created it again; None if it is unknown.
+
+    Args:
+        lake: The lake of the table.
+        table: The full name of the table.
+        restores: As `restores_of` returns them.
+    """
+    created = lake.runs.created(table)
+    while created is not None and restores.get(created, CREATED) != CREATED:
+        created = lake.runs.created(table, restores[created])
+    return created
+
+
+def standing_runs(runs: Sequence[ModelRun], restores: Mapping[int, int]) -> list[ModelRun]:
+    """Returns the current runs of a table, without those that wrote a former table of this name.
+
+    Args:
+        runs: Recorded runs of a model, oldest first.
+        restores: As `restores_of` returns them.
+    """
+    return [run for run in current_runs(runs) if not is_former(run, restores)]
+
+
+def is_former(run: ModelRun, restores: Mapping[int, int], version: int | None = None) -> bool:
+    """True if a run wrote a former table of this name: the table was created again since, without its rows."""
+    before = [one for one in restores if version is None or one <= version]
+    if run.snapshot_id is None or not before:
+        return version == CREATED
+    last = max(before)
+    return not _is_after(run.snapshot_id, last, restores) and is_former(run, restores, restores[last])
+
+
+def _is_after(snapshot_id: int, restore: int, restores: Mapping[int, int]) -> bool:
+    """True if a run committed after a restore. The run that creates a table has the snapshot of its creation."""
+    return snapshot_id > restore or (snapshot_id == restore and restores[restore] == CREATED)
 
 
 def undone_runs(
@@ -105,6 +176,6 @@ def _is_in(run: ModelRun, version: int | None, restores: Mapping[int, int]) -> b
     if not before:
         return version is None or run.snapshot_id <= version
     last = max(before)
-    if run.snapshot_id > last:
+    if _is_after(run.snapshot_id, last, restores):
         return version is None or run.snapshot_id <= version
     return _is_in(run, restores[last], restores)

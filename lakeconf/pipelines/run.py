@@ -13,6 +13,7 @@ from lakeconf.errors import CommitUnknownError, LakeconfError, PipelineError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
 from lakeconf.pipelines.columns import column_changes
+from lakeconf.pipelines.former_table import former_runs
 from lakeconf.pipelines.intervals import moment
 from lakeconf.pipelines.jobs import check_engine, forked, in_parallel, interrupt_queries, needed
 from lakeconf.pipelines.kinds import Full, Merge, Seed, View
@@ -20,7 +21,7 @@ from lakeconf.pipelines.late import late_intervals
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Bounds, Known, Step, decide
-from lakeconf.pipelines.recorded_runs import current_runs, restores_of
+from lakeconf.pipelines.recorded_runs import CREATED, current_runs, restores_of, standing_runs
 from lakeconf.pipelines.rows import rows_of
 from lakeconf.pipelines.step_run import StepRun
 from lakeconf.pipelines.utc import in_utc
@@ -264,11 +265,15 @@ def _known(lakes: Mapping[str, Lake], model: Model, pending: frozenset[str] = fr
     runs = lake.runs.committed(model.table)
     for one in lakes.values():
         one.refresh()
-    exists = model.table in lake.tables() or isinstance(model.kind, View)
+    exists = model.table in (lake.views() if isinstance(model.kind, View) else lake.tables())
     loaded = frozenset(file for one in runs for file in one.files)
     current = current_runs(runs)
     restores = restores_of(lake, model.table, current, current[-1]) if current else {}
-    return Known(lakes, exists, current, len(runs), pending, loaded, restores)
+    if current and not exists:
+        restores[lake.snapshot_id] = CREATED  # the next run creates it
+    standing = standing_runs(runs, restores)
+    former = former_runs(lake, model.table, runs, restores) if exists else []
+    return Known(lakes, exists, standing, len(runs), pending, loaded, restores, former)
 
 
 def _asked(since: date | datetime | None, until: date | datetime | None, *, rebuild: bool) -> Bounds:

@@ -11,7 +11,7 @@ from lakeconf.errors import listed
 from lakeconf.pipelines.intervals import Batch, short, without
 from lakeconf.pipelines.kinds import Append, Incremental
 from lakeconf.pipelines.model import Model
-from lakeconf.pipelines.recorded_runs import reads_changes, undone_intervals, undone_runs
+from lakeconf.pipelines.recorded_runs import CREATED, reads_changes, undone_intervals, undone_runs
 
 _SHOWN = 3
 
@@ -30,10 +30,11 @@ def undone_warnings(
     undone = undone_runs(runs, None, restores)
     if not undone:
         return []
-    restored = f"the table was restored to version {restores[max(restores)]}"
+    last = max(one for one, version in restores.items() if version != CREATED)
+    restored = f"the table was restored to version {restores[last]}"
     if isinstance(model.kind, Incremental):
         left = without(undone_intervals(undone), planned)
-        ranges = ", ".join(f"--from {_argument(start)} --to {_argument(end)}" for start, end in left[:_SHOWN])
+        ranges = ", ".join(f"--from {argument(start)} --to {argument(end)}" for start, end in left[:_SHOWN])
         more = f" and {counted(len(left) - _SHOWN, 'more range')}" if len(left) > _SHOWN else ""
         return [f"{restored}, before these intervals were done: run with {ranges}{more}"] if left else []
     if isinstance(model.kind, Append) and model.kind.files is not None:
@@ -47,6 +48,6 @@ def undone_warnings(
     ]
 
 
-def _argument(value: datetime) -> str:
+def argument(value: datetime) -> str:
     """Formats a time for the command line."""
     return short(value).replace(" ", "T")

@@ -168,3 +168,21 @@ def test_plan_lists_column_changes(lake: Lake) -> None:
     assert str(step.columns) == "adds note VARCHAR, renames n to number, changes id from INTEGER to BIGINT, drops gone"
     (step,) = plan(model("SELECT nothing FROM raw.events"), lake)
     assert "its column changes are unknown" in step.warnings[0]
+
+
+def test_late_rows_are_reported_in_the_days_that_another_definition_left(lake: Lake) -> None:
+    other_sql = "SELECT CAST(ts AS DATE) AS day, 100 AS n FROM raw.events WHERE ts >= $start AND ts < $end GROUP BY ALL"
+    first, other = daily(), daily(other_sql)
+    only(run(first, lake, until=UNTIL))
+    only(run(other, lake, until=date(2024, 1, 3)))
+    assert sums(lake) == [100, 100, 1, 1]
+    add(lake, 1, 10)
+    add(lake, 4, 10)
+    result = only(run(first, lake, until=UNTIL))
+    assert result.reason == "its definition has changed: 2024-01-01 to 2024-01-03"
+    warning = (
+        "raw.events changed in done intervals: run with --from 2024-01-04 --to 2024-01-05, or with --redo-late for all"
+    )
+    assert (sums(lake), result.warnings, warnings(lake, first)) == ([11, 1, 1, 1], [warning], [warning])
+    only(run(first, lake, until=UNTIL, redo_late=True))
+    assert (sums(lake), warnings(lake, first)) == ([11, 1, 1, 11], [])

@@ -284,6 +284,25 @@ def test_done_intervals_run_again_on_request_or_after_a_change(lakes: dict[str, 
     )
 
 
+def test_interval_is_done_only_if_the_last_run_that_wrote_it_has_this_definition(lakes: dict[str, Lake]) -> None:
+    def after(*others: tuple[int, int], **given: Any) -> Step:
+        first = {"interval": (datetime(2024, 1, 1), UNTIL)}
+        later = [
+            {"definition": "other", "interval": (datetime(2024, 1, start), datetime(2024, 1, end))}
+            for start, end in others
+        ]
+        kind = Incremental("day", start=date(2024, 1, 1), **given)
+        return planned(kind, DAILY, lakes=lakes, runs=[first, *later])
+
+    step = after((1, 3))
+    assert (step.reason, days(step)) == ("its definition has changed: 2024-01-01 to 2024-01-03", [(1, 3)])
+    assert days(after((4, 5), (2, 3))) == [(2, 3), (4, 5)]
+    assert days(after((1, 5))) == [(1, 5)]
+    # A run of partial intervals has also written a part of the interval after its last complete one.
+    assert days(after((1, 2), partial=True)) == [(1, 3)]
+    assert days(after((2, 2), partial=True)) == [(2, 3)]
+
+
 def test_run_without_an_interval_completes_none(lakes: dict[str, Lake]) -> None:
     step = planned(Incremental("day", start=date(2024, 1, 1)), DAILY, lakes=lakes, runs=[{}])
     assert days(step) == [(1, 5)]

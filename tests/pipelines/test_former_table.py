@@ -1,0 +1,205 @@
+"""Runs of a table that was dropped, renamed or created again do not count for the table that has its name now."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from promotions import done, rows
+
+from lakeconf.errors import PipelineError
+from lakeconf.pipelines import Append, Full, Incremental, Merge, Model, Pipeline, Query, View, plan, plan_promotion, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakeconf import Lake
+    from lakeconf.pipelines.kinds import Kind
+
+DAYS = "range(CAST($start AS TIMESTAMP), CAST($end AS TIMESTAMP), INTERVAL 1 DAY)"
+DAILY = Pipeline(
+    [
+        Model(
+            "marts.t",
+            Incremental("day", start=date(2024, 1, 1)),
+            Query(f"SELECT CAST(range AS DATE) AS day FROM {DAYS}"),
+        )
+    ]
+)
+EARLY, UNTIL = date(2024, 1, 3), date(2024, 1, 6)
+
+
+@pytest.fixture
+def lake(lakes: tuple[Lake, Lake]) -> Lake:
+    return lakes[0]
+
+
+def renamed(lake: Lake) -> None:
+    lake.rename_table("marts.t", "marts.old")
+
+
+def dropped(lake: Lake) -> None:
+    lake.drop_table("marts.t")
+
+
+def created_again(lake: Lake) -> None:
+    schema = lake.table("marts.t").schema
+    with lake.transaction() as transaction:
+        transaction.drop_table("marts.t")
+        transaction.create_table("marts.t", schema)
+    lake.refresh()
+
+
+@pytest.mark.parametrize("gone", [renamed, dropped, created_again])
+def test_intervals_of_a_former_table_are_computed_again(gone: Any, lake: Lake) -> None:
+    done(DAILY, lake, until=UNTIL)
+    gone(lake)
+    done(DAILY, lake, until=EARLY)
+    assert len(rows(lake)) == 2
+    (step,) = plan(DAILY, lake, until=UNTIL)
+    assert (step.reason, step.warnings) == ("missing: 2024-01-03 to 2024-01-06", [])
+    done(DAILY, lake, until=UNTIL)
+    assert len(rows(lake)) == 5
+    lake.maintenance.expire_snapshots(older_than=timedelta(0), force=True)
+    assert plan(DAILY, lake, until=UNTIL)[0].reason == "all intervals are done"
+
+
+@pytest.mark.parametrize("gone", [renamed, dropped, created_again])
+def test_files_of_a_former_table_are_loaded_again(gone: Any, lake: Lake, tmp_path: Path) -> None:
+    pipeline = Pipeline([Model("marts.t", Append(files="*.csv"), folder=tmp_path)])
+    for number in range(2):
+        (tmp_path / f"{number}.csv").write_text(f"id\n{number}\n")
+    done(pipeline, lake)
+    gone(lake)
+    (tmp_path / "1.csv").rename(tmp_path / "away")
+    done(pipeline, lake)
+    (tmp_path / "away").rename(tmp_path / "1.csv")
+    done(pipeline, lake)
+    assert rows(lake) == [(0,), (1,)]
+    assert plan(pipeline, lake)[0].runs is False
+
+
+@pytest.mark.parametrize("kind", [Full(), Append(), Merge("id"), Merge("id", changes_of="raw.a")])
+def test_table_that_was_created_again_without_rows_is_computed_again(kind: Kind, lake: Lake) -> None:
+    lake.create_table("raw.a", {"id": "BIGINT"}).append(lake.sql("SELECT 1 AS id"))
+    pipeline = Pipeline([Model("marts.t", kind, Query("SELECT id FROM raw.a"))])
+    done(pipeline, lake)
+    created_again(lake)
+    assert plan(pipeline, lake)[0].reason == "first run"
+    done(pipeline, lake)
+    assert (rows(lake), plan(pipeline, lake)[0].reason) == ([(1,)], "nothing has changed")
+
+
+def filled_again(lake: Lake) -> None:
+    created_again(lake)
+    lake.table("marts.t").append(lake.at(version=1).table("marts.t").scan())
+
+
+def test_run_does_not_guess_which_intervals_a_table_has(lake: Lake) -> None:
+    done(DAILY, lake, until=EARLY)
+    filled_again(lake)
+    (result,) = run(DAILY, lake, until=UNTIL)
+    assert isinstance(result.error, PipelineError)
+    assert result.error.message == (
+        "the table marts.t is not the one that earlier runs wrote, and had rows before any run wrote it: "
+        "lakeconf cannot tell whether these are the rows of earlier runs"
+    )
+    assert result.error.hint == (
+        "run with --rebuild to compute all rows again, or restore the former table: "
+        "lakeconf restore marts.t --version 1"
+    )
+    done(DAILY, lake, since=EARLY, until=UNTIL)
+    with pytest.raises(PipelineError):
+        plan(DAILY, lake, until=UNTIL)
+    done(DAILY, lake, until=UNTIL, rebuild=True)
+    assert plan(DAILY, lake, until=UNTIL)[0].reason == "all intervals are done"
+    assert len(rows(lake)) == 5
+
+
+def test_run_does_not_guess_which_files_a_table_has(lake: Lake, tmp_path: Path) -> None:
+    pipeline = Pipeline([Model("marts.t", Append(files="*.csv"), folder=tmp_path)])
+    (tmp_path / "0.csv").write_text("id\n0\n")
+    done(pipeline, lake)
+    filled_again(lake)
+    with pytest.raises(PipelineError, match="had rows before any run"):
+        plan(pipeline, lake)
+    (tmp_path / "0.csv").rename(tmp_path / "away")
+    (tmp_path / "1.csv").write_text("id\n1\n")
+    done(pipeline, lake)
+    (tmp_path / "away").rename(tmp_path / "0.csv")
+    with pytest.raises(PipelineError, match="had rows before any run"):
+        plan(pipeline, lake)
+    done(pipeline, lake, rebuild=True)
+    assert (rows(lake), plan(pipeline, lake)[0].runs) == ([(0,), (1,)], False)
+
+
+@pytest.mark.parametrize("kind", [Append(), Merge("id", changes_of="raw.a")])
+def test_run_does_not_replace_rows_that_only_changes_would_add(kind: Kind, lake: Lake) -> None:
+    pipeline = Pipeline([Model("marts.t", kind, Query("SELECT id FROM raw.a"))])
+    lake.create_table("raw.a", {"id": "BIGINT"}).append(lake.sql("SELECT 1 AS id"))
+    done(pipeline, lake)
+    schema = lake.table("marts.t").schema
+    dropped(lake)
+    lake.create_table("marts.t", schema).append(lake.sql("SELECT 7 AS id"))
+    with pytest.raises(PipelineError, match="had rows before any run"):
+        plan(pipeline, lake)
+    done(pipeline, lake, rebuild=True)
+    assert (rows(lake), plan(pipeline, lake)[0].reason) == ([(1,)], "nothing has changed")
+
+
+def test_runs_of_a_restored_table_count_again(lake: Lake) -> None:
+    done(DAILY, lake, until=UNTIL)
+    first = lake.refresh()
+    dropped(lake)
+    done(DAILY, lake, until=EARLY)
+    second = lake.refresh()
+    dropped(lake)
+    lake.restore("marts.t", version=first)
+    (step,) = plan(DAILY, lake, until=UNTIL)
+    assert (step.reason, len(rows(lake))) == ("all intervals are done", 5)
+    assert (
+        "restored to version 1, before these intervals were done: run with --from 2024-01-01 --to 2024-01-03"
+        in (step.warnings[0])
+    )
+    created_again(lake)
+    lake.restore("marts.t", version=second)
+    assert plan(DAILY, lake, until=UNTIL)[0].reason == "missing: 2024-01-03 to 2024-01-06"
+    done(DAILY, lake, until=UNTIL)
+    lake.maintenance.expire_snapshots(older_than=timedelta(0), force=True)
+    (step,) = plan(DAILY, lake, until=UNTIL)
+    assert (step.reason, step.warnings, len(rows(lake))) == ("all intervals are done", [], 5)
+
+
+def test_dropped_table_of_changed_columns_that_is_restored_has_its_runs(lake: Lake) -> None:
+    done(DAILY, lake, until=UNTIL)
+    version = lake.refresh()
+    lake.table("marts.t").evolve(add={"n": "BIGINT"})
+    lake.restore("marts.t", version=version)
+    assert plan(DAILY, lake, until=UNTIL)[0].reason == "all intervals are done"
+
+
+def test_table_that_was_renamed_and_renamed_back_keeps_its_runs(lake: Lake) -> None:
+    done(DAILY, lake, until=UNTIL)
+    renamed(lake)
+    lake.rename_table("marts.old", "marts.t")
+    assert plan(DAILY, lake, until=UNTIL)[0].reason == "all intervals are done"
+
+
+def test_promotion_of_a_table_that_was_created_again_copies_only_its_runs(lakes: tuple[Lake, Lake]) -> None:
+    dev, prod = lakes
+    done(DAILY, dev, until=UNTIL)
+    dropped(dev)
+    done(DAILY, dev, until=EARLY)
+    (step,) = plan_promotion(DAILY, dev, prod).steps
+    assert (step.reason, len(step.runs)) == ("new table, 2 rows", 1)
+
+
+def test_dropped_view_is_created_again(lake: Lake) -> None:
+    pipeline = Pipeline([Model("marts.v", View(), Query("SELECT 1 AS id"))])
+    done(pipeline, lake)
+    assert plan(pipeline, lake)[0].runs is False
+    lake.drop_view("marts.v")
+    assert plan(pipeline, lake)[0].runs is True
+    done(pipeline, lake)
+    assert rows(lake, "marts.v") == [(1,)]
