@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -152,7 +152,7 @@ def _decided(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, lat
     earlier = known.earlier
     if isinstance(model.kind, View):
         return _view(pipeline, model, last, earlier)
-    changed, lost = _changed_inputs(pipeline, model, known, last)
+    changed, lost = changed_inputs(pipeline.stored_inputs(model), known, last)
     fresh = _requested(model, known) if bounds.rebuild else _rebuild_reason(pipeline, model, last)
     if isinstance(model.kind, Incremental):
         return _intervals(pipeline, model, model.kind, known, bounds, fresh, changed, late)
@@ -215,12 +215,10 @@ def _view(pipeline: Pipeline, model: Model, last: ModelRun | None, earlier: int)
     return Step(model, why or "nothing has changed", runs=why is not None, earlier=earlier)
 
 
-def _changed_inputs(
-    pipeline: Pipeline, model: Model, known: Known, last: ModelRun | None
-) -> tuple[list[str], dict[str, str]]:
+def changed_inputs(tables: Iterable[str], known: Known, last: ModelRun | None) -> tuple[list[str], dict[str, str]]:
     """Returns the inputs that have changed since the last run, and the reasons for inputs where this is unknown."""
     changed, lost = [], {}
-    for table in pipeline.stored_inputs(model):
+    for table in tables:
         if table in known.pending:
             changed.append(table)
         elif last is not None and table not in last.inputs:

@@ -13,6 +13,7 @@ from lakeconf.pipelines.columns import apply
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.promotion import Promotion, PromotionPlan, plan_promotion
 from lakeconf.pipelines.recorded_runs import PROMOTED
+from lakeconf.pipelines.stale_runs import is_own
 
 
 def promote(
@@ -60,7 +61,8 @@ def promote(
         for step in plan.changes:
             # The expected snapshot of the promoted tables. If another writer commits first, their snapshot is later,
             # and models that read them run once more than necessary, but never too rarely.
-            inputs = {table: transaction.snapshot_id + (table in names) for table in pipeline.stored_inputs(step.model)}
+            stored = filter(is_own, pipeline.stored_inputs(step.model))
+            inputs = {table: transaction.snapshot_id + (table in names) for table in stored}
             _write(step, source, transaction, inputs)
     return dict.fromkeys(names, target.snapshot_id)
 
@@ -77,4 +79,8 @@ def _write(step: Promotion, source: Lake, transaction: Lake, inputs: Mapping[str
     # The promotion replaces the rows of the target's own runs, so these runs no longer count.
     marker = ModelRun(model.table, PROMOTED, uuid.uuid4().hex)
     for run in (marker, *step.runs):
-        transaction.runs.record(replace(run, inputs=inputs, earlier=step.earlier, late_since={}, restores={}))
+        # Inputs in other stores are the same tables for both lakes.
+        others = {table: snapshot_id for table, snapshot_id in run.inputs.items() if not is_own(table)}
+        late = {table: snapshot_id for table, snapshot_id in run.late_since.items() if not is_own(table)}
+        recorded = replace(run, inputs={**others, **inputs}, earlier=step.earlier, late_since=late, restores={})
+        transaction.runs.record(recorded)

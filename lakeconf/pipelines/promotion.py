@@ -12,10 +12,12 @@ from lakeconf.counted import counted
 from lakeconf.errors import DataLossError, LakeconfError, PipelineError
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.columns import ColumnChanges, check_dropped, column_changes
+from lakeconf.pipelines.intervals import Batch, without
 from lakeconf.pipelines.kinds import Merge, View
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.recorded_runs import current_runs, restores_of, runs_in, standing_runs
+from lakeconf.pipelines.recorded_runs import current_runs, done_ranges, restores_of, runs_in, standing_runs
+from lakeconf.pipelines.stale_runs import up_to_date
 from lakeconf.sql import folded, identifier
 
 Action = Literal["create", "replace", "remember", "skip"]
@@ -133,7 +135,7 @@ def plan_promotion(pipeline: Pipeline, source: Lake, target: Lake, tables: Itera
         if reason is not None:
             steps.append(Promotion(model, "skip", reason))
         else:
-            steps.append(_step(model, source, target, existing.get(folded(model.table))))
+            steps.append(_step(pipeline, model, source, target, existing.get(folded(model.table))))
     return PromotionPlan(source.snapshot_id, target.snapshot_id, steps)
 
 
@@ -165,10 +167,12 @@ def _done(model: Model, lake: Lake, recorded: Sequence[ModelRun]) -> tuple[Seque
     return runs_in(model, recorded, lake.snapshot_id, restores), standing_runs(recorded, restores)
 
 
-def _step(model: Model, source: Lake, target: Lake, name: str | None) -> Promotion:
+def _step(pipeline: Pipeline, model: Model, source: Lake, target: Lake, name: str | None) -> Promotion:
     recorded, remembered = source.runs.committed(model.table), target.runs.committed(model.table)
     runs, standing = _done(model, source, recorded)
     undone = _UNDONE if [*runs] != [*standing] else ""
+    runs, stale = up_to_date(pipeline, model, source, runs)
+    undone += stale
     frame = source.table(model.table).scan()
     if name is None:
         ((count,),) = _counts(target, {"s": frame}, "SELECT count(*) FROM s")
@@ -181,7 +185,7 @@ def _step(model: Model, source: Lake, target: Lake, name: str | None) -> Promoti
     step = Promotion(model, "replace", "", rows, columns, runs, len(remembered))
     if rows or columns:
         return replace(step, reason=f"{describe(step)}{undone}")
-    if _is_remembered(runs, _done(model, target, remembered)[0]):
+    if _is_remembered(model, runs, _done(model, target, remembered)[0]):
         return Promotion(model, "skip", "equal in both")
     return replace(step, action="remember", reason=f"equal rows: only the model's runs are copied{undone}")
 
@@ -193,17 +197,20 @@ def describe(step: Promotion) -> str:
     return "; ".join(part for part in (rows, str(step.columns)) if part)
 
 
-def _is_remembered(runs: Sequence[ModelRun], there: Sequence[ModelRun]) -> bool:
+def _is_remembered(model: Model, runs: Sequence[ModelRun], there: Sequence[ModelRun]) -> bool:
     """Returns True if the target would skip everything that is done in the source."""
     if not runs:
         return True
     if not there or there[-1].definition != runs[-1].definition:
         return False
-    done = {(run.definition, run.interval) for run in there if run.interval is not None}
     files = {file for run in there for file in run.files}
-    return all(
-        (run.interval is None or (run.definition, run.interval) in done) and files.issuperset(run.files) for run in runs
-    )
+    if not all(files.issuperset(run.files) for run in runs):
+        return False
+    for definition in {run.definition for run in runs}:
+        done = [Batch(start, end, end) for start, end in done_ranges(model.kind, there, definition)]
+        if without(done_ranges(model.kind, runs, definition), done):
+            return False
+    return True
 
 
 def _compared(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from lakeconf.commit.journal import ModelRun
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.intervals import Batch, Range, merged, step, without
-from lakeconf.pipelines.kinds import Append, Incremental, Merge
+from lakeconf.pipelines.kinds import Append, Incremental, Kind, Merge
 from lakeconf.pipelines.model import Model
 
 # Definition of the record that a promotion or a new load of all files writes when it replaces the rows of a table:
@@ -24,7 +24,7 @@ def current_runs(runs: Sequence[ModelRun]) -> Sequence[ModelRun]:
     return runs[marks[-1] + 1 :] if marks else runs
 
 
-def done_ranges(kind: Incremental, runs: Iterable[ModelRun], definition: str) -> list[Range]:
+def done_ranges(kind: Kind, runs: Iterable[ModelRun], definition: str) -> list[Range]:
     """The ranges whose rows the last run that wrote them computed with a definition.
 
     Args:
@@ -41,7 +41,10 @@ def done_ranges(kind: Incremental, runs: Iterable[ModelRun], definition: str) ->
             continue
         start, end = run.interval
         # The run may also have written a part of the interval after it, which does not count as done.
-        done = without(done, [Batch(start, step(end, kind.interval) if kind.partial else end, end)])
+        done = without(
+            done,
+            [Batch(start, step(end, kind.interval) if isinstance(kind, Incremental) and kind.partial else end, end)],
+        )
     return done
 
 
@@ -155,14 +158,15 @@ def runs_in(model: Model, runs: Sequence[ModelRun], version: int, restores: Mapp
     undone = [one for one in undone_runs(runs[first:], version, restores) if one[0].definition != PROMOTED]
     if isinstance(model.kind, Incremental):
         missing = [Batch(start, end, end) for start, end in undone_intervals(undone)]
-        return [part for run in kept for part in _without(run, missing)]
+        return [part for run in kept for part in without_ranges(run, missing)]
     if isinstance(model.kind, Append) and model.kind.files is not None:
         return kept
     is_complete = not undone if reads_changes(model) else all(later for _, later in undone)
     return kept if is_complete else []
 
 
-def _without(run: ModelRun, missing: Sequence[Batch]) -> list[ModelRun]:
+def without_ranges(run: ModelRun, missing: Sequence[Batch]) -> list[ModelRun]:
+    """Returns a run without some ranges of its interval: one run for each part that is left."""
     if run.interval is None:
         return [run]
     return [run if part == run.interval else replace(run, interval=part) for part in without([run.interval], missing)]

@@ -91,3 +91,14 @@ def test_restores_that_another_writer_made_up_do_not_count(version: str, two_tab
     )
     assert two_tables.runs.commit_info(3)["extra"]["restored_table"] == "main.t"
     assert two_tables.runs.restores("main.t", since=0) == {}
+
+
+def test_creation_of_a_table_is_its_first_snapshot_under_any_name(two_tables: Lake) -> None:
+    run_plain(two_tables, "ALTER TABLE t RENAME TO v", "DROP TABLE u", "CREATE TABLE u (i INTEGER)")
+    assert two_tables.runs.created("u") == 2
+    assert two_tables.refresh() == 5
+    assert [two_tables.runs.created(name) for name in ("v", "V", "u", "t")] == [1, 1, 5, None]
+    assert [two_tables.runs.created("u", version) for version in (1, 2, 3, 4, 9)] == [None, 2, 2, None, None]
+    run_plain(two_tables, "CREATE VIEW w AS FROM u")
+    two_tables.refresh()
+    assert two_tables.runs.created("w") is None
