@@ -65,7 +65,7 @@ def guess_error(place: str, file: str, pair: Sequence[str], kind: str, *, is_see
     column, text = pair
     message = f"{place}the column {column!r} of {file} has the value {text!r}, which is no {kind}"
     if parsed_type(kind).id not in DATED:
-        return SchemaError(message, hint="correct the file, or declare it as VARCHAR in columns")
+        return SchemaError(message, hint="declare it as VARCHAR in columns, or change it in the file")
     where = "the SQL of a model that reads the seed" if is_seed else "the SQL of the model"
     made = f"SELECT CAST(strptime({identifier(column)}, '%d/%m/%Y') AS {kind})" + ("" if is_seed else " FROM files")
     hint = f"write 2024-01-31 in the file; or declare it as VARCHAR in columns, and convert it in {where}: {made}"

@@ -8,6 +8,7 @@ from typing import Any
 
 import narwhals as nw
 
+from lakeconf.catalog.merged_updates import merged_update
 from lakeconf.engines.base import SparkOperations
 from lakeconf.errors import LakeconfError, PipelineError
 from lakeconf.lake.frame_names import unique_view
@@ -90,8 +91,22 @@ def _stored(step: Step, name: str, lake: Lake, local: str) -> nw.LazyFrame[Any]:
         return rows.with_columns(*(value.alias(column) for value, column in zip(added, _FEED, strict=True)))
     changes = lake.table(local).changes(step.since[name] + 1)
     if isinstance(step.model.kind, Append):
+        _check_updates(step, name, lake, local, step.since[name])
         return changes.filter(nw.col("change_type") == "insert").drop(*_FEED)
     return changes
+
+
+def _check_updates(step: Step, name: str, lake: Lake, local: str, since: int) -> None:
+    """Refuses changes in which updated rows look like new ones, because a merge of files gave them new row ids."""
+    found = merged_update(lake._session.reader, local, since, lake.snapshot_id)  # noqa: SLF001 - not for users
+    if found is None:
+        return
+    update, merge = found
+    raise PipelineError(
+        f"the new rows of {name} cannot be told from updated ones: snapshot {update} inserted and deleted rows, and "
+        f"snapshot {merge} merged their files, which gives updated rows new ids",
+        hint=f"replace all rows: lakeconf run {step.model.table} --rebuild; later, run it before lakeconf maintain",
+    )
 
 
 def computed(

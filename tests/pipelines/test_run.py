@@ -84,7 +84,9 @@ def large(events: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
 )
 def by_event(events: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     kept = events.filter(nw.col("change_type") != "update_preimage")
-    return kept.select("event_id", "amount", (nw.col("change_type") == "delete").alias("is_gone"))
+    # NULL for an insert, which is a row like one with false.
+    is_gone = nw.when(nw.col("change_type") != "insert").then(nw.col("change_type") == "delete")
+    return kept.select("event_id", "amount", is_gone.alias("is_gone"))
 
 
 def test_full_model_is_replaced_or_skipped_if_nothing_changed(lake: Lake) -> None:
