@@ -173,6 +173,14 @@ def spark(request: pytest.FixtureRequest) -> SparkSession:
     return found
 
 
+def _import_classes(session: SparkSession) -> None:
+    """The classes that PySpark names without their package: otherwise each use searches the JAR files of Spark."""
+    from py4j.java_gateway import java_import
+
+    for name in ("sql.api.python.PythonSQLUtils", "api.python.PythonUtils", "api.python.PythonErrorUtils"):
+        java_import(session._jvm, f"org.apache.spark.{name}")
+
+
 @pytest.fixture(scope="session")
 def classic_session(
     hadoop_aws_settings: dict[str, str], spark_event_log: Path, tmp_path_factory: pytest.TempPathFactory
@@ -197,6 +205,7 @@ def classic_session(
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    _import_classes(session)
     sessions.append(session)
     yield session
     sessions.remove(session)

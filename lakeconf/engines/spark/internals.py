@@ -38,13 +38,18 @@ def _jvm(spark: SparkSession) -> Any:
     return spark._jvm
 
 
+def _java(spark: SparkSession, class_name: str) -> Any:
+    """A Java class; by parts as in `jvm.java.util`, py4j would search all JAR files for a class of each part's name."""
+    return getattr(_jvm(spark), class_name)
+
+
 def new_session(spark: SparkSession, settings: Mapping[str, str], kept: Collection[str]) -> SparkSession:
     """A session of the same application with these settings; it keeps only the Spark SQL settings in `kept`.
 
     Raises:
         SparkError: The session uses Spark Connect.
     """
-    properties = _jvm(spark).java.util.Properties()
+    properties = _java(spark, "java.util.Properties")()
     for key, value in settings.items():
         properties.setProperty(key, value)
     session = spark._jsparkSession.newSession()
@@ -76,7 +81,7 @@ def _keys(settings: Any) -> set[str]:
 @contextlib.contextmanager
 def active_session_kept(spark: SparkSession) -> Iterator[None]:
     """Restores the active session: creating a frame in a private session activates the private session."""
-    sessions = _jvm(spark).org.apache.spark.sql.classic.SparkSession
+    sessions = _java(spark, "org.apache.spark.sql.classic.SparkSession")
     in_python, in_jvm = SparkSession._activeSession, sessions.getActiveSession()
     try:
         yield
@@ -94,7 +99,7 @@ def rebind(frame: DataFrame, spark: SparkSession) -> DataFrame:
     Its relations keep the session that made them, and with it the settings of their readers.
     """
     plan = frame._jdf.queryExecution().analyzed()
-    dataset = _jvm(spark).org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)
+    dataset = _java(spark, "org.apache.spark.sql.classic.Dataset").ofRows(spark._jsparkSession, plan)
     return DataFrame(dataset, spark)
 
 
@@ -117,8 +122,8 @@ class Columns:
     """Creates columns in the JVM: pyspark's functions need ten times as many calls for each column."""
 
     def __init__(self, spark: SparkSession) -> None:
-        sql = _jvm(spark).org.apache.spark.sql
-        self._by_name, self._no_metadata = sql.functions.col, sql.types.Metadata.empty()
+        self._by_name = _java(spark, "org.apache.spark.sql.functions").col
+        self._no_metadata = _java(spark, "org.apache.spark.sql.types.Metadata").empty()
 
     def named(self, name: str) -> Column:
         """The column of a quoted name."""
@@ -131,14 +136,18 @@ class Columns:
 
 def long_array(spark: SparkSession, content: bytes) -> Column:
     """An array of longs as a literal in the plan; `content` contains them as little-endian, 8 bytes each."""
-    jvm = _jvm(spark)
-    array = _gateway(spark).new_array(jvm.long, len(content) // 8)
-    jvm.java.nio.ByteBuffer.wrap(content).order(jvm.java.nio.ByteOrder.LITTLE_ENDIAN).asLongBuffer().get(array)
-    types, expressions = jvm.org.apache.spark.sql.types.DataTypes, jvm.org.apache.spark.sql.catalyst.expressions
+    array = _gateway(spark).new_array(_jvm(spark).long, len(content) // 8)
+    order = _java(spark, "java.nio.ByteOrder").LITTLE_ENDIAN
+    _java(spark, "java.nio.ByteBuffer").wrap(content).order(order).asLongBuffer().get(array)
+    types, expressions = (
+        _java(spark, "org.apache.spark.sql.types.DataTypes"),
+        "org.apache.spark.sql.catalyst.expressions",
+    )
     may_be_null = False
     type_ = types.createArrayType(types.LongType, may_be_null)
-    value = expressions.Literal(expressions.UnsafeArrayData.fromPrimitiveArray(array), type_)
-    return ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(value))
+    values = _java(spark, f"{expressions}.UnsafeArrayData").fromPrimitiveArray(array)
+    value = _java(spark, f"{expressions}.Literal")(values, type_)
+    return ClassicColumn(_java(spark, "org.apache.spark.sql.classic.ExpressionUtils").column(value))
 
 
 def _gateway(spark: SparkSession) -> Any:
@@ -182,14 +191,14 @@ def written_files(
 ) -> list[str]:
     """The unescaped URIs of the files that the `write` of a Java class has written for a frame."""
     spark = frame.sparkSession
-    convert = _jvm(spark).org.apache.spark.api.python.PythonUtils
+    convert = _java(spark, "org.apache.spark.api.python.PythonUtils")
     scala = (convert.toScalaMap(dict(options)), convert.toSeq(list(by)))
     return list(_compiled_object(spark, class_name, source, frame._jdf, uri, *scala).write())
 
 
 def _compiled_object(spark: SparkSession, class_name: str, source: str, *values: Any) -> Any:
     """An object of a Java class, compiled on first use; only the driver's JVM knows the class."""
-    arguments = _gateway(spark).new_array(_jvm(spark).java.lang.Object, len(values))
+    arguments = _gateway(spark).new_array(_java(spark, "java.lang.Object"), len(values))
     for position, value in enumerate(values):
         arguments[position] = value
     return _constructor(spark, class_name, source).newInstance(arguments)
@@ -200,7 +209,7 @@ def _constructor(spark: SparkSession, class_name: str, source: str) -> Any:
     known, constructor = _compiled.get(class_name, (None, None))
     if known is not jvm:
         # Spark ships this compiler for the code that it generates.
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler = _java(spark, "org.codehaus.janino.SimpleCompiler")()
         compiler.setParentClassLoader(spark._jsparkSession.getClass().getClassLoader())
         compiler.cook(source)
         constructor = compiler.getClassLoader().loadClass(class_name).getConstructors()[0]
@@ -217,7 +226,7 @@ class Configuration(Protocol):
 
 def hadoop_version(spark: SparkSession) -> str:
     """The version of Hadoop that a session runs, such as `3.5.0`."""
-    return str(_jvm(spark).org.apache.hadoop.util.VersionInfo.getVersion())
+    return str(_java(spark, "org.apache.hadoop.util.VersionInfo").getVersion())
 
 
 def hadoop_configuration(spark: SparkSession) -> Configuration:
@@ -229,20 +238,20 @@ def hadoop_configuration(spark: SparkSession) -> Configuration:
 
 def file_system_configuration(spark: SparkSession, uri: str) -> Configuration:
     """The active Hadoop settings for the files below a URI."""
-    path = _jvm(spark).org.apache.hadoop.fs.Path(uri)
+    path = _java(spark, "org.apache.hadoop.fs.Path")(uri)
     configuration: Configuration = path.getFileSystem(hadoop_configuration(spark)).getConf()
     return configuration
 
 
 def remove_file(spark: SparkSession, uri: str) -> None:
     """Removes a file or a folder with its contents, if it exists."""
-    path, recursive = _jvm(spark).org.apache.hadoop.fs.Path(uri), True
+    path, recursive = _java(spark, "org.apache.hadoop.fs.Path")(uri), True
     path.getFileSystem(hadoop_configuration(spark)).delete(path, recursive)
 
 
 def move_file(spark: SparkSession, source: str, target: str) -> bool:
     """Renames a file and creates its folder; in a bucket, the server copies the file. Returns False if it cannot."""
-    old, new = (_jvm(spark).org.apache.hadoop.fs.Path(uri) for uri in (source, target))
+    old, new = (_java(spark, "org.apache.hadoop.fs.Path")(uri) for uri in (source, target))
     system = old.getFileSystem(hadoop_configuration(spark))
     system.mkdirs(new.getParent())
     return bool(system.rename(old, new))

@@ -7,6 +7,7 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import py4j.java_gateway
 import pyspark
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -111,6 +112,34 @@ def test_unsafearraydata_of_a_new_array_is_a_literal(spark: SparkSession) -> Non
     numbers = [0, -1, 2**63 - 1, -(2**63)]
     literal = internals.long_array(spark, struct.pack("<4q", *numbers))
     assert spark.range(1).select(literal.alias("a")).collect() == [(numbers,)]
+
+
+def test_full_names_find_classes_without_a_search_for_packages(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """py4j looks for a class of the name of each package, in all JAR files: `org`, `org.apache` and so on."""
+    frame, uri, source = spark.range(3), f"file://{tmp_path}/new", (reported_files._NAME, reported_files._SOURCE)
+    (tmp_path / "old").touch()
+    searched: list[str] = []
+
+    def package(name: str, *_: object, **__: object) -> None:
+        searched.append(name)
+        raise AssertionError(name)
+
+    monkeypatch.setattr(py4j.java_gateway, "JavaPackage", package)
+    internals._compiled.clear()
+    made = internals.new_session(spark, {}, [])
+    with internals.active_session_kept(spark):
+        internals.rebind(frame, made)
+    columns = internals.Columns(spark)
+    columns.renamed(columns.named("id"), "other")
+    internals.long_array(spark, bytes(8))
+    internals.hadoop_version(spark)
+    internals.file_system_configuration(spark, uri)
+    assert internals.move_file(spark, f"file://{tmp_path}/old", uri)
+    internals.remove_file(spark, uri)
+    internals.written_files(frame, uri, {}, [], *source)
+    assert searched == []
 
 
 def test_relation_copy_and_janino_replace_the_fileindex(spark: SparkSession, tmp_path: Path) -> None:
