@@ -69,9 +69,11 @@ def promote(
 
 def _write(step: Promotion, source: Lake, transaction: Lake, inputs: Mapping[str, int]) -> None:
     model = step.model
-    frame = source.table(model.table).scan()
+    copied = source.table(model.table)
+    frame = copied.scan()
     if step.action == "create":
-        transaction.create_table(model.table, frame, partitioned_by=model.partitioned_by, comment=model.comment)
+        # The types of the source: those of a frame between two lakes differ for HUGEINT, for example.
+        transaction.create_table(model.table, copied.schema, partitioned_by=model.partitioned_by, comment=model.comment)
     table = transaction.table(model.table)
     apply(table, step.columns)
     if step.action != "remember":

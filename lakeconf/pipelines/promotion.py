@@ -179,7 +179,7 @@ def _step(pipeline: Pipeline, model: Model, source: Lake, target: Lake, name: st
         added = RowChanges(added=count)
         reason = f"new table, {counted(count, 'row')}{undone}"
         return Promotion(model, "create", reason, added, runs=runs, earlier=len(remembered))
-    types = target.columns_of(frame)
+    types = source.table(model.table).schema
     columns = column_changes(model, target.table(name).schema, types)
     rows = _compared(model, target, frame, target.table(name).scan(), columns, types)
     step = Promotion(model, "replace", "", rows, columns, runs, len(remembered))

@@ -49,6 +49,17 @@ def test_equal_tables_are_skipped(lakes: tuple[Lake, Lake]) -> None:
     assert prod.refresh() == before
 
 
+def test_target_has_the_types_of_the_source(lakes: tuple[Lake, Lake]) -> None:
+    """A frame between two lakes has DECIMAL(38,0) in place of HUGEINT, the type of a sum."""
+    dev, prod = lakes
+    pipeline = full(f"SELECT name, sum(id) AS total FROM {NUMBERS} GROUP BY name")
+    done(pipeline, dev)
+    promote(pipeline, dev, prod)
+    assert prod.table("marts.t").schema == dev.table("marts.t").schema == {"name": "VARCHAR", "total": "HUGEINT"}
+    assert [step.action for step in plan_promotion(pipeline, dev, prod).steps] == ["skip"]
+    prod.table("marts.t").overwrite(prod.sql("SELECT 'c' AS name, sum(range) AS total FROM range(3)"))
+
+
 def test_losing_rows_of_the_target_needs_consent(lakes: tuple[Lake, Lake]) -> None:
     dev, prod = lakes
     pipeline = full(f"SELECT * FROM {NUMBERS}")
