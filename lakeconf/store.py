@@ -194,8 +194,8 @@ class Store(PublicNames):
         copy.config = self.config
         return copy
 
-    def attach_to(self, connection: Connection, *, use: bool = True) -> None:
-        """Attaches the lake to a lakeconf connection; otherwise like `attach`. Without `use`, it is not the default."""
+    def attach_to(self, connection: Connection, *, without: type[Use] | tuple[()] = ()) -> None:
+        """Attaches the lake to a lakeconf connection; otherwise like `attach`, `without` a statement."""
         self._check_free(connection)
         try:
             must_exist = creates_nothing(self.attach_options)
@@ -208,7 +208,7 @@ class Store(PublicNames):
             if self.storage_backend is not None:
                 self.storage_backend.prepare(read_only=must_exist)
             for statement in self.statements:
-                if use or not isinstance(statement, Use):
+                if not isinstance(statement, without):
                     self._run(connection, statement)
         except CatalogMissingError as error:
             file = self.metadata_backend.file()
@@ -232,7 +232,7 @@ class Store(PublicNames):
     def _open(self, *, prefer_builtins: bool = False) -> Connection:
         connection = connect(self.secrets)
         try:
-            self.attach_to(connection, use=not prefer_builtins)
+            self.attach_to(connection, without=Use if prefer_builtins else ())
             if prefer_builtins:
                 connection.prefer_builtins(self.alias)
         except BaseException:
