@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 
 from lakeconf.connection.connection import Connection
+from lakeconf.errors import LakeconfError
 from lakeconf.lake.lake import Lake
 from lakeconf.sql import literal
 
@@ -31,11 +32,10 @@ def in_utc(lakes: Iterable[Lake]) -> Iterator[None]:
 @contextlib.contextmanager
 def _connection_in_utc(connection: Connection) -> Iterator[None]:
     ((before,),) = connection.rows("SELECT system.main.current_setting('TimeZone')")
-    native = connection.native
     connection.execute("SET TimeZone = 'UTC'")
     try:
         yield
     finally:
         # A connection that was closed meanwhile has no settings.
-        with contextlib.suppress(Exception):
-            native.execute(f"SET TimeZone = {literal(str(before))}")
+        with contextlib.suppress(LakeconfError):
+            connection.execute(f"SET TimeZone = {literal(str(before))}")
