@@ -99,7 +99,7 @@ def for_type_checkers(source: str) -> dict[str, str]:
     """The names that a module imports for type checkers only, each with the full name."""
     tree = ast.parse(source)
     typing = within(tree, lambda node: isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
-    found = {}
+    found: dict[str, str] = {}
     for node in ast.walk(tree):
         if id(node) in typing and isinstance(node, ast.Import | ast.ImportFrom):
             start = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
