@@ -14,6 +14,7 @@ import pyspark
 import pytest
 from local_stores import config_of
 from retrying_job import ROWS, run
+from spark_classes import java_options
 
 from lakeconf.engines.spark.java import ensure_java
 from lakeconf.guard.marker import MARKER
@@ -21,8 +22,6 @@ from lakeconf.guard.marker import MARKER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# In processes that run for half a minute, the optimizing compiler costs more time than it saves.
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 HOSTS = ("127.0.0.2", "127.0.0.3")
 ALL = [ROWS, ROWS, ROWS * (ROWS - 1)]
 
@@ -67,7 +66,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
     environment = os.environ | {
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_DAEMON_JAVA_OPTS": _SHORT_LIVED,
+        "SPARK_DAEMON_JAVA_OPTS": java_options(),
     }
     with contextlib.ExitStack() as stack:
         for command in commands:
@@ -85,7 +84,7 @@ def test_speculative_task_writes_once(config: dict[str, Any], tmp_path: Path, cl
         "spark.driver.host": "127.0.0.1",
         "spark.executor.memory": "1g",
         "spark.executor.cores": "2",
-        "spark.executor.extraJavaOptions": _SHORT_LIVED,
+        "spark.executor.extraJavaOptions": java_options(),
         "spark.speculation": "true",
         "spark.speculation.interval": "50ms",
         "spark.speculation.multiplier": "1.01",

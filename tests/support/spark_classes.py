@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # Compiles fast instead of well: a small query needs a quarter less CPU time. The code of all tests does not fit into
-# the 48 MB that Java then reserves for it: Java would drop and compile it again.
-FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m"
+# the 48 MB that Java then reserves for it: Java would drop and compile it again. Spark starts `chmod` for each file
+# that it writes: without VFORK, Java starts another program before each of them.
+FAST_START = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m "
+    "-Djdk.lang.Process.launchMechanism=VFORK"
+)
 
 
 def java_options() -> str:

@@ -65,28 +65,42 @@ def assert_alike(
     Args:
         newest: Only compare this many of the newest snapshots, except in `make prove`; for tests of a final state.
     """
-    versions = [version for version in lake.versions() if exists(lake, table, version)]
-    assert versions
-    if newest is not None and not PROVE:
-        versions = versions[-newest:]
-    for version in versions:
-        differ = differences(spark, lake, table, version, row_ids=row_ids)
+    compared_versions = 0
+    for version in reversed(lake.versions()):
+        if (planned := _planned(lake, table, version)) is None:
+            continue
+        if newest is not None and not PROVE and compared_versions == newest:
+            break
+        differ = _differences(spark, lake, planned, version, row_ids=row_ids)
         assert not differ, f"{table} at version {version}: {differ}"
+        compared_versions += 1
+    assert compared_versions
 
 
 def exists(lake: Lake, table: str, version: int) -> bool:
-    try:
-        plan_with_inlined_rows(lake.reader, table, version)
-    except TableNotFoundError:
-        return False
-    return True
+    return _planned(lake, table, version) is not None
 
 
 def differences(
     spark: SparkSession, lake: Lake, table: str, version: int, *, row_ids: bool = True
 ) -> dict[str, list[tuple[str | None, ...]]]:
     """Rows that only Spark or only DuckDB returns, as text; empty if they agree. Both read the whole table."""
-    plan, inlined = plan_with_inlined_rows(lake.reader, table, version)
+    planned = plan_with_inlined_rows(lake.reader, table, version)
+    return _differences(spark, lake, planned, version, row_ids=row_ids)
+
+
+def _planned(lake: Lake, table: str, version: int) -> tuple[ScanPlan, pa.Table] | None:
+    """The plan of a table and its inlined rows; None if it did not exist at this snapshot."""
+    try:
+        return plan_with_inlined_rows(lake.reader, table, version)
+    except TableNotFoundError:
+        return None
+
+
+def _differences(
+    spark: SparkSession, lake: Lake, planned: tuple[ScanPlan, pa.Table], version: int, *, row_ids: bool
+) -> dict[str, list[tuple[str | None, ...]]]:
+    plan, inlined = planned
     frame = planned_frame(spark, lake, plan, inlined, row_ids=row_ids)
     source = f"lake.{identifier(plan.table.schema_name)}.{identifier(plan.table.name)} AT (VERSION => {version})"
     return compared(lake, plan.columns, frame, source, VIRTUAL if row_ids else {})

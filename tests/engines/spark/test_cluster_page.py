@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyspark
 from doc_pages import block, named
+from spark_classes import java_options
 
 import lakeconf
 from lakeconf.engines.spark.java import ensure_java
@@ -27,8 +28,7 @@ def test_cluster_page_job_runs_on_separate_executors(project: Path) -> None:
     programs = [str(Path(sys.executable).parent), str(Path(pyspark.__file__).parent / "bin"), os.environ["PATH"]]
     environment = {"PATH": os.pathsep.join(programs), "PYSPARK_PYTHON": sys.executable}
     environment["SPARK_MASTER"] = "local-cluster[2,1,1024]"
-    # For three short-lived JVMs, Java's optimizing compiler costs more time than it saves.
-    environment["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    environment["JDK_JAVA_OPTIONS"] = java_options()
     done = subprocess.run(
         ["sh", "-ec", block("cluster.md", "sh", "export spark prod")],  # noqa: S607 - the shell of the page
         cwd=project,
