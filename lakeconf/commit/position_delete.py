@@ -70,10 +70,10 @@ class PositionDelete:
         uncounted = {file.path: file.record_count for file in covered if not is_exact(file)}
         matching = {path: self.found[path] for path in searched if self.found.get(path)}
         parts: list[tuple[dict[str, int], str, bool]] = [
-            *((files, "", True) for files in _batches(counted)),
-            *((files, "", False) for files in _batches(uncounted)),
-            *((files, self._by_position(files), True) for files in _batches(matching)),
-            *((files, self.condition, False) for files in _batches(others | dict.fromkeys(plan.inlined_tables, 0))),
+            *((files, "", True) for files in batches(counted)),
+            *((files, "", False) for files in batches(uncounted)),
+            *((files, self._by_position(files), True) for files in batches(matching)),
+            *((files, self.condition, False) for files in batches(others | dict.fromkeys(plan.inlined_tables, 0))),
         ]
         statements = {
             f"DELETE FROM {self.table} WHERE {_in(files)}{f' AND {condition}' if condition else ''}": (
@@ -88,8 +88,12 @@ class PositionDelete:
         return f"(filename, file_row_number) IN ({positions})"
 
 
-def _batches(files: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Divides files with numbers of rows, so that no batch of several files has more than `ROWS_PER_STATEMENT`."""
+def batches(files: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Divides files with numbers of rows, so that no batch of several files has more than `ROWS_PER_STATEMENT`.
+
+    Args:
+        files: The number of rows of each file, by path.
+    """
     batch: dict[str, int] = {}
     for path, rows in files.items():
         if batch and sum(batch.values()) + rows > ROWS_PER_STATEMENT:

@@ -17,7 +17,8 @@ from lakeconf.sql import literal
 # table with this name.
 DELETED_ROWS = "temp.main.__lakeconf_deleted"
 _DATA_FILES = f"""
-    SELECT data_file_id, path, path_is_relative FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()}
+    SELECT data_file_id, path, path_is_relative, record_count
+    FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()}
 """
 _DELETE_FILES = f"""
     SELECT data_file_id, delete_file_id, path, path_is_relative, begin_snapshot, format
@@ -75,48 +76,55 @@ class DeletedPositions:
 
 
 @dataclass(frozen=True)
-class LocatedRows:
-    """The places of rows to delete, which are in the temporary table `DELETED_ROWS`.
+class LiveFiles:
+    """The files of a table from which a commit can delete rows.
 
     Attributes:
-        table: The table of the rows.
+        table: The table.
         begun: The snapshot that the commit builds on.
-        count: The number of places.
-        distinct: The number of rows; less than `count` if a row is in several places.
-        counts: The number of places in each file, and in each of the catalog's tables of rows.
-        numbers: The number that stands for each of these names in `DELETED_ROWS`.
         data_files: The ids of the data files by path.
+        row_counts: Their numbers of rows by path, deleted ones included; 0 for each of the catalog's tables of rows.
         earlier: The live delete files by the id of the data file.
     """
 
     table: TableInfo
     begun: int
-    count: int
-    distinct: int
-    counts: Mapping[str, int]
-    numbers: Mapping[str, int]
     data_files: Mapping[str, int]
+    row_counts: Mapping[str, int]
     earlier: Mapping[int, EarlierDeletes]
 
 
-def locate(reader: CatalogReader, writer: Connection, table: TableInfo, rows: str, begun: int) -> LocatedRows:
-    """Makes the temporary table `DELETED_ROWS`.
+@dataclass(frozen=True)
+class LocatedRows:
+    """The places of rows to delete, which are in the temporary table `DELETED_ROWS`.
+
+    Attributes:
+        live: The files of the table.
+        counts: The number of places in each file, and in each of the catalog's tables of rows.
+        numbers: The number that stands for each of these names in `DELETED_ROWS`.
+    """
+
+    live: LiveFiles
+    counts: Mapping[str, int]
+    numbers: Mapping[str, int]
+
+
+def live_files(reader: CatalogReader, table: TableInfo, begun: int) -> LiveFiles:
+    """The files of a table at a snapshot.
 
     Args:
         reader: Reads the catalog.
-        writer: The connection that gets the table.
         table: The table of the lake.
-        rows: SQL that returns the places of the rows to delete: `filename`, `file_row_number` and `row_id`.
         begun: The snapshot that the commit builds on.
 
     Raises:
-        CommitConflictError: A row is in a file that the catalog does not know, or whose deletes cannot be extended.
+        CommitConflictError: The deletes of a file cannot be extended, or a file is in the table twice.
     """
     with reader.transaction() as transaction:
         parameters = [begun, table.table_id]
         listed = [
-            (compose_path(table.path, path, is_relative=is_relative), file_id)
-            for file_id, path, is_relative in transaction.rows(_DATA_FILES, parameters)
+            (compose_path(table.path, path, is_relative=is_relative), file_id, count)
+            for file_id, path, is_relative, count in transaction.rows(_DATA_FILES, parameters)
         ]
         earlier: dict[int, EarlierDeletes] = {}
         for data_file_id, file_id, path, is_relative, begin, form in transaction.rows(_DELETE_FILES, parameters):
@@ -125,15 +133,28 @@ def locate(reader: CatalogReader, writer: Connection, table: TableInfo, rows: st
             full = compose_path(table.path, path, is_relative=is_relative)
             earlier[data_file_id] = EarlierDeletes(file_id, full, begin)
         inlined = [name for (name,) in transaction.rows(INLINED_TABLES, [table.table_id])]
-    data_files = dict(listed)
+    data_files = {path: file_id for path, file_id, _ in listed}
     if len(data_files) < len(listed):
         raise CommitConflictError(f"{table.full_name} contains a file twice, so positions do not identify rows")
-    names = list(dict.fromkeys([*data_files, *inlined]))
-    numbers = _fill(writer, table, rows, names)
+    row_counts = {path: count for path, _, count in listed} | dict.fromkeys(inlined, 0)
+    return LiveFiles(table, begun, data_files, row_counts, earlier)
+
+
+def locate(live: LiveFiles, writer: Connection, rows: str) -> LocatedRows:
+    """Makes the temporary table `DELETED_ROWS`.
+
+    Args:
+        live: The files of the table.
+        writer: The connection that gets the table.
+        rows: SQL that returns the places of the rows to delete: `filename`, `file_row_number` and `row_id`.
+
+    Raises:
+        CommitConflictError: A row is in a file that the catalog does not know.
+    """
+    numbers = _fill(writer, live.table, rows, list(live.row_counts))
     counts = dict(writer.rows(f"SELECT file, count(*) FROM {DELETED_ROWS} GROUP BY file"))
-    ((count, distinct),) = writer.rows(f"SELECT count(*), count(DISTINCT row_id) FROM {DELETED_ROWS}")
     found = {name: counts[number] for name, number in numbers.items() if number in counts}
-    return LocatedRows(table, begun, count, distinct, found, numbers, data_files, earlier)
+    return LocatedRows(live, found, numbers)
 
 
 def _fill(writer: Connection, table: TableInfo, rows: str, names: Sequence[str]) -> dict[str, int]:
@@ -164,10 +185,9 @@ def write_position_files(writer: Connection, located: LocatedRows, folder: str) 
     """
     if "://" not in folder:
         Path(folder).mkdir(parents=True, exist_ok=True)
-    files = [
-        _write(writer, located, folder, path) for path in sorted(located.counts.keys() & located.data_files.keys())
-    ]
-    inlined = {located.numbers[name]: name for name in located.counts.keys() - located.data_files.keys()}
+    data_files = located.live.data_files
+    files = [_write(writer, located, folder, path) for path in sorted(located.counts.keys() & data_files.keys())]
+    inlined = {located.numbers[name]: name for name in located.counts.keys() - data_files.keys()}
     numbers = ", ".join(map(str, inlined)) or "NULL"
     rows = writer.rows(f"SELECT file, row_id FROM {DELETED_ROWS} WHERE file IN ({numbers}) ORDER BY ALL")
     writer.execute(f"DROP TABLE {DELETED_ROWS}")
@@ -175,8 +195,9 @@ def write_position_files(writer: Connection, located: LocatedRows, folder: str) 
 
 
 def _write(writer: Connection, located: LocatedRows, folder: str, data_file: str) -> PositionFile:
-    data_file_id, count = located.data_files[data_file], located.counts[data_file]
-    snapshot_id, earlier = located.begun + 1, located.earlier.get(data_file_id)
+    live, count = located.live, located.counts[data_file]
+    data_file_id = live.data_files[data_file]
+    snapshot_id, earlier = live.begun + 1, live.earlier.get(data_file_id)
     path = f"{folder}{data_file_id}.parquet"
     file, position, snapshot = DELETED_FILE, DELETED_POSITION, INTERNAL_SNAPSHOT_ID
     columns = [file, position]

@@ -14,15 +14,14 @@ from lakeconf.catalog.lost_bounds import table_bounds
 from lakeconf.catalog.partition_folders import folder_values
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import TableInfo
-from lakeconf.commit.position_files import PositionFile, locate, write_position_files
+from lakeconf.commit.deleted_rows import delete_rows
+from lakeconf.commit.position_files import PositionFile
 from lakeconf.commit.recovery import AttachedCatalog
 from lakeconf.commit.replaced_files import Replacement, add_replacement, check_replaced
 from lakeconf.commit.staged_tables import Rows, commit, fill, statistics_row
 from lakeconf.connection.connection import Connection
 from lakeconf.connection.errors import failed_before_commit
-from lakeconf.engines.base import ROW_ID
-from lakeconf.errors import CommitConflictError, CommitError, LakeconfError
-from lakeconf.sql import qualified
+from lakeconf.errors import CommitError, LakeconfError
 
 # The first row id that the catalog records for a file with its own row ids; readers ignore it. DuckLake loses the ids
 # when it merges files whose recorded ids are consecutive, so this is far from those of other files.
@@ -159,19 +158,8 @@ class StagedCatalog(AttachedCatalog):
 
     def _add_deletes(self, rows: dict[str, list[tuple[object, ...]]], change: FileChange, begun: int) -> None:
         table = change.table
-        places = (
-            "SELECT filename, file_row_number, rowid AS row_id "
-            f"FROM {qualified(self.alias, table.schema_name, table.name)} "
-            f"WHERE rowid IN (SELECT {ROW_ID} FROM ({change.row_ids}))"
-        )
-        located = locate(self.reader, self.writer, table, places, begun)
-        if not located.count == located.distinct == change.row_count:
-            raise CommitConflictError(
-                f"expected to change {change.row_count} rows of {table.full_name}, but found {located.count}: nothing "
-                "was written",
-                hint="call lake.refresh() and try again",
-            )
-        positions = write_position_files(self.writer, located, change.folder)
+        ids = (change.row_ids, change.row_count)
+        positions = delete_rows(self.reader, self.writer, table, *ids, begun, change.folder)
         rows["inlined_delete"] += [(table.table_id, name, row_id) for name, row_id in positions.inlined]
         rows["delete_file"] += [self._delete_file(table, file) for file in positions.files]
 

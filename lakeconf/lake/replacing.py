@@ -7,6 +7,7 @@ from lakeconf.catalog.table import TableInfo, load_table
 from lakeconf.commit.change import Change
 from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.commit.replaced_files import Replacement
+from lakeconf.commit.row_id_sums import have_row_ids
 from lakeconf.commit.session import Session
 from lakeconf.commit.staged_commit import FileChange
 from lakeconf.commit.transaction import Transaction
@@ -14,7 +15,6 @@ from lakeconf.engines.base import ROW_ID, Engine
 from lakeconf.engines.sorting import SortedFiles, SortEngine, SortRequest
 from lakeconf.errors import CommitError, UnsupportedError
 from lakeconf.sql import literal
-from lakeconf.write.row_id_sums import have_row_ids
 from lakeconf.write.staged_refusal import hides_places, lake_refusal
 from lakeconf.write.writes import quoted
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from lakeconf.catalog.file_footers import read_footers
 from lakeconf.catalog.table import TableInfo
 from lakeconf.commit.change import Change, Target
+from lakeconf.commit.row_id_sums import have_row_ids
 from lakeconf.commit.staged_commit import FileChange
 from lakeconf.commit.transaction import Transaction
 from lakeconf.connection.connection import Connection
@@ -15,7 +16,6 @@ from lakeconf.engines.base import ROW_ID, Engine, Staged, StagingRequest
 from lakeconf.engines.staging import announce, staging_folder
 from lakeconf.errors import CommitError
 from lakeconf.write.merge_clauses import ACTION, DELETE, INSERT, UPDATE
-from lakeconf.write.row_id_sums import have_row_ids
 from lakeconf.write.staged_key import add_key
 
 

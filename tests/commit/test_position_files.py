@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.catalog.table import load_table
-from lakeconf.commit.position_files import DeletedPositions, locate, write_position_files
+from lakeconf.commit.position_files import DeletedPositions, live_files, locate, write_position_files
 from lakeconf.errors import CommitConflictError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def written(lake: Lake, deleted: str) -> DeletedPositions:
     folder = f"{lake.folder}/data/main/t/new folder/"
     info = load_table(lake.reader, "t", lake.newest)
-    found = locate(lake.reader, lake.connection, info, deleted, lake.newest)
+    found = locate(live_files(lake.reader, info, lake.newest), lake.connection, deleted)
     return write_position_files(lake.connection, found, folder)
 
 
@@ -82,7 +82,7 @@ def test_names_of_files_are_not_sorted_with_the_positions(usual: Lake) -> None:
     usual.run("CREATE TABLE lake.t (i BIGINT)", f"COPY (SELECT i FROM range(400000) r(i)) TO '{folder}/x.parquet'")
     usual.run(f"CALL ducklake_add_data_files('lake', 't', '{folder}/x.parquet')")
     info = load_table(usual.reader, "t", usual.newest)
-    found = locate(usual.reader, usual.connection, info, located("true"), usual.newest)
+    found = locate(live_files(usual.reader, info, usual.newest), usual.connection, located("true"))
     usual.run("SET max_temp_directory_size = '0KB'", "SET memory_limit = '70MB'")
     (file,) = write_position_files(usual.connection, found, f"{usual.folder}/d/").files
     usual.run("RESET memory_limit")
@@ -102,8 +102,8 @@ def test_memory_of_a_deleted_row_does_not_depend_on_the_path_of_its_file(usual: 
     usual.run("CREATE TABLE lake.t (i BIGINT)", f"COPY (SELECT i FROM range({count}) r(i)) TO '{folder}/x.parquet'")
     usual.run(f"CALL ducklake_add_data_files('lake', 't', '{folder}/x.parquet')")
     before, info = table_bytes(usual), load_table(usual.reader, "t", usual.newest)
-    found = locate(usual.reader, usual.connection, info, located("true"), usual.newest)
-    assert (found.count, found.distinct) == (count, count)
+    found = locate(live_files(usual.reader, info, usual.newest), usual.connection, located("true"))
+    assert list(found.counts.values()) == [count]
     assert 8 * count < table_bytes(usual) - before < 32 * count
     write_position_files(usual.connection, found, f"{usual.folder}/d/")
     assert table_bytes(usual) <= before

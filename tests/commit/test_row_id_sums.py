@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeconf.commit.row_id_sums import have_row_ids
 from lakeconf.connection.connection import connect
 from lakeconf.ducklake import INTERNAL_ROW_ID
 from lakeconf.engines.base import ROW_ID
-from lakeconf.write.row_id_sums import have_row_ids
 
 if TYPE_CHECKING:
     from pathlib import Path
