@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import TableInfo
-from lakeconf.commit.position_delete import ROWS_PER_STATEMENT, batches
+from lakeconf.commit.position_delete import batches
 from lakeconf.commit.position_files import (
     DELETED_ROWS,
     DeletedPositions,
@@ -18,7 +15,7 @@ from lakeconf.commit.position_files import (
     locate,
     write_position_files,
 )
-from lakeconf.commit.row_id_sums import count_and_sum
+from lakeconf.commit.row_ids import IDS_IN_MEMORY, count_and_sum, kept_ids
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import ROW_ID
 from lakeconf.errors import CommitConflictError
@@ -47,7 +44,7 @@ def delete_rows(
     files: list[PositionFile] = []
     inlined: list[tuple[str, int]] = []
     count = total = 0
-    with _kept(writer, row_ids, row_count) as kept:
+    with kept_ids(writer, row_ids, row_count) as kept:
         wanted = count_and_sum(writer, kept)
         places += f" WHERE rowid IN (SELECT {ROW_ID} FROM ({kept}))"
         for condition in _conditions(live.row_counts, row_count):
@@ -71,20 +68,8 @@ def _lake_table(reader: CatalogReader, table: TableInfo) -> str:
 
 def _conditions(row_counts: Mapping[str, int], row_count: int) -> Iterator[str]:
     """Conditions on the rows of a table that divide its files, if so many rows are searched that memory matters."""
-    if row_count <= ROWS_PER_STATEMENT:
+    if row_count <= IDS_IN_MEMORY:
         yield ""
         return
     for names in batches(row_counts):
         yield f" AND filename IN ({', '.join(map(literal, names))})"
-
-
-@contextmanager
-def _kept(writer: Connection, row_ids: str, row_count: int) -> Iterator[str]:
-    """SQL that returns the ids; on a local disk if they are read for each batch, because the source may be a bucket."""
-    if row_count <= ROWS_PER_STATEMENT:
-        yield row_ids
-        return
-    with tempfile.TemporaryDirectory(prefix="lakeconf-") as folder:
-        path = literal(str(Path(folder) / "row-ids.parquet"))
-        writer.execute(f"COPY ({row_ids}) TO {path} (FORMAT parquet)")
-        yield f"SELECT {ROW_ID} FROM read_parquet({path}, hive_partitioning = false)"

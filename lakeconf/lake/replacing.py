@@ -7,7 +7,7 @@ from lakeconf.catalog.table import TableInfo, load_table
 from lakeconf.commit.change import Change
 from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.commit.replaced_files import Replacement
-from lakeconf.commit.row_id_sums import have_row_ids
+from lakeconf.commit.row_ids import have_row_ids
 from lakeconf.commit.session import Session
 from lakeconf.commit.staged_commit import FileChange
 from lakeconf.commit.transaction import Transaction

@@ -113,10 +113,10 @@ def _carry_out(engine: Engine, transaction: Transaction, target: Target, staged:
     """Adds the statements of the staged actions of a merge to the last change, and the inserted rows as another one."""
     session, info, change = transaction.session, target.info, transaction.changes[-1]
     counts = dict(session.writer.rows(f"SELECT {ACTION}, count(*) FROM ({staged.source}) GROUP BY ALL"))
-    check_matches(session.writer, info, staged, clauses.on)
+    acted = counts.get(UPDATE, 0) + counts.get(DELETE, 0)
+    check_matches(session.writer, info, staged, clauses.on, acted)
     check_required(session.writer, info, staged, target.types, f"{ACTION} IN ('{UPDATE}', '{INSERT}')")
-    changed = counts.get(UPDATE) or counts.get(DELETE)
-    if changed:
+    if acted:
         refused = refusal(transaction, info, engine, counts)
         refused = refused or staged_outcome.add_changes(transaction, target, engine, counts)
         if refused is None:
@@ -133,8 +133,8 @@ def _carry_out(engine: Engine, transaction: Transaction, target: Target, staged:
         statements += (_update(session, target, settings, updated),)
     # Inserted rows are counted with their files.
     expected = tuple(counts[action] for action in (DELETE, UPDATE) if counts.get(action))
-    acted = replace(staged, row_count=sum(expected))
-    transaction.changes[-1] = replace(change, statements=statements, staged=acted, counts=expected)
+    staged_for = replace(staged, row_count=sum(expected))
+    transaction.changes[-1] = replace(change, statements=statements, staged=staged_for, counts=expected)
     if counts.get(INSERT):
         part = f"{ACTION} = '{INSERT}'"
         token = transaction.next_token()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from lakeconf.catalog.file_footers import read_footers
 from lakeconf.catalog.table import TableInfo
 from lakeconf.commit.change import Change, Target
-from lakeconf.commit.row_id_sums import have_row_ids
+from lakeconf.commit.row_ids import have_row_ids
 from lakeconf.commit.staged_commit import FileChange
 from lakeconf.commit.transaction import Transaction
 from lakeconf.connection.connection import Connection

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from lakeconf.catalog.table import TableInfo
+from lakeconf.commit.row_ids import repeated_id
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import ROW_ID, Staged
 from lakeconf.engines.schema_check import not_null_violation, selected
@@ -27,7 +28,7 @@ def check_condition(writer: Connection, staged: Staged, condition: str) -> None:
         )
 
 
-def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Sequence[str]) -> None:
+def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Sequence[str], count: int) -> None:
     """Refuses a merge in which several rows of the frame match one row of the table.
 
     Args:
@@ -35,22 +36,21 @@ def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Seque
         info: The table.
         staged: The staged actions.
         on: The columns that the merge matches on.
+        count: The number of actions on rows of the table.
 
     Raises:
         CommitError: Several rows match one row.
     """
     acted = f"FROM ({staged.source}) WHERE {ROW_ID} IS NOT NULL"
-    twice = writer.rows(
-        f"SELECT {ROW_ID}, count(*) {acted} GROUP BY {ROW_ID} HAVING count(*) > 1 ORDER BY {ROW_ID} LIMIT 1"
-    )
-    if not twice:
+    twice = repeated_id(writer, f"SELECT {ROW_ID} {acted}", count)
+    if twice is None:
         return
-    ((row_id, count),) = twice
+    row_id, repeats = twice
     keys = [key.name for key in selected(info, on)]
     values, *_ = writer.rows(f"SELECT {', '.join(map(identifier, keys))} {acted} AND {ROW_ID} = {row_id} LIMIT 1")
     row = ", ".join(f"{name} = {value!r}" for name, value in zip(keys, values, strict=True))
     raise CommitError(
-        f"{count} rows of the frame match one row of {info.full_name} ({row}): nothing was written",
+        f"{repeats} rows of the frame match one row of {info.full_name} ({row}): nothing was written",
         hint="keep one row of the frame for each key, or match on more columns",
     )
 

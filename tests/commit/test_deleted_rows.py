@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.catalog.table import load_table
-from lakeconf.commit import deleted_rows, position_delete
+from lakeconf.commit import deleted_rows, position_delete, row_ids
 from lakeconf.commit.deleted_rows import delete_rows
 from lakeconf.engines.base import ROW_ID
 from lakeconf.errors import CommitConflictError
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 def batches_of(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     """Divides the files of a table if more rows than these are deleted."""
     monkeypatch.setattr(position_delete, "ROWS_PER_STATEMENT", rows)
-    monkeypatch.setattr(deleted_rows, "ROWS_PER_STATEMENT", rows)
+    for module in (deleted_rows, row_ids):
+        monkeypatch.setattr(module, "IDS_IN_MEMORY", rows)
 
 
-def deleted(lake: Lake, row_ids: str, count: int, folder: str = "new") -> DeletedPositions:
+def deleted(lake: Lake, ids: str, count: int, folder: str = "new") -> DeletedPositions:
     info = load_table(lake.reader, "t", lake.newest)
-    arguments = (f"SELECT x AS {ROW_ID} FROM ({row_ids})", count, lake.newest, f"{lake.folder}/{folder}/")
+    arguments = (f"SELECT x AS {ROW_ID} FROM ({ids})", count, lake.newest, f"{lake.folder}/{folder}/")
     return delete_rows(lake.reader, lake.connection, info, *arguments)
 
 
