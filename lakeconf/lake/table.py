@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lakeconf.lake.memory_limit import limited_memory
     from lakeconf.lake.sorting import Sorting, SortPlan, SortResult
     from lakeconf.lake.time_limit import TimeLimit
-    from lakeconf.write import merge, row_changes, writes
+    from lakeconf.write import merge, row_changes, update, writes
     from lakeconf.write.evolution import Evolution
     from lakeconf.write.schema_changes import evolve, set_comments
 else:
@@ -27,6 +27,7 @@ else:
     TimeLimit = deferred("lakeconf.lake.time_limit", "TimeLimit")
     merge = deferred("lakeconf.write.merge")
     row_changes = deferred("lakeconf.write.row_changes")
+    update = deferred("lakeconf.write.update")
     writes = deferred("lakeconf.write.writes")
     Evolution = deferred("lakeconf.write.evolution", "Evolution")
     evolve = deferred("lakeconf.write.schema_changes", "evolve")
@@ -150,7 +151,7 @@ class Table(TableReads):
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        change = partial(merge.update, values=values, where=where)
+        change = partial(update.update, values=values, where=where)
         return writes.write_once(self._scope, self.name, idempotency_key, change)
 
     def merge(

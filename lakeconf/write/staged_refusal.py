@@ -59,23 +59,54 @@ def refusal(transaction: Transaction, info: TableInfo, engine: Engine, counts: M
         engine: The engine that has computed the outcome.
         counts: The number of rows for each action.
     """
-    session = transaction.session
+    if not isinstance(engine, SparkOperations) and transaction.session.committer != "public":
+        return "DuckDB has computed the outcome"
+    return (
+        _choice_refusal(transaction.session)
+        or size_refusal(transaction.session, info, counts.get(UPDATE, 0))
+        or _rest_refusal(transaction, info, len(transaction.changes) - 1)
+    )
+
+
+def update_refusal(transaction: Transaction, info: TableInfo) -> str | None:
+    """Why no update of the rows of a table can be staged, whatever its size; None if one can be.
+
+    Args:
+        transaction: The transaction, to which the update will be added.
+        info: The table.
+    """
+    if not isinstance(transaction.session.engine, SparkOperations):
+        return "the lake was opened without Spark"
+    return _choice_refusal(transaction.session) or _rest_refusal(transaction, info, len(transaction.changes))
+
+
+def size_refusal(session: Session, info: TableInfo, updated: int) -> str | None:
+    """Why DuckDB is faster because so few rows are updated; None if they are many, or if the size does not matter.
+
+    Args:
+        session: The open lake.
+        info: The table.
+        updated: The number of rows.
+    """
+    if session.committer != "auto":
+        return None
+    # From the catalog: the footers of the outcome would need requests.
+    size = int(updated * (with_bytes_per_row(session.reader, info).bytes_per_row or 0))
+    if size >= LEAST_BYTES:
+        return None
+    return f"the updated rows have about {byte_size(size)}, less than {byte_size(LEAST_BYTES)}"
+
+
+def _choice_refusal(session: Session) -> str | None:
     if session.committer == "public":
         return _PUBLIC
-    if not isinstance(engine, SparkOperations):
-        return "DuckDB has computed the outcome"
-    if session.committer == "auto":
-        unproven = _unproven(session.reader)
-        if unproven is not None:
-            return unproven
-        # From the catalog: the footers of the outcome would need requests.
-        size = int(counts.get(UPDATE, 0) * (with_bytes_per_row(session.reader, info).bytes_per_row or 0))
-        if size < LEAST_BYTES:
-            return f"the updated rows have about {byte_size(size)}, less than {byte_size(LEAST_BYTES)}"
-    alone = len(transaction.changes) == 1 and not (transaction.targets or transaction.audits or transaction.runs)
-    if transaction.explicit or not alone:
+    return _unproven(session.reader) if session.committer == "auto" else None
+
+
+def _rest_refusal(transaction: Transaction, info: TableInfo, others: int) -> str | None:
+    if transaction.explicit or others or transaction.targets or transaction.audits or transaction.runs:
         return "the transaction contains more than one write"
-    return table_refusal(session, info, transaction.snapshot_id) or key_refusal(transaction)
+    return table_refusal(transaction.session, info, transaction.snapshot_id) or key_refusal(transaction)
 
 
 def table_refusal(session: Session, info: TableInfo, snapshot_id: int) -> str | None:
@@ -103,10 +134,7 @@ def key_refusal(transaction: Transaction) -> str | None:
 
 def committer_of_merges(session: Session, info: TableInfo, snapshot_id: int) -> str:
     """Who would commit the rows of a table that Spark updates in a merge, and why; for `Table.explain`."""
-    if session.committer == "public":
-        return f"by DuckDB: {_PUBLIC}"
-    reason = _unproven(session.reader) if session.committer == "auto" else None
-    reason = reason or table_refusal(session, info, snapshot_id)
+    reason = _choice_refusal(session) or table_refusal(session, info, snapshot_id)
     if reason is not None:
         return f"by DuckDB: {reason}"
     size = f", if the updated rows have at least {byte_size(LEAST_BYTES)}" if session.committer == "auto" else ""

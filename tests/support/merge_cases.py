@@ -12,12 +12,12 @@ from lakeconf.errors import LakeconfError
 from lakeconf.write.merge import Delete, Insert, Update
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from random import Random
 
     import pyarrow as pa
 
-    from lakeconf import Lake
+    from lakeconf import Lake, Table
 
 # Literals by type: few values, so that keys match.
 KEYS = {
@@ -182,10 +182,15 @@ class Outcome(NamedTuple):
 
 def merged(lake: Lake, name: str, case: Case) -> tuple[Outcome, str | None]:
     """Merges; returns the outcome and the recorded decision."""
+    return outcome_of(lake, name, lambda table: table.merge(frame_of(case), **case.arguments))
+
+
+def outcome_of(lake: Lake, name: str, write: Callable[[Table], object]) -> tuple[Outcome, str | None]:
+    """Writes to a table; returns the outcome and the recorded decision."""
     ((newest,),) = fetched(lake, f"SELECT coalesce(max(rowid), -1) FROM {name}")
     before, error = lake.snapshot_id, None
     try:
-        lake.table(name).merge(frame_of(case), **case.arguments)
+        write(lake.table(name))
     except LakeconfError as raised:
         error = f"{type(raised).__name__}: {raised.message}".replace(name, "t")
     found = {row_id: shown(row) for row_id, *row in fetched(lake, f"SELECT rowid, COLUMNS(*)::VARCHAR FROM {name}")}

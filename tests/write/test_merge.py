@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from lake_fixtures import lake_with
 
-from lakeconf.errors import CommitError, SchemaError, UnsupportedError
+from lakeconf.errors import CommitError, SchemaError
 from lakeconf.write.merge import Delete, Insert, Update
 
 if TYPE_CHECKING:
@@ -148,12 +148,6 @@ def test_null_in_a_not_null_column_is_rejected_before_writing(lake: Lake, tmp_pa
     with pytest.raises(SchemaError, match=r"'name' of main.strict is NOT NULL"):
         lake.table("strict").update({"name": nw.when(nw.col("id") > 5).then(nw.col("name"))}, "id = 2")
     assert (lake.refresh(), sorted(tmp_path.rglob("*.parquet"))) == (before, files)
-
-
-def test_merge_into_a_table_with_a_rowid_column_is_rejected(lake: Lake) -> None:
-    lake.create_table("odd", {"rowid": "BIGINT", "id": "BIGINT"})
-    with pytest.raises(UnsupportedError, match="named rowid"):
-        lake.table("odd").merge(pa.table({"rowid": [1], "id": [1]}), on="id")
 
 
 def test_merge_with_types_unknown_to_spark(lake: Lake) -> None:

@@ -1,0 +1,127 @@
+"""Updates: one statement with constants, a statement with staged values, or files of updated rows that Spark writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import narwhals as nw
+
+from lakeconf.catalog.predicate.expression_errors import named_columns
+from lakeconf.catalog.predicate.nodes import Predicate, to_duckdb_sql
+from lakeconf.catalog.predicate.where import Where, predicate_of
+from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.snapshot import latest
+from lakeconf.commit.change import Target
+from lakeconf.commit.transaction import Transaction
+from lakeconf.connection.connection import Connection
+from lakeconf.engines.base import ROW_ID, Staged
+from lakeconf.engines.schema_check import selected
+from lakeconf.errors import LakeconfError, SchemaError
+from lakeconf.logs import EventLogger
+from lakeconf.sql import identifier
+from lakeconf.write import writes
+from lakeconf.write.constants import constant
+from lakeconf.write.merge import (
+    STAGED,
+    carry_out,
+    row_change,
+    settings_of,
+    stage_actions,
+    update_statement,
+)
+from lakeconf.write.merge_clauses import ACTION, UPDATE
+from lakeconf.write.readable_rows import readable, rows_to_change
+from lakeconf.write.staged_refusal import size_refusal, update_refusal
+from lakeconf.write.staged_rows import check_required
+
+_log = EventLogger("stage")
+# Columns with the new constants, which the executors read from a frame of one row.
+_CONSTANT = "__lakeconf_constant_"
+
+
+def update(transaction: Transaction, name: str, *, values: Mapping[str, object], where: Where) -> None:
+    """Adds the change that updates the rows that satisfy a condition; see `Table.update`."""
+    session, target = transaction.session, writes.target(transaction, name)
+    info, types = target.info, target.types
+    if not isinstance(values, Mapping):
+        raise SchemaError("the new values are not a dictionary", hint='write update({"kind": "sale"}, where=…)')
+    if not values:
+        raise SchemaError("there are no new values", hint='write update({"kind": "sale"}, where=…)')
+    named = {column.name: value for column, value in zip(selected(info, list(values)), values.values(), strict=True)}
+    computed = {name: value for name, value in named.items() if isinstance(value, nw.Expr)}
+    constants = {name: constant(value, types[name]) for name, value in named.items() if name not in computed}
+    predicate = predicate_of(where, info.columns)
+    if _is_staged(transaction, target, predicate, computed, constants):
+        return
+    if not computed:
+        sql = f"UPDATE {writes.quoted(session, info)} SET {settings_of(constants)} WHERE {to_duckdb_sql(predicate)}"
+        depends_on = writes.read_dependency_at_commit(transaction, info)
+        transaction.add(replace(row_change(target, transaction, (sql,)), depends_on=depends_on))
+        return
+    settings = {name: constants.get(name, f"{STAGED}.{identifier(name)}") for name in named}
+    read = readable(transaction, target)
+    rows = rows_to_change(session.engine, transaction, target, read, predicate)
+    with named_columns(types):
+        rows = rows.select(ROW_ID, *(value.alias(name) for name, value in computed.items()))
+    wanted = {name: types[name] for name in computed}
+    staged = stage_actions(session.engine, transaction, target, rows, wanted)
+    change = row_change(target, transaction, (update_statement(session, target, settings, staged.source),), staged)
+    transaction.add(change)  # first, so that a failure below removes the staged rows
+    transaction.changes[-1] = replace(change, counts=(_count(session.writer, staged),))
+    check_required(session.writer, target.info, staged, wanted)
+
+
+def _is_staged(
+    transaction: Transaction,
+    target: Target,
+    predicate: Predicate,
+    computed: Mapping[str, nw.Expr],
+    constants: Mapping[str, str],
+) -> bool:
+    """Lets the executors write the updated rows if they are many; false if DuckDB should write them in the commit."""
+    session, info, types = transaction.session, target.info, target.types
+    if update_refusal(transaction, info) is not None:
+        return False
+    if not computed and latest(session.reader).snapshot_id != transaction.snapshot_id:
+        return False  # a statement also updates the rows of newer snapshots; a staged update would be a conflict
+    try:
+        read = readable(transaction, target)
+        plan = plan_scan(session.reader, writes.quoted_name(info), transaction.snapshot_id, (), predicate)
+        if size_refusal(session, info, sum(file.record_count for file in plan.files)) is not None:
+            return False
+        rows = rows_to_change(session.engine, transaction, target, read, predicate)
+        if session.committer == "auto":
+            ((count,),) = rows.select(nw.len()).collect("pyarrow").rows()
+            if size_refusal(session, info, count) is not None:
+                return False
+    except LakeconfError as error:
+        # DuckDB updates the rows, or raises the error of the update.
+        _log.info("DuckDB updates the rows of %s: %s", info.full_name, error.message)
+        return False
+    new = {**computed, **{name: nw.col(f"{_CONSTANT}{index}") for index, name in enumerate(constants)}}
+    if constants:
+        rows = rows.join(_constants(transaction, target, constants), how="cross")
+    with named_columns(types):
+        chosen = [new.get(name, nw.col(name)).alias(name) for name in types]
+        rows = rows.select(ROW_ID, nw.lit(UPDATE).alias(ACTION), *chosen)
+    staged = stage_actions(session.engine, transaction, target, rows, types, acted=True)
+    transaction.add(row_change(target, transaction, (), staged))  # first, so that a failure below removes the rows
+    carry_out(session.engine, transaction, target, staged, ())
+    return True
+
+
+def _constants(transaction: Transaction, target: Target, constants: Mapping[str, str]) -> nw.LazyFrame[Any]:
+    """A frame of one row with the new constants, which DuckDB has cast to the types of their columns."""
+    session = transaction.session
+    cast = (f"CAST({value} AS {target.types[name]}) AS {identifier(name)}" for name, value in constants.items())
+    row = session.engine.adopt(session.writer.arrow(f"SELECT {', '.join(cast)}"))
+    columns = {column: target.types[column.name] for column in selected(target.info, list(constants))}
+    frame: nw.LazyFrame[Any] = nw.from_native(session.engine.conform(row, columns))
+    return frame.select(nw.col(name).alias(f"{_CONSTANT}{index}") for index, name in enumerate(constants))
+
+
+def _count(writer: Connection, staged: Staged) -> int:
+    ((count,),) = writer.rows(f"SELECT count(*) FROM ({staged.source})")
+    return int(count)

@@ -1,0 +1,56 @@
+"""Merges and computed updates are refused if the rows of the table cannot be read or identified."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import narwhals as nw
+import pyarrow as pa
+import pytest
+from lake_fixtures import lake_with
+
+from lakeconf.errors import LakeconfError, UnsupportedError
+
+if TYPE_CHECKING:
+    from lakeconf import Lake, LakeTransaction
+
+ROWS = pa.table({"id": [1, 2], "name": ["a", "b"]})
+
+
+lake = lake_with("stock", ROWS)
+
+
+def refused(on: Lake | LakeTransaction, table: str, frame: pa.Table, error: type[LakeconfError], match: str) -> None:
+    with pytest.raises(error, match=match):
+        on.table(table).merge(frame, on="id")
+    with pytest.raises(error, match=match):
+        on.table(table).update({"id": nw.col("id") + 1}, "id = 1")
+
+
+def test_column_that_hides_the_row_ids(lake: Lake) -> None:
+    lake.create_table("odd", {"rowid": "BIGINT", "id": "BIGINT"})
+    refused(lake, "odd", pa.table({"rowid": [1], "id": [1]}), UnsupportedError, "named rowid")
+
+
+def test_column_that_an_expression_cannot_name(lake: Lake) -> None:
+    lake.create_table("odd", {"a.b": "BIGINT", "id": "BIGINT"})
+    refused(lake, "odd", pa.table({"a.b": [1], "id": [1]}), UnsupportedError, r"cannot use the column name 'a\.b'")
+
+
+def test_rows_of_the_same_transaction(lake: Lake) -> None:
+    with lake.transaction() as transaction:
+        transaction.table("stock").append(ROWS)
+        refused(transaction, "stock", ROWS, UnsupportedError, "already contains a write")
+
+
+def test_table_of_the_same_transaction(lake: Lake) -> None:
+    with lake.transaction() as transaction:
+        transaction.create_table("new", {"id": "BIGINT", "name": "VARCHAR"})
+        refused(transaction, "new", ROWS, LakeconfError, "created in this transaction")
+
+
+def test_columns_that_the_transaction_renamed(lake: Lake) -> None:
+    with lake.transaction() as transaction:
+        transaction.table("stock").evolve(rename={"name": "title"})
+        frame = ROWS.rename_columns(["id", "title"])
+        refused(transaction, "stock", frame, LakeconfError, "renamed or dropped in this transaction")
