@@ -38,8 +38,9 @@ WRITES = {
     "delete of every tenth row": "delete",
     "delete of 15 of 30 partitions": "delete_partitions",
     "update of every tenth row": "update",
+    "the same with the public committer": "update_public",
     "merge of 20 %": "merge",
-    "merge of 20 %, staged committer": "merge_staged",
+    "the same, with the public committer": "merge_public",
 }
 
 
@@ -68,7 +69,7 @@ def write(lake: Lake, spark: SparkSession, kind: str, rows: int) -> None:
         "update": lambda: table.update({"amount": 1.5}, where="part < 100"),
         "merge": lambda: table.merge(changed, on=["id"]),
     }
-    step = steps.get(kind.removesuffix("_staged"))
+    step = steps.get(kind.removesuffix("_public"))
     if step is not None:
         step()
 
@@ -76,7 +77,7 @@ def write(lake: Lake, spark: SparkSession, kind: str, rows: int) -> None:
 def child(folder: Path, kind: str, rows: int) -> None:
     """One write in this process; prints the peak memory of both processes, and the bytes read here."""
     spark_home()
-    store = new_store(folder, committer="staged" if kind.endswith("_staged") else "public")
+    store = new_store(folder, committer="public" if kind.endswith("_public") else "auto")
     settings = {"spark.master": "local-cluster[1,2,3072]", "spark.executor.memory": "3g", "spark.driver.memory": "2g"}
     settings |= {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     settings |= {"spark.sql.shuffle.partitions": "8", "spark.driver.extraJavaOptions": "-XX:+UseSerialGC"}
