@@ -32,6 +32,10 @@ class _Deferred:
     def __instancecheck__(self, instance: object) -> bool:
         return isinstance(instance, self._found())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy has no attributes at first, so looking for its methods would look for the module, and so on.
+        return deferred, (self._module, self._attribute)
+
     def _found(self) -> Any:
         module = import_module(self._module)
         return module if self._attribute is None else getattr(module, self._attribute)

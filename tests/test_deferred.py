@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from lakeconf.deferred import deferred
 from lakeconf.errors import SchemaError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -60,3 +62,9 @@ def test_isinstance_knows_a_deferred_class() -> None:
     found = deferred("lakeconf.errors", "LakeconfError")
     assert isinstance(SchemaError("wrong"), found)
     assert not isinstance(ValueError("wrong"), found)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_copy_stands_for_the_same(copied: Callable[[object], Any], late: str) -> None:
+    module, doubled = copied(deferred(late)), copied(deferred(late, "doubled"))
+    assert (module.LIMIT, doubled(4)) == (3, 8)

@@ -5,13 +5,19 @@ read at a snapshot may have the later type of a column. The proof has two parts.
 the definition was read still exists, with its time: then the catalog has the same history up to it, and is no backup
 that was restored and took another way. And no commit after it has changed a definition: each such commit has a new
 schema version, by which DuckLake remembers definitions too.
+
+So DuckLake itself reads a restored backup with the columns that the lost commits gave to its tables, and would write
+such files. As soon as another snapshot has the id of one that the reader has seen, no definition is found any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
+
+from lakeconf.errors import CatalogError
 
 Definition = TypeVar("Definition")
 # A process that uses more tables reads their definitions again.
@@ -19,12 +25,15 @@ _MOST = 256
 # The SQL of every catalog.
 STATE = """
     SELECT max(CASE WHEN snapshot_id = $1 THEN schema_version END) AS version,
-        max(CASE WHEN snapshot_id = $2 THEN CAST(snapshot_time AS VARCHAR) END) AS moment, max(newest) AS newest,
+        max(CASE WHEN snapshot_id = $2 THEN CAST(snapshot_time AS VARCHAR) END) AS moment,
+        max(CASE WHEN snapshot_id = $3 THEN CAST(snapshot_time AS VARCHAR) END) AS seen_moment, max(newest) AS newest,
         max(CASE WHEN snapshot_id = newest THEN CAST(snapshot_time AS VARCHAR) END) AS newest_moment,
         max(schema_version) AS newest_version
     FROM ducklake_snapshot, (SELECT max(snapshot_id) AS newest FROM ducklake_snapshot) AS n
 """
-STATE_TYPES = "version BIGINT, moment VARCHAR, newest BIGINT, newest_moment VARCHAR, newest_version BIGINT"
+STATE_TYPES = (
+    "version BIGINT, moment VARCHAR, seen_moment VARCHAR, newest BIGINT, newest_moment VARCHAR, newest_version BIGINT"
+)
 
 
 class _Proof(NamedTuple):
@@ -55,23 +64,34 @@ class Definitions(Generic[Definition]):
     def __init__(self) -> None:
         self._remembered: dict[str, _Remembered[Definition]] = {}
         self._types: dict[Hashable, dict[str, str]] = {}
+        # The newest snapshot that any read has seen, and its time.
+        self._seen: tuple[int, str] = (-1, "")
 
-    def get(self, name: str, state: Callable[[int], Sequence[Any]], read: Callable[..., Definition]) -> Definition:
+    def get(self, name: str, state: Callable[[int, int], Sequence[Any]], read: Callable[..., Definition]) -> Definition:
         """The definition of a table at a snapshot.
 
         Args:
             name: The name of the table.
-            state: The row of `STATE` for the snapshot, given another one.
+            state: The row of `STATE` for the snapshot, given two other ones.
             read: Reads the definition in the same state of the catalog; its argument `exists` is True if the snapshot
                 does.
 
         Raises:
+            CatalogError: The catalog was replaced, as by a backup, and has taken another way.
             LakeconfError: `read` raises it. It is called if the definition is not remembered, or nothing proves it, and
                 if the snapshot does not exist.
         """
         found = self._remembered.get(name)
         newest = -1 if found is None else found.proof.newest
-        version, moment, newest_now, moment_now, newest_version = state(newest)
+        seen, seen_then = self._seen
+        version, moment, seen_moment, newest_now, moment_now, newest_version = state(newest, seen)
+        if seen_moment is not None and _time(seen_moment) != _time(seen_then):
+            raise CatalogError(
+                f"the catalog was replaced while the lake was open: snapshot {seen} is another one now",
+                hint="open the lake again: store.open()",
+            )
+        if newest_now is not None and newest_now > self._seen[0]:
+            self._seen = (newest_now, moment_now)
         if version is None:
             return read(exists=False)
         is_same = found is not None and found.proof == (version, newest, moment, newest_version)
@@ -99,3 +119,11 @@ class Definitions(Generic[Definition]):
         if len(self._remembered) >= _MOST:
             self._remembered = {}
         self._remembered[name] = definition
+
+
+def _time(text: str) -> datetime | str:
+    """A time in the catalog, which DuckDB writes in the time zone of the connection; the text if Python cannot."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return text

@@ -147,11 +147,12 @@ def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
         TableNotFoundError: The table does not exist at this snapshot.
         UnsupportedError: It is a view or a macro, which only DuckDB can run.
         SnapshotNotFoundError: The snapshot does not exist.
+        CatalogError: The catalog was replaced while the lake was open.
     """
     with reader.transaction() as transaction:
 
-        def state(known: int) -> tuple[Any, ...]:
-            return own_rows(transaction, STATE, STATE_TYPES, [snapshot_id, known])[0]
+        def state(known: int, seen: int) -> tuple[Any, ...]:
+            return own_rows(transaction, STATE, STATE_TYPES, [snapshot_id, known, seen])[0]
 
         read = partial(find_table, transaction, name, snapshot_id)
         found: TableInfo = reader.definitions.get(name, state, read)

@@ -109,7 +109,8 @@ def run(arguments: Sequence[str]) -> int:
         said = io.StringIO()
         error.show(said)
         if said.getvalue():
-            show_lines(said.getvalue().rstrip("\n"), to_stderr=True)
+            # click lists the choices of an argument below each other, each after a tab.
+            show_lines(said.getvalue().rstrip("\n").replace("\n\t", "\n  "), to_stderr=True)
         return error.exit_code
     except click.Abort:
         return 130

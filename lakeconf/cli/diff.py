@@ -47,7 +47,8 @@ def command(
     config = init(source)
     found = compare(config.get_store(one), config.get_store(other), table, on, samples=samples)
     if format_name == "json":
-        show_json({"equal": found.is_equal, **plain(dataclasses.asdict(found))})
+        data = plain(dataclasses.asdict(found))
+        show_json({"equal": found.is_equal, "equal_rows": data.pop("equal"), **data})
     else:
         _show(found, on)
     context.exit(0 if found.is_equal else 1)

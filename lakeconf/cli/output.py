@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -23,6 +24,8 @@ _MARK = os.urandom(8).hex()
 _STYLE = re.compile(f"\x1b\\[([0-9;]*)m{_MARK}")
 # Columns of a table that is too wide get no narrower than this.
 _NARROWEST = 8
+# The texts of floats that are no numbers in JSON, as PostgreSQL writes them.
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 # CI systems execute these commands in logs: some at the start of a line, others anywhere.
 _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#(?:\[|vso\[|teamcity\[))")
 
@@ -156,7 +159,7 @@ def _json_escape(found: re.Match[str]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Converts a value for JSON: bytes to hexadecimal digits, dates and decimals to strings."""
+    """Converts a value for JSON: bytes to hexadecimal digits; dates, decimals, NaN and infinities to strings."""
     if isinstance(value, Mapping):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -165,6 +168,8 @@ def plain(value: Any) -> Any:
         return value.hex()
     if isinstance(value, datetime | date | time):
         return value.isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return _NOT_FINITE[str(value)]  # JSON has no such numbers
     return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 

@@ -17,6 +17,7 @@ from lakeconf.cli.output import plain, show, show_exactly, show_json, show_lines
 from lakeconf.cli.sql_prompt import run_prompt
 from lakeconf.config.file import MAX_BYTES
 from lakeconf.config.model import init
+from lakeconf.errors import QueryError
 from lakeconf.inspection.read_only_sql import query
 
 _CELL = 60
@@ -78,6 +79,7 @@ def command(
 
 def _show(names: Sequence[str], rows: Sequence[tuple[object, ...]], format_name: str, limit: int) -> None:
     if format_name == "json":
+        _check_keys(names)
         show_json([dict(zip(names, map(plain, row), strict=True)) for row in rows])
     elif format_name == "csv":
         _show_csv([names, *(["" if value is None else _text(value) for value in row] for row in rows)])
@@ -130,6 +132,16 @@ def _show_csv(rows: Sequence[Sequence[str]]) -> None:
         show(f"warning: the output contains {start} (starting with =, +, - or @); import as text", to_stderr=True)
 
 
+def _check_keys(names: Sequence[str]) -> None:
+    """Refuses columns of the same name: an object of JSON would keep only the last one."""
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise QueryError(
+            f"the result has several columns named {twice!r}, and a row in JSON can have only one",
+            hint="name each column with AS, or use --format csv",
+        )
+
+
 def _are_numbers(column: Sequence[object]) -> bool:
     return all(value is None or type(value) in (int, float, Decimal) for value in column)
 
@@ -143,6 +155,8 @@ def _is_number(cell: str) -> bool:
 
 
 def _text(value: object) -> str:
+    if isinstance(value, float):
+        return str(value)
     found = plain(value)
     return json.dumps(found, ensure_ascii=False) if isinstance(found, dict | list) else str(found)
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from catalog_lake import Lake, lake
 
+import lakeconf
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import TableInfo, load_table
 from lakeconf.connection.shared import SharedConnection
-from lakeconf.errors import LakeconfError, SnapshotNotFoundError, TableNotFoundError
+from lakeconf.errors import CatalogError, LakeconfError, SnapshotNotFoundError, TableNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,7 +175,44 @@ def test_restored_catalog_is_noticed(lost: str, instead: str, tmp_path: Path, *,
         check(source, source.versions()[::-1])
         source.run(instead)
         vars(source.reader)["definitions"] = remembered
-        check(source, source.versions())
+        for name in NAMES:
+            for version in source.versions():
+                with pytest.raises(CatalogError, match=f"replaced while the lake was open: snapshot {source.newest} "):
+                    load_table(source.reader, name, version)
+
+
+def test_another_time_zone_of_the_connection_is_not_another_catalog(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER)")
+    for zone in ("UTC", "Asia/Kolkata", "America/New_York", "UTC"):
+        source.run(f"SET TimeZone = '{zone}'")
+        check(source, [source.newest])
+    source.run("INSERT INTO lake.t VALUES (1)")
+    check(source, source.versions())
+
+
+def test_lake_refuses_a_catalog_that_was_restored_and_took_another_way(project: Path) -> None:
+    """DuckLake would still read and write the columns of the lost commits, so that files have the wrong types."""
+    store = lakeconf.init().get_store()
+    with store.open() as opened:
+        opened.create_table("t", {"a": "BIGINT"})
+    catalog = store.metadata_backend.file()
+    assert catalog is not None
+    with closing(sqlite3.connect(catalog)) as source, closing(sqlite3.connect(project / "backup")) as backup:
+        source.backup(backup)
+    with store.open() as opened:
+        opened.table("t").evolve(add={"z": "VARCHAR"})
+        assert list(opened.table("t").schema) == ["a", "z"]
+        with closing(sqlite3.connect(project / "backup")) as backup, closing(sqlite3.connect(catalog)) as restored:
+            backup.backup(restored)
+        with store.open() as other:
+            other.table("t").evolve(add={"z": "BIGINT"})
+        rows = opened.sql("SELECT 1::BIGINT AS a, 'text' AS z")
+        opened.refresh()
+        for call in (lambda: opened.table("t").schema, opened.table("t").scan, lambda: opened.table("t").append(rows)):
+            with pytest.raises(CatalogError, match="replaced while the lake was open"):
+                call()
+    with store.open() as again:
+        assert again.table("t").schema == {"a": "BIGINT", "z": "BIGINT"}
 
 
 def test_threads_see_definitions_as_other_connections_change_them(tmp_path: Path) -> None:

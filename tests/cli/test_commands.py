@@ -77,6 +77,13 @@ def test_misspelt_command_or_option_is_a_usage_error(run_in_stores: Any) -> None
     assert run_in_stores("nonsense")[0] == 2
 
 
+def test_choices_of_a_missing_argument_are_indented(run_in_stores: Any) -> None:
+    code, _, err = run_in_stores("export")
+    assert code == 2
+    assert "\n  dagster,\n  dbt," in err
+    assert "\\x09" not in err
+
+
 def test_every_command_is_in_a_module_of_its_name() -> None:
     for name, module in COMMANDS.items():
         assert module == f"lakeconf.cli.{name.replace('-', '_')}"

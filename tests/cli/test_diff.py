@@ -42,7 +42,22 @@ def test_equal_tables(folder: Path, called: Any) -> None:
         "",
     )
     code, out, _ = called("diff", "dev", "prod", "marts.same", "--format", "json")
-    assert (code, json.loads(out)["equal"]) == (0, True)
+    found = json.loads(out)
+    assert (code, found["equal"], found["equal_rows"]) == (0, True, 1)
+    assert isinstance(found["equal"], bool)
+
+
+def test_different_tables_with_an_equal_row_are_not_equal_in_json(project: Path, called: Any) -> None:
+    with (project / "lakeconf.toml").open("a") as file:
+        file.write(OTHER)
+    for name, rows in (("dev", "range(2)"), ("prod", "range(3)")):
+        with lakeconf.init().get_store(name).open() as lake:
+            sql = f"SELECT range AS id FROM {rows}"
+            lake.create_table("marts.t", lake.sql(sql)).append(lake.sql(sql))
+    code, out, _ = called("diff", "dev", "prod", "marts.t", "--format", "json")
+    found = json.loads(out)
+    assert (code, found["equal"], found["equal_rows"]) == (1, False, 2)
+    assert isinstance(found["equal"], bool)
 
 
 def test_differences_with_a_key(folder: Path, called: Any) -> None:
@@ -66,7 +81,8 @@ def test_differences_as_json(folder: Path, called: Any) -> None:
     arguments = ("diff", "dev", "prod", "marts.t", "--on", "id", "--format", "json")
     code, out, _ = called(*arguments)
     found = json.loads(out)
-    assert (code, found["equal"], found["table"], found["stores"]) == (1, 0, "marts.t", ["dev", "prod"])
+    assert (code, found["equal"], found["equal_rows"], found["stores"]) == (1, False, 0, ["dev", "prod"])
+    assert found["table"] == "marts.t"
     assert (found["rows"], found["only"], found["columns"]["name"]) == ([2, 2], [1, 1], 1)
     assert found["schema"] == [["flag", None, "BOOLEAN"]]
     assert found["sample_changes"] == [{"id": 1, "name": ["a", "A"], "tags": [[1, None], [1, None]]}]

@@ -175,6 +175,7 @@ def test_json_is_readable_and_escapes_what_controls_a_terminal(capsys: pytest.Ca
         (time(1, 2, 3, 4), "01:02:03.000004"),
         (Decimal("1.50"), "1.50"),
         ([True, 1, 1.5, "x", None], [True, 1, 1.5, "x", None]),
+        ([float("nan"), float("inf"), -float("inf")], ["NaN", "Infinity", "-Infinity"]),
         (Path("a/b"), "a/b"),
     ],
 )

@@ -15,6 +15,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def test_json_of_nan_and_infinities_is_valid(events_folder: Path, shown: Any) -> None:
+    query = "SELECT 'nan'::DOUBLE a, 'inf'::FLOAT b, ['-inf'::DOUBLE] c"
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    out = shown("sql", query, "--format", "json")
+    assert json.loads(out, parse_constant=refuse) == [{"a": "NaN", "b": "Infinity", "c": ["-Infinity"]}]
+    assert shown("sql", query, "--format", "csv").splitlines()[1] == 'nan,inf,"[""-Infinity""]"'
+
+
+def test_json_of_two_columns_of_one_name_is_refused(events_folder: Path, called: Any) -> None:
+    code, out, err = called("sql", "SELECT 1 AS a, 2 AS a", "--format", "json")
+    assert (code, out) == (1, "")
+    assert "error: the result has several columns named 'a', and a row in JSON can have only one" in err
+    assert called("sql", "SELECT 1 AS a, 2 AS a", "--format", "csv")[:2] == (0, "a,a\n1,2\n")
+
+
 def test_values_of_every_kind_are_shown(events_folder: Path, shown: Any) -> None:
     query = "SELECT DATE '2024-01-02' d, 1.50 n, 'ab'::BLOB b, [1, NULL] l, {'a': 1} s, NULL x, repeat('y', 70) t"
     (row,) = json.loads(shown("sql", query, "--format", "json"))
