@@ -95,7 +95,8 @@ def read_store(
         hint = f'declare the catalog: [stores.{name}.metadata_backend] type = "sqlite" …'
         draft.report(Code.MISSING_KEY, "is missing", ("metadata_backend",), hint=hint)
     store = None
-    if metadata is not None and (storage is not None or "storage_backend" not in draft.values):
+    # No store has an empty name, which is a problem of the file; see `structure_problems`.
+    if name and metadata is not None and (storage is not None or "storage_backend" not in draft.values):
         about = {"alias": alias, "attach_options": options, "maintenance": limits, "committer": _committer(draft)}
         store = _composed(draft, metadata, storage, about)
         if store is not None and stores.source.path is not None:
