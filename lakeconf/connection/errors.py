@@ -217,7 +217,8 @@ def _without_statement(text: str) -> str:
 
 
 def _scrubbed(text: str, secrets: Iterable[Secret]) -> str:
-    text = _without_statement(text)
+    # An internal error of DuckDB ends with a page of addresses.
+    text = _without_statement(text.partition("\n\nStack Trace:")[0])
     # A connection string in an error contains the password in plain text.
     text = re.sub(r"(password\s*=\s*)('[^']*'|\S+)", r"\1***", scrub(text, secrets))
     return re.sub(r"(://[^\s:/@]*:)[^\s@/]+@", r"\1***@", text)

@@ -33,12 +33,17 @@ class ColumnNames:
         """Drops a column or a field of the table.
 
         Raises:
-            SchemaError: It was dropped before, possibly with its column.
+            SchemaError: It was dropped before, possibly with its column; or it is the last field of a struct, which
+                DuckLake drops, and then nobody can open the lake.
         """
         held, last = self._holder(path), folded(path[-1])
         if held is None or last not in held.names:
             raise SchemaError(f"{'.'.join(path)!r} is dropped twice", hint="name it once, or only its column")
         del held.names[last]
+        if not held.names and len(path) > 1:
+            # Elements of lists and maps cannot be dropped.
+            what = path[0] if path[-2] in ("element", "key", "value") else ".".join(path[:-1])
+            raise SchemaError(f"{'.'.join(path)!r} is the last field of its struct", hint=f"drop {what!r}")
 
     def rename(self, path: Sequence[str], new: str) -> None:
         """Renames a column or a field, unless the table does not have it.

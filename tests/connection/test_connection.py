@@ -47,6 +47,13 @@ def test_every_duckdb_error_becomes_a_lakeconf_error(error_class: type[Exception
         raise error_class("something")
 
 
+def test_internal_error_has_no_page_of_addresses() -> None:
+    text = "INTERNAL Error: no pointer\n\nStack Trace:\n\n/duckdb.so(+0xd7f00b) [0x7f]\n\nThis error signals a failure"
+    with pytest.raises(LakeconfError) as raised, translated_errors():
+        raise duckdb.InternalException(text)
+    assert raised.value.message == str(raised.value.__cause__) == "INTERNAL Error: no pointer"
+
+
 @pytest.mark.parametrize(
     ("sql", "expected"),
     [

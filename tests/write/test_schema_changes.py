@@ -91,8 +91,9 @@ def test_table_of_a_transaction_is_known_before_its_commit(lake: Lake) -> None:
 def test_change_that_ducklake_refuses_is_a_schema_error(lake: Lake) -> None:
     create(lake._scope, "events", EVENTS)
     before = lake.snapshot_id
-    with pytest.raises(SchemaError, match=r"^DuckLake refused the change: "):
-        evolved(lake, "events", Evolution(add={"id": "DATE"}))
+    for evolution in (Evolution(drop=["at"]), Evolution(add={"n": "INTEGER"}, defaults={"n": "many"})):
+        with pytest.raises(SchemaError, match=r"^DuckLake refused the change: "):
+            evolved(lake, "events", evolution)
     with pytest.raises(TableNotFoundError):
         evolved(lake, "unknown", Evolution(drop=["id"]))
     assert lake.refresh() == before
