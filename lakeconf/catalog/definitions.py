@@ -22,6 +22,7 @@ from lakeconf.errors import CatalogError
 Definition = TypeVar("Definition")
 # A process that uses more tables reads their definitions again.
 _MOST = 256
+_REPLACED, _OPEN_AGAIN = "the catalog was replaced while the lake was open", "open the lake again: store.open()"
 # The SQL of every catalog.
 STATE = """
     SELECT max(CASE WHEN snapshot_id = $1 THEN schema_version END) AS version,
@@ -86,10 +87,7 @@ class Definitions(Generic[Definition]):
         seen, seen_then = self._seen
         version, moment, seen_moment, newest_now, moment_now, newest_version = state(newest, seen)
         if seen_moment is not None and _time(seen_moment) != _time(seen_then):
-            raise CatalogError(
-                f"the catalog was replaced while the lake was open: snapshot {seen} is another one now",
-                hint="open the lake again: store.open()",
-            )
+            raise CatalogError(f"{_REPLACED}: snapshot {seen} is another one now", hint=_OPEN_AGAIN)
         if newest_now is not None and newest_now > self._seen[0]:
             self._seen = (newest_now, moment_now)
         if version is None:
@@ -119,6 +117,20 @@ class Definitions(Generic[Definition]):
         if len(self._remembered) >= _MOST:
             self._remembered = {}
         self._remembered[name] = definition
+
+
+def check_not_replaced(known: int, newest: int) -> None:
+    """Refuses a catalog without a snapshot that was the newest one before: DuckLake never removes the newest.
+
+    Args:
+        known: The snapshot.
+        newest: The newest snapshot of the catalog, read later.
+
+    Raises:
+        CatalogError: It is older.
+    """
+    if newest < known:
+        raise CatalogError(f"{_REPLACED}: its newest snapshot is {newest} instead of {known}", hint=_OPEN_AGAIN)
 
 
 def _time(text: str) -> datetime | str:

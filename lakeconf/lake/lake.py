@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeconf.arguments import check_flags
 from lakeconf.catalog.column_lookup import name_list
+from lakeconf.catalog.definitions import check_not_replaced
 from lakeconf.catalog.snapshot import Snapshot, chosen, latest, snapshots
 from lakeconf.catalog.table import tables
 from lakeconf.catalog.table_name import INTERNAL_SCHEMA, split_name
@@ -102,6 +103,7 @@ class Lake(Definitions, Queries):
 
         Raises:
             LakeconfError: The lake is pinned, by `at` or by an open transaction.
+            CatalogError: The catalog was replaced by an older one, as by a backup.
         """
         if self._scope.is_pinned:
             raise LakeconfError(
@@ -109,7 +111,9 @@ class Lake(Definitions, Queries):
             )
         if self._session.pinned:
             return self.snapshot_id
-        return self._session.advance(latest(self._session.reader).snapshot_id, refresh=True)
+        known, newest = self.snapshot_id, latest(self._session.reader).snapshot_id
+        check_not_replaced(known, newest)
+        return self._session.advance(newest, refresh=True)
 
     def table(self, name: str) -> Table:
         """A table by name; whether it exists is checked on first use.

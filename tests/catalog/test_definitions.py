@@ -204,6 +204,8 @@ def test_lake_refuses_a_catalog_that_was_restored_and_took_another_way(project: 
         assert list(opened.table("t").schema) == ["a", "z"]
         with closing(sqlite3.connect(project / "backup")) as backup, closing(sqlite3.connect(catalog)) as restored:
             backup.backup(restored)
+        with pytest.raises(CatalogError, match=r"replaced while the lake was open: its newest snapshot is \d instead"):
+            opened.refresh()
         with store.open() as other:
             other.table("t").evolve(add={"z": "BIGINT"})
         rows = opened.sql("SELECT 1::BIGINT AS a, 'text' AS z")
