@@ -39,7 +39,7 @@ WRITES = {
     "delete of 15 of 30 partitions": "delete_partitions",
     "update of every fifth row": "update",
     "the same with the public committer": "update_public",
-    "merge of 20 %": "merge",
+    "merge of half of the rows": "merge",
     "the same, with the public committer": "merge_public",
 }
 
@@ -59,7 +59,7 @@ def write(lake: Lake, spark: SparkSession, kind: str, rows: int) -> None:
     table = lake.create_table("t", first, partitioned_by=partitioned)
     table.append(first)
     half = "day < DATE '2024-01-16'"
-    changed = rows_of(spark, 0, rows, 5).selectExpr("id", "part", "note", "amount + 1 AS amount", "day")
+    changed = rows_of(spark, 0, rows, 2).selectExpr("id", "part", "note", "amount + 1 AS amount", "day")
     steps: dict[str, Callable[[], object]] = {
         "overwrite": lambda: table.overwrite(first),
         "overwrite_half": lambda: table.overwrite(first.where(half), where=half),
