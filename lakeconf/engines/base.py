@@ -271,12 +271,12 @@ class SparkOperations(Protocol):
         """
         ...
 
-    def check(self, table: str, snapshot_id: int) -> TableCheck:
-        """Compares the rows that Spark and DuckDB read from a table.
+    def count(self, rows: nw.LazyFrame[Any]) -> int:
+        """The number of rows of a frame of the engine; `SparkError` if the job fails."""
+        ...
 
-        Raises:
-            UnsupportedError: Spark cannot read the table exactly.
-        """
+    def check(self, table: str, snapshot_id: int) -> TableCheck:
+        """Compares the rows that Spark and DuckDB read from a table; `UnsupportedError` if Spark cannot."""
         ...
 
 

@@ -16,7 +16,7 @@ from lakeconf.catalog.snapshot import latest
 from lakeconf.commit.change import Target
 from lakeconf.commit.transaction import Transaction
 from lakeconf.connection.connection import Connection
-from lakeconf.engines.base import ROW_ID, Staged
+from lakeconf.engines.base import ROW_ID, SparkOperations, Staged
 from lakeconf.engines.schema_check import selected
 from lakeconf.errors import LakeconfError, SchemaError
 from lakeconf.logs import EventLogger
@@ -81,35 +81,49 @@ def _is_staged(
     constants: Mapping[str, str],
 ) -> bool:
     """Lets the executors write the updated rows if they are many; false if DuckDB should write them in the commit."""
-    session, info, types = transaction.session, target.info, target.types
+    info = target.info
     if update_refusal(transaction, info) is not None:
         return False
-    if not computed and latest(session.reader).snapshot_id != transaction.snapshot_id:
+    if not computed and latest(transaction.session.reader).snapshot_id != transaction.snapshot_id:
         return False  # a statement also updates the rows of newer snapshots; a staged update would be a conflict
     try:
-        read = readable(transaction, target)
-        plan = plan_scan(session.reader, writes.quoted_name(info), transaction.snapshot_id, (), predicate)
-        if size_refusal(session, info, sum(file.record_count for file in plan.files)) is not None:
-            return False
-        rows = rows_to_change(session.engine, transaction, target, read, predicate)
-        if session.committer == "auto":
-            ((count,),) = rows.select(nw.len()).collect("pyarrow").rows()
-            if size_refusal(session, info, count) is not None:
-                return False
+        staged = _stage(transaction, target, predicate, computed, constants)
     except LakeconfError as error:
-        # DuckDB updates the rows, or raises the error of the update.
+        # DuckDB updates the rows, or raises the error of the update: Spark may refuse what DuckDB computes.
         _log.info("DuckDB updates the rows of %s: %s", info.full_name, error.message)
         return False
+    if staged is None:
+        return False
+    transaction.add(row_change(target, transaction, (), staged))  # first, so that a failure below removes the rows
+    carry_out(transaction.session.engine, transaction, target, staged, ())
+    return True
+
+
+def _stage(
+    transaction: Transaction,
+    target: Target,
+    predicate: Predicate,
+    computed: Mapping[str, nw.Expr],
+    constants: Mapping[str, str],
+) -> Staged | None:
+    """Stages the updated rows with all their columns; None if they are few."""
+    session, info, types = transaction.session, target.info, target.types
+    engine = session.engine
+    assert isinstance(engine, SparkOperations)  # noqa: S101 - checked by `update_refusal`
+    read = readable(transaction, target)
+    plan = plan_scan(session.reader, writes.quoted_name(info), transaction.snapshot_id, (), predicate)
+    if size_refusal(session, info, sum(file.record_count for file in plan.files)) is not None:
+        return None
+    rows = rows_to_change(session.engine, transaction, target, read, predicate)
+    if session.committer == "auto" and size_refusal(session, info, engine.count(rows)) is not None:
+        return None
     new = {**computed, **{name: nw.col(f"{_CONSTANT}{index}") for index, name in enumerate(constants)}}
     if constants:
         rows = rows.join(_constants(transaction, target, constants), how="cross")
     with named_columns(types):
         chosen = [new.get(name, nw.col(name)).alias(name) for name in types]
         rows = rows.select(ROW_ID, nw.lit(UPDATE).alias(ACTION), *chosen)
-    staged = stage_actions(session.engine, transaction, target, rows, types, acted=True)
-    transaction.add(row_change(target, transaction, (), staged))  # first, so that a failure below removes the rows
-    carry_out(session.engine, transaction, target, staged, ())
-    return True
+    return stage_actions(session.engine, transaction, target, rows, types, acted=True)
 
 
 def _constants(transaction: Transaction, target: Target, constants: Mapping[str, str]) -> nw.LazyFrame[Any]:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import narwhals as nw
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
@@ -158,6 +160,14 @@ class SparkEngine:
                 frame = filtered(frame, plan.predicate, plan.columns)
             frame = frame.selectExpr(f"{FILENAME} AS {FILE}", f"{FILE_ROW_NUMBER} AS {POSITION}")
         return nw.from_native(rebind(frame, self._spark))
+
+    def count(self, rows: nw.LazyFrame[Any]) -> int:
+        try:
+            found: int = nw.to_native(rows).count()
+        except (PySparkException, Py4JJavaError) as error:
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise SparkError(f"the Spark job that counts the rows failed: {reason}") from error
+        return found
 
     def check(self, table: str, snapshot_id: int) -> TableCheck:
         frame = self.scan(table, snapshot_id).to_native()
