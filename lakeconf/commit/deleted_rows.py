@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import TableInfo
@@ -10,6 +10,7 @@ from lakeconf.commit.position_delete import batches
 from lakeconf.commit.position_files import (
     DELETED_ROWS,
     DeletedPositions,
+    LiveFiles,
     PositionFile,
     live_files,
     locate,
@@ -29,7 +30,7 @@ def delete_rows(
 
     Args:
         reader: Reads the catalog.
-        writer: Reads the lake in the transaction of the commit, and writes the files.
+        writer: A connection to the lake.
         table: The table of the rows.
         row_ids: SQL that returns their ids, as `ROW_ID`.
         row_count: The number of the ids.
@@ -40,15 +41,24 @@ def delete_rows(
         CommitConflictError: Rows do not exist, or are in several places.
     """
     live = live_files(reader, table, begun)
-    places = f"SELECT filename, file_row_number, rowid AS row_id FROM {_lake_table(reader, table)}"
+    # In an open transaction, DuckDB would keep the memory of dropped tables.
+    with writer.cursor() as cursor:
+        return _written(live, cursor, reader.alias, row_ids, row_count, folder)
+
+
+def _written(
+    live: LiveFiles, writer: Connection, lake: str, row_ids: str, row_count: int, folder: str
+) -> DeletedPositions:
+    table = live.table
+    named = qualified(lake, table.schema_name, table.name)
+    places = f"SELECT filename, file_row_number, rowid AS row_id FROM {named} AT (VERSION => {live.begun}) WHERE "
     files: list[PositionFile] = []
     inlined: list[tuple[str, int]] = []
     count = total = 0
     with kept_ids(writer, row_ids, row_count) as kept:
         wanted = count_and_sum(writer, kept)
-        places += f" WHERE rowid IN (SELECT {ROW_ID} FROM ({kept}))"
-        for condition in _conditions(live.row_counts, row_count):
-            located = locate(live, writer, f"{places}{condition}")
+        for condition, parts in _searches(live.row_counts, kept, row_count):
+            located = locate(live, writer, f"{places}{condition}", parts)
             found, hashes = count_and_sum(writer, f"SELECT row_id AS {ROW_ID} FROM {DELETED_ROWS}")
             count, total = count + found, total + hashes
             written = write_position_files(writer, located, folder)
@@ -62,14 +72,17 @@ def delete_rows(
     return DeletedPositions(tuple(files), tuple(inlined))
 
 
-def _lake_table(reader: CatalogReader, table: TableInfo) -> str:
-    return qualified(reader.alias, table.schema_name, table.name)
-
-
-def _conditions(row_counts: Mapping[str, int], row_count: int) -> Iterator[str]:
-    """Conditions on the rows of a table that divide its files, if so many rows are searched that memory matters."""
+def _searches(row_counts: Mapping[str, int], kept: str, row_count: int) -> Iterator[tuple[str, Sequence[str]]]:
+    """Conditions on rows of the lake, each with conditions on the places of these rows that select the deleted ones."""
     if row_count <= IDS_IN_MEMORY:
-        yield ""
+        yield f"rowid IN (SELECT {ROW_ID} FROM ({kept}))", ()
         return
+    # A file has more rows than fit, or there are more ids: DuckDB gets parts of both that fit, by a hash.
     for names in batches(row_counts):
-        yield f" AND filename IN ({', '.join(map(literal, names))})"
+        count = max(1, -(-sum(names.values()) // (IDS_IN_MEMORY // 2)))
+        parts = [
+            f"hash(row_id) % {count} = {part} AND row_id IN "
+            f"(SELECT {ROW_ID} FROM ({kept}) WHERE hash({ROW_ID}) % {count} = {part})"
+            for part in range(count)
+        ]
+        yield f"filename IN ({', '.join(map(literal, names))})", parts

@@ -16,6 +16,7 @@ from lakeconf.sql import literal
 # The places of deleted rows: the number of the file, the position and the id. Qualified, because the lake may have a
 # table with this name.
 DELETED_ROWS = "temp.main.__lakeconf_deleted"
+_PLACES = "temp.main.__lakeconf_places"
 _DATA_FILES = f"""
     SELECT data_file_id, path, path_is_relative, record_count
     FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()}
@@ -140,34 +141,41 @@ def live_files(reader: CatalogReader, table: TableInfo, begun: int) -> LiveFiles
     return LiveFiles(table, begun, data_files, row_counts, earlier)
 
 
-def locate(live: LiveFiles, writer: Connection, rows: str) -> LocatedRows:
+def locate(live: LiveFiles, writer: Connection, rows: str, conditions: Sequence[str] = ()) -> LocatedRows:
     """Makes the temporary table `DELETED_ROWS`.
 
     Args:
         live: The files of the table.
         writer: The connection that gets the table.
-        rows: SQL that returns the places of the rows to delete: `filename`, `file_row_number` and `row_id`.
+        rows: SQL that returns the places of rows: `filename`, `file_row_number` and `row_id`.
+        conditions: SQL on `row_id`; the rows that satisfy one of them are deleted, and none satisfies several. DuckDB
+            evaluates them one after the other, for less memory. Without conditions, all rows are deleted.
 
     Raises:
         CommitConflictError: A row is in a file that the catalog does not know.
     """
-    numbers = _fill(writer, live.table, rows, list(live.row_counts))
+    numbers = _fill(writer, live.table, rows, list(live.row_counts), _PLACES if conditions else DELETED_ROWS)
+    if conditions:
+        writer.execute(f"CREATE OR REPLACE TEMP TABLE {DELETED_ROWS} AS FROM {_PLACES} LIMIT 0")
+        for condition in conditions:
+            writer.execute(f"INSERT INTO {DELETED_ROWS} FROM {_PLACES} WHERE {condition}")
+        writer.execute(f"DROP TABLE {_PLACES}")
     counts = dict(writer.rows(f"SELECT file, count(*) FROM {DELETED_ROWS} GROUP BY file"))
     found = {name: counts[number] for name, number in numbers.items() if number in counts}
     return LocatedRows(live, found, numbers)
 
 
-def _fill(writer: Connection, table: TableInfo, rows: str, names: Sequence[str]) -> dict[str, int]:
-    """Makes `DELETED_ROWS`, and returns the number of each name."""
+def _fill(writer: Connection, table: TableInfo, rows: str, names: Sequence[str], into: str) -> dict[str, int]:
+    """Makes a table of places, and returns the number of each name."""
     # A number needs 2 bytes where a name needs more than 100. An ENUM numbers its values from 0 on, without a join,
     # which could keep all rows in memory.
     known = f"ENUM({', '.join(map(literal, names or ['']))})"
     writer.execute(
-        f"CREATE OR REPLACE TEMP TABLE {DELETED_ROWS} AS "
+        f"CREATE OR REPLACE TEMP TABLE {into} AS "
         f"SELECT enum_code(TRY_CAST(filename AS {known})) AS file, file_row_number::BIGINT AS position, row_id "
         f"FROM ({rows})"
     )
-    ((unknown,),) = writer.rows(f"SELECT count(*) FROM {DELETED_ROWS} WHERE file IS NULL")
+    ((unknown,),) = writer.rows(f"SELECT count(*) FROM {into} WHERE file IS NULL")
     if unknown:
         query = f"SELECT min(filename) FROM ({rows}) WHERE TRY_CAST(filename AS {known}) IS NULL"
         ((name,),) = writer.rows(query)
