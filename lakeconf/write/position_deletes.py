@@ -16,7 +16,14 @@ from lakeconf.commit.position_delete import ROWS_PER_STATEMENT, PositionDelete, 
 from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
 from lakeconf.engines.base import FILE, POSITION_TYPES, SparkOperations, Staged, StagingRequest
-from lakeconf.errors import CatalogError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
+from lakeconf.errors import (
+    CatalogError,
+    LakeconfError,
+    SchemaError,
+    SnapshotNotFoundError,
+    TableNotFoundError,
+    UnsupportedError,
+)
 from lakeconf.logs import EventLogger
 from lakeconf.sql import folded
 from lakeconf.write import writes
@@ -144,14 +151,15 @@ def _plan(reader: CatalogReader, name: str, predicate: Predicate | None) -> tupl
 
 
 def _stage(transaction: Transaction, target: Target, plan: ScanPlan, files: Sequence[DataFile]) -> Staged | None:
-    """Stages the positions of the matching rows of files; None if Spark cannot read a file exactly."""
+    """Stages the positions of the matching rows of files; None if Spark cannot find them exactly as DuckDB does."""
     engine = transaction.session.engine
     assert isinstance(engine, SparkOperations)  # noqa: S101 - checked by the caller
     request = StagingRequest(target.info, POSITION_TYPES, transaction.next_token())
     try:
         frame = engine.find_rows(replace(plan, files=tuple(files), inlined_tables=(), inlined_row_count=0))
         return engine.stage_rows(frame.to_native(), request)
-    except UnsupportedError as error:
+    except LakeconfError as error:
+        # DuckDB deletes the rows, or raises the error of the delete. Spark also refuses to cast some texts.
         _log.info("DuckDB finds the rows of %s: %s", target.info.full_name, error.message)
         return None
 
