@@ -37,7 +37,7 @@ WRITES = {
     "overwrite_partitions of 15 of 30": "overwrite_partitions",
     "delete of every tenth row": "delete",
     "delete of 15 of 30 partitions": "delete_partitions",
-    "update of every fifth row": "update",
+    "update of half of the rows": "update",
     "the same with the public committer": "update_public",
     "merge of half of the rows": "merge",
     "the same, with the public committer": "merge_public",
@@ -66,7 +66,7 @@ def write(lake: Lake, spark: SparkSession, kind: str, rows: int) -> None:
         "overwrite_partitions": lambda: table.overwrite_partitions(first.where(half)),
         "delete": lambda: table.delete("part < 100"),
         "delete_partitions": lambda: table.delete(half),
-        "update": lambda: table.update({"amount": 1.5}, where="part < 200"),
+        "update": lambda: table.update({"amount": 1.5}, where="part < 500"),
         "merge": lambda: table.merge(changed, on=["id"]),
     }
     step = steps.get(kind.removesuffix("_public"))
