@@ -86,6 +86,8 @@ def command(
         lakeconf init
         lakeconf init --store prod --metadata postgres --storage s3 --set storage_backend.bucket=acme-lake
     """
+    if output.is_dir():
+        raise click.UsageError(f"{output} is a folder; --output names the file to write")
     adds = output.exists() and not force
     declared = _declared(output) if adds else ()
     if format_name == "json" and not yes and None in (metadata, storage):
