@@ -63,7 +63,7 @@ class _TypeOfBackend(click.ParamType):  # type: ignore[type-arg]  # click 8.1 ha
     "--set", "given", multiple=True, metavar="KEY=VALUE", help="Set a field, such as storage_backend.bucket=acme."
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not prompt; use defaults.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=FILE_NAME, show_default=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), default=FILE_NAME, show_default=True)
 @overwrite_option
 @format_option
 def command(
@@ -86,8 +86,6 @@ def command(
         lakeconf init
         lakeconf init --store prod --metadata postgres --storage s3 --set storage_backend.bucket=acme-lake
     """
-    if output.is_dir():
-        raise click.UsageError(f"{output} is a folder; --output names the file to write")
     adds = output.exists() and not force
     declared = _declared(output) if adds else ()
     if format_name == "json" and not yes and None in (metadata, storage):

@@ -122,7 +122,7 @@ def test_a_store_is_not_added_to_pyproject(folder: Path, capsys: pytest.CaptureF
 def test_a_folder_is_not_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "lakeconf.toml").mkdir()
     assert run(["init", "--yes"]) == 2
-    assert "lakeconf.toml is a folder; --output names the file to write" in capsys.readouterr().err
+    assert "File 'lakeconf.toml' is a directory." in capsys.readouterr().err
 
 
 def test_missing_or_invalid_arguments_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import resource
 import shutil
+import sys
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -46,11 +47,14 @@ def files(tmp_path: Path) -> Callable[[], list[str]]:
 def largest_file(size: int) -> Iterator[None]:
     """Simulates a full disk, also for root: no file can grow beyond `size` bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Python would save the first `size` bytes of the byte code of a module, and a later process could not import it.
+    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        sys.dont_write_bytecode = before
 
 
 def test_disk_full_while_writing_a_data_file(store: Store, files: Callable[[], list[str]]) -> None:

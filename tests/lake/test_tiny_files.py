@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILES = 100_000 if PROVE else 4_500
-MEMORY, DEADLINE = ("4GB", dt.timedelta(seconds=30)) if PROVE else ("500MB", dt.timedelta(seconds=1))
+MEMORY, DEADLINE = ("4GB", dt.timedelta(seconds=30)) if PROVE else ("500MB", dt.timedelta(seconds=0.1))
 ROWS = "SELECT count(*), count(DISTINCT rowid), min(rowid), max(rowid), min(name), max(id) FROM dev.t"
 
 

@@ -78,7 +78,8 @@ def test_run_promote_and_diff_with_two_stores(folder: Path, capsys: pytest.Captu
     capsys.readouterr()
     assert run(["diff", "dev", "prod", "marts.by_day", "--on", "day", "--format", "json"]) == 1
     found = json.loads(capsys.readouterr().out)
-    assert (found["rows"], found["only"], found["equal"], found["columns"]) == ([2, 2], [0, 0], 1, {"price": 1})
+    assert (found["rows"], found["only"], found["columns"]) == ([2, 2], [0, 0], {"price": 1})
+    assert (found["equal"], found["equal_rows"]) == (False, 1)
     assert found["sample_changes"] == [{"day": "2024-01-01", "price": [9.5, 3.5]}]
     assert run(["diff", "dev", "prod", "marts.none"]) == 1
     assert "the store 'dev' has no table marts.none" in capsys.readouterr().err

@@ -7,11 +7,13 @@ import os
 import random
 import resource
 import signal
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 from writing_process import FIRST_BYTES, kill
 
+from lakeconf.catalog import definitions
 from lakeconf.commit import transaction as transactions
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import LakeconfError
@@ -41,8 +43,9 @@ class WrongClock:
         self._real = time.time
 
     def install(self) -> None:
-        """Replaces `time.time`."""
+        """Replaces `time.time`, and lets an open lake see the time of a snapshot change, which only this clock does."""
         time.time = lambda: self._real() + self.seconds
+        definitions.__dict__["_time"] = lambda _: None
 
     def stamp(self, connection: Connection, execute: Callable[..., Any]) -> None:
         """Changes the time of the snapshot that a connection has just committed."""
@@ -64,6 +67,7 @@ def arm(task: Task) -> None:
     begun = sum(task.begun(thread) for thread in range(task.threads))
     execute, chance, commits = Connection.execute, random.Random(f"{task.seed} {task.process} {begun}"), [0]  # noqa: S311
     # A file that grows beyond the limit kills the process; see `writing_process.die_at_byte`.
+    sys.dont_write_bytecode = True
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if "clock" in task.faults:

@@ -152,6 +152,8 @@ def kill() -> NoReturn:
 
 def die_at_byte(position: int) -> None:
     """Makes the system kill this process in the middle of a write, when a file grows beyond a position."""
+    # Python would save the byte code of a module up to the position, and a later process could not import it.
+    sys.dont_write_bytecode = True
     # Python ignores the signal by default.
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -55,7 +55,7 @@ def test_default_is_a_literal(value: object, default: str) -> None:
 
 NESTED = {
     "s": "STRUCT(a INTEGER, B STRUCT(c FLOAT, d DATE))",
-    "l": "STRUCT(k INTEGER)[]",
+    "l": "STRUCT(k INTEGER, d DATE)[]",
     "m": "MAP(VARCHAR, STRUCT(k INTEGER, z DATE))",
     "Ids": "MAP(INTEGER, DATE)",
 }
@@ -66,7 +66,7 @@ NESTED = {
     [
         ("s.b.c", "double", '"s" SET DATA TYPE STRUCT("a" INTEGER, "B" STRUCT("c" DOUBLE, "d" DATE))'),
         ("S.a", "BIGINT", '"s" SET DATA TYPE STRUCT("a" BIGINT, "B" STRUCT(c FLOAT, d DATE))'),
-        ("l.element.k", "BIGINT", '"l" SET DATA TYPE STRUCT("k" BIGINT)[]'),
+        ("l.element.k", "BIGINT", '"l" SET DATA TYPE STRUCT("k" BIGINT, "d" DATE)[]'),
         ("m.value.K", "BIGINT", '"m" SET DATA TYPE MAP(VARCHAR, STRUCT("k" BIGINT, "z" DATE))'),
         ("ids.key", "BIGINT", '"Ids" SET DATA TYPE MAP(BIGINT, DATE)'),
         (

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -211,8 +212,11 @@ def _constructor(spark: SparkSession, class_name: str, source: str) -> Any:
         # Spark ships this compiler for the code that it generates.
         compiler = _java(spark, "org.codehaus.janino.SimpleCompiler")()
         compiler.setParentClassLoader(spark._jsparkSession.getClass().getClassLoader())
-        compiler.cook(source)
-        constructor = compiler.getClassLoader().loadClass(class_name).getConstructors()[0]
+        # Two threads may compile the class. py4j remembers methods by the names of classes, so each has its own.
+        package, _, simple_name = class_name.rpartition(".")
+        own = f"{package}.compiled_{uuid.uuid4().hex}"
+        compiler.cook(source.replace(f"package {package};", f"package {own};", 1))
+        constructor = compiler.getClassLoader().loadClass(f"{own}.{simple_name}").getConstructors()[0]
         _compiled[class_name] = (jvm, constructor)
     return constructor
 

@@ -163,6 +163,16 @@ def test_readallfootersinparallel_reads_schema_and_writer(spark: SparkSession, t
     assert [line.split("\t")[-1] for line in schema.split("\n")[1:]] == ["id"]
 
 
+def test_a_class_that_two_threads_have_compiled_works_in_both(spark: SparkSession, tmp_path: Path) -> None:
+    """py4j remembers the methods of a class by its name."""
+    path = sorted(written(spark, tmp_path).inputFiles())[0].removeprefix("file://")
+    texts = [f"{Path(path).stat().st_size}\0{path}\0"]
+    for _ in range(2):
+        numbers, _schemas = internals.read_footers(spark, texts, {}, footers._NAME, footers._SOURCE)
+        assert numbers == [0]
+        internals._compiled.clear()
+
+
 def test_versioninfo_returns_the_hadoop_version(spark: SparkSession) -> None:
     assert internals.hadoop_version(spark).split(".")[0].isdecimal()
 
