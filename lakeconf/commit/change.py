@@ -34,7 +34,7 @@ class Change:
         found: Rows to delete, which were found before the commit; None if `statements` find them.
         decision: For a merge on Spark, the engine that computed it and the reason for the choice.
         by_files: What a staged commit does for the change, instead of statements; either all changes of a transaction
-            have it, or none.
+            have it, or none. The commit needs the statements if it deletes whole files, and finds other rows.
     """
 
     statements: tuple[str, ...]
@@ -59,7 +59,7 @@ class Change:
     @property
     def writes_files(self) -> bool:
         """True if DuckLake may write files for the change: not if the staged files become files of the table."""
-        if not (self.statements or self.found) or self.defines:
+        if not (self.statements or self.found) or self.defines or self.by_files:
             return False
         staged = self.staged
         if staged is None or self.deletes or not staged.keeps_files:
@@ -68,8 +68,8 @@ class Change:
 
     @property
     def registers_files(self) -> bool:
-        """True if the statements register staged files as files of the table."""
-        return self.staged is not None and bool(self.staged.files) and self.by_files is None
+        """True if the statements register staged files as files of the table, or may have to."""
+        return self.staged is not None and bool(self.staged.files) and not (self.by_files and not self.statements)
 
 
 @dataclass(frozen=True)

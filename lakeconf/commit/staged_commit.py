@@ -15,6 +15,7 @@ from lakeconf.catalog.partition_folders import folder_values
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import TableInfo
 from lakeconf.commit.deleted_rows import delete_rows
+from lakeconf.commit.dropped_files import FileDrop, StatementsNeeded
 from lakeconf.commit.position_files import PositionFile
 from lakeconf.commit.recovery import AttachedCatalog
 from lakeconf.commit.replaced_files import Replacement, add_replacement, check_replaced
@@ -40,6 +41,7 @@ class FileChange:
         row_ids: SQL that returns the ids of rows to delete, as `ROW_ID`; empty if none is deleted.
         row_count: The number of these rows.
         folder: The folder for the files of deleted positions; it exists.
+        drop: Whole files whose rows are deleted; the change has no other attributes then.
         replacement: Files that other files replace, with the same rows; the change has no other attributes then, and
             all changes of the commit are replacements in this table.
     """
@@ -50,6 +52,7 @@ class FileChange:
     row_ids: str = ""
     row_count: int = 0
     folder: str = ""
+    drop: FileDrop | None = None
     replacement: Replacement | None = None
 
 
@@ -81,6 +84,7 @@ class StagedCatalog(AttachedCatalog):
         Raises:
             CommitConflictError: Rows to delete do not exist.
             CommitError: A file cannot be committed.
+            StatementsNeeded: Rows to delete are not those of whole files any more.
         """
         with self.reader.transaction() as transaction:
             ((schema_version, *next_ids),) = transaction.rows(_SNAPSHOT, [begun])
@@ -96,6 +100,8 @@ class StagedCatalog(AttachedCatalog):
                 self._add_data_file(rows, change, footer)
             if change.row_ids:
                 self._add_deletes(rows, change, begun)
+            if change.drop is not None:
+                self._add_dropped(rows, change.table, change.drop, begun)
             if change.replacement is not None:
                 replacements.append(change.replacement)
                 add_replacement(rows, change.table, change.replacement, self._hidden, bounds)
@@ -162,6 +168,15 @@ class StagedCatalog(AttachedCatalog):
         positions = delete_rows(self.reader, self.writer, table, *ids, begun, change.folder)
         rows["inlined_delete"] += [(table.table_id, name, row_id) for name, row_id in positions.inlined]
         rows["delete_file"] += [self._delete_file(table, file) for file in positions.files]
+
+    def _add_dropped(
+        self, rows: dict[str, list[tuple[object, ...]]], table: TableInfo, drop: FileDrop, begun: int
+    ) -> None:
+        files = drop.files(self.reader, begun)
+        if files is None:
+            raise StatementsNeeded
+        rows["dropped_file"] += [(self._hidden(file.path), file.data_file_id) for file in files]
+        rows["tables_deleted_from"].append((table.table_id,))
 
     def _delete_file(self, table: TableInfo, file: PositionFile) -> tuple[object, ...]:
         (footer,) = read_footers(self.writer, [file.path])

@@ -25,6 +25,7 @@ from lakeconf.commit.conflicts import (
     run_counted,
 )
 from lakeconf.commit.delete_files import check_delete_files
+from lakeconf.commit.dropped_files import StatementsNeeded
 from lakeconf.commit.journal import CommitKey, ModelRun
 from lakeconf.commit.recovery import without_retries
 from lakeconf.commit.session import Session
@@ -210,12 +211,21 @@ class Transaction:
                 self.held.renew()
             try:
                 return self.attempt.run(self._work)
+            except StatementsNeeded:
+                self._use_statements()
             except LakeconfError as error:
                 if not self.attempt.lost_race(error, conflicts=True):
                     raise
                 _log.warning("another writer overtook commit %s; trying again", self.token)
                 last = error
         raise CommitError(f"the commit lost every race with other writers: {last}", hint="try again later")
+
+    def _use_statements(self) -> None:
+        """Continues without a staged commit."""
+        _log.info("commit %s uses statements: another writer has added rows to delete", self.token)
+        dropped = [change for change in self.changes if not (change.statements or change.found)]
+        self.changes = [replace(change, by_files=None) for change in self.changes if change not in dropped]
+        self._tidy(dropped, committed=False)
 
     def _is_checked(self) -> bool:
         """True if the commit depends on checks, which DuckLake's own retries would skip."""

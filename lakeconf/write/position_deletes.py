@@ -64,7 +64,8 @@ def deletion_of_all(transaction: Transaction, target: Target) -> Change:
     table = writes.quoted(transaction.session, info)
     if _is_searchable(transaction, target):
         planned = _planned(transaction, target, None)
-        if planned is not None and sum(file.record_count for file in planned[0].files) > ROWS_PER_STATEMENT:
+        staged = transaction.session.committer == "staged"
+        if planned is not None and (staged or sum(file.record_count for file in planned[0].files) > ROWS_PER_STATEMENT):
             rows = PositionDelete(writes.quoted_name(info), table, planned[0], "true")
     return _change(transaction, target, f"DELETE FROM {table}", rows, None)
 

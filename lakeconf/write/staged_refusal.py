@@ -63,6 +63,7 @@ def refusal(transaction: Transaction, info: TableInfo, engine: Engine, counts: M
         return "DuckDB has computed the outcome"
     return (
         _choice_refusal(transaction.session)
+        or _definition_refusal(info)
         or size_refusal(transaction.session, info, counts.get(UPDATE, 0))
         or _rest_refusal(transaction, info, len(transaction.changes) - 1)
     )
@@ -77,7 +78,20 @@ def update_refusal(transaction: Transaction, info: TableInfo) -> str | None:
     """
     if not isinstance(transaction.session.engine, SparkOperations):
         return "the lake was opened without Spark"
-    return _choice_refusal(transaction.session) or _rest_refusal(transaction, info, len(transaction.changes))
+    refused = _choice_refusal(transaction.session) or _definition_refusal(info)
+    return refused or _rest_refusal(transaction, info, len(transaction.changes))
+
+
+def drop_refusal(transaction: Transaction, info: TableInfo, *, adds_rows: bool) -> str | None:
+    """Why no staged commit can delete whole files of a table; None if one can.
+
+    Args:
+        transaction: The transaction, whose changes are those of one write.
+        info: The table.
+        adds_rows: True if the write adds files too.
+    """
+    refused = _choice_refusal(transaction.session) or (_definition_refusal(info) if adds_rows else None)
+    return refused or _rest_refusal(transaction, info, len(transaction.changes) - (2 if adds_rows else 1))
 
 
 def size_refusal(session: Session, info: TableInfo, updated: int) -> str | None:
@@ -106,7 +120,7 @@ def _choice_refusal(session: Session) -> str | None:
 def _rest_refusal(transaction: Transaction, info: TableInfo, others: int) -> str | None:
     if transaction.explicit or others or transaction.targets or transaction.audits or transaction.runs:
         return "the transaction contains more than one write"
-    return table_refusal(transaction.session, info, transaction.snapshot_id) or key_refusal(transaction)
+    return lake_refusal(transaction.session, info, transaction.snapshot_id) or key_refusal(transaction)
 
 
 def table_refusal(session: Session, info: TableInfo, snapshot_id: int) -> str | None:

@@ -1,0 +1,199 @@
+"""Deletes and overwrites of whole files: a staged commit has the outcome of DuckDB's statements."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from commit_hooks import at_staged_commit
+from local_stores import on_postgres, store_of
+from merge_cases import Outcome, fetched, outcome_of
+from plain_sql import run_plain
+
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import CommitConflictError
+from lakeconf.write import staged_drop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakeconf import Lake, Store, Table
+
+ROWS = "SELECT i AS id, 's' || i AS s, DATE '2024-01-01' + (i % 4)::INT AS day FROM range({}, {}) AS r(i)"
+SETUP = (
+    "CREATE TABLE § (id BIGINT, s VARCHAR, day DATE, x STRUCT(a INT))",
+    "ALTER TABLE § DROP COLUMN x",
+    "ALTER TABLE § SET PARTITIONED BY (day)",
+    f"INSERT INTO § {ROWS.format(0, 40)}",
+    f"INSERT INTO § {ROWS.format(40, 80)}",
+    # A delete file, a second one for the same file, and a file without rows that are left.
+    "DELETE FROM § WHERE id = 3",
+    "DELETE FROM § WHERE id IN (1, 5)",
+    "DELETE FROM § WHERE id % 4 = 2 AND id < 40 AND id > 2",
+)
+NEW = pa.table({"id": [7, 8], "s": ["x", None], "day": pa.array([19724, 19724], pa.date32())})
+WRITES: dict[str, Callable[[Table], object]] = {
+    "overwrite": lambda table: table.overwrite(NEW),
+    "overwrite without rows": lambda table: table.overwrite(NEW.slice(0, 0)),
+    "overwrite of a day": lambda table: table.overwrite(NEW, where="day = DATE '2024-01-02'"),
+    "overwrite_partitions": lambda table: table.overwrite_partitions(NEW),
+    "delete of a day": lambda table: table.delete("day = DATE '2024-01-01'"),
+    "delete of days": lambda table: table.delete("day >= DATE '2024-01-02' AND id >= 0"),
+    "delete of all rows": lambda table: table.delete("id >= 0"),
+}
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "postgres":
+        return store_of(tmp_path, on_postgres(request.getfixturevalue("postgres_server")), data_inlining_row_limit=0)
+    catalog = {"type": "duckdb", "uri": str(tmp_path / "catalog.ducklake")} if request.param == "duckdb" else None
+    return store_of(tmp_path, catalog, data_inlining_row_limit=0)
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Store:
+    """A store with the table `t`."""
+    made = store_of(tmp_path, data_inlining_row_limit=0)
+    create(made, "t")
+    return made
+
+
+def create(store: Store, *names: str) -> None:
+    with store.connect() as connection:
+        for name in names:
+            for statement in SETUP:
+                connection.execute(statement.replace("§", name))
+
+
+def committer(lake: Lake) -> str:
+    return str(json.loads(lake.snapshots()[-1].extra_info or "{}")["committer"])
+
+
+def at_version(lake: Lake, name: str, version: int) -> list[tuple[Any, ...]]:
+    return sorted(fetched(lake, f"SELECT rowid, * FROM {name} AT (VERSION => {version})"), key=str)
+
+
+def test_twins_stay_equal(store: Store, spark: SparkSession) -> None:
+    for number, (what, write) in enumerate(WRITES.items()):
+        names = {twin: f"{twin}_{number}" for twin in ("public", "staged")}
+        create(store, *names.values())
+        with store.open(spark) as lake:
+            found: dict[str, Outcome] = {}
+            history = {}
+            for twin, name in names.items():
+                before = lake.refresh()
+                earlier = at_version(lake, name, before)
+                lake._session.committer = twin
+                found[twin], _ = outcome_of(lake, name, write)
+                assert committer(lake) == twin, what
+                assert at_version(lake, name, before) == earlier, what
+                # Later writes of DuckDB meet the files of both.
+                run_plain(lake, f"INSERT INTO {name} {ROWS.format(80, 84)}", f"UPDATE {name} SET s = 'u' WHERE id = 81")
+                run_plain(lake, f"CALL ducklake_merge_adjacent_files('dev', '{name}')")
+                history[twin] = at_version(lake, name, lake.refresh())
+            assert found["staged"] == found["public"], what
+            assert history["staged"] == history["public"], what
+
+
+def test_only_large_deletes_are_staged_by_default(
+    local: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with local.open(spark) as lake:
+        lake.table("t").delete("day = DATE '2024-01-01'")
+        assert committer(lake) == "public"
+        monkeypatch.setattr(staged_drop, "ROWS_PER_STATEMENT", 10)
+        monkeypatch.setattr("lakeconf.write.position_deletes.ROWS_PER_STATEMENT", 10)
+        statements = list[str]()
+        execute = Connection.execute
+
+        def executing(self: Connection, sql: str, parameters: Any = None) -> Any:
+            statements.append(sql)
+            return execute(self, sql, parameters)
+
+        monkeypatch.setattr(Connection, "execute", executing)
+        lake.table("t").delete("day = DATE '2024-01-02'")
+        assert committer(lake) == "staged"
+        lake.table("t").overwrite(NEW)
+        assert committer(lake) == "staged"
+        assert lake.table("t").count() == 2
+        assert [sql for sql in statements if '"t"' in sql or "ducklake_add_data_files" in sql] == []
+
+
+def test_rows_that_are_added_meanwhile_are_deleted_too(
+    local: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An overwrite that has read nothing replaces the rows at the time of its commit, as a statement would."""
+    with local.open(spark) as lake:
+        lake._session.committer = "staged"
+        at_staged_commit(monkeypatch, before=lambda: run_plain(lake, f"INSERT INTO t {ROWS.format(100, 104)}"))
+        lake.table("t").overwrite(NEW, where="day = DATE '2024-01-02'")
+        assert committer(lake) == "staged"
+        assert lake.table("t").to_arrow(where="day = DATE '2024-01-02'")["id"].to_pylist() == [7, 8]
+        assert lake.table("t").to_arrow(where="id >= 100")["id"].to_pylist() == [100, 102, 103]
+
+
+def test_statements_delete_rows_that_were_added_to_the_catalog(
+    local: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They are not those of a file, so a staged commit cannot drop them: the same write uses statements."""
+    day = "day = DATE '2024-01-02'"
+    with local.open(spark) as lake:
+        lake.table("t").append(NEW, idempotency_key="first")
+        lake._session.committer = "staged"
+        run_plain(lake, "CALL dev.set_option('data_inlining_row_limit', 10, table_name => 't')")
+        lake.refresh()
+        at_staged_commit(monkeypatch, before=lambda: run_plain(lake, "INSERT INTO t VALUES (99, 's', '2024-01-02')"))
+        done = lake.table("t").overwrite(NEW, where=day, idempotency_key="day")
+        assert committer(lake) == "public"
+        assert lake.table("t").to_arrow(where=day)["id"].to_pylist() == [7, 8]
+        assert lake.table("t").overwrite(NEW.slice(1), where=day, idempotency_key="day") == done
+        paths = fetched(lake, "SELECT path FROM __ducklake_metadata_dev.ducklake_data_file")
+    known = {path.rpartition("/")[2] for (path,) in paths}
+    assert {path.name for path in tmp_path.rglob("*.parquet") if "-delete" not in path.name} == known
+
+
+def test_a_write_that_the_overwrite_is_based_on_is_a_conflict(
+    local: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with local.open(spark) as lake:
+        lake._session.committer = "staged"
+        before = {*tmp_path.rglob("*.parquet")}
+        read = lake.table("t").to_arrow()
+        at_staged_commit(monkeypatch, before=lambda: run_plain(lake, "INSERT INTO t VALUES (99, 'new', NULL)"))
+        with pytest.raises(CommitConflictError):
+            lake.table("t").overwrite(read)
+        lake.refresh()
+        assert lake.table("t").count() == len(read) + 1
+        added = {path.name for path in {*tmp_path.rglob("*.parquet")} - before}
+        assert [name for name in added if not name.startswith("ducklake-")] == []
+
+
+@pytest.mark.parametrize("committed", ["public", "staged"])
+def test_overwrite_with_a_key_is_committed_once(local: Store, spark: SparkSession, committed: str) -> None:
+    with local.open(spark) as lake:
+        lake._session.committer = committed
+        lake.table("t").append(NEW, idempotency_key="first")
+        done = lake.table("t").overwrite(NEW, idempotency_key="day")
+        assert committer(lake) == committed
+        run_plain(lake, "INSERT INTO t VALUES (99, 'new', NULL)")
+        assert lake.table("t").overwrite(NEW.slice(1), idempotency_key="day") == done
+        assert lake.table("t").idempotency_keys() == ["day", "first"]
+        lake.refresh()
+        assert lake.table("t").count() == 3
+
+
+def test_rows_in_the_catalog_are_deleted_by_statements(local: Store, spark: SparkSession) -> None:
+    with local.open(spark) as lake:
+        lake._session.committer = "staged"
+        run_plain(lake, "CALL dev.set_option('data_inlining_row_limit', 10, table_name => 't')")
+        run_plain(lake, "INSERT INTO t VALUES (99, 'in the catalog', DATE '2024-01-02')")
+        lake.refresh()
+        lake.table("t").overwrite(NEW)
+        assert committer(lake) == "public"
+        assert lake.table("t").count() == 2
