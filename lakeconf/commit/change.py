@@ -57,9 +57,14 @@ class Change:
         return (self.statements, self.counts) if self.found is None else self.found.statements(reader, begun)
 
     @property
+    def has_statements(self) -> bool:
+        """True if a commit can carry out the change without `by_files`."""
+        return bool(self.statements or self.found)
+
+    @property
     def writes_files(self) -> bool:
         """True if DuckLake may write files for the change: not if the staged files become files of the table."""
-        if not (self.statements or self.found) or self.defines or self.by_files:
+        if not self.has_statements or self.defines or self.by_files:
             return False
         staged = self.staged
         if staged is None or self.deletes or not staged.keeps_files:
@@ -69,7 +74,7 @@ class Change:
     @property
     def registers_files(self) -> bool:
         """True if the statements register staged files as files of the table, or may have to."""
-        return self.staged is not None and bool(self.staged.files) and not (self.by_files and not self.statements)
+        return self.staged is not None and bool(self.staged.files) and (self.by_files is None or self.has_statements)
 
 
 @dataclass(frozen=True)

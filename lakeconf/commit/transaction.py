@@ -113,27 +113,6 @@ class Transaction:
         self._staged += 1
         return f"{self.token}{self._staged}"
 
-    def described(self, statements: tuple[str, ...], quoted: str) -> list[tuple[str, str, bool]]:
-        """The columns that a table would have after the collected changes and further statements; nothing is changed.
-
-        Returns:
-            For each column: its name, its DuckDB type, and whether it is nullable.
-
-        Raises:
-            LakeconfError: A statement fails.
-        """
-        writer = self.session.writer
-        with self.session.writer_lock:
-            try:
-                writer.execute("BEGIN")
-                earlier = (statement for change in self.changes if change.defines for statement in change.statements)
-                for statement in (*earlier, *statements):
-                    writer.execute(statement)
-                found = writer.rows(f"DESCRIBE {quoted}")
-            finally:
-                self._roll_back()
-        return [(name, type_name, null == "YES") for name, type_name, null, *_ in found]
-
     def commit(self) -> int:
         """Commits the collected changes, and moves the session to the new snapshot.
 
@@ -223,9 +202,9 @@ class Transaction:
     def _use_statements(self) -> None:
         """Continues without a staged commit."""
         _log.info("commit %s uses statements: another writer has added rows to delete", self.token)
-        dropped = [change for change in self.changes if not (change.statements or change.found)]
-        self.changes = [replace(change, by_files=None) for change in self.changes if change not in dropped]
-        self._tidy(dropped, committed=False)
+        files_only = [change for change in self.changes if not change.has_statements]
+        self.changes = [replace(change, by_files=None) for change in self.changes if change.has_statements]
+        self._tidy(files_only, committed=False)
 
     def _is_checked(self) -> bool:
         """True if the commit depends on checks, which DuckLake's own retries would skip."""
@@ -280,10 +259,6 @@ class Transaction:
         # Do not write `alias.set_commit_message`: DuckDB could read the alias as the name of a schema.
         message = f"CALL ducklake_set_commit_message({literal(alias)}, ?, ?, extra_info => "
         writer.execute(f"{message}{literal(self._commit_info(changes))})", [self.author, self.message])
-
-    def _roll_back(self) -> None:
-        with contextlib.suppress(LakeconfError):
-            self.session.writer.execute("ROLLBACK")
 
     def _commit_info(self, changes: list[Change]) -> str:
         info: dict[str, object] = {

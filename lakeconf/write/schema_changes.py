@@ -15,6 +15,7 @@ from lakeconf.commit.change import Change, Target
 from lakeconf.commit.conflicts import ReadDependency, check_columns
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.transaction import Transaction
+from lakeconf.commit.trial import described
 from lakeconf.ducklake import check_placeholders
 from lakeconf.errors import (
     ConnectionFailed,
@@ -265,8 +266,9 @@ def _described(
         CommitConflictError: Another writer has changed the table.
         SchemaError: DuckLake refuses a statement.
     """
+    earlier = [statement for change in transaction.changes if change.defines for statement in change.statements]
     try:
-        return transaction.described(tuple(statements), full)
+        return described(transaction.session, [*earlier, *statements], full)
     except ConnectionFailed:
         raise
     except LakeconfError as error:
