@@ -66,7 +66,7 @@ class PositionDelete:
         searched = [file.path for file in self.searched if file in unchanged]
         known = {*(file.path for file in covered), *searched}
         others = {file.path: file.record_count for file in plan.files if file.path not in known}
-        counted = {file.path: _visible_rows(file) for file in covered if is_exact(file)}
+        counted = {file.path: visible_rows(file) for file in covered if is_exact(file)}
         uncounted = {file.path: file.record_count for file in covered if not is_exact(file)}
         matching = {path: self.found[path] for path in searched if self.found.get(path)}
         parts: list[tuple[dict[str, int], str, bool]] = [
@@ -112,7 +112,8 @@ def is_exact(file: DataFile) -> bool:
     return file.snapshot_filter is None and not (file.delete_file is not None and file.inlined_deletes)
 
 
-def _visible_rows(file: DataFile) -> int:
+def visible_rows(file: DataFile) -> int:
+    """The number of rows of a file that are not deleted, if its deletes are exact."""
     deleted = len(file.inlined_deletes) + (file.delete_file.delete_count if file.delete_file else 0)
     return file.record_count - deleted
 

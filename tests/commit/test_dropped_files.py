@@ -75,8 +75,31 @@ def test_rows_in_the_catalog_are_not_those_of_a_file(lake: Lake) -> None:
     assert rows_dropped(lake, "id < 10") == [0]
 
 
-def test_a_file_that_is_registered_twice_is_not_dropped(lake: Lake, tmp_path: Path) -> None:
+def test_a_file_with_deletes_in_the_catalog_is_not_dropped(lake: Lake) -> None:
+    """DuckLake's change feed would return the deleted rows a second time."""
+    run_plain(lake, "CALL dev.set_option('data_inlining_row_limit', 10, table_name => 't')")
+    run_plain(lake, "DELETE FROM t WHERE id = 12")
+    assert rows_dropped(lake, None) is None
+    assert rows_dropped(lake, "id < 10") == [0]
+
+
+def test_files_without_rows_are_not_dropped(lake: Lake) -> None:
+    """DuckDB's DELETE makes no snapshot either."""
+    run_plain(lake, "DELETE FROM t WHERE id < 9", "DELETE FROM t WHERE id = 9")
+    assert rows_dropped(lake, "id < 10") is None
+    assert rows_dropped(lake, "id >= 10") == [10]
+
+
+def test_a_file_outside_the_data_path_is_not_dropped(lake: Lake, tmp_path: Path) -> None:
     path = tmp_path / "added.parquet"
+    run_plain(lake, f"COPY (SELECT 50::BIGINT AS id, 's' AS s) TO '{path}'")
+    run_plain(lake, f"CALL ducklake_add_data_files('dev', 't', '{path}')")
+    assert rows_dropped(lake, None) is None
+    assert rows_dropped(lake, "id < 10") == [0]
+
+
+def test_a_file_that_is_registered_twice_is_not_dropped(lake: Lake, tmp_path: Path) -> None:
+    path = tmp_path / "data" / "main" / "t" / "added.parquet"
     run_plain(lake, f"COPY (SELECT 50::BIGINT AS id, 's' AS s) TO '{path}'")
     for _ in range(2):
         run_plain(lake, f"CALL ducklake_add_data_files('dev', 't', '{path}')")

@@ -79,6 +79,12 @@ def at_version(lake: Lake, name: str, version: int) -> list[tuple[Any, ...]]:
     return sorted(fetched(lake, f"SELECT rowid, * FROM {name} AT (VERSION => {version})"), key=str)
 
 
+def feed(lake: Lake, name: str) -> list[tuple[Any, ...]]:
+    """All changes of a table since it was created, without their snapshots."""
+    query = f"SELECT * EXCLUDE (snapshot_id) FROM dev.table_changes('{name}', 0, {lake.refresh()})"
+    return sorted(fetched(lake, query), key=str)
+
+
 def test_twins_stay_equal(store: Store, spark: SparkSession) -> None:
     for number, (what, write) in enumerate(WRITES.items()):
         names = {twin: f"{twin}_{number}" for twin in ("public", "staged")}
@@ -99,6 +105,26 @@ def test_twins_stay_equal(store: Store, spark: SparkSession) -> None:
                 history[twin] = at_version(lake, name, lake.refresh())
             assert found["staged"] == found["public"], what
             assert history["staged"] == history["public"], what
+            assert feed(lake, names["staged"]) == feed(lake, names["public"]), what
+
+
+@pytest.mark.parametrize("what", ["overwrite", "overwrite of a day", "delete of a day", "delete of all rows"])
+def test_files_with_deletes_in_the_catalog_are_left_to_statements(
+    tmp_path: Path, spark: SparkSession, what: str
+) -> None:
+    store = store_of(tmp_path, data_inlining_row_limit=5)
+    with store.connect() as connection:
+        for name in ("public", "staged"):
+            for statement in (*SETUP, "DELETE FROM § WHERE id IN (8, 9)"):
+                connection.execute(statement.replace("§", name))
+    with store.open(spark) as lake:
+        found: dict[str, Outcome] = {}
+        for twin in ("public", "staged"):
+            lake._session.committer = twin
+            found[twin], _ = outcome_of(lake, twin, WRITES[what])
+            assert committer(lake) == "public"
+        assert found["staged"] == found["public"]
+        assert feed(lake, "staged") == feed(lake, "public")
 
 
 def test_only_large_deletes_are_staged_by_default(
