@@ -90,6 +90,11 @@ def run_all(task: Task, spark: Any = None) -> None:
                 for running in [pool.submit(_run, task, lake, thread, numbers) for thread, numbers in turn.items()]:
                     running.result()
         left = {thread: numbers[len(turn.get(thread, ())) :] for thread, numbers in left.items()}
+    # Also if the process was killed after its last transaction.
+    if _maintenance_begun(task) < len(task.maintenance):
+        with opened(functools.partial(store.open, spark)) as lake:
+            while _maintenance_begun(task) < len(task.maintenance):
+                _maintain(task, lake)
 
 
 def opened(opens: Callable[[], Opened]) -> Opened:
@@ -121,8 +126,6 @@ def _run(task: Task, lake: Lake, thread: int, steps: Sequence[int]) -> None:
         journal.complete(number, status, reads, why)
         if thread == 0 and step % task.between == task.between - 1:
             _maintain(task, lake)
-    while thread == 0 and steps[-1] == task.count - 1 and _maintenance_begun(task) < len(task.maintenance):
-        _maintain(task, lake)
 
 
 def _planned(task: Task, thread: int, step: int) -> Plan:
