@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from commit_hooks import at_staged_commit
-from local_stores import on_postgres, store_of
+from local_stores import config_of, in_bucket, on_postgres, store_of
 from merge_cases import Outcome, fetched, outcome_of
 from plain_sql import run_plain
 
+import lakeconf
 from lakeconf.connection.connection import Connection
+from lakeconf.engines.spark.hadoop import configure_session
 from lakeconf.errors import CommitConflictError
 from lakeconf.write import staged_drop
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+    from servers import S3Server
 
     from lakeconf import Lake, Store, Table
 
@@ -223,3 +226,23 @@ def test_rows_in_the_catalog_are_deleted_by_statements(local: Store, spark: Spar
         lake.table("t").overwrite(NEW)
         assert committer(lake) == "public"
         assert lake.table("t").count() == 2
+
+
+@pytest.mark.hadoop_aws
+def test_files_in_a_bucket_are_dropped(tmp_path: Path, s3_server: S3Server, spark: SparkSession) -> None:
+    store = lakeconf.init(config_of(tmp_path, storage=in_bucket(s3_server))).get_store("dev")
+    assert store.storage_backend is not None
+    configure_session(spark, store.storage_backend.hadoop_settings())
+    with store.open(spark) as lake:
+        lake._session.committer = "staged"
+        table = lake.create_table("t", {"id": "BIGINT", "s": "VARCHAR", "day": "DATE"}, partitioned_by=["day"])
+        other = pa.table({"id": [1, 2], "s": ["a", "b"], "day": pa.array([19723, 19724], pa.date32())})
+        table.append(other)
+        before = lake.snapshot_id
+        table.overwrite_partitions(NEW)
+        assert committer(lake) == "staged"
+        assert sorted(table.to_arrow()["id"].to_pylist()) == [1, 7, 8]
+        table.delete("day = DATE '2024-01-01'")
+        assert committer(lake) == "staged"
+        assert sorted(table.to_arrow()["id"].to_pylist()) == [7, 8]
+        assert sorted(lake.at(version=before).table("t").to_arrow()["id"].to_pylist()) == [1, 2]
