@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lakeconf.catalog.data_file import DataFile
-from lakeconf.catalog.predicate.nodes import Predicate, columns_of
-from lakeconf.catalog.pruning.coverage import Coverage, coverage
-from lakeconf.catalog.reader import CatalogReader, repeated
-from lakeconf.catalog.scan import ScanPlan, plan_in
+from lakeconf.catalog.predicate.nodes import Predicate
+from lakeconf.catalog.pruning.coverage import Coverage
+from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import NO_ID
 from lakeconf.commit.change import Change, Target
+from lakeconf.commit.dropped_files import plan_delete
 from lakeconf.commit.position_delete import ROWS_PER_STATEMENT, PositionDelete, is_exact
 from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
@@ -111,7 +111,7 @@ def _found(
 def _planned(transaction: Transaction, target: Target, predicate: Predicate | None) -> tuple[ScanPlan, Coverage] | None:
     """The files that may contain matching rows, and which of them are covered; None if the plan cannot be used."""
     try:
-        plan, known = _plan(transaction.session.reader, writes.quoted_name(target.info), predicate)
+        plan, known = plan_delete(transaction.session.reader, writes.quoted_name(target.info), predicate)
     except (CatalogError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError):
         return None  # the commit reports it
     # The predicate is for the columns that the transaction reads; the commit refuses to use it for others.
@@ -133,22 +133,6 @@ def _is_searchable(transaction: Transaction, target: Target) -> bool:
         return False
     # DuckDB's names of files are relative if the data path is.
     return session.reader.data_path_is_absolute
-
-
-@repeated
-def _plan(reader: CatalogReader, name: str, predicate: Predicate | None) -> tuple[ScanPlan, Coverage]:
-    """The files that may contain matching rows, and which of them are covered.
-
-    The plan is that of the latest snapshot, so that the commit finds as little as possible changed. In an older plan,
-    delete files could contain deletes of later snapshots.
-    """
-    names = [] if predicate is None else [column.name for column in columns_of(predicate)]
-    time_zone = reader.time_zone
-    with reader.transaction() as transaction:
-        ((latest,),) = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
-        plan = plan_in(transaction, time_zone, name, latest, names, predicate)
-        known = None if predicate is None else coverage(transaction, plan.table, latest, predicate)
-        return plan, known or Coverage(frozenset(), {})
 
 
 def _stage(transaction: Transaction, target: Target, plan: ScanPlan, files: Sequence[DataFile]) -> Staged | None:

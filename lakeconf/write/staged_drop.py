@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakeconf.catalog.snapshot import latest
+from lakeconf.catalog.table import TableInfo
 from lakeconf.commit.change import Change, Target
-from lakeconf.commit.dropped_files import FileDrop
+from lakeconf.commit.dropped_files import FileDrop, whole_files
 from lakeconf.commit.position_delete import ROWS_PER_STATEMENT
 from lakeconf.commit.staged_commit import FileChange
 from lakeconf.commit.transaction import Transaction
-from lakeconf.engines.base import Staged
 from lakeconf.logs import EventLogger
 from lakeconf.write.staged_key import add_key
 from lakeconf.write.staged_refusal import drop_refusal
@@ -33,30 +32,27 @@ def drop_files(transaction: Transaction, target: Target) -> None:
         target: The table.
     """
     session, info = transaction.session, target.info
-    deleted, *added = transaction.changes
-    found = deleted.found
-    if found is None or not all(_are_whole_files(change.staged) for change in added):
+    deleted, *rest = transaction.changes
+    found, added = deleted.found, [_with_files(change, info) for change in rest]
+    if found is None or not all(change.by_files for change in added):
         return
     if session.committer == "auto" and sum(file.record_count for file in found.plan.files) <= ROWS_PER_STATEMENT:
+        return
+    covered = {file.data_file_id for file in found.covered}
+    if whole_files(found.plan, covered, session.reader.data_path) is None:
         return
     refused = drop_refusal(transaction, info, adds_rows=bool(added))
     if refused is not None:
         _log.debug("statements delete the rows of %s: %s", info.full_name, refused)
         return
     drop = FileDrop(found.name, found.plan.predicate)
-    if drop.files(session.reader, latest(session.reader).snapshot_id) is None:
-        return
-    transaction.changes[:] = [
-        replace(deleted, by_files=FileChange(info, drop=drop)),
-        *(_with_files(change, target) for change in added),
-    ]
+    transaction.changes[:] = [replace(deleted, by_files=FileChange(info, drop=drop)), *added]
     add_key(transaction)
 
 
-def _are_whole_files(staged: Staged | None) -> bool:
-    return staged is not None and (staged.row_count == 0 or (staged.keeps_files and staged.rest is None))
-
-
-def _with_files(change: Change, target: Target) -> Change:
-    files = () if change.staged is None else change.staged.files
-    return replace(change, by_files=FileChange(target.info, files))
+def _with_files(change: Change, info: TableInfo) -> Change:
+    """A change that adds its staged files to a table; the same change if they do not have all of its rows."""
+    staged = change.staged
+    if staged is None or not staged.is_in_files:
+        return change
+    return replace(change, by_files=FileChange(info, staged.files))

@@ -53,7 +53,7 @@ def add_changes(transaction: Transaction, target: Target, engine: Engine, counts
         # Updated rows are counted with the deleted ones.
         shown = replace(part, row_count=0) if action == UPDATE else part
         _add(transaction, outcome, info, shown, own_row_ids=action == UPDATE)
-        if part.row_count and not (part.keeps_files and part.rest is None):
+        if not part.is_in_files:
             transaction.forget([outcome], transaction.targets)
             return "the partitions of some rows"
         _check_rows(session.writer, info, part, counts[action])

@@ -63,7 +63,6 @@ def refusal(transaction: Transaction, info: TableInfo, engine: Engine, counts: M
         return "DuckDB has computed the outcome"
     return (
         _choice_refusal(transaction.session)
-        or _definition_refusal(info)
         or size_refusal(transaction.session, info, counts.get(UPDATE, 0))
         or _rest_refusal(transaction, info, len(transaction.changes) - 1)
     )
@@ -78,8 +77,7 @@ def update_refusal(transaction: Transaction, info: TableInfo) -> str | None:
     """
     if not isinstance(transaction.session.engine, SparkOperations):
         return "the lake was opened without Spark"
-    refused = _choice_refusal(transaction.session) or _definition_refusal(info)
-    return refused or _rest_refusal(transaction, info, len(transaction.changes))
+    return _choice_refusal(transaction.session) or _rest_refusal(transaction, info, len(transaction.changes))
 
 
 def drop_refusal(transaction: Transaction, info: TableInfo, *, adds_rows: bool) -> str | None:
@@ -90,8 +88,8 @@ def drop_refusal(transaction: Transaction, info: TableInfo, *, adds_rows: bool) 
         info: The table.
         adds_rows: True if the write adds files too.
     """
-    refused = _choice_refusal(transaction.session) or (_definition_refusal(info) if adds_rows else None)
-    return refused or _rest_refusal(transaction, info, len(transaction.changes) - (2 if adds_rows else 1))
+    others = len(transaction.changes) - (2 if adds_rows else 1)
+    return _choice_refusal(transaction.session) or _rest_refusal(transaction, info, others, adds_rows=adds_rows)
 
 
 def size_refusal(session: Session, info: TableInfo, updated: int) -> str | None:
@@ -117,10 +115,11 @@ def _choice_refusal(session: Session) -> str | None:
     return _unproven(session.reader) if session.committer == "auto" else None
 
 
-def _rest_refusal(transaction: Transaction, info: TableInfo, others: int) -> str | None:
+def _rest_refusal(transaction: Transaction, info: TableInfo, others: int, *, adds_rows: bool = True) -> str | None:
     if transaction.explicit or others or transaction.targets or transaction.audits or transaction.runs:
         return "the transaction contains more than one write"
-    return lake_refusal(transaction.session, info, transaction.snapshot_id) or key_refusal(transaction)
+    of_table = table_refusal if adds_rows else lake_refusal
+    return of_table(transaction.session, info, transaction.snapshot_id) or key_refusal(transaction)
 
 
 def table_refusal(session: Session, info: TableInfo, snapshot_id: int) -> str | None:
