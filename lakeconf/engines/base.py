@@ -70,11 +70,6 @@ class Staged:
     keeps_files: bool = True
 
     @property
-    def is_in_files(self) -> bool:
-        """True if files that can become files of the table contain all rows."""
-        return self.row_count == 0 or (self.keeps_files and self.rest is None)
-
-    @property
     def placed_files(self) -> tuple[str, ...]:
         """The files outside the staging folder."""
         folder = self.folder

@@ -17,6 +17,7 @@ from lakeconf.commit.transaction import Transaction
 from lakeconf.logs import EventLogger
 from lakeconf.write.staged_key import add_key
 from lakeconf.write.staged_refusal import drop_refusal
+from lakeconf.write.staged_rows import are_in_files
 
 _log = EventLogger("stage")
 
@@ -53,6 +54,6 @@ def drop_files(transaction: Transaction, target: Target) -> None:
 def _with_files(change: Change, info: TableInfo) -> Change:
     """A change that adds its staged files to a table; the same change if they do not have all of its rows."""
     staged = change.staged
-    if staged is None or not staged.is_in_files:
+    if staged is None or not are_in_files(staged):
         return change
     return replace(change, by_files=FileChange(info, staged.files))

@@ -17,6 +17,7 @@ from lakeconf.engines.staging import announce, staging_folder
 from lakeconf.errors import CommitError
 from lakeconf.write.merge_clauses import ACTION, DELETE, INSERT, UPDATE
 from lakeconf.write.staged_key import add_key
+from lakeconf.write.staged_rows import are_in_files
 
 
 def add_changes(transaction: Transaction, target: Target, engine: Engine, counts: Mapping[str, int]) -> str | None:
@@ -53,7 +54,7 @@ def add_changes(transaction: Transaction, target: Target, engine: Engine, counts
         # Updated rows are counted with the deleted ones.
         shown = replace(part, row_count=0) if action == UPDATE else part
         _add(transaction, outcome, info, shown, own_row_ids=action == UPDATE)
-        if not part.is_in_files:
+        if not are_in_files(part):
             transaction.forget([outcome], transaction.targets)
             return "the partitions of some rows"
         _check_rows(session.writer, info, part, counts[action])

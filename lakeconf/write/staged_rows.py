@@ -13,6 +13,11 @@ from lakeconf.errors import CommitError, PredicateError, UnsupportedError
 from lakeconf.sql import folded, identifier
 
 
+def are_in_files(staged: Staged) -> bool:
+    """True if files that can become files of the table contain all staged rows."""
+    return staged.row_count == 0 or (staged.keeps_files and staged.rest is None)
+
+
 def check_condition(writer: Connection, staged: Staged, condition: str) -> None:
     """Refuses staged rows that do not satisfy a condition.
 
