@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spark_write import new_store
+
 import lakeconf
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
@@ -24,6 +26,8 @@ from tpc import build, equal_rows, plain_tables, spark_rows, spark_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from lakeconf import Store
 
 PLAIN = "plain"
 
@@ -34,18 +38,20 @@ def timed_rows(spark: SparkSession, sql: str) -> tuple[float, list[tuple[object,
     return time.perf_counter() - started, rows
 
 
-def compare(name: str, scale: float, folder: Path) -> None:
-    """Prints the median and the worst ratio of all queries of a benchmark."""
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(folder / "catalog.sqlite")},
-        "storage_backend": {"type": "local", "path": str(folder / "data")},
-    }
-    store = lakeconf.init({"stores": {"bench": backends}}).get_store("bench")
-    connection, queries = build(store, name, scale)
+def session(store: Store) -> SparkSession:
+    """Spark on two cores."""
     settings = {"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.driver.memory": "8g"}
     settings |= {"spark.ui.showConsoleProgress": "false", "spark.sql.shuffle.partitions": "8"}
     spark = lakeconf.spark_session(store, settings=settings)
     spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def compare(name: str, scale: float, folder: Path) -> None:
+    """Prints the median and the worst ratio of all queries of a benchmark."""
+    store = new_store(folder)
+    connection, queries = build(store, name, scale)
+    spark = session(store)
     for table in plain_tables(connection):
         path = folder / f"{table}.parquet"
         connection.execute(f"COPY memory.main.{table} TO '{path}' (FORMAT parquet, COMPRESSION zstd)")

@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from local_stores import on_postgres, store_of
+from local_stores import on_catalog, store_of
 from merge_cases import OTHERS, fetched, shown
 from plain_sql import run_plain
 from staged_changes import staged_outcome
@@ -47,12 +47,8 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """Stores of new lakes on one kind of catalog."""
 
     def new(folder: Path) -> Store:
-        if request.param == "postgres":
-            catalog = on_postgres(request.getfixturevalue("postgres_server"))
-        else:
-            catalog = {"type": request.param, "uri": str(folder / "catalog")}
         folder.mkdir()
-        return store_of(folder, catalog, data_inlining_row_limit=3)
+        return store_of(folder, on_catalog(request, folder), data_inlining_row_limit=3)
 
     return (new(tmp_path / str(number)) for number in itertools.count())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import pyspark
 import pytest
 from killed_writers import after, check, files
 from local_stores import config_of, on_postgres, store_of
-from merge_cases import fetched
+from merge_cases import committer, fetched
 from merging_process import JOINING, LOSING, STAGED, WRITING, start
 from spark_session import spark_settings
 from strength import PROVE
@@ -84,10 +83,6 @@ def check_merge(store: Store, folder: Path, number: int, before: Any, *, committ
         changes = f"dev.raw.table_changes('t', {snapshot_id + 1}, {snapshot_id + 1})"
         kinds = dict(fetched(lake, f"SELECT change_type, count(*) FROM {changes} GROUP BY ALL"))
         assert kinds == {"update_preimage": 25, "update_postimage": 25, "insert": 25}
-
-
-def committer(lake: Lake) -> str:
-    return str(json.loads(lake.snapshots()[-1].extra_info or "{}")["committer"])
 
 
 @pytest.mark.parametrize(("catalog", "by"), [*FEW, ("duckdb", "public")] if PROVE else list(FEW))

@@ -6,11 +6,11 @@ A bound is the number of requests that were measured; more of them is more cost 
 from __future__ import annotations
 
 import datetime as dt
-import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from merge_cases import committer
 from request_counter import Requests, counted, counted_store
 
 from lakeconf.engines import small_merges
@@ -149,7 +149,7 @@ def test_staged_merge_copies_only_files_of_partitions(
         before = {file.path for file in lake.table(name).files()}
         with counted(s3_proxy) as found:
             lake.table(name).merge(changes, on="id")
-        assert json.loads(lake.snapshots()[-1].extra_info or "{}")["committer"] == "staged"
+        assert committer(lake) == "staged"
         new = [file.path for file in lake.table(name).files() if file.path not in before]
         assert len(lake.table(name).scan().collect("pyarrow")) == 1005
     placed = [key.rpartition("/")[2] for key in found.keys.get("COPY", [])]

@@ -9,6 +9,7 @@ import lakeconf
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
     from servers import PostgresServer, S3Server
 
     from lakeconf import Store
@@ -35,6 +36,13 @@ def on_postgres(server: PostgresServer, database: str | None = None, port: int |
         "user": server.user,
         "password": server.password,
     }
+
+
+def on_catalog(request: pytest.FixtureRequest, folder: Path) -> dict[str, Any]:
+    """The metadata backend of a fixture with the parameters `sqlite`, `duckdb` and `postgres`."""
+    if request.param == "postgres":
+        return on_postgres(request.getfixturevalue("postgres_server"))
+    return {"type": request.param, "uri": str(folder / "catalog")}
 
 
 def in_bucket(server: S3Server, bucket: str | None = None) -> dict[str, Any]:

@@ -203,11 +203,21 @@ def outcome_of(lake: Lake, name: str, write: Callable[[Table], object]) -> tuple
             f"FROM dev.table_changes('{name}', {lake.snapshot_id}, {lake.snapshot_id})",
         ):
             feed.append(shown([row_id if row_id <= newest else None, kind, *row]))
-        info = json.loads(lake.snapshots()[-1].extra_info or "{}")
-        decision = info.get("merged_by", {}).get(f"main.{name}")
+        decision = commit_info(lake).get("merged_by", {}).get(f"main.{name}")
     kept = {row_id: row for row_id, row in found.items() if row_id <= newest}
     new = sorted(row for row_id, row in found.items() if row_id > newest)
     return Outcome(kept, new, sorted(feed), error), decision
+
+
+def commit_info(lake: Lake) -> dict[str, Any]:
+    """What the newest commit has recorded."""
+    found: dict[str, Any] = json.loads(lake.snapshots()[-1].extra_info or "{}")
+    return found
+
+
+def committer(lake: Lake) -> str:
+    """Who has made the newest commit: `public` or `staged`."""
+    return str(commit_info(lake)["committer"])
 
 
 def shown(row: list[object]) -> str:

@@ -65,16 +65,28 @@ def build(store: Store, name: str, scale: float) -> tuple[duckdb.DuckDBPyConnect
         name: `tpch` or `tpcds`.
         scale: The scale factor; 1 is about 1 GB of text.
     """
-    generator, queries = GENERATORS[name]
     connection = store.connect()
-    connection.execute(extension_sql(name))
-    connection.execute(f"CALL {generator}(sf => {scale}, catalog => 'memory')")
-    connection.execute(f"CREATE SCHEMA {store.alias}.{name}")
-    numbers = dict(connection.execute(f"SELECT query_nr, query FROM {queries}()").fetchall())
+    numbers = generate(connection, store.alias, name, scale)
     for number, table in enumerate(plain_tables(connection)):
         _write(connection, f"{store.alias}.{name}", table, compacted=number % 2 == 0)
     connection.execute(f"CALL ducklake_merge_adjacent_files('{store.alias}')")
     return connection, numbers
+
+
+def generate(connection: duckdb.DuckDBPyConnection, alias: str, name: str, scale: float) -> dict[int, str]:
+    """Generates the plain tables, and an empty schema in the lake; returns the queries by number.
+
+    Args:
+        connection: A connection to the lake.
+        alias: The alias of the lake.
+        name: `tpch` or `tpcds`.
+        scale: The scale factor.
+    """
+    generator, queries = GENERATORS[name]
+    connection.execute(extension_sql(name))
+    connection.execute(f"CALL {generator}(sf => {scale}, catalog => 'memory')")
+    connection.execute(f"CREATE SCHEMA {alias}.{name}")
+    return dict(connection.execute(f"SELECT query_nr, query FROM {queries}()").fetchall())
 
 
 def plain_tables(connection: duckdb.DuckDBPyConnection) -> list[str]:

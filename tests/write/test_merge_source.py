@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import pyarrow as pa
 import pytest
+from merge_cases import commit_info
 
 from lakeconf.engines import small_merges
 from lakeconf.errors import CommitConflictError
@@ -38,8 +38,7 @@ def lake(store: Store, spark: SparkSession) -> Iterator[Lake]:
 
 def decision(lake: Lake) -> str:
     """The recorded decision of the last commit."""
-    info: dict[str, Any] = json.loads(lake.snapshots()[-1].extra_info or "{}")
-    found: str = info["merged_by"]["main.t"]
+    found: str = commit_info(lake)["merged_by"]["main.t"]
     return found
 
 
@@ -140,7 +139,7 @@ def test_values_of_partition_keys_prune_files_between_them(store: Store, spark: 
         files = len(lake.table("p").files())
         apart = pa.table({"day": [0, 5], "id": [100, 11]})
         lake.table("p").merge(apart, on=["day", "id"])
-        info = json.loads(lake.snapshots()[-1].extra_info or "{}")
+        info = commit_info(lake)
         native: Any = lake.sql("SELECT day, id FROM dev.p WHERE day IN (0, 5)", engine="duckdb").to_native()
         assert sorted(native.fetchall()) == [(0, 0), (0, 1), (0, 100), (5, 10), (5, 11)]
     assert files == 6

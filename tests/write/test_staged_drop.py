@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from commit_hooks import at_staged_commit
-from local_stores import config_of, in_bucket, on_postgres, store_of
-from merge_cases import Outcome, fetched, outcome_of
+from local_stores import config_of, in_bucket, on_catalog, store_of
+from merge_cases import Outcome, committer, fetched, outcome_of
 from plain_sql import run_plain
 
 import lakeconf
@@ -19,7 +18,7 @@ from lakeconf.errors import CommitConflictError
 from lakeconf.write import staged_drop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -53,10 +52,7 @@ WRITES: dict[str, Callable[[Table], object]] = {
 
 @pytest.fixture(params=["sqlite", "duckdb", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    if request.param == "postgres":
-        return store_of(tmp_path, on_postgres(request.getfixturevalue("postgres_server")), data_inlining_row_limit=0)
-    catalog = {"type": "duckdb", "uri": str(tmp_path / "catalog.ducklake")} if request.param == "duckdb" else None
-    return store_of(tmp_path, catalog, data_inlining_row_limit=0)
+    return store_of(tmp_path, on_catalog(request, tmp_path), data_inlining_row_limit=0)
 
 
 @pytest.fixture
@@ -67,15 +63,11 @@ def local(tmp_path: Path) -> Store:
     return made
 
 
-def create(store: Store, *names: str) -> None:
+def create(store: Store, *names: str, setup: Iterable[str] = SETUP) -> None:
     with store.connect() as connection:
         for name in names:
-            for statement in SETUP:
+            for statement in setup:
                 connection.execute(statement.replace("§", name))
-
-
-def committer(lake: Lake) -> str:
-    return str(json.loads(lake.snapshots()[-1].extra_info or "{}")["committer"])
 
 
 def at_version(lake: Lake, name: str, version: int) -> list[tuple[Any, ...]]:
@@ -116,10 +108,7 @@ def test_files_with_deletes_in_the_catalog_are_left_to_statements(
     tmp_path: Path, spark: SparkSession, what: str
 ) -> None:
     store = store_of(tmp_path, data_inlining_row_limit=5)
-    with store.connect() as connection:
-        for name in ("public", "staged"):
-            for statement in (*SETUP, "DELETE FROM § WHERE id IN (8, 9)"):
-                connection.execute(statement.replace("§", name))
+    create(store, "public", "staged", setup=(*SETUP, "DELETE FROM § WHERE id IN (8, 9)"))
     with store.open(spark) as lake:
         found: dict[str, Outcome] = {}
         for twin in ("public", "staged"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -13,8 +12,8 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 from commit_hooks import at_staged_commit
-from local_stores import on_postgres, store_of
-from merge_cases import OTHERS, Case, Outcome, fetched, merged, random_case, shown
+from local_stores import on_catalog, store_of
+from merge_cases import OTHERS, Case, Outcome, commit_info, committer, fetched, merged, random_case, shown
 from plain_sql import run_plain
 from strength import PROVE
 from twin_checks import check_partitions, filtered
@@ -53,18 +52,11 @@ REWRITE = (
 
 @pytest.fixture(params=["sqlite", "duckdb", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    if request.param == "postgres":
-        return store_of(tmp_path, on_postgres(request.getfixturevalue("postgres_server")), data_inlining_row_limit=5)
-    catalog = {"type": "duckdb", "uri": str(tmp_path / "catalog.ducklake")} if request.param == "duckdb" else None
-    return store_of(tmp_path, catalog, data_inlining_row_limit=5)
-
-
-def committer(lake: Lake) -> str:
-    return str(json.loads(lake.snapshots()[-1].extra_info or "{}")["committer"])
+    return store_of(tmp_path, on_catalog(request, tmp_path), data_inlining_row_limit=5)
 
 
 def decision(lake: Lake, name: str) -> str | None:
-    found: str | None = json.loads(lake.snapshots()[-1].extra_info or "{}").get("merged_by", {}).get(f"main.{name}")
+    found: str | None = commit_info(lake).get("merged_by", {}).get(f"main.{name}")
     return found
 
 

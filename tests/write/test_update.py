@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -13,8 +12,8 @@ import duckdb
 import narwhals as nw
 import pytest
 from commit_hooks import at_staged_commit
-from local_stores import on_postgres, store_of
-from merge_cases import OTHERS, Outcome, fetched, outcome_of, random_case
+from local_stores import on_catalog, store_of
+from merge_cases import OTHERS, Outcome, commit_info, committer, fetched, outcome_of, random_case
 from plain_sql import run_plain
 from strength import PROVE
 from twin_checks import check_partitions, filtered
@@ -35,15 +34,7 @@ COMPUTED = [nw.col("n") + 1, nw.col("n") * 2, nw.when(nw.col("n") > 0).then(nw.l
 
 @pytest.fixture(params=["sqlite", "duckdb", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    if request.param == "postgres":
-        return store_of(tmp_path, on_postgres(request.getfixturevalue("postgres_server")), data_inlining_row_limit=5)
-    catalog = {"type": "duckdb", "uri": str(tmp_path / "catalog.ducklake")} if request.param == "duckdb" else None
-    return store_of(tmp_path, catalog, data_inlining_row_limit=5)
-
-
-def info(lake: Lake) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(lake.snapshots()[-1].extra_info or "{}")
-    return found
+    return store_of(tmp_path, on_catalog(request, tmp_path), data_inlining_row_limit=5)
 
 
 def constant_of(random: Random, type_name: str) -> object:
@@ -89,7 +80,7 @@ def test_twins_stay_equal(store: Store, spark: SparkSession) -> None:
                     before = lake.refresh()
                     found[twin].append(outcome_of(lake, name, partial(updated, change=change))[0])
                     if lake.snapshot_id > before:
-                        seen[info(lake)["committer"]] += 1
+                        seen[committer(lake)] += 1
             assert found["staged"] == found["public"], (updates, case)
             seen["partitions"] += check_partitions(lake, names["staged"])
         with store.connect() as connection:
@@ -116,12 +107,12 @@ def rows(lake: Lake) -> list[tuple[Any, ...]]:
 def test_auto_stages_updates_of_many_bytes(local: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     with local.open(spark) as lake:
         lake.table("t").update({"s": "new"}, "id % 10 = 3")
-        assert info(lake)["committer"] == "public"
+        assert committer(lake) == "public"
         monkeypatch.setattr(staged_refusal, "LEAST_BYTES", 1)
         changes: list[dict[str, object]] = [{"s": "newer"}, {"id": nw.col("id") + 100}]
         for number, values in enumerate(changes):
             lake.table("t").update(values, "id % 10 = 3")
-            assert info(lake)["committer"] == "staged", number
+            assert committer(lake) == "staged", number
         assert rows(lake) == [(i, i + 100, "newer") if i % 10 == 3 else (i, i, "old") for i in range(20)]
 
 
@@ -131,7 +122,7 @@ def test_newer_rows_are_updated_by_a_statement(local: Store, spark: SparkSession
         lake._session.committer = "staged"
         run_plain(lake, "INSERT INTO t VALUES (99, 'old', NULL)")
         lake.table("t").update({"s": "new"}, "id > 15")
-        assert info(lake)["committer"] == "public"
+        assert committer(lake) == "public"
         assert [row[1:] for row in rows(lake)][-5:] == [*((i, "new") for i in range(16, 20)), (99, "new")]
 
 
@@ -166,7 +157,7 @@ def test_transaction_updates_by_a_statement(local: Store, spark: SparkSession) -
         with lake.transaction() as transaction:
             transaction.table("t").update({"s": "new"}, "id = 1")
             transaction.table("t").update({"s": "newer"}, "id = 2")
-        assert info(lake)["committer"] == "public"
+        assert committer(lake) == "public"
         assert [row[2] for row in rows(lake)][:4] == ["old", "new", "newer", "old"]
 
 
@@ -182,7 +173,7 @@ def test_condition_that_spark_refuses_is_left_to_duckdb(
         lake.refresh()
         before = {*tmp_path.rglob("*.parquet")}
         lake.table("t").update({"id": 99}, "s <> 'old' AND CAST(s AS INTEGER) = 1")
-        assert info(lake)["committer"] == "public"
+        assert commit_info(lake)["committer"] == "public"
         assert rows(lake)[3] == (3, 99, " 1.0")
         added = {path.name for path in {*tmp_path.rglob("*.parquet")} - before}
         assert [name for name in added if not name.startswith("ducklake-")] == []
