@@ -34,7 +34,7 @@ class Change:
         found: Rows to delete, which were found before the commit; None if `statements` find them.
         decision: For a merge on Spark, the engine that computed it and the reason for the choice.
         by_files: What a staged commit does for the change, instead of statements; either all changes of a transaction
-            have it, or none. The commit needs the statements if it deletes whole files, and finds other rows.
+            have it, or none. A delete keeps its statements, for rows that a staged commit cannot delete.
     """
 
     statements: tuple[str, ...]

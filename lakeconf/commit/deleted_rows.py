@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import TableInfo
@@ -14,17 +15,26 @@ from lakeconf.commit.position_files import (
     PositionFile,
     live_files,
     locate,
-    write_position_files,
 )
+from lakeconf.commit.position_writer import write_position_files
 from lakeconf.commit.row_ids import IDS_IN_MEMORY, count_and_sum, kept_ids
+from lakeconf.commit.sorted_positions import SortedPositions
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import ROW_ID
+from lakeconf.engines.positions import FILE_ID
 from lakeconf.errors import CommitConflictError
 from lakeconf.sql import literal, qualified
 
 
 def delete_rows(
-    reader: CatalogReader, writer: Connection, table: TableInfo, row_ids: str, row_count: int, begun: int, folder: str
+    reader: CatalogReader,
+    writer: Connection,
+    table: TableInfo,
+    row_ids: str,
+    row_count: int,
+    begun: int,
+    folder: str,
+    found: SortedPositions | None = None,
 ) -> DeletedPositions:
     """Writes files of the positions of rows, and returns them with the rows that are in the catalog.
 
@@ -32,10 +42,12 @@ def delete_rows(
         reader: Reads the catalog.
         writer: A connection to the lake.
         table: The table of the rows.
-        row_ids: SQL that returns their ids, as `ROW_ID`.
+        row_ids: SQL that returns their ids, as `ROW_ID`; and `FILE_ID` if there is `found`.
         row_count: The number of the ids.
         begun: The snapshot that the commit builds on.
         folder: The folder for the files of positions.
+        found: The positions of those of the rows that have a `FILE_ID`. They are not used if other files have these
+            rows now, such as after a compaction.
 
     Raises:
         CommitConflictError: Rows do not exist, or are in several places.
@@ -43,7 +55,14 @@ def delete_rows(
     live = live_files(reader, table, begun)
     # In an open transaction, DuckDB would keep the memory of dropped tables.
     with writer.cursor() as cursor:
-        return _written(live, cursor, reader.alias, row_ids, row_count, folder)
+        if found is None or not found.are_of(live):
+            return _written(live, cursor, reader.alias, row_ids, row_count, folder)
+        files = tuple(found.write(cursor, live, found.counts.keys(), folder))
+        count = row_count - sum(found.counts.values())
+        if not count:
+            return DeletedPositions(files, ())
+        others = _written(live, cursor, reader.alias, f"FROM ({row_ids}) WHERE {FILE_ID} IS NULL", count, folder)
+        return replace(others, files=(*files, *others.files))
 
 
 def _written(

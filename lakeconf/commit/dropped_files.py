@@ -1,9 +1,9 @@
-"""Whole files that a staged commit drops from a table: DuckLake reads none of their rows."""
+"""Plans a delete: which files it can drop as a whole, so that DuckLake reads none of their rows, and which not."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.predicate.nodes import Predicate, columns_of
@@ -13,31 +13,16 @@ from lakeconf.catalog.scan import ScanPlan, plan_in
 from lakeconf.commit.position_delete import visible_rows
 
 
-class StatementsNeeded(Exception):  # noqa: N818 - no error: the commit continues with statements
-    """Rows outside whole files satisfy the condition, so a staged commit cannot delete them all."""
-
-
-@dataclass(frozen=True)
-class FileDrop:
-    """The rows of a table that satisfy a condition, if they are all rows of some files below the data path.
+class DeletedFiles(NamedTuple):
+    """The data files of a delete.
 
     Attributes:
-        name: The table, quoted, without the lake.
-        predicate: The condition; None for all rows.
+        dropped: Files that a staged commit can drop, because all of their rows are deleted.
+        searched: Files of which only some rows may be deleted, or that cannot be dropped.
     """
 
-    name: str
-    predicate: Predicate | None
-
-    def files(self, reader: CatalogReader, begun: int) -> tuple[DataFile, ...] | None:
-        """The files at a snapshot; None if statements must delete the rows, because some are not those of such files.
-
-        Args:
-            reader: Reads the catalog.
-            begun: The snapshot.
-        """
-        plan, known = plan_delete(reader, self.name, self.predicate, begun)
-        return whole_files(plan, known.covered, reader.data_path)
+    dropped: tuple[DataFile, ...]
+    searched: tuple[DataFile, ...]
 
 
 @repeated
@@ -63,8 +48,8 @@ def plan_delete(
         return plan, known or Coverage(frozenset(), {})
 
 
-def whole_files(plan: ScanPlan, covered: Collection[int], data_path: str) -> tuple[DataFile, ...] | None:
-    """The files of a delete, if a staged commit can drop them, and no other rows are to be deleted; else None.
+def divided_files(plan: ScanPlan, covered: Collection[int], data_path: str) -> DeletedFiles | None:
+    """Divides the files of a delete; None if no staged commit can delete their rows.
 
     Args:
         plan: The plan of the delete.
@@ -73,17 +58,26 @@ def whole_files(plan: ScanPlan, covered: Collection[int], data_path: str) -> tup
     """
     files = plan.files
     # A file that another writer has registered twice has two ids, and DuckLake finds it by its path.
-    if plan.inlined_row_count or len({file.path for file in files}) < len(files):
+    if len({file.path for file in files}) < len(files):
         return None
-    if not all(_can_drop(file, data_path) for file in files):
+    # In a file with rows of later snapshots, other rows than the visible ones would be deleted.
+    if any(file.snapshot_filter is not None for file in files):
         return None
-    if plan.predicate is not None and any(file.data_file_id not in covered for file in files):
+    is_whole = plan.predicate is None
+    dropped = tuple(file for file in files if (is_whole or file.data_file_id in covered) and _can_drop(file, data_path))
+    searched = tuple(file for file in files if file not in set(dropped))
+    if any(map(_has_other_deletes, searched)):
         return None
     # Without a row, there is nothing to commit.
-    return files if any(map(visible_rows, files)) else None
+    return DeletedFiles(dropped if any(map(visible_rows, dropped)) else (), searched)
 
 
 def _can_drop(file: DataFile, data_path: str) -> bool:
-    # In a file with rows of later snapshots, other rows than the visible ones would be dropped. If a dropped file has
-    # deletes in the catalog, DuckLake's change feed returns these rows again, and not the others.
-    return file.snapshot_filter is None and not file.inlined_deletes and file.path.startswith(data_path)
+    # If a dropped file has deletes in the catalog, DuckLake's change feed returns these rows again, and not the others.
+    return not file.inlined_deletes and file.path.startswith(data_path)
+
+
+def _has_other_deletes(file: DataFile) -> bool:
+    """True if a file of deleted positions would not be encrypted, or cannot contain the earlier deletes."""
+    deletes = file.delete_file
+    return file.encryption_key is not None or (deletes is not None and deletes.format != "parquet")

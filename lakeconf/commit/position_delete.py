@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import ScanPlan, plan_scan
-from lakeconf.engines.base import FILE, POSITION
+from lakeconf.engines.positions import FILE_ROW_NUMBER, FILENAME
 from lakeconf.sql import literal
 
 # DuckLake needs 30 to 60 bytes of memory for each row that a statement deletes, also if it drops whole files.
@@ -84,19 +84,21 @@ class PositionDelete:
         return tuple(statements), tuple(statements.values())
 
     def _by_position(self, files: Iterable[str]) -> str:
-        positions = f"SELECT {FILE}, {POSITION} FROM ({self.source}) WHERE {_in(files, FILE)}"
+        positions = f"SELECT {FILENAME}, {FILE_ROW_NUMBER} FROM ({self.source}) WHERE {_in(files, FILENAME)}"
         return f"(filename, file_row_number) IN ({positions})"
 
 
-def batches(files: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Divides files with numbers of rows, so that no batch of several files has more than `ROWS_PER_STATEMENT`.
+def batches(files: Mapping[str, int], most: int | None = None) -> Iterator[dict[str, int]]:
+    """Divides files, so that no batch of several files has more rows than wanted.
 
     Args:
         files: The number of rows of each file, by path.
+        most: The number of rows; default: `ROWS_PER_STATEMENT`.
     """
+    most = ROWS_PER_STATEMENT if most is None else most
     batch: dict[str, int] = {}
     for path, rows in files.items():
-        if batch and sum(batch.values()) + rows > ROWS_PER_STATEMENT:
+        if batch and sum(batch.values()) + rows > most:
             yield batch
             batch = {}
         batch[path] = rows

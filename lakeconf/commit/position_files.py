@@ -1,15 +1,14 @@
-"""Writes the files of deleted positions for a staged commit, each with the earlier deletes of its data file."""
+"""Finds the files of a table from which a staged commit deletes rows, and the places of these rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import TableInfo, compose_path
 from lakeconf.connection.connection import Connection
-from lakeconf.ducklake import DELETED_FILE, DELETED_POSITION, INLINED_TABLES, INTERNAL_SNAPSHOT_ID, visible_at
+from lakeconf.ducklake import INLINED_TABLES, visible_at
 from lakeconf.errors import CommitConflictError
 from lakeconf.sql import literal
 
@@ -181,49 +180,3 @@ def _fill(writer: Connection, table: TableInfo, rows: str, names: Sequence[str],
         ((name,),) = writer.rows(query)
         raise CommitConflictError(f"the catalog does not know {name}, a file of {table.full_name}")
     return {name: number for number, name in enumerate(names)}
-
-
-def write_position_files(writer: Connection, located: LocatedRows, folder: str) -> DeletedPositions:
-    """Writes a file for each data file that loses rows, and drops `DELETED_ROWS`.
-
-    Args:
-        writer: The connection with the temporary table.
-        located: The rows to delete.
-        folder: The folder of the new files.
-    """
-    if "://" not in folder:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    data_files = located.live.data_files
-    files = [_write(writer, located, folder, path) for path in sorted(located.counts.keys() & data_files.keys())]
-    inlined = {located.numbers[name]: name for name in located.counts.keys() - data_files.keys()}
-    numbers = ", ".join(map(str, inlined)) or "NULL"
-    rows = writer.rows(f"SELECT file, row_id FROM {DELETED_ROWS} WHERE file IN ({numbers}) ORDER BY ALL")
-    writer.execute(f"DROP TABLE {DELETED_ROWS}")
-    return DeletedPositions(tuple(files), tuple((inlined[number], row_id) for number, row_id in rows))
-
-
-def _write(writer: Connection, located: LocatedRows, folder: str, data_file: str) -> PositionFile:
-    live, count = located.live, located.counts[data_file]
-    data_file_id = live.data_files[data_file]
-    snapshot_id, earlier = live.begun + 1, live.earlier.get(data_file_id)
-    path = f"{folder}{data_file_id}.parquet"
-    file, position, snapshot = DELETED_FILE, DELETED_POSITION, INTERNAL_SNAPSHOT_ID
-    columns = [file, position]
-    number = located.numbers[data_file]
-    rows = f"SELECT position AS {position.name} FROM {DELETED_ROWS} WHERE file = {number}"
-    if earlier is not None:
-        columns.append(snapshot)
-        old = f"read_parquet({literal(earlier.path)}, hive_partitioning = false)"
-        names = {name for name, *_ in writer.rows(f"DESCRIBE FROM {old}")}
-        ((before,),) = writer.rows(f"SELECT count(*) FROM {old}")
-        count += before
-        since = snapshot.name if snapshot.name in names else f"{earlier.begin_snapshot}::BIGINT"
-        rows = (
-            f"SELECT *, {snapshot_id}::BIGINT AS {snapshot.name} FROM ({rows}) UNION ALL BY NAME "
-            f"SELECT {position.name}::BIGINT AS {position.name}, {since} AS {snapshot.name} FROM {old}"
-        )
-    ids = ", ".join(f"{column.name}: {column.field_id}" for column in columns)
-    # The name is added after the sort, which would need ten times the memory for it.
-    ordered = f"SELECT {literal(data_file)} AS {file.name}, * FROM (FROM ({rows}) ORDER BY {position.name})"
-    writer.execute(f"COPY ({ordered}) TO {literal(path)} (FORMAT parquet, FIELD_IDS {{{ids}}})")
-    return PositionFile(path, data_file, data_file_id, count, snapshot_id, earlier)

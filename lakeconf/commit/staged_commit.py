@@ -15,10 +15,11 @@ from lakeconf.catalog.partition_folders import folder_values
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import TableInfo
 from lakeconf.commit.deleted_rows import delete_rows
-from lakeconf.commit.dropped_files import FileDrop, StatementsNeeded
-from lakeconf.commit.position_files import PositionFile
+from lakeconf.commit.position_files import DeletedPositions, PositionFile
 from lakeconf.commit.recovery import AttachedCatalog
 from lakeconf.commit.replaced_files import Replacement, add_replacement, check_replaced
+from lakeconf.commit.sorted_positions import SortedPositions
+from lakeconf.commit.staged_delete import StagedDelete
 from lakeconf.commit.staged_tables import Rows, commit, fill, statistics_row
 from lakeconf.connection.connection import Connection
 from lakeconf.connection.errors import failed_before_commit
@@ -41,7 +42,8 @@ class FileChange:
         row_ids: SQL that returns the ids of rows to delete, as `ROW_ID`; empty if none is deleted.
         row_count: The number of these rows.
         folder: The folder for the files of deleted positions; it exists.
-        drop: Whole files whose rows are deleted; the change has no other attributes then.
+        found: Positions of these rows, which executors have found.
+        deleted: Rows that satisfy a condition; the change has no other attributes then.
         replacement: Files that other files replace, with the same rows; the change has no other attributes then, and
             all changes of the commit are replacements in this table.
     """
@@ -52,7 +54,8 @@ class FileChange:
     row_ids: str = ""
     row_count: int = 0
     folder: str = ""
-    drop: FileDrop | None = None
+    found: SortedPositions | None = None
+    deleted: StagedDelete | None = None
     replacement: Replacement | None = None
 
 
@@ -84,7 +87,7 @@ class StagedCatalog(AttachedCatalog):
         Raises:
             CommitConflictError: Rows to delete do not exist.
             CommitError: A file cannot be committed.
-            StatementsNeeded: Rows to delete are not those of whole files any more.
+            StatementsNeeded: The commit cannot delete all rows that satisfy a condition, or there is none.
         """
         with self.reader.transaction() as transaction:
             ((schema_version, *next_ids),) = transaction.rows(_SNAPSHOT, [begun])
@@ -100,8 +103,8 @@ class StagedCatalog(AttachedCatalog):
                 self._add_data_file(rows, change, footer)
             if change.row_ids:
                 self._add_deletes(rows, change, begun)
-            if change.drop is not None:
-                self._add_dropped(rows, change.table, change.drop, begun)
+            if change.deleted is not None:
+                self._add_deleted(rows, change.deleted, begun)
             if change.replacement is not None:
                 replacements.append(change.replacement)
                 add_replacement(rows, change.table, change.replacement, self._hidden, bounds)
@@ -163,20 +166,21 @@ class StagedCatalog(AttachedCatalog):
             rows["data_file_partition"] += [(number, key.index, value) for key, value in values]
 
     def _add_deletes(self, rows: dict[str, list[tuple[object, ...]]], change: FileChange, begun: int) -> None:
-        table = change.table
         ids = (change.row_ids, change.row_count)
-        positions = delete_rows(self.reader, self.writer, table, *ids, begun, change.folder)
-        rows["inlined_delete"] += [(table.table_id, name, row_id) for name, row_id in positions.inlined]
-        rows["delete_file"] += [self._delete_file(table, file) for file in positions.files]
+        found = delete_rows(self.reader, self.writer, change.table, *ids, begun, change.folder, change.found)
+        self._add_positions(rows, change.table, found)
 
-    def _add_dropped(
-        self, rows: dict[str, list[tuple[object, ...]]], table: TableInfo, drop: FileDrop, begun: int
+    def _add_deleted(self, rows: dict[str, list[tuple[object, ...]]], deleted: StagedDelete, begun: int) -> None:
+        dropped, found = deleted.rows(self.reader, self.writer, begun)
+        rows["dropped_file"] += [(self._hidden(file.path), file.data_file_id) for file in dropped]
+        rows["tables_deleted_from"] += [(deleted.table.table_id,)] if dropped else []
+        self._add_positions(rows, deleted.table, found)
+
+    def _add_positions(
+        self, rows: dict[str, list[tuple[object, ...]]], table: TableInfo, found: DeletedPositions
     ) -> None:
-        files = drop.files(self.reader, begun)
-        if files is None:
-            raise StatementsNeeded
-        rows["dropped_file"] += [(self._hidden(file.path), file.data_file_id) for file in files]
-        rows["tables_deleted_from"].append((table.table_id,))
+        rows["inlined_delete"] += [(table.table_id, name, row_id) for name, row_id in found.inlined]
+        rows["delete_file"] += [self._delete_file(table, file) for file in found.files]
 
     def _delete_file(self, table: TableInfo, file: PositionFile) -> tuple[object, ...]:
         (footer,) = read_footers(self.writer, [file.path])

@@ -25,11 +25,11 @@ from lakeconf.commit.conflicts import (
     run_counted,
 )
 from lakeconf.commit.delete_files import check_delete_files
-from lakeconf.commit.dropped_files import StatementsNeeded
 from lakeconf.commit.journal import CommitKey, ModelRun
 from lakeconf.commit.recovery import without_retries
 from lakeconf.commit.session import Session
 from lakeconf.commit.staged_commit import StagedCatalog
+from lakeconf.commit.staged_delete import StatementsNeeded
 from lakeconf.ducklake import commit_json
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard.locks import Held, pauses
@@ -201,7 +201,7 @@ class Transaction:
 
     def _use_statements(self) -> None:
         """Continues without a staged commit."""
-        _log.info("commit %s uses statements: another writer has added rows to delete", self.token)
+        _log.info("commit %s uses statements, because a staged commit cannot delete its rows", self.token)
         files_only = [change for change in self.changes if not change.has_statements]
         self.changes = [replace(change, by_files=None) for change in self.changes if change.has_statements]
         self._tidy(files_only, committed=False)

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 # The name of the column with DuckLake's row id.
 ROW_ID = "__lakeconf_row_id"
-# The columns that identify a row in a data file, and their types in DuckDB.
-FILE, POSITION = "file", "position"
-POSITION_TYPES = {FILE: "VARCHAR", POSITION: "BIGINT"}
 
 
 @dataclass(frozen=True)
@@ -264,7 +261,7 @@ class SparkOperations(Protocol):
             plan: The files to search and the predicate; it has the columns of the predicate.
 
         Returns:
-            A frame with the path of the file, as in the plan, and the 0-based position of each row: `POSITION_TYPES`.
+            A frame with the columns of `positions.POSITION_TYPES`; the paths are those of the plan.
 
         Raises:
             UnsupportedError: The engine cannot read a file exactly.

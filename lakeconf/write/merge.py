@@ -34,7 +34,7 @@ from lakeconf.write.merge_clauses import (
     value,
 )
 from lakeconf.write.merge_source import Source, merge_source
-from lakeconf.write.readable_rows import readable, rows_to_change
+from lakeconf.write.readable_rows import places, readable, rows_to_change
 from lakeconf.write.schema_changes import evolve_for
 from lakeconf.write.staged_refusal import refusal
 from lakeconf.write.staged_rows import check_matches, check_required
@@ -68,7 +68,7 @@ def _merge_rows(transaction: Transaction, target: Target, adopted: Any, clauses:
         with named_columns(names):
             frame = joined.with_columns(action(clauses).alias(ACTION)).filter(nw.col(ACTION) != NOTHING)
             values = [value(column, given, clauses).alias(column.name) for column in info.columns]
-            rows = frame.select(ROW_ID, ACTION, *values)
+            rows = frame.select(ROW_ID, ACTION, *places(source.engine), *values)
         staged = stage_actions(source.engine, transaction, target, rows, target.types, acted=True)
         change = replace(row_change(target, transaction, (), staged), decision=source.decision)
         transaction.add(change)  # first, so that a failure below removes the staged rows
@@ -92,11 +92,12 @@ def carry_out(engine: Engine, transaction: Transaction, target: Target, staged: 
     session, info, change = transaction.session, target.info, transaction.changes[-1]
     counts = dict(session.writer.rows(f"SELECT {ACTION}, count(*) FROM ({staged.source}) GROUP BY ALL"))
     acted = counts.get(UPDATE, 0) + counts.get(DELETE, 0)
-    check_matches(session.writer, info, staged, on, acted)
+    refused = refusal(transaction, info, engine, counts) if acted else None
+    if refused is not None or not staged_outcome.are_sorted(session, engine, acted):
+        check_matches(session.writer, info, staged, on, acted)
     check_required(session.writer, info, staged, target.types, f"{ACTION} IN ('{UPDATE}', '{INSERT}')")
     if acted:
-        refused = refusal(transaction, info, engine, counts)
-        refused = refused or staged_outcome.add_changes(transaction, target, engine, counts)
+        refused = refused or staged_outcome.add_changes(transaction, target, engine, counts, on)
         if refused is None:
             return
         if change.decision is not None and isinstance(engine, SparkOperations):
@@ -184,7 +185,8 @@ def _joined(
     keys = selected(target.info, clauses.on)
     ons = [nw.col(key.name).alias(f"{_ON}{index}") for index, key in enumerate(keys)]
     columns = [nw.col(column.name).alias(f"target_{column.name}") for column in target.info.columns]
-    rows = rows_to_change(source.engine, transaction, target, read, source.where).select(ROW_ID, *ons, *columns)
+    rows = rows_to_change(source.engine, transaction, target, read, source.where)
+    rows = rows.select(ROW_ID, *places(source.engine), *ons, *columns)
     how: Literal["full", "left", "inner"] = (
         "full" if clauses.not_matched_by_source else "left" if clauses.not_matched else "inner"
     )
@@ -213,13 +215,14 @@ def stage_actions(
         target: The table.
         rows: Values by the table's columns, with row ids as `ROW_ID`.
         types: These columns of the table, with the DuckDB names of their types.
-        acted: True if the rows also have an `ACTION`.
+        acted: True if the rows also have an `ACTION`, and `places`.
 
     Raises:
         SchemaError: A value does not fit its column.
     """
     native = nw.to_native(rows)
-    own = {ROW_ID: "BIGINT"} | ({ACTION: "VARCHAR"} if acted else {})
+    own = {ROW_ID: "BIGINT"}
+    own |= {ACTION: "VARCHAR", **dict.fromkeys(places(engine), "BIGINT")} if acted else {}
     found = {name: text for name, text in engine.schema(native).items() if name not in own}
     check_fit(target.info.full_name, found, types)
     return engine.stage_rows(native, StagingRequest(target.info, {**own, **types}, transaction.next_token()))

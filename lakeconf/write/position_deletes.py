@@ -15,7 +15,8 @@ from lakeconf.commit.dropped_files import plan_delete
 from lakeconf.commit.position_delete import ROWS_PER_STATEMENT, PositionDelete, is_exact
 from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
-from lakeconf.engines.base import FILE, POSITION_TYPES, SparkOperations, Staged, StagingRequest
+from lakeconf.engines.base import SparkOperations, Staged, StagingRequest
+from lakeconf.engines.positions import FILENAME, POSITION_TYPES
 from lakeconf.errors import (
     CatalogError,
     LakeconfError,
@@ -39,7 +40,7 @@ _VIRTUAL = {"filename", "file_row_number"}
 def deletion(transaction: Transaction, target: Target, predicate: Predicate | None, condition: str) -> Change:
     """The change that deletes the rows that satisfy a predicate.
 
-    DuckDB finds the rows at the commit on the DuckDB engine, in small tables, and in tables that cannot be searched
+    DuckDB finds the rows at the commit on the DuckDB engine, in small columns, and in tables that cannot be searched
     exactly. Otherwise Spark finds them now.
 
     Args:
@@ -64,8 +65,7 @@ def deletion_of_all(transaction: Transaction, target: Target) -> Change:
     table = writes.quoted(transaction.session, info)
     if _is_searchable(transaction, target):
         planned = _planned(transaction, target, None)
-        staged = transaction.session.committer == "staged"
-        if planned is not None and (staged or sum(file.record_count for file in planned[0].files) > ROWS_PER_STATEMENT):
+        if planned is not None and _is_large(transaction, planned[0]):
             rows = PositionDelete(writes.quoted_name(info), table, planned[0], "true")
     return _change(transaction, target, f"DELETE FROM {table}", rows, None)
 
@@ -102,7 +102,8 @@ def _found(
     if searched and sum(known.column_bytes[file.data_file_id] for file in searched) >= SEARCHED_BYTES:
         staged = _stage(transaction, target, plan, searched)
     if staged is None:
-        return (PositionDelete(name, table, plan, condition, covered), None) if covered else None
+        is_planned = covered or _is_large(transaction, plan)
+        return (PositionDelete(name, table, plan, condition, covered), None) if is_planned else None
     found = _count(session, staged)
     rows = PositionDelete(name, table, plan, condition, covered, tuple(searched), found, staged.source)
     return rows, staged
@@ -121,6 +122,12 @@ def _planned(transaction: Transaction, target: Target, predicate: Predicate | No
     if len({file.path for file in plan.files}) < len(plan.files):
         return None
     return plan, known
+
+
+def _is_large(transaction: Transaction, plan: ScanPlan) -> bool:
+    """True if one statement would need too much memory, or must not be used."""
+    rows = sum(file.record_count for file in plan.files)
+    return transaction.session.committer == "staged" or rows > ROWS_PER_STATEMENT
 
 
 def _is_searchable(transaction: Transaction, target: Target) -> bool:
@@ -151,7 +158,7 @@ def _stage(transaction: Transaction, target: Target, plan: ScanPlan, files: Sequ
 
 def _count(session: Session, staged: Staged) -> dict[str, int]:
     try:
-        return dict(session.writer.rows(f"SELECT {FILE}, count(*) FROM ({staged.source}) GROUP BY ALL"))
+        return dict(session.writer.rows(f"SELECT {FILENAME}, count(*) FROM ({staged.source}) GROUP BY ALL"))
     except BaseException:
         session.engine.release(staged)
         raise

@@ -12,6 +12,7 @@ from lakeconf.catalog.table import NO_ID, TableInfo, load_table
 from lakeconf.commit.change import Target
 from lakeconf.commit.transaction import Transaction
 from lakeconf.engines.base import Engine
+from lakeconf.engines.positions import FILE_ID, FILE_ROW_NUMBER, PositionEngine
 from lakeconf.engines.schema_check import RESERVED
 from lakeconf.errors import LakeconfError, UnsupportedError
 from lakeconf.write import writes
@@ -21,7 +22,7 @@ from lakeconf.write.staged_rows import check_row_ids
 def rows_to_change(
     engine: Engine, transaction: Transaction, target: Target, read: TableInfo, where: Where | Predicate | None
 ) -> nw.LazyFrame[Any]:
-    """The table's rows at the read snapshot, with their ids as `ROW_ID`.
+    """The table's rows at the read snapshot, with their ids as `ROW_ID`, and `places`.
 
     Args:
         engine: The engine that reads them.
@@ -34,6 +35,11 @@ def rows_to_change(
     rows = engine.scan_rows(writes.quoted_name(target.info), transaction.snapshot_id, where)
     new = [column.name for column in target.info.columns if column.name not in names]
     return rows.with_columns(nw.lit(None).alias(column) for column in new) if new else rows
+
+
+def places(engine: Engine) -> list[str]:
+    """The columns with the positions of rows that the frames of an engine have."""
+    return [FILE_ID, FILE_ROW_NUMBER] if isinstance(engine, PositionEngine) else []
 
 
 def readable(transaction: Transaction, target: Target) -> TableInfo:

@@ -16,7 +16,7 @@ from lakeconf.write import writes
 from lakeconf.write.partitioning import check_recurring, partition_keys, partitions_predicate
 from lakeconf.write.position_deletes import deletion, deletion_of_all
 from lakeconf.write.schema_changes import evolve_for
-from lakeconf.write.staged_drop import drop_files
+from lakeconf.write.staged_delete import stage_delete
 from lakeconf.write.staged_rows import check_condition
 
 
@@ -53,7 +53,7 @@ def overwrite(transaction: Transaction, name: str, *, frame: object, where: Wher
     _replace(transaction, target, staged, deleted, condition)
     if condition is not None:
         check_condition(session.writer, staged, condition)
-    drop_files(transaction, target)
+    stage_delete(transaction, target)
 
 
 def overwrite_partitions(transaction: Transaction, name: str, *, frame: object, recurring: bool) -> None:
@@ -77,7 +77,7 @@ def overwrite_partitions(transaction: Transaction, name: str, *, frame: object, 
         predicate = partitions_predicate(session.writer, target.info, staged.source) if on_spark else None
         deleted = deletion(transaction, target, predicate, condition)
     _replace(transaction, target, staged, deleted, condition)
-    drop_files(transaction, target)
+    stage_delete(transaction, target)
 
 
 def delete(transaction: Transaction, name: str, *, where: Where) -> None:
@@ -85,7 +85,7 @@ def delete(transaction: Transaction, name: str, *, where: Where) -> None:
     target = writes.target(transaction, name)
     predicate = predicate_of(where, target.info.columns)
     transaction.add(deletion(transaction, target, predicate, to_duckdb_sql(predicate)))
-    drop_files(transaction, target)
+    stage_delete(transaction, target)
 
 
 @contextlib.contextmanager

@@ -30,6 +30,7 @@ from lakeconf.write.staged_key import table_of_keys
 # For fewer bytes of updated rows, in the files of the table, DuckDB is faster than another Spark job; an estimate.
 LEAST_BYTES = 64 * 1024**2
 _PUBLIC = "the store's committer is public"
+_HIDDEN = "a column hides the places of rows"
 # Types that Spark writes like DuckLake. Not lists and maps: Spark writes no field ids for their elements, and DuckLake
 # would read NULL.
 _TYPES = frozenset(
@@ -80,14 +81,19 @@ def update_refusal(transaction: Transaction, info: TableInfo) -> str | None:
     return _choice_refusal(transaction.session) or _rest_refusal(transaction, info, len(transaction.changes))
 
 
-def drop_refusal(transaction: Transaction, info: TableInfo, *, adds_rows: bool) -> str | None:
-    """Why no staged commit can delete whole files of a table; None if one can.
+def delete_refusal(transaction: Transaction, info: TableInfo, *, adds_rows: bool, by_position: bool) -> str | None:
+    """Why no staged commit can delete rows of a table; None if one can.
 
     Args:
         transaction: The transaction, whose changes are those of one write.
         info: The table.
         adds_rows: True if the write adds files too.
+        by_position: True if rows are deleted that are not those of whole files.
     """
+    if by_position and hides_places(info):
+        return _HIDDEN
+    if by_position and transaction.session.reader.encrypted:
+        return "the files are encrypted"
     others = len(transaction.changes) - (2 if adds_rows else 1)
     return _choice_refusal(transaction.session) or _rest_refusal(transaction, info, others, adds_rows=adds_rows)
 
@@ -159,7 +165,7 @@ def _definition_refusal(info: TableInfo) -> str | None:
     if unlike is not None:
         return f"the type of the column {unlike.name!r}"
     if hides_places(info):
-        return "a column hides the places of rows"
+        return _HIDDEN
     if not have_distinct_paths(info.columns):
         return "a column has the name of a field of another column"
     if info.partition_fields and not folder_keys(info, registered=False):

@@ -32,7 +32,7 @@ from lakeconf.write.merge import (
     update_statement,
 )
 from lakeconf.write.merge_clauses import ACTION, UPDATE
-from lakeconf.write.readable_rows import readable, rows_to_change
+from lakeconf.write.readable_rows import places, readable, rows_to_change
 from lakeconf.write.staged_refusal import size_refusal, update_refusal
 from lakeconf.write.staged_rows import check_required
 
@@ -122,7 +122,7 @@ def _stage(
         rows = rows.join(_constants(transaction, target, constants), how="cross")
     with named_columns(types):
         chosen = [new.get(name, nw.col(name)).alias(name) for name in types]
-        rows = rows.select(ROW_ID, nw.lit(UPDATE).alias(ACTION), *chosen)
+        rows = rows.select(ROW_ID, nw.lit(UPDATE).alias(ACTION), *places(session.engine), *chosen)
     return stage_actions(session.engine, transaction, target, rows, types, acted=True)
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.catalog.table import load_table
-from lakeconf.commit.position_files import DeletedPositions, live_files, locate, write_position_files
+from lakeconf.commit.position_files import DeletedPositions, live_files, locate
+from lakeconf.commit.position_writer import write_position_files
 from lakeconf.errors import CommitConflictError
 
 if TYPE_CHECKING:
@@ -73,22 +74,6 @@ def test_deletion_vectors_cannot_be_extended(vectors: Lake) -> None:
     vectors.run("CREATE TABLE lake.t AS SELECT i FROM range(20) AS r(i)", "DELETE FROM lake.t WHERE i = 1")
     with pytest.raises(CommitConflictError, match="cannot be extended"):
         written(vectors, located("i = 2"))
-
-
-def test_names_of_files_are_not_sorted_with_the_positions(usual: Lake) -> None:
-    """The memory of a sort is that of the positions, however long the path of the data file is."""
-    folder = usual.folder / ("long" * 50)
-    folder.mkdir()
-    usual.run("CREATE TABLE lake.t (i BIGINT)", f"COPY (SELECT i FROM range(400000) r(i)) TO '{folder}/x.parquet'")
-    usual.run(f"CALL ducklake_add_data_files('lake', 't', '{folder}/x.parquet')")
-    info = load_table(usual.reader, "t", usual.newest)
-    found = locate(live_files(usual.reader, info, usual.newest), usual.connection, located("true"))
-    usual.run("SET max_temp_directory_size = '0KB'", "SET memory_limit = '70MB'")
-    (file,) = write_position_files(usual.connection, found, f"{usual.folder}/d/").files
-    usual.run("RESET memory_limit")
-    names, positions = "SELECT DISTINCT file_path FROM '{}'", "SELECT pos FROM '{}'"
-    assert usual.rows(names.format(file.path)) == [(f"{folder}/x.parquet",)]
-    assert usual.rows(positions.format(file.path)) == [(number,) for number in range(400_000)]
 
 
 def table_bytes(lake: Lake) -> int:

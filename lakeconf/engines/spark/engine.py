@@ -20,11 +20,12 @@ from lakeconf.catalog.row_size import with_bytes_per_row
 from lakeconf.catalog.scan import ScanPlan, plan_scan, plan_with_inlined_rows
 from lakeconf.catalog.table import Column, load_table
 from lakeconf.connection.connection import Connection
-from lakeconf.engines.base import FILE, POSITION, ROW_ID, Staged, StagingRequest
+from lakeconf.engines.base import ROW_ID, Staged, StagingRequest
 from lakeconf.engines.change_feed import not_on_spark, refuse_hidden
 from lakeconf.engines.checksum import TableCheck
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.foreign_frames import arrow_table, native_frame
+from lakeconf.engines.positions import FILE_ID, FILE_ROW_NUMBER, POSITION_TYPES, PositionFiles
 from lakeconf.engines.schema_check import selected
 from lakeconf.engines.sorting import SortedFiles, SortRequest
 from lakeconf.engines.spark.compare import check
@@ -34,13 +35,13 @@ from lakeconf.engines.spark.query import filtered, query, run_sql
 from lakeconf.engines.spark.read.accelerators import refuse_accelerators
 from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.engines.spark.read.column_reader import quoted
-from lakeconf.engines.spark.read.file_columns import FILENAME
 from lakeconf.engines.spark.read.landed_files import read_files
-from lakeconf.engines.spark.read.scan import FILE_ROW_NUMBER, read
+from lakeconf.engines.spark.read.scan import read
 from lakeconf.engines.spark.session import from_arrow, private_session
 from lakeconf.engines.spark.types import duckdb_schema, query_type
 from lakeconf.engines.spark.views import register
 from lakeconf.engines.spark.write.files import stage_files
+from lakeconf.engines.spark.write.position_files import sort_positions
 from lakeconf.engines.spark.write.sorted_files import is_writable, stage_sorted
 from lakeconf.engines.spark.write.staged_merge import conformed, stage_rows, staged_frame
 from lakeconf.engines.spark.write.storage import LakeStorage, remove_folder
@@ -107,7 +108,7 @@ class SparkEngine:
         # The scan also reads the columns of the condition, and drops them after the filter.
         names = list(dict.fromkeys(column.name for column in (*wanted, *columns_of(predicate))))
         planned = plan_with_inlined_rows(self._reader, table, snapshot_id, names, predicate)
-        virtual = [ROW_ID] if row_ids else []
+        virtual = [ROW_ID, FILE_ID, FILE_ROW_NUMBER] if row_ids else []
         # The user's session may ignore the case of names.
         private = private_session(self._spark)
         with active_session_kept(self._spark):
@@ -158,7 +159,7 @@ class SparkEngine:
             frame = rebind(read(self._spark, plan, None, row_ids=True), private)
             if plan.predicate is not None:
                 frame = filtered(frame, plan.predicate, plan.columns)
-            frame = frame.selectExpr(f"{FILENAME} AS {FILE}", f"{FILE_ROW_NUMBER} AS {POSITION}")
+            frame = frame.select(*POSITION_TYPES)
         return nw.from_native(rebind(frame, self._spark))
 
     def count(self, rows: nw.LazyFrame[Any]) -> int:
@@ -207,6 +208,10 @@ class SparkEngine:
         part = staged_frame(self._spark, staged, condition, columns)
         with self._announced(staging_folder(request.table, request.token)):
             return stage_files(self._storage, part, request)
+
+    def sort_positions(self, staged: Staged, condition: str, request: StagingRequest) -> PositionFiles:
+        with self._announced(staging_folder(request.table, request.token)):
+            return sort_positions(self._storage, staged, condition, request)
 
     def stage_sorted(self, request: SortRequest) -> SortedFiles:
         if not is_writable(request.table.columns):

@@ -15,11 +15,11 @@ from lakeconf.catalog.data_file import DeleteFile
 from lakeconf.catalog.inlined_changes import BEGIN, END, ROW_ID
 from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
 from lakeconf.engines import base
+from lakeconf.engines.positions import FILE_ROW_NUMBER, FILENAME
 from lakeconf.engines.spark.internals import active_session_kept, rebind
 from lakeconf.engines.spark.read import scan
 from lakeconf.engines.spark.read.classic_source import ClassicSource
 from lakeconf.engines.spark.read.column_reader import quoted
-from lakeconf.engines.spark.read.file_columns import FILENAME
 from lakeconf.engines.spark.read.guards import join_known
 from lakeconf.engines.spark.read.inlined import inlined_frame
 from lakeconf.engines.spark.read.source import Source
@@ -32,7 +32,7 @@ _KEY_FIELDS = [StructField(name, LongType()) for name in _KEY]
 _BOTH = "__lakeconf_both"
 # Columns for deleted rows: snapshot in the delete file; position, deleting snapshot, and end of the data file.
 _STORED = StructField(INTERNAL_SNAPSHOT_ID.name, LongType())
-_POSITION, _DELETED, _END = scan.FILE_ROW_NUMBER, "__lakeconf_deleted", "__lakeconf_end"
+_POSITION, _DELETED, _END = FILE_ROW_NUMBER, "__lakeconf_deleted", "__lakeconf_end"
 
 
 def read_changes(spark: SparkSession, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:

@@ -41,7 +41,7 @@ def fallback_frame(source: Source, plan: ScanPlan, group: Group, virtual: Sequen
         source: Reads the bytes of the files.
         plan: The plan.
         group: Files of the plan.
-        virtual: The additional columns of the frame: row id, snapshot, file name and position, or none.
+        virtual: The additional columns of the frame: row id, snapshot, file name and id, and position, or none.
 
     Raises:
         StorageError: A file is missing, or differs from the one in the catalog.
@@ -97,7 +97,8 @@ def _task(plan: ScanPlan, group: Group, file: DataFile, virtual: Sequence[str]) 
         columns = [identifier(column.name) for column in plan.columns]
         row_id, snapshot = INTERNAL_ROW_ID.name, INTERNAL_SNAPSHOT_ID.name
     casts = [exact_cast(sql, column) for sql, column in zip(columns, plan.columns, strict=True)]
-    added = [row_id_sql(file, row_id), snapshot_sql(file, snapshot), literal(file.path), executor_code.POSITION]
+    ids = [row_id_sql(file, row_id), snapshot_sql(file, snapshot)]
+    added = [*ids, literal(file.path), f"{file.data_file_id}::BIGINT", executor_code.POSITION]
     names = [*(column.name for column in plan.columns), *virtual]
     selected = [f"{sql} AS {identifier(name)}" for sql, name in zip([*casts, *added], names, strict=False)]
     deletes = file.delete_file

@@ -1,4 +1,4 @@
-"""Columns that are constant in a file: its name, its first row id, the values in its path."""
+"""Columns that are constant in a file: its name and id, its first row id, the values in its path."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column
 from lakeconf.connection.connection import connect
+from lakeconf.engines.positions import FILE_ID, FILENAME
 from lakeconf.engines.spark.read.guards import join_known
 from lakeconf.engines.spark.types import duckdb_type, spark_type
 from lakeconf.errors import StorageError
@@ -20,7 +21,6 @@ from lakeconf.sql import folded, identifier
 
 # The join column, with the number of the file.
 FILE = "__lakeconf_file"
-FILENAME = "__lakeconf_filename"
 ROW_ID_START = "__lakeconf_row_id_start"
 BEGIN = "__lakeconf_begin"
 _NULL_IN_PATH = "__HIVE_DEFAULT_PARTITION__"
@@ -38,7 +38,7 @@ def with_constants(
     files: Sequence[DataFile],
     in_path: Sequence[Column],
 ) -> DataFrame:
-    """Adds the columns above to a frame that has `FILE`.
+    """Adds the columns above, `FILENAME` and `FILE_ID` to a frame that has `FILE`.
 
     Args:
         private: The session of the scan.
@@ -52,6 +52,7 @@ def with_constants(
         {
             FILE: pa.array(range(len(files)), pa.int64()),
             FILENAME: pa.array([file.path for file in files], pa.string()),
+            FILE_ID: pa.array([file.data_file_id for file in files], pa.int64()),
             ROW_ID_START: pa.array([file.row_id_start for file in files], pa.int64()),
             BEGIN: pa.array([file.begin_snapshot for file in files], pa.int64()),
             **{name: pa.array(values, pa.string()) for name, values in texts.items()},

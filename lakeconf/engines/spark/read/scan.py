@@ -16,6 +16,7 @@ from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column
 from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.base import ROW_ID
+from lakeconf.engines.positions import FILE_ID, FILE_ROW_NUMBER, FILENAME
 from lakeconf.engines.spark.internals import active_session_kept, rebind
 from lakeconf.engines.spark.read.classic_source import ClassicSource
 from lakeconf.engines.spark.read.column_reader import FIELD_ID, Reading, missing, quoted, reading, requested
@@ -26,7 +27,6 @@ from lakeconf.engines.spark.read.fallback import fallback_frame
 from lakeconf.engines.spark.read.file_columns import (
     BEGIN,
     FILE,
-    FILENAME,
     ROW_ID_START,
     path_value,
     with_constants,
@@ -38,14 +38,14 @@ from lakeconf.engines.spark.session import private_session
 from lakeconf.engines.spark.types import spark_schema
 from lakeconf.errors import UnsupportedError
 
-# Columns that a scan with row ids adds besides ROW_ID and FILENAME; FILE_ROW_NUMBER is NULL for inlined rows.
+# A column that a scan with row ids adds besides ROW_ID and those of positions.
 SNAPSHOT_ID = "__lakeconf_snapshot_id"
-FILE_ROW_NUMBER = "__lakeconf_file_row_number"
 # Each column with its SQL for inlined rows.
 _VIRTUAL = (
     (StructField(ROW_ID, LongType()), INTERNAL_ROW_ID.name),
     (StructField(SNAPSHOT_ID, LongType()), INTERNAL_SNAPSHOT_ID.name),
     (StructField(FILENAME, StringType()), "CAST(NULL AS VARCHAR)"),
+    (StructField(FILE_ID, LongType()), "CAST(NULL AS BIGINT)"),
     (StructField(FILE_ROW_NUMBER, LongType()), "CAST(NULL AS BIGINT)"),
 )
 # Columns that DuckLake adds to files whose rows have several snapshots or their own row ids.
@@ -62,7 +62,7 @@ def read(spark: SparkSession, plan: ScanPlan, inlined: pa.Table | None, *, row_i
         spark: The user's session; its settings neither change nor affect the result.
         plan: What to read.
         inlined: The rows in the catalog, as `catalog.scan.inlined_rows` returns them; None if there are none.
-        row_ids: True to add `ROW_ID`, `SNAPSHOT_ID`, `FILENAME` and `FILE_ROW_NUMBER`.
+        row_ids: True to add `ROW_ID`, `SNAPSHOT_ID`, `FILENAME`, `FILE_ID` and `FILE_ROW_NUMBER`.
 
     Returns:
         A frame with exactly the plan's columns, and the added columns.

@@ -62,7 +62,7 @@ class LakeStorage:
         folder = staging_folder(request.table, request.token)
         options = parquet_options(self.writer, request.table, row_width(frame))
         if temporary:
-            options["compression"] = "snappy"
+            options |= {"compression": "snappy", "maxRecordsPerFile": "0"}
         written: list[str] = []
         job = partial(write_reported, frame, spark_uri(folder), options, by)
         run_job(self.spark, lambda: written.extend(job()), request.token)

@@ -10,10 +10,10 @@ import pytest
 from lakeconf.catalog.data_file import DataFile, NameMapping
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.engines.positions import FILE_ID, FILENAME
 from lakeconf.engines.spark.read.file_columns import (
     BEGIN,
     FILE,
-    FILENAME,
     ROW_ID_START,
     path_text,
     path_value,
@@ -86,11 +86,11 @@ def test_rows_get_the_properties_of_their_file(spark: SparkSession) -> None:
     paths = ["/t/p=2024-01-02/f.parquet", "/t/p=NULL/g.parquet"]
     frame = spark.createDataFrame([(0,), (1,)], f"{FILE} BIGINT")
     found = with_constants(spark, frame, plan_of(*columns[:2]), list(map(file_of, paths)), columns[:2])
-    wanted = [FILE, FILENAME, ROW_ID_START, BEGIN, path_value(columns[0]), path_value(columns[1])]
+    wanted = [FILE, FILENAME, FILE_ID, ROW_ID_START, BEGIN, path_value(columns[0]), path_value(columns[1])]
     day = dt.date(2024, 1, 2)
     assert sorted(found.select(*wanted).collect()) == [
-        (0, paths[0], 7, 2, day, dt.datetime(2024, 1, 2)),
-        (1, paths[1], 7, 2, None, None),
+        (0, paths[0], 1, 7, 2, day, dt.datetime(2024, 1, 2)),
+        (1, paths[1], 1, 7, 2, None, None),
     ]
     assert dict(found.dtypes)[path_value(columns[1])] == "timestamp_ntz"
 

@@ -10,8 +10,8 @@ from jvm_calls import counted_calls
 from lakeconf.catalog.scan import plan_scan, plan_with_inlined_rows
 from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.base import ROW_ID
-from lakeconf.engines.spark.read.file_columns import FILENAME
-from lakeconf.engines.spark.read.scan import FILE_ROW_NUMBER, SNAPSHOT_ID, read
+from lakeconf.engines.positions import FILE_ID, FILE_ROW_NUMBER, FILENAME
+from lakeconf.engines.spark.read.scan import SNAPSHOT_ID, read
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from catalog_lake import Lake
     from pyspark.sql import SparkSession
 
-IDS = [ROW_ID, SNAPSHOT_ID, FILENAME, FILE_ROW_NUMBER]
+IDS = [ROW_ID, SNAPSHOT_ID, FILENAME, FILE_ID, FILE_ROW_NUMBER]
 
 
 def rows(
@@ -38,7 +38,10 @@ def rows(
 def with_ids(lake: Lake) -> list[tuple[Any, ...]]:
     """The rows with DuckDB's virtual columns, sorted; inlined rows have no file."""
     in_file = "filename NOT LIKE 'ducklake_inlined%'"
-    virtual = ", ".join(f"CASE WHEN {in_file} THEN {column} END" for column in ("filename", "file_row_number"))
+    files = lake.metadata("SELECT path, data_file_id FROM ducklake_data_file")
+    ids = " ".join(f"WHEN ends_with(filename, '{path}') THEN {number}" for path, number in files)
+    places = ("filename", f"CASE {ids} END", "file_row_number")
+    virtual = ", ".join(f"CASE WHEN {in_file} THEN {column} END" for column in places)
     return sorted(lake.rows(f"SELECT *, rowid, snapshot_id, {virtual} FROM lake.t"))
 
 
@@ -71,7 +74,7 @@ def test_ids_of_rows_are_those_of_duckdb(spark: SparkSession, usual: Lake) -> No
     usual.run("DELETE FROM lake.t WHERE a = 2")
     found = rows(spark, usual, ids=True)
     assert found == with_ids(usual)
-    assert {path is None for *_, path, _ in found} == {True, False}
+    assert {path is None for *_, path, _, _ in found} == {True, False}
 
 
 def test_rows_of_later_snapshots_in_a_merged_file_are_left_out(spark: SparkSession, files: Lake) -> None:
@@ -79,7 +82,7 @@ def test_rows_of_later_snapshots_in_a_merged_file_are_left_out(spark: SparkSessi
     files.run("CALL ducklake_merge_adjacent_files('lake')")
     assert rows(spark, files, version=2) == [(1,)]
     assert rows(spark, files, version=3) == [(1,), (2,)]
-    ((_, row_id, snapshot, _, _),) = rows(spark, files, version=2, ids=True)
+    ((_, row_id, snapshot, *_),) = rows(spark, files, version=2, ids=True)
     assert (row_id, snapshot) == (0, 2)
 
 

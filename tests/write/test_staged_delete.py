@@ -1,4 +1,4 @@
-"""Deletes and overwrites of whole files: a staged commit has the outcome of DuckDB's statements."""
+"""Large deletes and overwrites: a staged commit has the outcome of DuckDB's statements."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from merge_cases import Outcome, committer, fetched, outcome_of
 from plain_sql import run_plain
 
 import lakeconf
+from lakeconf.commit import position_writer
+from lakeconf.commit import staged_delete as commit_delete
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.spark.hadoop import configure_session
 from lakeconf.errors import CommitConflictError
-from lakeconf.write import staged_drop
+from lakeconf.write import position_deletes, staged_delete
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,7 +49,18 @@ WRITES: dict[str, Callable[[Table], object]] = {
     "delete of a day": lambda table: table.delete("day = DATE '2024-01-01'"),
     "delete of days": lambda table: table.delete("day >= DATE '2024-01-02' AND id >= 0"),
     "delete of all rows": lambda table: table.delete("id >= 0"),
+    # Only some rows of their files.
+    "delete of parts": lambda table: table.delete("id % 3 = 0"),
+    "delete of a day and parts": lambda table: table.delete("day = DATE '2024-01-01' OR id >= 60"),
+    "overwrite of parts": lambda table: table.overwrite(NEW, where="id < 20 AND s IS DISTINCT FROM 's4'"),
 }
+# Rows and deletes in the catalog.
+INLINED = (
+    "CALL dev.set_option('data_inlining_row_limit', 5, table_name => '§')",
+    "DELETE FROM § WHERE id IN (8, 9)",
+    "INSERT INTO § VALUES (6, 'in the catalog', DATE '2024-01-01'), (90, 'too', DATE '2024-01-02')",
+    "DELETE FROM § WHERE id = 12",
+)
 
 
 @pytest.fixture(params=["sqlite", "duckdb", "postgres"])
@@ -80,10 +93,24 @@ def feed(lake: Lake, name: str) -> list[tuple[Any, ...]]:
     return sorted(fetched(lake, query), key=str)
 
 
-def test_twins_stay_equal(store: Store, spark: SparkSession) -> None:
+@pytest.fixture(params=["by DuckDB", "by executors"])
+def search(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who finds the positions of deleted rows; DuckDB also writes those of a large file without a table."""
+    if request.param == "by executors":
+        monkeypatch.setattr(position_deletes, "SEARCHED_BYTES", 0)
+    else:
+        monkeypatch.setattr(commit_delete, "SORTED_IN_MEMORY", 15)
+        monkeypatch.setattr(position_writer, "SORTED_IN_MEMORY", 4)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("inlined", [False, True], ids=["in files", "also in the catalog"])
+def test_twins_stay_equal(store: Store, spark: SparkSession, search: str, *, inlined: bool) -> None:
     for number, (what, write) in enumerate(WRITES.items()):
+        if inlined and "parts" not in what and search == "by executors":
+            continue  # as by DuckDB
         names = {twin: f"{twin}_{number}" for twin in ("public", "staged")}
-        create(store, *names.values())
+        create(store, *names.values(), setup=(*SETUP, *(INLINED if inlined else ())))
         with store.open(spark) as lake:
             found: dict[str, Outcome] = {}
             history = {}
@@ -103,29 +130,13 @@ def test_twins_stay_equal(store: Store, spark: SparkSession) -> None:
             assert feed(lake, names["staged"]) == feed(lake, names["public"]), what
 
 
-@pytest.mark.parametrize("what", ["overwrite", "overwrite of a day", "delete of a day", "delete of all rows"])
-def test_files_with_deletes_in_the_catalog_are_left_to_statements(
-    tmp_path: Path, spark: SparkSession, what: str
-) -> None:
-    store = store_of(tmp_path, data_inlining_row_limit=5)
-    create(store, "public", "staged", setup=(*SETUP, "DELETE FROM § WHERE id IN (8, 9)"))
-    with store.open(spark) as lake:
-        found: dict[str, Outcome] = {}
-        for twin in ("public", "staged"):
-            lake._session.committer = twin
-            found[twin], _ = outcome_of(lake, twin, WRITES[what])
-            assert committer(lake) == "public"
-        assert found["staged"] == found["public"]
-        assert feed(lake, "staged") == feed(lake, "public")
-
-
 def test_only_large_deletes_are_staged_by_default(
     local: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with local.open(spark) as lake:
         lake.table("t").delete("day = DATE '2024-01-01'")
         assert committer(lake) == "public"
-        monkeypatch.setattr(staged_drop, "ROWS_PER_STATEMENT", 10)
+        monkeypatch.setattr(staged_delete, "ROWS_PER_STATEMENT", 10)
         monkeypatch.setattr("lakeconf.write.position_deletes.ROWS_PER_STATEMENT", 10)
         statements = list[str]()
         execute = Connection.execute
@@ -204,17 +215,6 @@ def test_overwrite_with_a_key_is_committed_once(local: Store, spark: SparkSessio
         assert lake.table("t").idempotency_keys() == ["day", "first"]
         lake.refresh()
         assert lake.table("t").count() == 3
-
-
-def test_rows_in_the_catalog_are_deleted_by_statements(local: Store, spark: SparkSession) -> None:
-    with local.open(spark) as lake:
-        lake._session.committer = "staged"
-        run_plain(lake, "CALL dev.set_option('data_inlining_row_limit', 10, table_name => 't')")
-        run_plain(lake, "INSERT INTO t VALUES (99, 'in the catalog', DATE '2024-01-02')")
-        lake.refresh()
-        lake.table("t").overwrite(NEW)
-        assert committer(lake) == "public"
-        assert lake.table("t").count() == 2
 
 
 @pytest.mark.hadoop_aws

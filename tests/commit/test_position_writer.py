@@ -1,0 +1,91 @@
+"""A file of deleted positions is sorted, has the earlier deletes, and is written in limited memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeconf.catalog.table import load_table
+from lakeconf.commit import position_writer
+from lakeconf.commit.position_files import live_files, locate
+from lakeconf.commit.position_writer import write_position_files, write_positions
+
+if TYPE_CHECKING:
+    from catalog_lake import Lake
+
+    from lakeconf.commit.position_files import PositionFile
+
+COUNT = 3_000_000
+
+
+def one_file(lake: Lake, count: int) -> None:
+    lake.run("CALL lake.set_option('data_inlining_row_limit', 0)")
+    lake.run(f"CREATE TABLE lake.t AS SELECT i FROM range({count}) AS r(i)")
+
+
+def written(lake: Lake, positions: str, count: int, *, is_sorted: bool) -> PositionFile:
+    """The file of positions of the only data file of the table."""
+    live = live_files(lake.reader, load_table(lake.reader, "t", lake.newest), lake.newest)
+    (path,) = live.data_files
+    folder = f"{lake.folder}/data/main/t/new folder/"
+    return write_positions(lake.connection, live, path, positions, count, folder, is_sorted=is_sorted)
+
+
+@pytest.mark.parametrize("most", [500_000, 7])
+@pytest.mark.parametrize("is_sorted", [True, False])
+@pytest.mark.parametrize("earlier", [True, False])
+def test_positions_are_sorted_with_the_earlier_ones(
+    usual: Lake, monkeypatch: pytest.MonkeyPatch, most: int, *, is_sorted: bool, earlier: bool
+) -> None:
+    monkeypatch.setattr(position_writer, "SORTED_IN_MEMORY", most)
+    one_file(usual, 100)
+    if earlier:
+        usual.run("DELETE FROM lake.t WHERE i IN (1, 99)", "DELETE FROM lake.t WHERE i = 7")
+    order = "pos" if is_sorted else "hash(pos)"
+    positions = f"SELECT file_row_number AS pos FROM lake.t WHERE i % 3 = 0 ORDER BY {order}"
+    ((count,),) = usual.rows(f"SELECT count(*) FROM ({positions})")
+    file = written(usual, positions, count, is_sorted=is_sorted)
+    rows = usual.rows(f"SELECT * FROM '{file.path}'")
+    newest = usual.newest
+    new = [(file.data_file, number, newest + 1) for number in range(0, 99, 3)]
+    old = [(file.data_file, 1, newest - 1), (file.data_file, 7, newest), (file.data_file, 99, newest - 1)]
+    every = [(file.data_file, number) for number in range(0, 100, 3)]
+    assert rows == (sorted([*new, *old], key=lambda row: row[1]) if earlier else every)
+    assert file.row_count == len(rows)
+    ids = usual.rows(f"SELECT field_id FROM parquet_schema('{file.path}') WHERE type IS NOT NULL")
+    assert [number for (number,) in ids] == [2147483646, 2147483645, 2147483539][: len(rows[0])]
+
+
+def test_names_of_files_are_not_sorted_with_the_positions(usual: Lake) -> None:
+    """The memory of a sort is that of the positions, however long the path of the data file is."""
+    folder = usual.folder / ("long" * 50)
+    folder.mkdir()
+    usual.run("CREATE TABLE lake.t (i BIGINT)", f"COPY (SELECT i FROM range(400000) r(i)) TO '{folder}/x.parquet'")
+    usual.run(f"CALL ducklake_add_data_files('lake', 't', '{folder}/x.parquet')")
+    info = load_table(usual.reader, "t", usual.newest)
+    places = "SELECT filename, file_row_number, rowid AS row_id FROM lake.t"
+    found = locate(live_files(usual.reader, info, usual.newest), usual.connection, places)
+    usual.run("SET max_temp_directory_size = '0KB'", "SET memory_limit = '70MB'")
+    (file,) = write_position_files(usual.connection, found, f"{usual.folder}/d/").files
+    usual.run("RESET memory_limit")
+    names, positions = "SELECT DISTINCT file_path FROM '{}'", "SELECT pos FROM '{}'"
+    assert usual.rows(names.format(file.path)) == [(f"{folder}/x.parquet",)]
+    assert usual.rows(positions.format(file.path)) == [(number,) for number in range(400_000)]
+
+
+@pytest.mark.parametrize("earlier", [0, 300_000])
+def test_memory_does_not_grow_with_the_number_of_positions(usual: Lake, earlier: int) -> None:
+    """COPY would keep row groups of the source in memory until their turn; a sort of all positions needs 150 MB."""
+    usual.run("CALL lake.set_option('data_inlining_row_limit', 0)", "CREATE TABLE lake.t (i BIGINT)")
+    path = f"{usual.folder}/one.parquet"
+    usual.run(f"COPY (FROM range({COUNT}) AS r(i)) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE {COUNT})")
+    usual.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
+    if earlier:
+        usual.run(f"DELETE FROM lake.t WHERE i % 10 = 0 AND i < {earlier * 10}")
+    positions = "SELECT file_row_number AS pos FROM lake.t WHERE i % 2 = 1"
+    usual.run("SET max_temp_directory_size = '0KB'", "SET memory_limit = '60MB'")
+    file = written(usual, positions, COUNT // 2, is_sorted=True)
+    usual.run("RESET memory_limit")
+    query = f"SELECT count(*), bool_and(pos > before) FROM (SELECT pos, lag(pos) OVER () AS before FROM '{file.path}')"
+    assert usual.rows(query) == [(COUNT // 2 + earlier, True)]
