@@ -18,7 +18,7 @@ class DeletedFiles(NamedTuple):
 
     Attributes:
         dropped: Files that a staged commit can drop, because all of their rows are deleted.
-        searched: Files of which only some rows may be deleted, or that cannot be dropped.
+        searched: Files of which only some rows may be deleted, or that are outside the data path.
     """
 
     dropped: tuple[DataFile, ...]
@@ -64,17 +64,16 @@ def divided_files(plan: ScanPlan, covered: Collection[int], data_path: str) -> D
     if any(file.snapshot_filter is not None for file in files):
         return None
     is_whole = plan.predicate is None
-    dropped = tuple(file for file in files if (is_whole or file.data_file_id in covered) and _can_drop(file, data_path))
+    whole = tuple(file for file in files if is_whole or file.data_file_id in covered)
+    # If a dropped file has deletes in the catalog, DuckLake's change feed returns these rows again, and not the others.
+    if any(file.inlined_deletes for file in whole):
+        return None
+    dropped = tuple(file for file in whole if file.path.startswith(data_path))
     searched = tuple(file for file in files if file not in set(dropped))
     if any(map(_has_other_deletes, searched)):
         return None
     # Without a row, there is nothing to commit.
     return DeletedFiles(dropped if any(map(visible_rows, dropped)) else (), searched)
-
-
-def _can_drop(file: DataFile, data_path: str) -> bool:
-    # If a dropped file has deletes in the catalog, DuckLake's change feed returns these rows again, and not the others.
-    return not file.inlined_deletes and file.path.startswith(data_path)
 
 
 def _has_other_deletes(file: DataFile) -> bool:

@@ -76,7 +76,7 @@ class PositionDelete:
             *((files, self.condition, False) for files in batches(others | dict.fromkeys(plan.inlined_tables, 0))),
         ]
         statements = {
-            f"DELETE FROM {self.table} WHERE {_in(files)}{f' AND {condition}' if condition else ''}": (
+            f"DELETE FROM {self.table} WHERE {in_files(files)}{f' AND {condition}' if condition else ''}": (
                 sum(files.values()) if is_known else None
             )
             for files, condition, is_known in parts
@@ -84,7 +84,7 @@ class PositionDelete:
         return tuple(statements), tuple(statements.values())
 
     def _by_position(self, files: Iterable[str]) -> str:
-        positions = f"SELECT {FILENAME}, {FILE_ROW_NUMBER} FROM ({self.source}) WHERE {_in(files, FILENAME)}"
+        positions = f"SELECT {FILENAME}, {FILE_ROW_NUMBER} FROM ({self.source}) WHERE {in_files(files, FILENAME)}"
         return f"(filename, file_row_number) IN ({positions})"
 
 
@@ -120,5 +120,6 @@ def visible_rows(file: DataFile) -> int:
     return file.record_count - deleted
 
 
-def _in(paths: Iterable[str], column: str = "filename") -> str:
+def in_files(paths: Iterable[str], column: str = "filename") -> str:
+    """The SQL condition that a row is in one of these files, or of the catalog's tables."""
     return f"{column} IN ({', '.join(map(literal, paths))})"

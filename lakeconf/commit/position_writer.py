@@ -69,7 +69,8 @@ def write_positions(
     snapshot_id, earlier = live.begun + 1, live.earlier.get(data_file_id)
     if "://" not in folder:
         Path(folder).mkdir(parents=True, exist_ok=True)
-    path = f"{folder}{data_file_id}.parquet"
+    # DuckDB could read an earlier file of this name, of an overtaken attempt of the commit, from its cache.
+    path = f"{folder}{data_file_id}-{snapshot_id}.parquet"
     columns = [DELETED_FILE, DELETED_POSITION]
     if earlier is not None:
         columns.append(INTERNAL_SNAPSHOT_ID)

@@ -6,7 +6,7 @@ files with the positions of other rows, which are written in limited memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakeconf.catalog.data_file import DataFile
@@ -15,7 +15,7 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import TableInfo
 from lakeconf.commit.dropped_files import divided_files, plan_delete
-from lakeconf.commit.position_delete import batches
+from lakeconf.commit.position_delete import batches, in_files
 from lakeconf.commit.position_files import DeletedPositions, LiveFiles, PositionFile, live_files, locate
 from lakeconf.commit.position_writer import SORTED_IN_MEMORY, write_position_files, write_positions
 from lakeconf.commit.sorted_positions import SortedPositions
@@ -69,7 +69,10 @@ class StagedDelete:
             if not self.folder or (files.searched and reader.encrypted):
                 raise StatementsNeeded
             live = live_files(reader, self.table, begun)
+            ((time_zone,),) = writer.rows("SELECT system.main.current_setting('TimeZone')")
             with writer.cursor() as cursor:
+                # A file may contain TIMESTAMP values of a column that is a TIMESTAMPTZ now.
+                cursor.execute(f"SET TimeZone = {literal(time_zone)}")
                 others = self._positions(live, cursor, reader.alias, plan, files.searched)
         if not (files.dropped or others.files or others.inlined):
             raise StatementsNeeded
@@ -89,7 +92,7 @@ class StagedDelete:
         inlined: list[tuple[str, int]] = []
         for names in batches(row_counts, SORTED_IN_MEMORY):
             rows = f"FROM {qualified(lake, self.table.schema_name, self.table.name)} AT (VERSION => {live.begun}) "
-            rows += f"WHERE {_in(names)} AND ({self.condition})"
+            rows += f"WHERE {in_files(names)} AND ({self.condition})"
             if sum(names.values()) > SORTED_IN_MEMORY:
                 written += self._of_large_file(live, writer, rows, *names)
                 continue
@@ -105,7 +108,3 @@ class StagedDelete:
             return []
         positions = f"SELECT file_row_number AS {DELETED_POSITION.name} {rows}"
         return [write_positions(writer, live, path, positions, count, self.folder, is_sorted=True)]
-
-
-def _in(names: Iterable[str]) -> str:
-    return f"filename IN ({', '.join(map(literal, names))})"

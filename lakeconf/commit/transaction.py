@@ -31,6 +31,7 @@ from lakeconf.commit.session import Session
 from lakeconf.commit.staged_commit import StagedCatalog
 from lakeconf.commit.staged_delete import StatementsNeeded
 from lakeconf.ducklake import commit_json
+from lakeconf.engines.staging import announce
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard.locks import Held, pauses
 from lakeconf.logs import EventLogger
@@ -197,7 +198,16 @@ class Transaction:
                     raise
                 _log.warning("another writer overtook commit %s; trying again", self.token)
                 last = error
+                self._clear_positions()
         raise CommitError(f"the commit lost every race with other writers: {last}", hint="try again later")
+
+    def _clear_positions(self) -> None:
+        """Removes the files of positions of an attempt that failed: the next one may not need all of them."""
+        for change in self.changes:
+            staged = change.staged
+            if change.by_files and not change.has_statements and staged and staged.folder and not staged.files:
+                self.session.engine.release(replace(staged, keeps_files=False))
+                announce(self.session.writer, staged.folder, self.session.reader.lake_id)
 
     def _use_statements(self) -> None:
         """Continues without a staged commit."""

@@ -7,7 +7,8 @@ from dataclasses import replace
 from lakeconf.catalog.table import TableInfo
 from lakeconf.commit.change import Change, Target
 from lakeconf.commit.dropped_files import DeletedFiles, divided_files
-from lakeconf.commit.position_delete import ROWS_PER_STATEMENT
+from lakeconf.commit.position_delete import ROWS_PER_STATEMENT, PositionDelete, in_files
+from lakeconf.commit.session import Session
 from lakeconf.commit.sorted_positions import SortedPositions
 from lakeconf.commit.staged_commit import FileChange
 from lakeconf.commit.staged_delete import StagedDelete
@@ -16,12 +17,16 @@ from lakeconf.engines.base import Staged
 from lakeconf.engines.staging import announce, staging_folder
 from lakeconf.errors import CommitError
 from lakeconf.logs import EventLogger
+from lakeconf.write import writes
 from lakeconf.write.sorted_positions import sorted_positions
 from lakeconf.write.staged_key import add_key
 from lakeconf.write.staged_refusal import delete_refusal
 from lakeconf.write.staged_rows import are_in_files
 
 _log = EventLogger("stage")
+# DuckLake's DELETE needs 6 MB for so many rows. It keeps deletes of few rows in the catalog; if they were in a file of
+# positions, its change feed would be wrong for files that are merged or flushed.
+FEWEST_POSITIONS = 100_000
 
 
 def stage_delete(transaction: Transaction, target: Target) -> None:
@@ -46,6 +51,8 @@ def stage_delete(transaction: Transaction, target: Target) -> None:
     if files is None or not (files.dropped or files.searched):
         return
     by_position = bool(files.searched or found.plan.inlined_row_count)
+    if by_position and session.committer == "auto" and _count(session, info, found, files) <= FEWEST_POSITIONS:
+        return
     refused = delete_refusal(transaction, info, adds_rows=bool(added), by_position=by_position)
     if refused is not None:
         _log.debug("statements delete the rows of %s: %s", info.full_name, refused)
@@ -56,6 +63,19 @@ def stage_delete(transaction: Transaction, target: Target) -> None:
         staged = _with_positions(transaction, target, staged, deleted, files)
     transaction.changes[0] = replace(deleted, by_files=FileChange(info, deleted=staged))
     add_key(transaction)
+
+
+def _count(session: Session, info: TableInfo, found: PositionDelete, files: DeletedFiles) -> int:
+    """The number of rows to delete that are not those of dropped files."""
+    known = set(found.searched)
+    others = [*(file.path for file in files.searched if file not in known), *found.plan.inlined_tables]
+    count = sum(found.found.values())
+    if others:
+        rows = f"{writes.quoted(session, info)} AT (VERSION => {found.plan.snapshot_id})"
+        query = f"SELECT count(*) FROM {rows} WHERE {in_files(others)} AND ({found.condition})"
+        ((counted,),) = session.writer.rows(query)
+        count += int(counted)
+    return count
 
 
 def _with_files(change: Change, info: TableInfo) -> Change:

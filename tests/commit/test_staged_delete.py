@@ -51,15 +51,26 @@ def deleted(lake: Lake, where: str | None, **attributes: object) -> list[int]:
     return [value for (value,) in lake.rows(f"SELECT i FROM lake.t WHERE {' OR '.join(listed)} ORDER BY i")]
 
 
-CONDITIONS = ["i % 3 = 0", "i >= 20", "i < 25 OR i = 102", "i > 100", "i IN (40, 43)", "i < 20", "i >= 0"]
+CONDITIONS = ["i % 3 = 0", "i < 45 AND i % 2 >= 0", "i < 25 OR i = 102", "i > 100", "i IN (40, 43)", "i < 20"]
 
 
-@pytest.mark.parametrize("where", [*CONDITIONS, None])
+@pytest.mark.parametrize("where", CONDITIONS)
 @pytest.mark.parametrize("most", [500_000, 5, 25])
 def test_rows_of_a_condition(lake: Lake, monkeypatch: pytest.MonkeyPatch, where: str | None, most: int) -> None:
     monkeypatch.setattr(staged_delete, "SORTED_IN_MEMORY", most)
     expected = lake.rows(f"SELECT i FROM lake.t WHERE {where or 'true'} ORDER BY i")
     assert deleted(lake, where) == [value for (value,) in expected]
+
+
+@pytest.mark.parametrize("most", [500_000, 15])
+def test_tables_of_another_schema(lake: Lake, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(staged_delete, "SORTED_IN_MEMORY", most)
+    lake.run("CREATE SCHEMA lake.s", "CREATE TABLE lake.s.t (i BIGINT)", "INSERT INTO lake.s.t FROM range(100, 120)")
+    info = load_table(lake.reader, "s.t", lake.newest)
+    delete = StagedDelete(info, predicate_of("i % 5 = 0", info.columns), "i % 5 = 0", f"{lake.folder}/new/")
+    dropped, found = delete.rows(lake.reader, lake.connection, lake.newest)
+    assert (dropped, found.inlined) == ((), ())
+    assert [lake.rows(f"SELECT pos FROM '{file.path}'") for file in found.files] == [[(0,), (5,), (10,), (15,)]]
 
 
 def test_positions_of_executors_are_used_for_unchanged_files(lake: Lake) -> None:
@@ -74,12 +85,19 @@ def test_positions_of_executors_are_used_for_unchanged_files(lake: Lake) -> None
     assert deleted(lake, "i % 7 = 0", found=found) == [0, 7, 49, 56]
 
 
-@pytest.mark.parametrize("where", ["i = 5", "i > 100", "i >= 40"])
+@pytest.mark.parametrize("where", ["i = 5", "i > 100", "i % 2 = 0"])
 def test_other_rows_than_those_of_whole_files_need_a_folder(lake: Lake, where: str) -> None:
     with pytest.raises(StatementsNeeded):
         deleted(lake, where, folder="")
     lake.run("DELETE FROM lake.t WHERE i > 100")
     assert deleted(lake, "i < 20", folder="") == list(range(20))
+
+
+@pytest.mark.parametrize("where", [None, "i >= 40"])
+def test_all_rows_of_a_file_with_deletes_in_the_catalog_need_statements(lake: Lake, where: str | None) -> None:
+    """DuckLake's change feed would be wrong for them."""
+    with pytest.raises(StatementsNeeded):
+        deleted(lake, where)
 
 
 def test_without_rows_there_is_nothing_to_commit(lake: Lake) -> None:

@@ -54,9 +54,13 @@ def rows(lake: Lake) -> list[tuple[object, ...]]:
     return sorted(fetched(lake, "SELECT id, s FROM t"))
 
 
-def staged_files(tmp_path: Path) -> list[str]:
+def unknown_files(lake: Lake, tmp_path: Path) -> list[str]:
     """Files of lakeconf that the catalog does not know."""
-    return [path.name for path in tmp_path.rglob("*.parquet") if "row-ids" in path.name or "__lakeconf" in str(path)]
+    metadata = "__ducklake_metadata_dev."
+    query = f"SELECT path FROM {metadata}ducklake_data_file UNION ALL SELECT path FROM {metadata}ducklake_delete_file"
+    known = [path for (path,) in fetched(lake, query)]
+    found = [str(path) for path in (tmp_path / "data").rglob("*.parquet") if "lakeconf-" in str(path)]
+    return [path for path in found if not any(path.endswith(one) for one in known)]
 
 
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -83,7 +87,7 @@ def test_duckdb_looks_for_the_rows_in_the_catalog_only(
                          f"{lake.snapshot_id}) GROUP BY ALL")  # fmt: skip
     updated = len([i for i in LEFT if i % 2 == 0])
     assert dict(feed) == {"update_preimage": updated, "update_postimage": updated, "insert": 106 - updated}
-    assert staged_files(tmp_path) == []
+    assert unknown_files(lake, tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -94,7 +98,7 @@ def test_duckdb_looks_for_the_rows_in_the_catalog_only(
     ],
 )
 def test_positions_after_another_commit(
-    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, other: str, expected: list[int]
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, other: str, expected: list[int], tmp_path: Path
 ) -> None:
     """Row ids find the rows again if they are in other files now; the snapshot of the deletes is the new one."""
     found = searches(monkeypatch)
@@ -102,6 +106,7 @@ def test_positions_after_another_commit(
     lake.table("t").merge(spark.sql(FRAME), on="id")
     assert (committer(lake), rows(lake)) == ("staged", MERGED)
     assert found == expected
+    assert unknown_files(lake, tmp_path) == []
     query = f"SELECT count(*) FROM dev.table_changes('t', {lake.snapshot_id}, {lake.snapshot_id})"
     assert fetched(lake, query) == [(106 + len([i for i in LEFT if i % 2 == 0]),)]
 

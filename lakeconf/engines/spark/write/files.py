@@ -98,6 +98,9 @@ def _staged(
     if not filled:
         remove_folder(storage.spark, folder)
         return no_rows(request)
+    # A task without rows writes a file too, if it is the first one.
+    for path in files.keys() - set(filled):
+        remove_folder(storage.spark, path)
     writer = storage.writer
     found = folders(writer, filled, keys) if keys else {}
     if found:
