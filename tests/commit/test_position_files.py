@@ -48,6 +48,10 @@ def test_earlier_deletes_keep_their_snapshots(usual: Lake) -> None:
     assert file.row_count == 3
     assert file.earlier is not None
     assert file.earlier.begin_snapshot == first
+    assert usual.metadata("SELECT delete_file_id FROM ducklake_delete_file WHERE end_snapshot IS NULL") == [
+        (file.earlier.delete_file_id,)
+    ]
+    assert file.snapshot_id == first + 2
 
 
 def test_unknown_file_is_a_conflict(usual: Lake) -> None:
