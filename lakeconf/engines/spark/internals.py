@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
@@ -19,6 +20,10 @@ from lakeconf.errors import SparkError
 _MOST_CAUSES = 20
 # The constructors of compiled classes, by name, for the JVM that the process used last.
 _compiled: dict[str, tuple[Any, Any]] = {}
+
+# The active session of pyspark, which is one for all threads: what the first thread found, the last one restores.
+_keeping = threading.Lock()
+_kept: list[SparkSession | None] = []
 
 
 def require_classic(spark: SparkSession) -> None:
@@ -83,11 +88,16 @@ def _keys(settings: Any) -> set[str]:
 def active_session_kept(spark: SparkSession) -> Iterator[None]:
     """Restores the active session: creating a frame in a private session activates the private session."""
     sessions = _java(spark, "org.apache.spark.sql.classic.SparkSession")
-    in_python, in_jvm = SparkSession._activeSession, sessions.getActiveSession()
+    in_jvm = sessions.getActiveSession()
+    with _keeping:
+        _kept.append(_kept[0] if _kept else SparkSession._activeSession)
     try:
         yield
     finally:
-        SparkSession._activeSession = in_python
+        with _keeping:
+            found = _kept.pop()
+            if not _kept:
+                SparkSession._activeSession = found
         if in_jvm.isDefined():
             sessions.setActiveSession(in_jvm.get())
         else:

@@ -82,6 +82,18 @@ def test_activesession_is_restored_in_python_and_in_the_jvm(spark: SparkSession)
     assert after._jsparkSession.equals(before._jsparkSession)
 
 
+def test_activesession_is_restored_after_threads_that_overlap(spark: SparkSession) -> None:
+    before = SparkSession._activeSession
+    first, second = internals.active_session_kept(spark), internals.active_session_kept(spark)
+    first.__enter__()
+    SparkSession._activeSession = spark.newSession()
+    second.__enter__()
+    SparkSession._activeSession = spark.newSession()
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert SparkSession._activeSession is before
+
+
 def test_dataset_ofrows_with_an_analysed_plan_rebinds_a_frame(spark: SparkSession) -> None:
     made = internals.new_session(spark, {}, [])
     with internals.active_session_kept(spark):
