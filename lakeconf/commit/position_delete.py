@@ -32,6 +32,7 @@ class PositionDelete:
         found: The number of matching rows in each of the searched files that has any, by path.
         source: SQL that returns the positions of these rows, with the columns of `POSITION_TYPES`; empty if no file was
             searched.
+        has_few_others: True if one statement can delete the rows of all files that were not searched: they are few.
     """
 
     name: str
@@ -42,6 +43,7 @@ class PositionDelete:
     searched: tuple[DataFile, ...] = ()
     found: Mapping[str, int] = field(default_factory=dict)
     source: str = ""
+    has_few_others: bool = False
 
     def statements(self, reader: CatalogReader, begun: int) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
         """The statements that delete exactly the rows that satisfy the predicate at a snapshot.
@@ -69,11 +71,13 @@ class PositionDelete:
         counted = {file.path: visible_rows(file) for file in covered if is_exact(file)}
         uncounted = {file.path: file.record_count for file in covered if not is_exact(file)}
         matching = {path: self.found[path] for path in searched if self.found.get(path)}
+        others |= dict.fromkeys(plan.inlined_tables, 0)
+        most = sum(others.values()) if self.has_few_others else None
         parts: list[tuple[dict[str, int], str, bool]] = [
             *((files, "", True) for files in batches(counted)),
             *((files, "", False) for files in batches(uncounted)),
             *((files, self._by_position(files), True) for files in batches(matching)),
-            *((files, self.condition, False) for files in batches(others | dict.fromkeys(plan.inlined_tables, 0))),
+            *((files, self.condition, False) for files in batches(others, most)),
         ]
         statements = {
             f"DELETE FROM {self.table} WHERE {in_files(files)}{f' AND {condition}' if condition else ''}": (

@@ -52,6 +52,7 @@ def stage_delete(transaction: Transaction, target: Target) -> None:
         return
     by_position = bool(files.searched or found.plan.inlined_row_count)
     if by_position and session.committer == "auto" and _count(session, info, found, files) <= FEWEST_POSITIONS:
+        transaction.changes[0] = replace(deleted, found=replace(found, has_few_others=True))
         return
     refused = delete_refusal(transaction, info, adds_rows=bool(added), by_position=by_position)
     if refused is not None:

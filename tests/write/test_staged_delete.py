@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,12 +13,14 @@ from merge_cases import Outcome, committer, fetched, outcome_of
 from plain_sql import run_plain
 
 import lakeconf
-from lakeconf.commit import position_writer
+from lakeconf.commit import position_delete, position_writer
 from lakeconf.commit import staged_delete as commit_delete
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.spark.hadoop import configure_session
 from lakeconf.errors import CommitConflictError
 from lakeconf.write import position_deletes, staged_delete
+from lakeconf.write.row_changes import delete
+from lakeconf.write.writes import Writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -201,6 +204,23 @@ def test_few_rows_that_are_not_whole_files_are_left_to_statements(
         lake.table("t").delete("id % 2 = 0 AND id < 10")
         assert committer(lake) == "staged"
         assert sorted(lake.table("t").to_arrow()["id"].to_pylist()) == [10, 12, 14]
+
+
+def test_one_statement_deletes_few_rows_of_many_files(
+    local: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files have more rows than a statement may delete."""
+    for module in (staged_delete, position_deletes, position_delete):
+        monkeypatch.setattr(module, "ROWS_PER_STATEMENT", 10)
+    with local.open(spark) as lake:
+        with Writing(lake._scope) as transaction:
+            delete(transaction, "t", where="id % 3 = 0")
+            found = transaction.changes[-1].found
+            assert found is not None
+            reader, begun = lake._session.reader, lake.snapshot_id
+            assert found.statements(reader, begun)[1] == (None,)
+            assert len(replace(found, has_few_others=False).statements(reader, begun)[0]) > 3
+        assert lake.table("t").to_arrow(where="id % 3 = 0").num_rows == 0
 
 
 @pytest.mark.parametrize(
