@@ -93,7 +93,7 @@ def carry_out(engine: Engine, transaction: Transaction, target: Target, staged: 
     counts = dict(session.writer.rows(f"SELECT {ACTION}, count(*) FROM ({staged.source}) GROUP BY ALL"))
     acted = counts.get(UPDATE, 0) + counts.get(DELETE, 0)
     refused = refusal(transaction, info, engine, counts) if acted else None
-    if refused is not None or not staged_outcome.are_sorted(session, engine, acted):
+    if refused is not None or not staged_outcome.are_sorted(engine, acted):
         check_matches(session.writer, info, staged, on, acted)
     check_required(session.writer, info, staged, target.types, f"{ACTION} IN ('{UPDATE}', '{INSERT}')")
     if acted:

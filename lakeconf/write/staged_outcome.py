@@ -11,7 +11,6 @@ from lakeconf.catalog.table import TableInfo
 from lakeconf.commit.change import Change, Target
 from lakeconf.commit.position_writer import SORTED_IN_MEMORY
 from lakeconf.commit.row_ids import have_row_ids, repeated_id
-from lakeconf.commit.session import Session
 from lakeconf.commit.sorted_positions import SortedPositions
 from lakeconf.commit.staged_commit import FileChange
 from lakeconf.commit.transaction import Transaction
@@ -29,16 +28,14 @@ from lakeconf.write.staged_rows import are_in_files, check_matches
 _GONE = f"{ACTION} IN ('{UPDATE}', '{DELETE}')"
 
 
-def are_sorted(session: Session, engine: Engine, acted: int) -> bool:
+def are_sorted(engine: Engine, acted: int) -> bool:
     """True if executors sort the positions of the changed rows, for flat memory; that finds repeated rows too.
 
     Args:
-        session: The open lake.
         engine: The engine that has staged the outcome.
         acted: The number of changed rows.
     """
-    is_wanted = session.committer == "staged" or acted > SORTED_IN_MEMORY
-    return is_wanted and isinstance(engine, PositionEngine)
+    return acted > SORTED_IN_MEMORY and isinstance(engine, PositionEngine)
 
 
 def add_changes(
@@ -64,7 +61,7 @@ def add_changes(
     assert staged is not None  # noqa: S101 - it has staged the outcome
     folder = staging_folder(info, transaction.next_token())
     gone = counts.get(UPDATE, 0) + counts.get(DELETE, 0)
-    is_sorted = are_sorted(session, engine, gone)
+    is_sorted = are_sorted(engine, gone)
     columns = f"{ROW_ID}, {FILE_ID}" if is_sorted else ROW_ID
     row_ids = f"SELECT {columns} FROM ({staged.source}) WHERE {_GONE}"
     deleted = FileChange(info, row_ids=row_ids, row_count=gone, folder=folder)

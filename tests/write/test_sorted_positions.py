@@ -43,6 +43,7 @@ MERGED = sorted([*((i, "new") for i in range(0, 212, 2)), *((i, "old") for i in 
 @pytest.fixture
 def lake(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
     monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", -1)
+    monkeypatch.setattr(staged_outcome, "SORTED_IN_MEMORY", 0)
     with store_of(tmp_path, data_inlining_row_limit=5).open(spark) as opened:
         run_plain(opened, *CREATE)
         opened.refresh()

@@ -23,7 +23,7 @@ from lakeconf.engines import small_merges
 from lakeconf.errors import CommitConflictError
 from lakeconf.lake.flushing import flush_table
 from lakeconf.lake.replacing import newest
-from lakeconf.write import staged_refusal
+from lakeconf.write import staged_outcome, staged_refusal
 from lakeconf.write.merge import Delete, Update
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ def check(store: Store, spark: SparkSession, cases: dict[str, Case], seen: Count
 
 def test_twins_stay_equal(store: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random tables with partitions, rows in the catalog, deletes, evolved columns; others change them too."""
+    monkeypatch.setattr(staged_outcome, "SORTED_IN_MEMORY", 0)  # executors find the positions
     monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", -1)
     seen, number = Counter[str](), iter(range(10**6))
     first = 1000 * ("sqlite", "duckdb", "postgres").index(store.metadata_backend.type)
@@ -166,6 +167,7 @@ def test_twins_with_changed_keys_stay_equal(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files of several partitionings; updated rows move to folders of the newest one."""
+    monkeypatch.setattr(staged_outcome, "SORTED_IN_MEMORY", 0)  # executors find the positions
     monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", -1)
     columns = {"k": "BIGINT", "n": "INTEGER", "s": "VARCHAR", "d": "DATE"}
     create = f"CREATE TABLE § ({', '.join(f'{name} {found}' for name, found in columns.items())})"
