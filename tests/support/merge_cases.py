@@ -13,6 +13,7 @@ from lakeconf.write.merge import Delete, Insert, Update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from pathlib import Path
     from random import Random
 
     import pyarrow as pa
@@ -213,6 +214,15 @@ def commit_info(lake: Lake) -> dict[str, Any]:
     """What the newest commit has recorded."""
     found: dict[str, Any] = json.loads(lake.snapshots()[-1].extra_info or "{}")
     return found
+
+
+def unknown_files(lake: Lake, tmp_path: Path) -> list[str]:
+    """Files of lakeconf that the catalog does not know."""
+    metadata = "__ducklake_metadata_dev."
+    query = f"SELECT path FROM {metadata}ducklake_data_file UNION ALL SELECT path FROM {metadata}ducklake_delete_file"
+    known = [path for (path,) in fetched(lake, query)]
+    found = [str(path) for path in (tmp_path / "data").rglob("*.parquet") if "lakeconf-" in str(path)]
+    return [path for path in found if not any(path.endswith(one) for one in known)]
 
 
 def committer(lake: Lake) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from commit_hooks import at_staged_commit
 from local_stores import store_of
-from merge_cases import committer, fetched
+from merge_cases import committer, fetched, unknown_files
 from plain_sql import run_plain
 
 from lakeconf.commit import deleted_rows
@@ -53,15 +53,6 @@ def lake(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -
 
 def rows(lake: Lake) -> list[tuple[object, ...]]:
     return sorted(fetched(lake, "SELECT id, s FROM t"))
-
-
-def unknown_files(lake: Lake, tmp_path: Path) -> list[str]:
-    """Files of lakeconf that the catalog does not know."""
-    metadata = "__ducklake_metadata_dev."
-    query = f"SELECT path FROM {metadata}ducklake_data_file UNION ALL SELECT path FROM {metadata}ducklake_delete_file"
-    known = [path for (path,) in fetched(lake, query)]
-    found = [str(path) for path in (tmp_path / "data").rglob("*.parquet") if "lakeconf-" in str(path)]
-    return [path for path in found if not any(path.endswith(one) for one in known)]
 
 
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:

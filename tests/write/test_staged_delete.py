@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from commit_hooks import at_staged_commit
 from local_stores import config_of, in_bucket, on_catalog, store_of
-from merge_cases import Outcome, committer, fetched, outcome_of
+from merge_cases import Outcome, committer, fetched, outcome_of, unknown_files
 from plain_sql import run_plain
 
 import lakeconf
@@ -234,11 +234,7 @@ def test_positions_of_an_overtaken_attempt_are_removed(
         at_staged_commit(monkeypatch, before=lambda: run_plain(lake, other))
         lake.table("t").delete("id % 3 = 0")
         assert committer(lake) == "staged"
-        metadata = "__ducklake_metadata_dev.ducklake"
-        query = f"SELECT path FROM {metadata}_data_file UNION ALL SELECT path FROM {metadata}_delete_file"
-        known = [path for (path,) in fetched(lake, query)]
-    found = [str(path) for path in (tmp_path / "data").rglob("*.parquet") if "lakeconf-" in str(path)]
-    assert [path for path in found if not any(path.endswith(one) for one in known)] == []
+        assert unknown_files(lake, tmp_path) == []
 
 
 def test_rows_that_are_added_meanwhile_are_deleted_too(
