@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from local_stores import store_of
+from merge_cases import unknown_files
 from pyspark.sql.classic.dataframe import DataFrame
 
 import lakeconf
@@ -298,3 +300,12 @@ def test_number_of_analysed_frames_does_not_depend_on_the_number_of_columns(
         found.append(len(selected))
         selected.clear()
     assert found[0] == found[1] > 0
+
+
+def test_no_file_without_rows_is_left(tmp_path: Path, spark: SparkSession) -> None:
+    """Spark's first task writes a file even if it has no rows."""
+    with store_of(tmp_path).open(spark) as lake:
+        lake.create_table("t", {"id": "BIGINT"}).append(spark.range(0, 10, 1, 2).where("id >= 5"))
+        assert lake.table("t").count() == 5
+        assert unknown_files(lake, tmp_path) == []
+        assert len([*(tmp_path / "data").rglob("*.parquet")]) == 1
