@@ -75,8 +75,8 @@ public class ReportedFiles extends ManifestFileCommitProtocol implements scala.F
         SQLExecution.withNewExecutionId(frame.queryExecution(), Option.apply("lakeconf"), this);
         if (!reported.isEmpty()) {
             // The default file system of local files hides their checksums.
-            boolean local = system.getScheme().equals("file");
-            removeOthers(local ? FileSystem.getLocal(settings).getRaw() : system, path);
+            if (system.getScheme().equals("file")) removeLocalOthers(FileSystem.getLocal(settings).getRaw(), path);
+            else removeOthers(system, path);
         }
         return (String[]) reported.toArray(new String[0]);
     }
@@ -109,6 +109,16 @@ public class ReportedFiles extends ManifestFileCommitProtocol implements scala.F
         for (RemoteIterator each = system.listFiles(path, true); each.hasNext();) {
             Path file = ((FileStatus) each.next()).getPath();
             if (!reported.contains(file.toString())) system.delete(file, false);
+        }
+    }
+
+    /** `listFiles` starts the program `ls` for each local file. */
+    private void removeLocalOthers(FileSystem system, Path path) throws java.io.IOException {
+        FileStatus[] found = system.listStatus(path);
+        for (int i = 0; i < found.length; i++) {
+            Path file = found[i].getPath();
+            if (found[i].isDirectory()) removeLocalOthers(system, file);
+            else if (!reported.contains(file.toString())) system.delete(file, false);
         }
     }
 }
