@@ -13,6 +13,7 @@ import duckdb
 import hypothesis
 import pytest
 from local_stores import store_of
+from memory_folder import use_memory
 from spark_classes import java_options
 from spark_session import spark_settings
 from strength import PROVE
@@ -47,6 +48,7 @@ hypothesis.settings.register_profile("prove", max_examples=2000, deadline=None, 
 hypothesis.settings.load_profile("prove" if PROVE else "test")
 if not PROVE:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
+    use_memory()
 
 # For each column, PySpark looks for this module anew in all folders of packages. `None` says that it is missing.
 if importlib.util.find_spec("ipykernel") is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import pyarrow as pa
 import pytest
+from local_stores import store_of
 
 from lakeconf.errors import PredicateError, SchemaError, UnsupportedError
 
@@ -74,6 +75,15 @@ def lake(request: pytest.FixtureRequest, store: Store) -> Iterator[Lake]:
         yield made(lake)
 
 
+@pytest.fixture(scope="module", params=["duckdb", "spark"])
+def only_read(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lake, Store]]:
+    """The same lake, for tests that do not change it."""
+    session = request.getfixturevalue("spark") if request.param == "spark" else None
+    store = store_of(tmp_path_factory.mktemp("lake"))
+    with store.open(session) as lake:
+        yield made(lake), store
+
+
 def ids(store: Store, condition: str) -> list[int]:
     """What plain DuckDB finds, in a table of its own, so that no file is skipped and no filter is pushed down."""
     with store.connect() as connection:
@@ -82,7 +92,8 @@ def ids(store: Store, condition: str) -> list[int]:
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_a_scan_returns_the_rows_of_duckdb(lake: Lake, store: Store, condition: str) -> None:
+def test_a_scan_returns_the_rows_of_duckdb(only_read: tuple[Lake, Store], condition: str) -> None:
+    lake, store = only_read
     found = lake.table("t").scan(columns=["id"], where=condition).collect("pyarrow")["id"].to_list()
     assert sorted(found) == ids(store, condition)
 
