@@ -7,7 +7,8 @@ that was restored and took another way. And no commit after it has changed a def
 schema version, by which DuckLake remembers definitions too.
 
 So DuckLake itself reads a restored backup with the columns that the lost commits gave to its tables, and would write
-such files. As soon as another snapshot has the id of one that the reader has seen, no definition is found any more.
+such files. As soon as another snapshot has the id of one that the reader has seen, no definition is found any more. The
+reader has seen the snapshot at which its lake was opened, the newest one at each look-up, and those that it committed.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ _REPLACED, _OPEN_AGAIN = "the catalog was replaced while the lake was open", "op
 STATE = """
     SELECT max(CASE WHEN snapshot_id = $1 THEN schema_version END) AS version,
         max(CASE WHEN snapshot_id = $2 THEN CAST(snapshot_time AS VARCHAR) END) AS moment,
-        max(CASE WHEN snapshot_id = $3 THEN CAST(snapshot_time AS VARCHAR) END) AS seen_moment, max(newest) AS newest,
+        max(CASE WHEN snapshot_id = $3 THEN CAST(snapshot_time AS VARCHAR) END) AS seen_moment,
+        (SELECT max(commit_extra_info) FROM ducklake_snapshot_changes WHERE snapshot_id = $3) AS seen_info,
+        max(newest) AS newest,
         max(CASE WHEN snapshot_id = newest THEN CAST(snapshot_time AS VARCHAR) END) AS newest_moment,
         max(schema_version) AS newest_version
     FROM ducklake_snapshot, (SELECT max(snapshot_id) AS newest FROM ducklake_snapshot) AS n
 """
 STATE_TYPES = (
-    "version BIGINT, moment VARCHAR, seen_moment VARCHAR, newest BIGINT, newest_moment VARCHAR, newest_version BIGINT"
+    "version BIGINT, moment VARCHAR, seen_moment VARCHAR, seen_info VARCHAR, newest BIGINT, newest_moment VARCHAR, "
+    "newest_version BIGINT"
 )
 
 
@@ -53,6 +57,29 @@ class _Proof(NamedTuple):
     newest_version: int
 
 
+class _Seen(NamedTuple):
+    """A snapshot that a reader knows to be in its catalog.
+
+    Attributes:
+        snapshot_id: The snapshot; -1 for none.
+        moment: Its time, also as the catalog writes it.
+        token: Instead of the time, the id of the write that committed it.
+    """
+
+    snapshot_id: int = -1
+    moment: datetime | str = ""
+    token: str = ""
+
+    def check(self, moment: datetime | str, info: str | None) -> None:
+        """Compares the snapshot with the one that has its id now: its time and the information of its commit."""
+        known, found = _time(self.moment), _time(moment)
+        # The times of two catalogs cannot be compared if the server writes them in a format of its own.
+        is_other = self.token not in (info or "") if self.token else type(known) is type(found) and known != found
+        if is_other:
+            message = f"{_REPLACED}: snapshot {self.snapshot_id} is another one now"
+            raise CatalogError(message, hint=_OPEN_AGAIN)
+
+
 @dataclass(frozen=True)
 class _Remembered(Generic[Definition]):
     value: Definition
@@ -65,8 +92,7 @@ class Definitions(Generic[Definition]):
     def __init__(self) -> None:
         self._remembered: dict[str, _Remembered[Definition]] = {}
         self._types: dict[Hashable, dict[str, str]] = {}
-        # The newest snapshot that any read has seen, and its time.
-        self._seen: tuple[int, str] = (-1, "")
+        self._seen = _Seen()
 
     def get(self, name: str, state: Callable[[int, int], Sequence[Any]], read: Callable[..., Definition]) -> Definition:
         """The definition of a table at a snapshot.
@@ -84,12 +110,14 @@ class Definitions(Generic[Definition]):
         """
         found = self._remembered.get(name)
         newest = -1 if found is None else found.proof.newest
-        seen, seen_then = self._seen
-        version, moment, seen_moment, newest_now, moment_now, newest_version = state(newest, seen)
-        if seen_moment is not None and _time(seen_moment) != _time(seen_then):
-            raise CatalogError(f"{_REPLACED}: snapshot {seen} is another one now", hint=_OPEN_AGAIN)
-        if newest_now is not None and newest_now > self._seen[0]:
-            self._seen = (newest_now, moment_now)
+        seen = self._seen
+        version, moment, seen_moment, seen_info, newest_now, moment_now, newest_version = state(
+            newest, seen.snapshot_id
+        )
+        if seen_moment is not None:
+            seen.check(seen_moment, seen_info)
+        if newest_now is not None and newest_now > self._seen.snapshot_id:
+            self._seen = _Seen(newest_now, moment_now)
         if version is None:
             return read(exists=False)
         is_same = found is not None and found.proof == (version, newest, moment, newest_version)
@@ -97,6 +125,27 @@ class Definitions(Generic[Definition]):
         # A proof by the snapshot that is the newest now lasts longer: older ones expire.
         self._remember(name, _Remembered(value, _Proof(version, newest_now, moment_now, newest_version)))
         return value
+
+    def saw(self, snapshot_id: int, moment: datetime, info: str | None) -> None:
+        """Compares the newest snapshot with the one that the reader has seen, or takes note of it if that is the first.
+
+        Args:
+            snapshot_id: The snapshot.
+            moment: Its time.
+            info: The information of its commit.
+
+        Raises:
+            CatalogError: The catalog was replaced.
+        """
+        if self._seen.snapshot_id == snapshot_id:
+            self._seen.check(moment, info)
+        elif self._seen.snapshot_id < 0:
+            self._seen = _Seen(snapshot_id, moment)
+
+    def committed(self, snapshot_id: int, token: str) -> None:
+        """Takes note of a snapshot that a write of this lake committed, by the id of the write."""
+        if snapshot_id > self._seen.snapshot_id:
+            self._seen = _Seen(snapshot_id, token=token)
 
     def types(self, columns: Hashable, describe: Callable[[], dict[str, str]]) -> dict[str, str]:
         """The types of columns, which depend on nothing but their definition.
@@ -133,9 +182,10 @@ def check_not_replaced(known: int, newest: int) -> None:
         raise CatalogError(f"{_REPLACED}: its newest snapshot is {newest} instead of {known}", hint=_OPEN_AGAIN)
 
 
-def _time(text: str) -> datetime | str:
+def _time(text: datetime | str) -> datetime | str:
     """A time in the catalog, which DuckDB writes in the time zone of the connection; the text if Python cannot."""
     try:
-        return datetime.fromisoformat(text)
+        found = text if isinstance(text, datetime) else datetime.fromisoformat(text)
     except ValueError:
-        return text
+        return str(text)
+    return found if found.tzinfo else str(text)

@@ -56,12 +56,15 @@ def latest(reader: CatalogReader) -> Snapshot:
 
     Raises:
         SnapshotNotFoundError: The catalog has no snapshot, so it is damaged.
+        CatalogError: The catalog was replaced while the lake was open.
     """
     with reader.transaction() as transaction:
         found = transaction.rows(_SNAPSHOTS + _NEWEST)
         if not found:
             raise SnapshotNotFoundError("the catalog has no snapshot")
-        return _snapshot(found[0])
+        newest = _snapshot(found[0])
+    reader.definitions.saw(newest.snapshot_id, newest.time, newest.extra_info)
+    return newest
 
 
 @repeated

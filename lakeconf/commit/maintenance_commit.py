@@ -74,6 +74,7 @@ def run_step(
                 with changed(session.writer, settings or {}):
                     rows = step.run(held)
                 if step.commit.made is not None:
+                    session.reader.definitions.committed(step.commit.made, step.commit.token)
                     # A flush can be a conflict for commits of others, but not for those of this thread.
                     session.advance(step.commit.made, own=step.commit.made)
                 return rows

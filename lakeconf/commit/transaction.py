@@ -128,6 +128,8 @@ class Transaction:
         """
         with self.session.writer_lock:
             snapshot_id = self._commit() if self.changes or self.runs else self.snapshot_id
+            if self.attempt.made is not None:
+                self.session.reader.definitions.committed(self.attempt.made, self.token)
             return self.session.advance(snapshot_id, own=self.attempt.made)
 
     def outcome(self) -> tuple[int, int] | None:

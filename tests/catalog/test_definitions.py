@@ -209,12 +209,51 @@ def test_lake_refuses_a_catalog_that_was_restored_and_took_another_way(project: 
         with store.open() as other:
             other.table("t").evolve(add={"z": "BIGINT"})
         rows = opened.sql("SELECT 1::BIGINT AS a, 'text' AS z")
-        opened.refresh()
-        for call in (lambda: opened.table("t").schema, opened.table("t").scan, lambda: opened.table("t").append(rows)):
+        table = opened.table("t")
+        for call in (opened.refresh, lambda: table.schema, table.scan, lambda: table.append(rows)):
             with pytest.raises(CatalogError, match="replaced while the lake was open"):
                 call()
     with store.open() as again:
         assert again.table("t").schema == {"a": "BIGINT", "z": "BIGINT"}
+
+
+@pytest.mark.parametrize("made_by", ["another", "this lake"])
+@pytest.mark.parametrize("write", ["append", "overwrite", "execute", "merge", "delete", "evolve"])
+def test_lake_that_read_by_sql_only_writes_nothing_to_another_catalog(
+    project: Path, engine: Any, write: str, made_by: str
+) -> None:
+    """Both catalogs have a snapshot with the same id."""
+    store = lakeconf.init().get_store()
+    with store.open() as opened:
+        opened.create_table("t", {"a": "BIGINT"}).append([{"a": 1}])
+    catalog, more = store.metadata_backend.file(), [{"a": 2}]
+    assert catalog is not None
+    with closing(sqlite3.connect(catalog)) as source, closing(sqlite3.connect(project / "backup")) as backup:
+        source.backup(backup)
+    if made_by == "another":
+        with store.open() as other:
+            other.table("t").append(more)
+    with store.open(engine) as opened:
+        if made_by == "this lake":
+            opened.table("t").append(more)
+        assert len(opened.sql("FROM t", engine="duckdb").collect("pyarrow")) == 2
+        with closing(sqlite3.connect(project / "backup")) as backup, closing(sqlite3.connect(catalog)) as restored:
+            backup.backup(restored)
+        with store.open() as other:
+            other.table("t").append([{"a": 7}])
+        table = opened.table("t")
+        writes = {
+            "append": lambda: table.append(more),
+            "overwrite": lambda: table.overwrite(more),
+            "execute": lambda: opened.execute("INSERT INTO t VALUES (5)"),
+            "merge": lambda: table.merge(more, on="a"),
+            "delete": lambda: table.delete("a = 1"),
+            "evolve": lambda: table.evolve(add={"b": "BIGINT"}),
+        }
+        with pytest.raises(CatalogError, match="replaced while the lake was open"):
+            writes[write]()
+    with store.open() as again:
+        assert sorted(again.table("t").scan().collect("pyarrow")["a"].to_list()) == [1, 7]
 
 
 def test_threads_see_definitions_as_other_connections_change_them(tmp_path: Path) -> None:
