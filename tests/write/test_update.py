@@ -179,3 +179,14 @@ def test_condition_that_spark_refuses_is_left_to_duckdb(
         assert rows(lake)[3] == (3, 99, " 1.0")
         added = {path.name for path in {*tmp_path.rglob("*.parquet")} - before}
         assert [name for name in added if not name.startswith("ducklake-")] == []
+
+
+@pytest.mark.parametrize("value", [nw.col("id") * nw.col("day"), nw.col("id").list.len()], ids=["operator", "function"])
+def test_an_expression_that_the_engine_cannot_compute_is_refused(store: Store, engine: Any, value: nw.Expr) -> None:
+    with store.open(engine) as lake:
+        table = lake.create_table("t", {"id": "BIGINT", "day": "DATE"})
+        table.append([{"id": 1, "day": None}])
+        with pytest.raises(SchemaError) as refused:
+            table.update({"id": value}, where="id = 1")
+        assert len(refused.value.message.splitlines()) == 1
+        assert "__lakeconf" not in str(refused.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Iterable, Iterator
 
 import duckdb
@@ -20,7 +21,7 @@ def problem(error: BaseException, columns: Iterable[str], otherwise: str) -> tup
     """What is wrong with an expression, and a hint.
 
     Args:
-        error: One of `ERRORS`.
+        error: One of `ERRORS`, or an error of Spark.
         columns: The columns that an expression can use.
         otherwise: The hint if no column is unknown.
     """
@@ -33,24 +34,32 @@ def problem(error: BaseException, columns: Iterable[str], otherwise: str) -> tup
         return f"the expression uses an unknown column{named}", suggestion(
             name, known, f"use one of the columns: {', '.join(known)}"
         )
+    if not isinstance(error, ERRORS):
+        return f"Spark cannot compute the expression: {str(error).strip().splitlines()[0]}", otherwise
     # narwhals adds hints of its own.
     return f"narwhals cannot convert the expression to SQL: {str(error).strip().splitlines()[0]}", otherwise
 
 
+def _all_errors() -> tuple[type[Exception], ...]:
+    """`ERRORS`, and the base of the errors of a Spark session if there can be one."""
+    errors = sys.modules.get("pyspark.errors")
+    return ERRORS if errors is None else (*ERRORS, errors.PySparkException)
+
+
 @contextlib.contextmanager
 def named_columns(columns: Iterable[str]) -> Iterator[None]:
-    """Translates the errors of narwhals for values and conditions of an update or a merge.
+    """Translates the errors of narwhals and Spark for values and conditions of an update or a merge.
 
     Args:
         columns: The columns that an expression can use.
 
     Raises:
-        SchemaError: An expression uses an unknown column, or an operation that DuckDB lacks for its columns.
+        SchemaError: An expression uses an unknown column, or an operation that the engine lacks for its columns.
     """
     try:
         yield
     except LakeconfError:
         raise
-    except ERRORS as error:
+    except _all_errors() as error:
         message, hint = problem(error, columns, "use other operations, or write the change as SQL: lake.execute(…)")
         raise SchemaError(message, hint=hint) from error
