@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from catalog_lake import Lake, lake
+from catalog_lake import METADATA, Lake, lake
 
 import lakeconf
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
@@ -179,6 +179,43 @@ def test_restored_catalog_is_noticed(lost: str, instead: str, tmp_path: Path, *,
             for version in source.versions():
                 with pytest.raises(CatalogError, match=f"replaced while the lake was open: snapshot {source.newest} "):
                     load_table(source.reader, name, version)
+
+
+def other_snapshot(source: Lake) -> None:
+    """Changes the newest snapshot as if another writer had committed it."""
+    for table, value in (("snapshot", "snapshot_time = '2020-01-01 00:00:00+00'"), ("snapshot_changes", OTHER_INFO)):
+        source.run(f"UPDATE {METADATA}.ducklake_{table} SET {value} WHERE snapshot_id = {source.newest}")
+
+
+OTHER_INFO = "commit_extra_info = 'of another write'"
+
+
+@pytest.mark.parametrize("known_by", ["latest", "look-up", "own commit"])
+def test_snapshot_of_another_catalog_is_noticed(source: Lake, known_by: str) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER)")
+    source.run("BEGIN", "CALL lake.set_commit_message('me', 'text', extra_info => '{\"token\": \"mine\"}')")
+    source.run("INSERT INTO lake.t VALUES (1)", "COMMIT")
+    if known_by == "latest":
+        assert latest(source.reader).snapshot_id == source.newest
+    elif known_by == "look-up":
+        load_table(source.reader, "t", source.newest)
+    else:
+        source.reader.definitions.committed(source.newest, "mine")
+    for _ in range(2):
+        load_table(source.reader, "t", source.newest)
+        assert latest(source.reader).snapshot_id == source.newest
+    other_snapshot(source)
+    for look in (lambda: load_table(source.reader, "t", source.newest), lambda: latest(source.reader)):
+        with pytest.raises(CatalogError, match=f"snapshot {source.newest} is another one now"):
+            look()
+
+
+def test_expired_snapshot_is_not_taken_for_another(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
+    source.reader.definitions.committed(source.newest, "mine")
+    known = source.newest
+    source.run("INSERT INTO lake.t VALUES (2)", f"CALL ducklake_expire_snapshots('lake', versions => [{known}])")
+    load_table(source.reader, "t", source.newest)
 
 
 def test_another_time_zone_of_the_connection_is_not_another_catalog(source: Lake) -> None:
