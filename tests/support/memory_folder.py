@@ -16,7 +16,8 @@ def use_memory() -> None:
     if "TMPDIR" in os.environ or not os.access(_SHARED_MEMORY, os.W_OK):
         return
     if shutil.disk_usage(_SHARED_MEMORY).free >= _NEEDED_BYTES and _available_bytes() >= _NEEDED_BYTES:
-        os.environ["TMPDIR"] = os.environ["SPARK_LOCAL_DIRS"] = str(_SHARED_MEMORY)
+        os.environ["TMPDIR"] = str(_SHARED_MEMORY)
+        os.environ.setdefault("SPARK_LOCAL_DIRS", str(_SHARED_MEMORY))
         tempfile.tempdir = None  # computed anew
 
 
