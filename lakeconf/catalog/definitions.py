@@ -62,7 +62,7 @@ class _Seen(NamedTuple):
 
     Attributes:
         snapshot_id: The snapshot; -1 for none.
-        moment: Its time, also as the catalog writes it.
+        moment: Its time; as a text if Python cannot read what the catalog writes.
         token: Instead of the time, the id of the write that committed it.
     """
 
@@ -72,10 +72,12 @@ class _Seen(NamedTuple):
 
     def check(self, moment: datetime | str, info: str | None) -> None:
         """Compares the snapshot with the one that has its id now: its time and the information of its commit."""
-        known, found = _time(self.moment), _time(moment)
-        # The times of two catalogs cannot be compared if the server writes them in a format of its own.
-        is_other = self.token not in (info or "") if self.token else type(known) is type(found) and known != found
-        if is_other:
+        if self.token:
+            is_same = self.token in (info or "")
+        else:
+            # A time and a text cannot be compared.
+            is_same = self.moment == moment or type(self.moment) is not type(moment)
+        if not is_same:
             message = f"{_REPLACED}: snapshot {self.snapshot_id} is another one now"
             raise CatalogError(message, hint=_OPEN_AGAIN)
 
@@ -115,9 +117,9 @@ class Definitions(Generic[Definition]):
             newest, seen.snapshot_id
         )
         if seen_moment is not None:
-            seen.check(seen_moment, seen_info)
+            seen.check(_time(seen_moment), seen_info)
         if newest_now is not None and newest_now > self._seen.snapshot_id:
-            self._seen = _Seen(newest_now, moment_now)
+            self._seen = _Seen(newest_now, _time(moment_now))
         if version is None:
             return read(exists=False)
         is_same = found is not None and found.proof == (version, newest, moment, newest_version)
@@ -182,10 +184,10 @@ def check_not_replaced(known: int, newest: int) -> None:
         raise CatalogError(f"{_REPLACED}: its newest snapshot is {newest} instead of {known}", hint=_OPEN_AGAIN)
 
 
-def _time(text: datetime | str) -> datetime | str:
+def _time(text: str) -> datetime | str:
     """A time in the catalog, which DuckDB writes in the time zone of the connection; the text if Python cannot."""
     try:
-        found = text if isinstance(text, datetime) else datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError:
-        return str(text)
-    return found if found.tzinfo else str(text)
+        return text
+    return found if found.tzinfo else text

@@ -74,9 +74,8 @@ def run_step(
                 with changed(session.writer, settings or {}):
                     rows = step.run(held)
                 if step.commit.made is not None:
-                    session.reader.definitions.committed(step.commit.made, step.commit.token)
                     # A flush can be a conflict for commits of others, but not for those of this thread.
-                    session.advance(step.commit.made, own=step.commit.made)
+                    session.advance(step.commit.made, own=step.commit.made, token=step.commit.token)
                 return rows
         except LakeconfError as error:
             if not step.commit.lost_race(error, conflicts=True):

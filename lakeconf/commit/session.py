@@ -80,12 +80,13 @@ class Session:
         """The snapshot that reads see; only `advance` moves it."""
         return self._snapshot_id
 
-    def advance(self, snapshot_id: int, *, own: int | None = None, refresh: bool = False) -> int:
+    def advance(self, snapshot_id: int, *, own: int | None = None, token: str = "", refresh: bool = False) -> int:
         """Moves reads to a snapshot, but never back: another thread may have moved them further already.
 
         Args:
             snapshot_id: The snapshot.
-            own: A snapshot that this session committed; conflict checks skip it.
+            own: A snapshot that this session committed; conflict checks skip it, and a replaced catalog lacks it.
+            token: The id of the write that committed it.
             refresh: True if conflict checks start again at the snapshot that reads now see.
 
         Returns:
@@ -95,6 +96,7 @@ class Session:
             self._snapshot_id = max(self._snapshot_id, snapshot_id)
             if own is not None:
                 self.base.add_own(own)
+                self.reader.definitions.committed(own, token)
             if refresh:
                 self.base.refresh(self._snapshot_id)
             return self._snapshot_id

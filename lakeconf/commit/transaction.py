@@ -128,9 +128,7 @@ class Transaction:
         """
         with self.session.writer_lock:
             snapshot_id = self._commit() if self.changes or self.runs else self.snapshot_id
-            if self.attempt.made is not None:
-                self.session.reader.definitions.committed(self.attempt.made, self.token)
-            return self.session.advance(snapshot_id, own=self.attempt.made)
+            return self.session.advance(snapshot_id, own=self.attempt.made, token=self.token)
 
     def outcome(self) -> tuple[int, int] | None:
         """The snapshot of the commit and the number of its new rows; None unless it is certainly in the catalog."""

@@ -1,4 +1,4 @@
-"""Temporary files of tests in memory: most of the time of a small lake is waiting for the disk."""
+"""Temporary files of tests in memory: half of the time of a small lake is waiting for the disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def use_memory() -> None:
     if shutil.disk_usage(_SHARED_MEMORY).free >= _NEEDED_BYTES and _available_bytes() >= _NEEDED_BYTES:
         os.environ["TMPDIR"] = str(_SHARED_MEMORY)
         os.environ.setdefault("SPARK_LOCAL_DIRS", str(_SHARED_MEMORY))
-        tempfile.tempdir = None  # computed anew
+        tempfile.tempdir = None  # `tempfile` then reads TMPDIR again
 
 
 def _available_bytes() -> int:

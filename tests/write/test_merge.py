@@ -177,6 +177,15 @@ def test_update_with_an_expression(lake: Lake) -> None:
         lake.table("stock").update({"amount": nw.col("amount") / 3}, "id = 1")
 
 
+def test_merge_with_an_expression_that_the_engine_cannot_compute_is_refused(lake: Lake) -> None:
+    before = stock(lake)
+    with pytest.raises(SchemaError, match=r"cannot (compute|convert)") as refused:
+        lake.table("stock").merge(DELIVERY, on="id", matched=Update({"amount": nw.col("source_amount").list.len()}))
+    assert len(refused.value.message.splitlines()) == 1
+    assert "__lakeconf" not in str(refused.value)
+    assert stock(lake) == before
+
+
 def test_overwrite_partitions_replaces_whole_partitions(lake: Lake) -> None:
     lake.create_table("days", {"day": "DATE", "kind": "VARCHAR", "n": "BIGINT"}, partitioned_by=["month(day)", "kind"])
     kinds = "CASE i % 3 WHEN 0 THEN 'a' WHEN 1 THEN 'b' END"

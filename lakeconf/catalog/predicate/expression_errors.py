@@ -34,10 +34,10 @@ def problem(error: BaseException, columns: Iterable[str], otherwise: str) -> tup
         return f"the expression uses an unknown column{named}", suggestion(
             name, known, f"use one of the columns: {', '.join(known)}"
         )
-    if not isinstance(error, ERRORS):
-        return f"Spark cannot compute the expression: {str(error).strip().splitlines()[0]}", otherwise
-    # narwhals adds hints of its own.
-    return f"narwhals cannot convert the expression to SQL: {str(error).strip().splitlines()[0]}", otherwise
+    by_narwhals = isinstance(error, ERRORS)
+    failed = "narwhals cannot convert the expression to SQL" if by_narwhals else "Spark cannot compute the expression"
+    # narwhals adds hints of its own, and Spark its plan.
+    return f"{failed}: {str(error).strip().splitlines()[0]}", otherwise
 
 
 def _all_errors() -> tuple[type[Exception], ...]:

@@ -112,7 +112,7 @@ public class ReportedFiles extends ManifestFileCommitProtocol implements scala.F
         }
     }
 
-    /** `listFiles` starts the program `ls` for each local file. */
+    // `listFiles` starts the program `ls` for each local file.
     private void removeLocalOthers(FileSystem system, Path path) throws java.io.IOException {
         FileStatus[] found = system.listStatus(path);
         for (int i = 0; i < found.length; i++) {
