@@ -1,17 +1,16 @@
-"""Limits for the length of files and functions, the shape of the package, and a test file for each module."""
+"""Limits for the length of files and functions, and the shape of the package."""
 
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 from source_tree import PACKAGE, sources
 
-TESTS = Path(__file__).parent
-MAX_FILE_LINES = 300
+# A module is a concept. The limit catches what has grown without a plan: never split a concept, or merge two, to meet it.
+MAX_FILE_LINES = 600
 # A facade collects the methods that users call; such a class is not split only to meet a limit.
 FACADES = {"lakeconf.lake.lake", "lakeconf.store", "lakeconf.lake.table"}
-MAX_FACADE_LINES = 350
+MAX_FACADE_LINES = 700
 MAX_FUNCTION_LINES = 40
 MAX_DEPTH = 4  # lakeconf/engines/spark/read
 NAMES_THAT_EXPLAIN_NOTHING = {"common", "core", "helpers", "manager", "misc", "utils"}
@@ -46,13 +45,6 @@ def test_tree_is_shallow_and_its_names_are_descriptive() -> None:
     paths = [path.relative_to(PACKAGE.parent) for path in sources().values()]
     assert [str(path) for path in paths if len(path.parent.parts) > MAX_DEPTH] == []
     assert [str(path) for path in paths if NAMES_THAT_EXPLAIN_NOTHING & {*path.parent.parts, path.stem}] == []
-
-
-def test_each_module_has_a_test_file_of_its_name() -> None:
-    modules = [path.relative_to(PACKAGE) for path in sources().values() if not path.stem.startswith("__")]
-    tests = [TESTS / path.parent / f"test_{path.stem}.py" for path in modules]
-    assert [str(path.relative_to(TESTS)) for path in tests if not path.exists()] == []
-    assert len(modules) > 200
 
 
 def test_function_length_excludes_the_docstring() -> None:
