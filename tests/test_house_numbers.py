@@ -6,7 +6,7 @@ import ast
 
 from source_tree import PACKAGE, sources
 
-# A module is a concept. The limit catches what has grown without a plan: never split a concept, or merge two, to meet it.
+# The limit catches what has grown without a plan: never split a concept, or merge two, to meet it.
 MAX_FILE_LINES = 600
 # A facade collects the methods that users call; such a class is not split only to meet a limit.
 FACADES = {"lakeconf.lake.lake", "lakeconf.store", "lakeconf.lake.table"}
