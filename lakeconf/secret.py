@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 MASK = "***"
-# A shorter secret is masked only if it is the whole value: it is part of too many words.
-_SHORTEST_PART = 4
 
 
 class FromVariable(str):
@@ -167,7 +165,8 @@ def hidden(value: Any, secrets: Iterable[Secret]) -> Any:
 
     Args:
         value: A string, or mappings and sequences of strings; other values are returned unchanged.
-        secrets: The secrets. A secret of fewer than four characters only matches a whole string.
+        secrets: The secrets. Parts of a string are masked by the rules of `scrub`: the gap in a known name, such as
+            `***conf_prod`, would reveal a short secret.
     """
     secrets = tuple(secrets)
     if isinstance(value, Mapping):
@@ -180,7 +179,7 @@ def hidden(value: Any, secrets: Iterable[Secret]) -> Any:
     same = [secret for secret in secrets if secret.reveal() == value]
     if same:
         return HiddenText(value, MASK, next((one.variable for one in same if one.variable is not None), None))
-    shown = _without_any(value, [secret for secret in secrets if len(secret.reveal()) >= _SHORTEST_PART])
+    shown = scrub(value, secrets)
     return value if shown == value else HiddenText(value, shown)
 
 
@@ -207,10 +206,3 @@ def scrub(text: str, secrets: Iterable[Secret]) -> str:
     for secret in sorted(set(secrets), key=lambda one: len(one.reveal()), reverse=True):
         text = without(text, secret.reveal())
     return text
-
-
-def _without_any(text: str, secrets: Iterable[Secret]) -> str:
-    """Masks the secrets anywhere in a configured value."""
-    for value in sorted({secret.reveal() for secret in secrets}, key=len, reverse=True):
-        text = text.replace(value, MASK)
-    return scrub(text, secrets)

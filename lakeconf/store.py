@@ -79,7 +79,8 @@ class Store(PublicNames):
         self.metadata_backend, self.storage_backend = metadata_backend, storage_backend
         self.attach_options = guard_options(checked_table(attach_options, "attach_options", '{"read_only": True}'))
         self.maintenance = dict(checked_table(maintenance, "maintenance", '{"deadline": "30m"}'))
-        self.alias: str = hide(alias or metadata_backend.default_alias(name, dict(metadata_backend)), self.secrets)
+        chosen = alias or metadata_backend.default_alias(name, dict(metadata_backend))
+        self.alias: str = chosen if chosen == name else hide(chosen, self.secrets)
         # The file that declares the store; None if Python code made it.
         self.config: str | None = None
         checks = (("attach_options", self.attach_options, attach_option_problem),)
@@ -137,7 +138,7 @@ class Store(PublicNames):
         attach = self.metadata_backend.statements(self.names, self.storage_backend, self.attach_options)
         settings = () if self.storage_backend is None else self.storage_backend.duckdb_settings
         secrets = self.secrets
-        made = (_hidden_in(statement, secrets) for statement in (*settings, *attach))
+        made = (_hidden_in(statement, secrets, self.names) for statement in (*settings, *attach))
         return (*(LoadExtension(name) for name in self.extensions), *made, Use(self.alias))
 
     @property
@@ -189,8 +190,16 @@ class Store(PublicNames):
         """
         options = {key: value for key, value in self.attach_options.items() if key != _MIGRATION}
         options |= {"create_if_not_exists": False} | ({"read_only": True} if read_only else {})
-        backends = (self.metadata_backend, self.storage_backend)
-        copy = Store(self.name, *backends, alias=self.alias, attach_options=options, hidden=self.hidden)
+        return self.replace(attach_options=options)
+
+    def replace(self, **changes: Any) -> Store:
+        """Returns a copy with other arguments of the constructor; everything else stays as it is.
+
+        Args:
+            **changes: The new values, such as `alias="other"`.
+        """
+        kept = ("metadata_backend", "storage_backend", "alias", "attach_options", "committer", "hidden", "maintenance")
+        copy = Store(self.name, **{name: getattr(self, name) for name in kept} | changes)
         copy.config = self.config
         return copy
 
@@ -343,8 +352,19 @@ class Store(PublicNames):
         )
 
 
-def _hidden_in(statement: Statement, secrets: Sequence[Secret]) -> Statement:
+def _hidden_in(statement: Statement, secrets: Sequence[Secret], names: StoreNames) -> Statement:
     # lakeconf's statements are named tuples; those of third-party backends may be any type.
     make = getattr(statement, "_make", None)
-    made: Statement = statement if make is None else make(hide(tuple(cast("Any", statement)), secrets))
+    if make is None:
+        return statement
+    # Everybody knows the names that lakeconf makes: a mask would only tell that they contain a secret.
+    own = [names.alias, names.ducklake_secret, names.metadata_secret, names.storage_secret]
+    own += [f"ducklake:{name}" for name in own]
+
+    def hidden(field: Any) -> Any:
+        if isinstance(field, Mapping):
+            return {key: hidden(value) for key, value in field.items()}
+        return field if field in own else hide(field, secrets)
+
+    made: Statement = make(map(hidden, cast("Any", statement)))
     return made

@@ -35,7 +35,7 @@ OTHERS: dict[str, dict[str, object]] = {
     "plan_cleanup": {"older_than": None},
     "configure": {"builder": None},
 }
-# `for_reading` serves lakeconf itself.
+# `for_reading` and `replace` serve lakeconf itself.
 FLAGS = [
     (kind, name, parameter.name)
     for kind in (Store, Lake, Table, Maintenance)

@@ -121,7 +121,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def installed_project(tmp_path: Path) -> Path:
-    """A folder with two stores, a pipeline of one model in SQL and one in Python, and a metaxy.toml."""
+    """A folder with two stores, a pipeline of one model in SQL and one in Python."""
     (tmp_path / "lakeconf.toml").write_text(
         'default_store = "dev"\n\n[pipeline]\npython = ["models.py"]\n\n'
         '[pipeline.models."marts.upper"]\nsql = "upper.sql"\n' + STORES
@@ -131,10 +131,6 @@ def installed_project(tmp_path: Path) -> Path:
         "from lakeconf.pipelines import Full, model\n\n\n"
         '@model("marts.names", Full(), inputs={"events": "raw.events"})\n'
         'def names(events):\n    return events.select("id", "name")\n'
-    )
-    (tmp_path / "metaxy.toml").write_text(
-        '[stores.dev.config.ducklake]\nmetadata_backend = { type = "sqlite", uri = "c.sqlite" }\n'
-        'storage_backend = { type = "local", path = "d" }\n'
     )
     return tmp_path
 

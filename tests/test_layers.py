@@ -53,7 +53,6 @@ LAZY = {
     ("lakeconf.lake.opening", "lakeconf.engines.spark.version"),
     ("lakeconf.engines.spark.start", "lakeconf.engines.spark.hadoop"),
     ("lakeconf.cli.validate", "lakeconf.pipelines"),
-    ("lakeconf.cli.explain", "lakeconf.pipelines.explained_keys"),
     ("lakeconf.cli", "lakeconf.cli.commands"),
     ("lakeconf.integrations.pytest", "lakeconf.config.model"),
     ("lakeconf.integrations.pytest", "lakeconf.backends.registry"),

@@ -134,3 +134,12 @@ def test_store_repr_and_sql_contain_no_secret(tmp_path: Path) -> None:
     store = Store("prod", SQLiteMetadata(uri=str(tmp_path / "c")), storage)
     assert "hunter2" not in f"{store!r} {store.preview_sql()} {store.statements!r}"
     assert [secret.reveal() for secret in store.secrets] == ["hunter2"]
+
+
+def test_a_store_for_reading_keeps_its_committer_and_limits(tmp_path: Path) -> None:
+    limits = {"deadline": "30m", "memory_limit": "4GB"}
+    backends = (SQLiteMetadata(uri=str(tmp_path / "c.sqlite")), LocalStorage(path=str(tmp_path / "data")))
+    store = Store("dev", *backends, committer="public", maintenance=limits)
+    for reading in (store.for_reading(), store.for_reading(read_only=False)):
+        assert (reading.committer, reading.maintenance) == ("public", limits)
+        assert (reading.alias, reading.hidden) == (store.alias, store.hidden)

@@ -27,7 +27,6 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "export": "lakeconf.cli.export",
         "files": "lakeconf.cli.files",
         "graph": "lakeconf.cli.graph",
-        "import": "lakeconf.cli.import",
         "init": "lakeconf.cli.init",
         "maintain": "lakeconf.cli.maintain",
         "plan": "lakeconf.cli.plan",

@@ -14,7 +14,6 @@ import click
 
 from lakeconf.cli.options import config_option, default_store_option
 from lakeconf.cli.output import plain, show, show_exactly, show_json, show_lines, show_table
-from lakeconf.cli.sql_prompt import run_prompt
 from lakeconf.config.file import MAX_BYTES
 from lakeconf.config.model import init
 from lakeconf.errors import QueryError
@@ -57,8 +56,8 @@ def command(
 ) -> None:
     """Run QUERY, in DuckDB's SQL dialect, on the lake, attached read-only.
 
-    Without QUERY and --file, the command reads the query from the standard input. On a terminal, it prompts for
-    queries, and the arrow keys find earlier ones.
+    Without QUERY and --file, the command reads the query from the standard input. For a prompt, use
+    the DuckDB CLI with the output of `lakeconf preview-sql --portable`.
 
     \b
         lakeconf sql "SELECT count(*) FROM raw.events AT (VERSION => 3)"
@@ -66,15 +65,9 @@ def command(
     """
     found = init(source).get_store(store)
 
-    def run(text: str) -> None:
-        # Fetch one extra row to detect that there are more.
-        fetched = limit + 1 if format_name == "table" else None
-        _show(*query(found, text, fetched, allow_files=allow_files), format_name, limit)
-
-    if statement is None and path is None and sys.stdin.isatty():
-        run_prompt(run)
-    else:
-        run(_query_text(statement, path))
+    # Fetch one extra row to detect that there are more.
+    fetched = limit + 1 if format_name == "table" else None
+    _show(*query(found, _query_text(statement, path), fetched, allow_files=allow_files), format_name, limit)
 
 
 def _show(names: Sequence[str], rows: Sequence[tuple[object, ...]], format_name: str, limit: int) -> None:
@@ -97,6 +90,8 @@ def _query_text(statement: str | None, path: Path | None) -> str:
     if statement is not None and statement != "-":
         return statement
     if path is None or str(path) == "-":
+        if path is None and statement is None and sys.stdin.isatty():
+            raise click.UsageError("pass a QUERY, or --file")
         data, name = sys.stdin.buffer.read(MAX_BYTES + 1), "the standard input"
     else:
         data, name = _content(path), str(path)

@@ -53,7 +53,7 @@ def explain_key(config: Config, key: str) -> list[KeyOrigin]:
     if parts == ("stores",):
         return [one for name in config.names for one in explain_key(config, f"stores.{name}")]
     if len(parts) < 2 or parts[0] != "stores":
-        raise LakeconfError(f"{key!r} is not a key of a store", hint="write stores.<name>, or pipeline.models.<key>")
+        raise LakeconfError(f"{key!r} is not a key of a store", hint="write stores.<name>")
     store, below = config.known(parts[1]), parts[2:]
     every = list(_keys(config, store))
     found = [one for path, one in every if path[: len(below)] == below]
@@ -92,8 +92,7 @@ def _possible(reading: Reading) -> Iterator[tuple[Path, str, Any]]:
             yield (section, name), schema.get("description", ""), default
     for section in ("attach_options", "maintenance"):
         for name, schema in definitions[section]["properties"].items():
-            if (section, name) in reading.origins:
-                yield (section, name), schema["description"], None
+            yield (section, name), schema["description"], None
 
 
 def _origin(config: Config, store: str, found: Origin) -> str:

@@ -67,14 +67,8 @@ def compare(one: Store, other: Store, table: str, on: Sequence[str] = (), *, sam
     one, other = one.for_reading(), other.for_reading()
     # Both are attached to one connection, so its errors may contain secrets of both.
     one.hidden += other.secrets
-    second = Store(
-        other.name,
-        other.metadata_backend,
-        other.storage_backend,
-        alias=_OTHER if other.alias == one.alias else other.alias,
-        attach_options=other.attach_options,
-        hidden=(*other.hidden, *one.secrets),
-    )
+    alias = _OTHER if other.alias == one.alias else other.alias
+    second = other.replace(alias=alias, hidden=(*other.hidden, *one.secrets))
     connection = one.open_connection()
     try:
         if one.name != other.name:

@@ -80,15 +80,7 @@ def query(
         SchemaError: The query contains a word that DuckLake would replace in a filter.
     """
     backend = store.metadata_backend.with_own_credentials()
-    options = store.for_reading().attach_options
-    reading = Store(
-        store.name,
-        backend,
-        store.storage_backend,
-        alias=store.alias,
-        attach_options=options,
-        hidden=store.hidden,
-    )
+    reading = store.for_reading().replace(metadata_backend=backend)
     with hidden_credentials(), reading.open_connection() as connection:
         reader = reader_of(backend, store.names, connection)
         # Check and run the query in one transaction, so that both see the same snapshot.

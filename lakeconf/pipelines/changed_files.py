@@ -65,35 +65,6 @@ def changed_file_warnings(lake: Lake, model: Model, found: Iterable[str], runs: 
     ]
 
 
-def copied_file_warnings(model: Model, new: Iterable[str], runs: Sequence[ModelRun]) -> list[str]:
-    """Returns a warning if new files have the content of loaded ones: a renamed or copied file is loaded twice.
-
-    Only files of the same size are read. Objects of a bucket and large files have no recorded content.
-
-    Args:
-        model: The model.
-        new: The files to load.
-        runs: The runs that loaded the current rows, oldest first.
-    """
-    loaded: dict[int, dict[str, str]] = {}
-    for file, state in ((file, state) for run in runs for file, state in run.file_states.items()):
-        if state.digest is not None:
-            loaded.setdefault(state.size, {}).setdefault(state.digest, file)
-    same = []
-    for file in new:
-        found = None if "://" in file else _local(model.folder / file, with_digest=False)
-        if found is not None and found.size in loaded:
-            read = _local(model.folder / file)
-            before = None if read is None or read.digest is None else loaded[found.size].get(read.digest)
-            same += [] if before is None else [f"{file} has the content of {before}"]
-    if not same:
-        return []
-    return [
-        f"{model.at('files')}{listed(same, _SHOWN)}, which was loaded before: a run "
-        "loads the same rows again; delete the file if it is a copy, or give it its former name"
-    ]
-
-
 def _has_changed(path: Path, before: FileState) -> bool:
     """Compares a file with its state. A copy, such as a new checkout, has another time and the same content."""
     now = _local(path, with_digest=False)

@@ -1,11 +1,10 @@
-"""The files of a pattern, and a warning for a pattern that has never matched one."""
+"""The files of a pattern."""
 
 from __future__ import annotations
 
-import fnmatch
 import glob
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from lakeconf.commit.journal import ModelRun
@@ -60,23 +59,3 @@ def _full_name(model: Model, pattern: str, path: str) -> str:
     if os.path.isabs(pattern):
         return os.path.normpath(model.folder / path)
     return os.path.relpath(model.folder / path, model.folder)
-
-
-def unmatched_warnings(model: Model, pattern: str, loaded: Iterable[str]) -> list[str]:
-    """Returns a warning if a pattern that matches no new file has never matched one: it is probably misspelled.
-
-    Args:
-        model: The model.
-        pattern: The pattern.
-        loaded: All files that the model has ever loaded.
-    """
-    if any(_matches(model, pattern, file) for file in loaded):
-        return []
-    return [f"{model.at('files')}no file has ever matched {pattern}"]
-
-
-def _matches(model: Model, pattern: str, file: str) -> bool:
-    """True if a file may match a pattern. A `*` also matches folders, so a doubtful case is no warning."""
-    if "://" not in pattern:
-        pattern, file = _full_name(model, pattern, pattern), _full_name(model, pattern, file)
-    return any(fnmatch.fnmatchcase(file, one) for one in (pattern, pattern.replace("**/", "")))

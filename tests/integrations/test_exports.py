@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-import pyarrow as pa
 import pytest
 import yaml
 from doc_pages import blocks
@@ -63,11 +61,7 @@ def stores(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("tool", TOOLS)
 def test_exported_file_of_each_tool(tool: str, stores: Path, check_golden: Callable[[Path, str], None]) -> None:
     made = export(init(), tool, "prod")
-    # In DuckDB, a host or the id of a key cannot be a variable.
-    secrets = {
-        name: value for name, value in VARIABLES.items() if tool != "duckdb" or name in ("PGPASSWORD", "S3_SECRET")
-    }
-    assert not any(value in made.text for value in secrets.values())
+    assert not any(value in made.text for value in VARIABLES.values())
     check_golden(GOLDEN / made.file_name, made.text)
 
 
@@ -84,10 +78,9 @@ def test_files_that_only_name_a_store_need_no_variables(
 def test_literal_secret_is_refused(stores: Path) -> None:
     file = stores / "lakeconf.toml"
     file.write_text(file.read_text().replace('"${S3_SECRET}"', '"planted-4"'))
-    for tool in ("spark", "duckdb"):
-        with pytest.raises(LakeconfError) as caught:
-            export(init(), tool, "prod")
-        assert "planted" not in str(caught.value)
+    with pytest.raises(LakeconfError) as caught:
+        export(init(), "spark", "prod")
+    assert "planted" not in str(caught.value)
 
 
 SHARING = PROD.replace("stores.prod", "stores.other").replace("S3_KEY", "OTHER_KEY")
@@ -118,8 +111,6 @@ def test_partly_literal_secret_is_refused(written: str, stores: Path) -> None:
     file.write_text(file.read_text().replace("${S3_SECRET}", written))
     with pytest.raises(LakeconfError, match="is not a single variable"):
         export(init(), "spark", "prod")
-    with pytest.raises(LakeconfError):
-        export(init(), "duckdb", "prod")
 
 
 def test_secret_in_a_bucket_name_is_refused(stores: Path) -> None:
@@ -155,20 +146,6 @@ def test_exported_python_files_run(tool: str, name: str, stores: Path) -> None:
     )
 
 
-def test_duckdb_runs_the_exported_script(stores: Path) -> None:
-    with lakeconf.init().get_store("dev").open() as lake:
-        lake.create_table("raw.t", {"id": "BIGINT"}).append(pa.table({"id": [1, 2]}))
-    script = export(init(), "duckdb", "dev").text
-    assert "INSTALL" in script
-    # The extensions come from wheels: the test does not download them.
-    native = lakeconf.init().get_store("dev").connect()
-    native.execute("USE memory")
-    native.execute("DETACH dev")
-    kept = [line for line in script.splitlines() if not line.startswith(("INSTALL", "LOAD"))]
-    native.execute("\n".join(kept))
-    assert native.sql("SELECT count(*) FROM raw.t").fetchall() == [(2,)]
-
-
 def test_hadoop_resolves_environment_variables(stores: Path, spark: SparkSession) -> None:
     lines = dict(
         line.split(maxsplit=1) for line in export(init(), "spark", "prod").text.splitlines() if not line.startswith("#")
@@ -192,7 +169,7 @@ def test_page_shows_the_exported_files(stores: Path) -> None:
 
 def test_every_documented_tool_has_an_export() -> None:
     pages = {path.stem for path in (Path(__file__).parents[2] / "docs" / "integrations").glob("*.md")}
-    assert pages - {"polars", "pytest"} == TOOLS.keys() - {"spark"}
+    assert pages - {"duckdb", "polars", "pytest"} == TOOLS.keys() - {"spark"}
 
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
@@ -250,9 +227,8 @@ def test_alias_with_special_characters_is_refused(text: str, stores: Path) -> No
     file.write_text(PROD.replace('"lake"', json.dumps(text), 1))
     with pytest.raises(LakeconfError, match="cannot be written for dbt"):
         export(init(), "dbt", "prod")
-    for tool in ("duckdb", "spark"):
-        with pytest.raises(LakeconfError):
-            export(init(), tool, "prod")
+    with pytest.raises(LakeconfError):
+        export(init(), "spark", "prod")
 
 
 @given(st.sampled_from(["region", "endpoint", "key_id", "bucket", "prefix"]), TEXT | st.sampled_from(HOSTILE))
@@ -263,14 +239,11 @@ def test_values_cannot_add_lines_or_statements(key: str, text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("S3_SECRET", "planted-3")
         try:
-            made = [export(init(data), tool, "prod") for tool in ("spark", "duckdb")]
+            made = export(init(data), "spark", "prod")
         except LakeconfError:
             return
-    lines = [line for line in made[0].text.splitlines() if not line.startswith("#")]
+    lines = [line for line in made.text.splitlines() if not line.startswith("#")]
     assert {next(iter(read_properties(line))).partition(".")[0] for line in lines} == {"spark"}
-    statements = duckdb.extract_statements(made[1].text)
-    kinds = [one.type.name for one in statements]
-    assert kinds == [*["LOAD"] * (len(kinds) - 4), "CREATE", "CREATE", "ATTACH", "SET"]
 
 
 def test_variables_that_only_hadoop_would_resolve_are_refused(stores: Path) -> None:

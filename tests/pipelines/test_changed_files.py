@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from plain_sql import run_plain
 
 import lakeconf
-from lakeconf.commit.journal import ModelRun
-from lakeconf.commit.loaded_files import FileState
 from lakeconf.pipelines import Append, Model, Pipeline, changed_files, plan, run
-from lakeconf.pipelines.body import Query
-from lakeconf.pipelines.new_files import runs_by_full_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -159,57 +154,3 @@ def test_files_of_an_absolute_pattern_are_the_same_from_another_folder(
     kind = Append(files=str(tmp_path / "in" / "*.csv"))
     for folder, status in ((tmp_path, "done"), (tmp_path / "deep" / "er", "skipped")):
         assert run(Pipeline([Model("raw.events", kind, folder=folder)]), lakes[0])[0].status == status
-
-
-def test_renamed_and_copied_files_are_a_warning_before_they_are_loaded_again(
-    loaded: tuple[Lake, Pipeline, Path],
-) -> None:
-    lake, pipeline, folder = loaded
-    (folder / "other.csv").write_text("id\n2\n")  # the same size
-    assert warnings(loaded) == []
-    (folder / "1.csv").rename(folder / "renamed.csv")
-    warning = (
-        "in/renamed.csv has the content of in/1.csv, which was loaded before: a run loads the same rows again; "
-        "delete the file if it is a copy, or give it its former name"
-    )
-    assert warnings(loaded) == [warning]
-    (folder / "renamed.csv").rename(folder / "1.csv")
-    assert warnings(loaded) == []
-    (folder / "renamed.csv").write_text("id\n1\n")
-    (done,) = run(pipeline, lake)
-    assert (done.reason, done.warnings, lake.table("raw.events").count()) == ("2 new files", [warning], 3)
-    assert warnings(loaded) == []
-
-
-def test_only_new_files_of_the_size_of_a_loaded_one_are_read(
-    loaded: tuple[Lake, Pipeline, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, _, folder = loaded
-    (folder / "2.csv").write_text("id\n22\n")
-    read: list[str] = []
-    digest = hashlib.file_digest
-
-    def counted(file: Any, name: str) -> Any:
-        read.append(file.name)
-        return digest(file, name)
-
-    monkeypatch.setattr(hashlib, "file_digest", counted)
-    assert (warnings(loaded), read) == ([], [])
-    (folder / "3.csv").write_text("id\n3\n")
-    assert (warnings(loaded), read) == ([], [str(folder / "3.csv")])
-
-
-def test_query_that_does_not_read_its_files_is_an_error(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
-    (tmp_path / "1.csv").write_text("id\n1\n")
-    made = Model("raw.events", Append(files="*.csv"), Query("SELECT 1 AS id"), folder=tmp_path)
-    (failed,) = run(Pipeline([made]), lakes[0])
-    assert failed.status == "failed"
-    assert "does not read its files" in str(failed.error)
-
-
-def test_files_that_earlier_versions_recorded_relative_to_the_folder_are_known(tmp_path: Path) -> None:
-    model = Model("raw.events", Append(files=str(tmp_path / "*.csv")), folder=tmp_path / "project")
-    recorded = ModelRun("raw.events", "d", "r", files=["../1.csv"], file_states={"../1.csv": FileState(1, 2)})
-    (found,) = runs_by_full_name(model, str(tmp_path / "*.csv"), [recorded])
-    assert found.files == [str(tmp_path / "1.csv")]
-    assert found.file_states == {str(tmp_path / "1.csv"): FileState(1, 2)}

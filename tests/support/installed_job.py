@@ -29,8 +29,8 @@ CALLS = [
     ["plan"], ["run"], ["promote", "dev", "prod", "--yes"], ["diff", "dev", "prod", "marts.names"],
     ["graph"], ["test"], ["restore", "raw.events", "--version", "3", "--dry-run"],
     ["rewrite", "raw.events", "--sorted-by", "id", "--dry-run"],
-    ["maintain", "--dry-run"], ["maintain", "--yes"], ["export", "duckdb"],
-    ["import", "metaxy.toml"], ["init", "--yes", "--output", "other.toml"],
+    ["maintain", "--dry-run"], ["maintain", "--yes"], ["export", "dbt"],
+    ["init", "--yes", "--output", "other.toml"],
 ]  # fmt: skip
 MISSING = {"verify": (["verify", "raw.events"], "lakeconf[spark]"), "report": (["report"], "lakeconf[report]")}
 MODULES = {"polars": "polars", "dagster": "dagster", "dbt": "dbt", "dlt": "dlt", "sqlmesh": "sqlmesh"}
